@@ -1,0 +1,68 @@
+/** A bounded read of the body, and the discarding of one after an early answer. */
+import type { IncomingMessage } from "node:http";
+import type { Limits } from "../config.ts";
+import { ApiError } from "./errors.ts";
+
+/** The bytes of all bodies that are being read: one for a service. */
+export interface BodyBudget {
+  bytes: number;
+}
+
+/**
+ * Reads the body. A declared length reserves nothing: what counts is what has arrived.
+ * @param done called once; never when the client goes away before the body's end
+ */
+export function readBody(
+  request: IncomingMessage, limits: Limits, budget: BodyBudget,
+  done: (body: Buffer | ApiError) => void,
+): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const onData = (chunk: Buffer): void => {
+    bytes += chunk.length;
+    budget.bytes += chunk.length;
+    chunks.push(chunk);
+    if (bytes > limits.bodyBytesMax) {
+      finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
+    } else if (budget.bytes > limits.bodiesBytesMax) {
+      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+    }
+  };
+  const onEnd = (): void => {
+    const [first] = chunks;
+    finish(chunks.length === 1 && first ? first : Buffer.concat(chunks, bytes));
+  };
+  const release = (): void => {
+    budget.bytes -= bytes;
+    request.off("data", onData).off("end", onEnd).off("close", release);
+  };
+  const finish = (body: Buffer | ApiError): void => {
+    release();
+    done(body);
+  };
+  request.on("data", onData).on("end", onEnd).on("close", release);
+}
+
+/**
+ * Reads on and discards after an early answer, so that a client that is still sending gets to
+ * see it, within `discardBytesMax` and `discardMillis`.
+ * @param done called once, with whether the body ended within the bounds
+ */
+export function discardBody(
+  request: IncomingMessage, limits: Limits, done: (ended: boolean) => void,
+): void {
+  let bytes = 0;
+  const finish = (ended: boolean): void => {
+    clearTimeout(timer);
+    request.off("data", onData).off("end", onEnd).off("close", onClose);
+    done(ended);
+  };
+  const onData = (chunk: Buffer): void => {
+    bytes += chunk.length;
+    if (bytes > limits.discardBytesMax) finish(false);
+  };
+  const onEnd = (): void => finish(true);
+  const onClose = (): void => finish(false);
+  const timer = setTimeout(onClose, limits.discardMillis);
+  request.on("data", onData).on("end", onEnd).on("close", onClose);
+}

@@ -1,0 +1,44 @@
+/** JSON numbers with their exact mathematical value (RFC 8259, 6). */
+
+/** A JSON number, exactly as it was written: never rounded. */
+export class JsonNumber {
+  readonly text: string;
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+/** `fraction`: no integer; `range`: an integer outside the bounds. */
+export type NoInteger = "fraction" | "range";
+
+/**
+ * The value of a number, if it is an integer from `min` to `max`; `1.0` and `1e2` are integers.
+ *
+ * Linear in the number's length: a huge power is never expanded, so `1e1000000000` costs nothing.
+ */
+export function exactInteger(number: JsonNumber, min: bigint, max: bigint): bigint | NoInteger {
+  const digitsMax = max.toString().length;
+  const integer = /^-?\d{1,19}$/.test(number.text)
+    ? BigInt(number.text)
+    : integerOfDecimal(number.text, digitsMax);
+  if (typeof integer !== "bigint") return integer;
+  return integer < min || integer > max ? "range" : integer;
+}
+
+function integerOfDecimal(text: string, digitsMax: number): bigint | NoInteger {
+  const negative = text.startsWith("-");
+  const [mantissa = "", power = "0"] = text.slice(negative ? 1 : 0).split(/e/i);
+  const [whole = "", fraction = ""] = mantissa.split(".");
+  const digits = whole + fraction;
+  let start = 0;
+  while (digits[start] === "0") start++;
+  let end = digits.length;
+  while (end > start && digits[end - 1] === "0") end--;
+  if (start === end) return 0n;
+  // Number() of a long power is inexact or infinite, but then it outweighs any body's length.
+  const exponent = Number(power) - fraction.length + (digits.length - end);
+  if (exponent < 0) return "fraction";
+  if (end - start + exponent > digitsMax) return "range";
+  const magnitude = BigInt(digits.slice(start, end)) * 10n ** BigInt(exponent);
+  return negative ? -magnitude : magnitude;
+}

@@ -1,0 +1,103 @@
+/** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
+import { checkSchema } from "./json/schema.ts";
+import type { Schema, Violation } from "./json/schema.ts";
+import type { JsonValue } from "./json/parse.ts";
+import { exactInteger, JsonNumber } from "./json/number.ts";
+
+/** A plant as the service returns it: without its `id`. */
+export interface Plant {
+  readonly name: string;
+  readonly tag?: string;
+}
+
+/** A plant as it is posted and kept; `id` is an int64, exact. */
+export interface NewPlant extends Plant {
+  readonly id: bigint;
+}
+
+/** Where plants are kept. */
+export interface PlantStore {
+  /**
+   * Resolves when the plant is on stable storage.
+   * Rejects with a StoreError when it is not, or when that is not known.
+   */
+  append(plant: NewPlant): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Why a plant was not stored:
+ * `full`: no space, nothing stored; `busy`: the queue is over its limit, nothing stored;
+ * `closed`: the store takes no more, nothing stored; `unknown`: it may be stored or not;
+ * `invalid`: no NewPlant, nothing stored.
+ */
+export type StoreErrorCode = "full" | "busy" | "closed" | "unknown" | "invalid";
+
+export class StoreError extends Error {
+  override readonly name = "StoreError";
+  readonly code: StoreErrorCode;
+  constructor(code: StoreErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export const int64Min = -(2n ** 63n);
+export const int64Max = 2n ** 63n - 1n;
+
+export const plantSchema = {
+  title: "Plant",
+  type: "object",
+  required: ["name"],
+  properties: {
+    name: { type: "string" },
+    tag: { type: "string", description: "the type of the plant" },
+  },
+} as const satisfies Schema;
+
+export const newPlantSchema = {
+  title: "NewPlant",
+  allOf: [
+    plantSchema,
+    {
+      type: "object",
+      required: ["id"],
+      properties: {
+        id: { type: "integer", format: "int64", description: "identification number" },
+      },
+    },
+  ],
+} as const satisfies Schema;
+
+export const errorSchema = {
+  title: "Error",
+  type: "object",
+  required: ["error", "message"],
+  properties: {
+    error: { type: "integer", format: "int32", description: "numeric error value" },
+    message: { type: "string" },
+  },
+} as const satisfies Schema;
+
+/** A value that is no NewPlant; its message names every violation. */
+export class PlantError extends Error {
+  override readonly name = "PlantError";
+  constructor(violations: readonly Violation[]) {
+    super(violations.map(({ pointer, message }) => `${pointer || "it"} ${message}`).join("; "));
+  }
+}
+
+/**
+ * Narrows a JSON value to a NewPlant.
+ * @throws PlantError
+ */
+export function readNewPlant(value: JsonValue): NewPlant {
+  const violations = checkSchema(newPlantSchema, value);
+  if (violations.length > 0 || !(value instanceof Map)) throw new PlantError(violations);
+  const id = value.get("id");
+  const name = value.get("name");
+  const tag = value.get("tag");
+  const integer = id instanceof JsonNumber ? exactInteger(id, int64Min, int64Max) : undefined;
+  if (typeof integer !== "bigint" || typeof name !== "string") throw new PlantError(violations);
+  return typeof tag === "string" ? { id: integer, name, tag } : { id: integer, name };
+}
