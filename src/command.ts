@@ -1,32 +1,18 @@
 /** The command line and the environment, read once into a frozen command. */
 import { parseArgs } from "node:util";
 import {
-  bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable,
+  bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable, type Limits,
 } from "./config.ts";
-import type { Limits } from "./config.ts";
 import { isToken } from "./http/bearer.ts";
 
-export interface Config {
-  readonly host: string;
-  readonly port: number;
-  /** Empty: none. */
-  readonly socket: string;
-  readonly basePath: string;
-  readonly store: string;
-  /** Empty: none. */
-  readonly tokensFile: string;
-  /** Empty: none. */
-  readonly token: string;
-  readonly limits: Limits;
-}
+/** What `serve` needs; of its texts, an empty one means none. */
+export type Config = ReturnType<typeof readConfig>;
 
 export type Command =
   | { readonly command: "serve"; readonly config: Config }
   | { readonly command: "verify"; readonly files: readonly string[]; readonly json: boolean }
   | { readonly command: "token"; readonly name: string }
-  | { readonly command: "openapi" }
-  | { readonly command: "help" }
-  | { readonly command: "version" };
+  | { readonly command: "openapi" | "help" | "version" };
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -47,18 +33,14 @@ export class ConfigError extends Error {
  * @throws ConfigError
  */
 export function readCommand(argv: readonly string[], environment: Environment): Command {
-  const line = readLine(argv);
-  if (line.flags.has("help")) return { command: "help" };
-  if (line.flags.has("version")) return { command: "version" };
-  switch (line.command) {
-    case "serve":
-      return { command: "serve", config: readConfig(line, environment) };
-    case "verify":
-      return { command: "verify", files: line.words, json: line.flags.has("json") };
-    case "token":
-      return { command: "token", name: line.words[0] ?? "token" };
-    case "openapi":
-      return { command: "openapi" };
+  const { command, words, flags, mistakes } = readLine(argv);
+  if (command === "serve") return { command, config: readConfig(flags, environment, mistakes) };
+  if (mistakes.length > 0) throw new ConfigError(64, mistakes);
+  switch (command) {
+    case "verify": return { command, files: words, json: flags.has("json") };
+    case "token": return { command, name: words[0] ?? "token" };
+    case "openapi": case "version": return { command };
+    default: return { command: "help" };
   }
 }
 
@@ -66,61 +48,39 @@ const serveFlags = [
   ...Object.keys(settingTable), ...Object.values(limitTable).map((limit) => limit.flag),
 ];
 
-/** Which flags and how many words each command takes. */
-const commands = {
-  serve: { flags: serveFlags, wordsMin: 0, wordsMax: 0 },
-  verify: { flags: ["json"], wordsMin: 1, wordsMax: Infinity },
-  token: { flags: [], wordsMin: 0, wordsMax: 1 },
-  openapi: { flags: [], wordsMin: 0, wordsMax: 0 },
-} as const;
-const switches: readonly string[] = ["help", "version", "json"];
+/** The flags and the number of words that each command takes. */
+const commands: ReadonlyMap<string, readonly [flags: readonly string[], min: number, max: number]> =
+  new Map([
+    ["serve", [serveFlags, 0, 0]], ["verify", [["json"], 1, Infinity]], ["token", [[], 0, 1]],
+    ["openapi", [[], 0, 0]], ["help", [["help"], 0, 0]], ["version", [["version"], 0, 0]],
+  ]);
+const switches = ["json", "help", "version"];
 
-interface Line {
-  readonly command: keyof typeof commands;
-  readonly words: readonly string[];
-  readonly flags: ReadonlyMap<string, string>;
-  readonly mistakes: readonly string[];
-}
-
-/** @throws ConfigError for all but serve's mistakes: those are told together with its values' */
-function readLine(argv: readonly string[]): Line {
+function readLine(argv: readonly string[]) {
+  const typed = (type: "string" | "boolean") => (flag: string) => [flag, { type }] as const;
   const { tokens, positionals } = parseArgs({
-    args: [...argv],
-    options: Object.fromEntries([
-      ...serveFlags.map((flag) => [flag, { type: "string" }] as const),
-      ...switches.map((flag) => [flag, { type: "boolean" }] as const),
-    ]),
-    strict: false, allowPositionals: true, tokens: true,
+    args: [...argv], strict: false, allowPositionals: true, tokens: true, options:
+      Object.fromEntries([...serveFlags.map(typed("string")), ...switches.map(typed("boolean"))]),
   });
-  const [name = "serve", ...words] = positionals;
-  const command = Object.hasOwn(commands, name) ? name as keyof typeof commands : undefined;
+  const asked = ["help", "version"].filter((flag) => argv.includes(`--${flag}`)).slice(0, 1);
+  const [command = "serve", ...words] = [...asked, ...positionals];
   const mistakes: string[] = [];
-  if (!command) mistakes.push(`there is no command ${quoted(name)}: see --help`);
-  const { flags: own, wordsMin, wordsMax } = commands[command ?? "serve"];
-  if (command && words.length < wordsMin) mistakes.push(`${name} needs the path of a journal`);
-  if (command && words.length > wordsMax) {
-    mistakes.push(`${name} takes no further word: ${words.slice(wordsMax).map(quoted).join(", ")}`);
-  }
+  const [allowed, wordsMin, wordsMax] = commands.get(command) ?? [serveFlags, 0, Infinity];
+  if (!commands.has(command)) mistakes.push(`there is no command ${quoted(command)}: see --help`);
+  if (words.length < wordsMin) mistakes.push(`${command} needs the path of a journal`);
+  for (const word of words.slice(wordsMax)) mistakes.push(`${command} takes no ${quoted(word)}`);
   const flags = new Map<string, string>();
   for (const token of tokens) {
     if (token.kind !== "option") continue;
-    const { name: flag, rawName, value = "", inlineValue } = token;
+    const { name: flag, rawName, value = "", inlineValue = false } = token;
     const isSwitch = switches.includes(flag);
-    const follows = !isSwitch && !inlineValue && value.startsWith("-");
-    if (!isSwitch && !serveFlags.includes(flag)) {
-      mistakes.push(`there is no option ${quoted(rawName)}: see --help`);
-    } else if (command && flag !== "help" && flag !== "version" && !own.some((o) => o === flag)) {
-      mistakes.push(`${rawName} does not belong to ${command}`);
-    } else if (isSwitch ? inlineValue === true : value === "" || follows) {
+    const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
+    if (!allowed.includes(flag)) {
+      mistakes.push(`${command} has no option ${quoted(rawName)}: see --help`);
+    } else if (isSwitch ? inlineValue : !hasValue) {
       mistakes.push(`${rawName} ${isSwitch ? "takes no" : "needs a"} value`);
-    } else if (flags.has(flag)) {
-      mistakes.push(`${rawName} stands twice`);
-    }
+    } else if (flags.has(flag)) mistakes.push(`${rawName} stands twice`);
     flags.set(flag, value);
-  }
-  const asks = flags.has("help") || flags.has("version");
-  if (!command || (mistakes.length > 0 && (command !== "serve" || asks))) {
-    throw new ConfigError(64, mistakes);
   }
   return { command, words, flags, mistakes };
 }
@@ -128,54 +88,45 @@ function readLine(argv: readonly string[]): Line {
 /** A short, escaped excerpt of what was given. */
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
-function readConfig(line: Line, environment: Environment): Config {
-  const mistakes = [...line.mistakes];
-  let exitCode: 64 | 78 = mistakes.length > 0 ? 64 : 78;
+function readConfig(
+  flags: ReadonlyMap<string, string>, environment: Environment, ofLine: readonly string[],
+) {
+  const mistakes = [...ofLine];
+  let isUsage = mistakes.length > 0;
   const read = (flag: string, variable: string, standard: string, wanted: string,
     isGood: (text: string) => boolean): string => {
-    const given = line.flags.get(flag);
+    const given = flags.get(flag);
     const text = given ?? (environment[variable] || standard);
-    if (isGood(text)) return text;
-    if (given !== undefined) exitCode = 64;
+    // A flag without its value is told already.
+    if (given === "" || isGood(text)) return given === "" ? standard : text;
+    isUsage ||= given !== undefined;
     const source = given === undefined ? variable : `--${flag}`;
     mistakes.push(`${source} must be ${wanted}, found ${quoted(text)}`);
     return standard;
   };
-  const setting = (name: keyof typeof settingTable, wanted: string, form: RegExp): string =>
-    read(name, settingTable[name].environment, settingTable[name].standard, wanted,
-      (text) => form.test(text));
-  const values = Object.entries(limitTable).map(([name, limit]) => [name, Number(read(
-    limit.flag, environmentOf(limit), String(limit.standard), bounds(limit),
-    (text) => /^\d+$/.test(text) && isWithin(limit, Number(text)),
-  ))]);
+  const setting = (name: keyof typeof settingTable): string => {
+    const { environment: variable, standard, wanted, form } = settingTable[name];
+    return read(name, variable, standard, wanted, (text) => form.test(text));
+  };
+  const limits: Partial<Limits> = Object.fromEntries(
+    Object.entries(limitTable).map(([name, limit]) => [name, Number(read(
+      limit.flag, environmentOf(limit), String(limit.standard), bounds(limit),
+      (text) => /^\d+$/.test(text) && isWithin(limit, Number(text)),
+    ))]),
+  );
   const token = environment[tokenVariable] ?? "";
   if (token !== "" && !isToken(token)) {
     mistakes.push(`${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`);
   }
   const config = {
-    host: setting("host", "a host name or an address", /^[\w.:%-]+$/),
-    port: Number(setting("port", "a port, 0 to 65535", portForm)),
-    socket: setting("socket", "a path", pathForm),
-    basePath: setting("base-path", "a path such as /v1, with no / at its end", basePathForm),
-    store: setting("store", "a path or a file: URL", storeForm),
-    tokensFile: setting("tokens", "a path", pathForm),
-    token,
-    limits: limitsOf(Object.fromEntries(values), mistakes),
+    host: setting("host"), port: Number(setting("port")), socket: setting("socket"),
+    basePath: setting("base-path"), store: setting("store"), tokensFile: setting("tokens"), token,
   };
-  if (mistakes.length > 0) throw new ConfigError(exitCode, mistakes);
-  return Object.freeze(config);
-}
-
-const portForm = /^(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$/;
-const pathForm = /^[^\0]*$/;
-const basePathForm = /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/;
-const storeForm = /^(?:file:\/\/|(?![\w+.-]+:\/\/))[^\0]+$/;
-
-function limitsOf(values: Partial<Limits>, mistakes: string[]): Limits {
   try {
-    return limitsWith(values);
+    const all = { ...config, limits: limitsWith(limits) };
+    if (mistakes.length === 0) return Object.freeze(all);
   } catch (error) {
     mistakes.push(error instanceof Error ? error.message : String(error));
-    return limitsWith();
   }
+  throw new ConfigError(isUsage ? 64 : 78, mistakes);
 }

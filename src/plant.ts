@@ -1,8 +1,7 @@
 /** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
-import { checkSchema } from "./json/schema.ts";
-import type { Schema, Violation } from "./json/schema.ts";
-import type { JsonValue } from "./json/parse.ts";
 import { exactInteger, JsonNumber } from "./json/number.ts";
+import type { JsonValue } from "./json/parse.ts";
+import { checkSchema, type Schema, type Violation } from "./json/schema.ts";
 
 /** A plant as the service returns it: without its `id`. */
 export interface Plant {
@@ -17,19 +16,14 @@ export interface NewPlant extends Plant {
 
 /** Where plants are kept. */
 export interface PlantStore {
-  /**
-   * Resolves when the plant is on stable storage.
-   * Rejects with a StoreError when it is not, or when that is not known.
-   */
+  /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Why a plant was not stored:
- * `full`: no space, nothing stored; `busy`: the queue is over its limit, nothing stored;
- * `closed`: the store takes no more, nothing stored; `unknown`: it may be stored or not;
- * `invalid`: no NewPlant, nothing stored.
+ * `unknown`: it may be stored or not. All others: nothing was stored, for there is no space
+ * (`full`), the queue is over its limit, the store takes no more, or it is no NewPlant.
  */
 export type StoreErrorCode = "full" | "busy" | "closed" | "unknown" | "invalid";
 
@@ -42,13 +36,11 @@ export class StoreError extends Error {
   }
 }
 
-export const int64Min = -(2n ** 63n);
-export const int64Max = 2n ** 63n - 1n;
+const int64Min = -(2n ** 63n);
+const int64Max = 2n ** 63n - 1n;
 
 export const plantSchema = {
-  title: "Plant",
-  type: "object",
-  required: ["name"],
+  title: "Plant", type: "object", required: ["name"],
   properties: {
     name: { type: "string" },
     tag: { type: "string", description: "the type of the plant" },
@@ -57,22 +49,14 @@ export const plantSchema = {
 
 export const newPlantSchema = {
   title: "NewPlant",
-  allOf: [
-    plantSchema,
-    {
-      type: "object",
-      required: ["id"],
-      properties: {
-        id: { type: "integer", format: "int64", description: "identification number" },
-      },
-    },
-  ],
+  allOf: [plantSchema, {
+    type: "object", required: ["id"],
+    properties: { id: { type: "integer", format: "int64", description: "identification number" } },
+  }],
 } as const satisfies Schema;
 
 export const errorSchema = {
-  title: "Error",
-  type: "object",
-  required: ["error", "message"],
+  title: "Error", type: "object", required: ["error", "message"],
   properties: {
     error: { type: "integer", format: "int32", description: "numeric error value" },
     message: { type: "string" },
@@ -87,10 +71,7 @@ export class PlantError extends Error {
   }
 }
 
-/**
- * Narrows a JSON value to a NewPlant.
- * @throws PlantError
- */
+/** @throws PlantError */
 export function readNewPlant(value: JsonValue): NewPlant {
   const violations = checkSchema(newPlantSchema, value);
   if (violations.length > 0 || !(value instanceof Map)) throw new PlantError(violations);
@@ -100,4 +81,11 @@ export function readNewPlant(value: JsonValue): NewPlant {
   const integer = id instanceof JsonNumber ? exactInteger(id, int64Min, int64Max) : undefined;
   if (typeof integer !== "bigint" || typeof name !== "string") throw new PlantError(violations);
   return typeof tag === "string" ? { id: integer, name, tag } : { id: integer, name };
+}
+
+/** @throws StoreError `invalid` for what JSON and int64 can't hold */
+export function checkPlant({ id, name, tag = "" }: NewPlant): void {
+  const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
+  if (isId && [name, tag].every((text) => typeof text === "string" && text.isWellFormed())) return;
+  throw new StoreError("invalid", "a plant is an int64 id as bigint, a name, and a tag or none");
 }

@@ -1,22 +1,22 @@
 /** The one reader of secret files: the tokens' digests. */
 import { readFileSync, statSync } from "node:fs";
+import { ConfigError } from "./command.ts";
 import { parseTokensFile } from "./http/bearer.ts";
 
 /**
- * Reads a tokens file that only its owner can read.
- * @returns the digests, as BearerTokens takes them
- * @throws Error that names the file, and the line where one is wrong
+ * Reads a tokens file that only its owner can read; returns digests as BearerTokens takes them.
+ * @throws ConfigError that names the file, and the line where one is wrong
  */
 export function readTokensFile(path: string): readonly string[] {
   try {
     const stat = statSync(path);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    const mode = stat.mode & 0o777;
-    if ((mode & 0o077) !== 0) {
-      throw new TypeError(`expected no access for group and others, found mode ${mode.toString(8)}`);
+    const mode = (stat.mode & 0o777).toString(8);
+    if (!mode.endsWith("00")) {
+      throw new TypeError(`expected no access for group and others, found mode ${mode}`);
     }
     return parseTokensFile(readFileSync(path, "utf8"));
   } catch (error) {
-    throw new Error(`tokens file ${path}: ${error instanceof Error ? error.message : ""}`);
+    throw new ConfigError(78, [`tokens file ${path}: ${error instanceof Error ? error.message : ""}`]);
   }
 }

@@ -5,25 +5,21 @@
  * The only file that knows the process: its signals, exit status, stdout and stderr.
  */
 import { fileURLToPath } from "node:url";
-import { ConfigError, readCommand } from "./command.ts";
-import type { Config } from "./command.ts";
+import { ConfigError, readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
-import { isSocketAbandoned } from "./http/server.ts";
-import type { DrainableServer } from "./http/server.ts";
+import { isSocketAbandoned, type DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
 import { openToRead, realDisk } from "./journal/disk.ts";
 import { openJournal } from "./journal/journal.ts";
-import type { Journal } from "./journal/journal.ts";
 import { JournalError } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
-import type { Report } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
 /** sysexits */
-const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, ioError: 74, config: 78 } as const;
-export const version = "1.0.0";
+const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, config: 78 } as const;
+const version = "1.0.0";
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 const warn = (text: string): void => void process.stderr.write(`plant-store: ${text}\n`);
@@ -34,17 +30,17 @@ process.stdout.on("error", () => undefined);
 process.stderr.on("error", () => undefined);
 process.exitCode = await run().catch((error: unknown) => {
   for (const line of messageOf(error).split("\n")) warn(line);
-  const isOurs = error instanceof ConfigError || error instanceof JournalError;
-  return isOurs ? error.exitCode : exitCodes.fault;
+  const isKnown = error instanceof ConfigError || error instanceof JournalError;
+  return isKnown ? error.exitCode : exitCodes.fault;
 });
 
 async function run(): Promise<number> {
   const command = readCommand(process.argv.slice(2), process.env);
   switch (command.command) {
-    case "serve": return await serve(command.config);
-    case "verify": return await verify(command.files, command.json);
+    case "serve": return serve(command.config);
+    case "verify": return verify(command.files, command.json);
     case "token": token(command.name); break;
-    case "openapi": print(JSON.stringify(describeApi(""), undefined, 2)); break;
+    case "openapi": print(JSON.stringify(describeApi(), undefined, 2)); break;
     case "help": print(help()); break;
     case "version": print(version); break;
   }
@@ -52,19 +48,11 @@ async function run(): Promise<number> {
 }
 
 async function serve(config: Config): Promise<number> {
-  const { store, limits, basePath } = config;
-  const made = config.token === "" && config.tokensFile === "" ? makeToken() : undefined;
-  const readTokens = (): readonly string[] => [
-    ...[made ?? config.token].filter((text) => text !== ""),
-    ...(config.tokensFile === "" ? [] : readTokensFile(config.tokensFile)),
-  ];
-  let tokens: BearerTokens;
-  try {
-    tokens = new BearerTokens(readTokens());
-  } catch (error) {
-    warn(messageOf(error));
-    return exitCodes.config;
-  }
+  const { store, limits, basePath, tokensFile } = config;
+  const made = config.token === "" && tokensFile === "" ? makeToken() : "";
+  const readTokens = (): readonly string[] =>
+    [made, config.token, ...(tokensFile === "" ? [] : readTokensFile(tokensFile))].filter(Boolean);
+  const tokens = new BearerTokens(readTokens());
   const path = store.startsWith("file:") ? fileURLToPath(store) : store;
   const journal = await openJournal(path, { limits, warn });
   const onFault = (error: unknown): void => warn(`a fault of ours: ${messageOf(error)}`);
@@ -87,22 +75,7 @@ async function serve(config: Config): Promise<number> {
       (error: unknown) => warn(`${messageOf(error)}; the old file stays in use`),
     );
   });
-  const end = ending(journal);
-  announce(server, config, made);
-  const code = await end;
-  process.on("SIGTERM", () => process.exit(exitCodes.unavailable));
-  process.on("SIGINT", () => process.exit(exitCodes.unavailable));
-  if (!await server.drain()) {
-    warn(`requests were cut off after ${limits.drainMillis} ms`);
-    process.exit(exitCodes.unavailable);
-  }
-  await journal.close();
-  return code;
-}
-
-/** Resolves to the exit status when there is a reason to end. */
-function ending(journal: Journal): Promise<number> {
-  return new Promise((resolve) => {
+  const ended = new Promise<number>((resolve) => {
     process.once("SIGTERM", () => resolve(exitCodes.done));
     process.once("SIGINT", () => resolve(exitCodes.done));
     journal.once("failed", (error) => {
@@ -110,17 +83,25 @@ function ending(journal: Journal): Promise<number> {
       resolve(error.exitCode);
     });
   });
+  announce(server, config, made);
+  const code = await ended;
+  process.on("SIGTERM", () => process.exit(exitCodes.unavailable));
+  process.on("SIGINT", () => process.exit(exitCodes.unavailable));
+  if (!await server.drain()) {
+    warn(`requests were cut off after ${limits.drainMillis} ms`);
+    process.exit(code || exitCodes.unavailable);
+  }
+  await journal.close();
+  return code;
 }
 
 async function listen(server: DrainableServer, { socket, host, port }: Config): Promise<void> {
   const attempt = (): Promise<void> => new Promise((resolve, reject) => {
     server.once("error", reject);
-    const onListening = (): void => {
+    server.listen(socket === "" ? { port, host } : { path: socket }, () => {
       server.off("error", reject);
       resolve();
-    };
-    if (socket === "") server.listen(port, host, onListening);
-    else server.listen(socket, onListening);
+    });
   });
   try {
     await attempt();
@@ -131,20 +112,21 @@ async function listen(server: DrainableServer, { socket, host, port }: Config): 
   }
 }
 
-function announce(server: DrainableServer, config: Config, made: string | undefined): void {
+function announce(server: DrainableServer, { host, socket, basePath }: Config, made: string): void {
   const address = server.address();
   const isIp = typeof address === "object" && address !== null;
-  const host = isIp && address.family === "IPv6" ? `[${address.address}]` : config.host;
-  const base = isIp ? `http://${host}:${address.port}` : `unix:${config.socket}`;
+  const name = host.includes(":") ? `[${host}]` : host;
+  const base = isIp ? `http://${name}:${address.port}` : `unix:${socket}`;
   print(`plant-store listening on ${base}`);
-  if (made === undefined) return;
-  const target = isIp ? base : `--unix-socket '${config.socket}' http://localhost`;
+  if (made === "") return;
+  const target = isIp ? base : `--unix-socket '${socket}' http://localhost`;
   print(`No token is configured: this one is made for now, and gone when this process ends.\n
-  curl ${target}${config.basePath}/plants -H 'Authorization: Bearer ${made}' \\
+  curl ${target}${basePath}/plants -H 'Authorization: Bearer ${made}' \\
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
 }
 
-async function verify(paths: readonly string[], asJson: boolean): Promise<number> {
+/** Reports on each file; a server that is writing one goes on undisturbed. */
+async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {
     const file = openToRead(path);
@@ -152,23 +134,19 @@ async function verify(paths: readonly string[], asJson: boolean): Promise<number
     const report = verifyJournal(file, !lock, () => undefined);
     lock?.release();
     file.close();
-    if (report.spotsTotal > 0) code = exitCodes.data;
-    const bigints = (_: string, value: unknown): unknown =>
-      typeof value === "bigint" ? String(value) : value;
-    if (asJson) print(JSON.stringify({ path, ...report }, bigints));
-    else printReport(path, report);
+    const { records, bytes, first, last, idMin, idMax, spots, spotsTotal } = report;
+    if (spotsTotal > 0) code = exitCodes.data;
+    if (isJson) {
+      print(JSON.stringify({ path, ...report, idMin: `${idMin}`, idMax: `${idMax}` }));
+      continue;
+    }
+    print(`${path}: ${records} records in ${bytes} bytes, ${spotsTotal} damaged spots`);
+    if (records > 0) print(`${path}: written ${first} to ${last}, id ${idMin} to ${idMax}`);
+    for (const { offset, line, reason } of spots) {
+      print(`${path}: at offset ${offset}, line ${line}: ${reason}`);
+    }
   }
   return code;
-}
-
-function printReport(path: string, report: Report): void {
-  const { records, bytes, first = "-", last = "-", idMin = "-", idMax = "-", spots } = report;
-  print(`${path}: ${records} records, ${bytes} bytes, ${first} to ${last}, id ${idMin} to ${idMax}`);
-  for (const { offset, line, reason } of spots) {
-    print(`${path}: at offset ${offset}, line ${line}: ${reason}`);
-  }
-  const more = report.spotsTotal - spots.length;
-  print(`${path}: ${report.spotsTotal} damaged spots${more > 0 ? `, ${more} of them not shown` : ""}`);
 }
 
 /** The line for a tokens file goes to stdout, so that it can be appended; the token to stderr. */
@@ -180,19 +158,20 @@ function token(name: string): void {
 
 function help(): string {
   const settings = Object.entries(settingTable).map(([flag, setting]) =>
-    [`--${flag}`, setting.environment, setting.meaning, setting.standard || "none"]);
+    [flag, setting.environment, setting.meaning, setting.standard || "none"] as const);
   const limits = Object.values(limitTable).map((limit) =>
-    [`--${limit.flag}`, environmentOf(limit), limit.reason, `${limit.standard} ${limit.unit}`]);
-  const rows = [...settings, ...limits].map(([flag = "", variable = "", meaning, standard]) =>
-    `  ${flag.padEnd(20)} ${variable.padEnd(26)} ${meaning} (${standard})`);
+    [limit.flag, environmentOf(limit), limit.reason, `${limit.standard} ${limit.unit}`] as const);
+  const rows = [...settings, ...limits].map(([flag, variable, meaning, standard]) =>
+    `  --${flag.padEnd(18)} ${variable.padEnd(25)} ${meaning} (${standard})`);
   return `plant-store ${version}: takes plants over HTTP and keeps them
 
-  plant-store [serve] [options]   serve POST /plants; SIGTERM ends it, SIGHUP rotates
+  plant-store [serve] [options]   serve POST /plants; SIGTERM ends it, SIGHUP reads tokens anew
+                                  and goes on in a new journal where the old one was renamed
   plant-store verify FILE...      check whole journals; --json for programs
-  plant-store token [NAME]        make a token: it is shown, its line for a tokens file is printed
+  plant-store token [NAME]        make a token: itself on stderr, its tokens file's line on stdout
   plant-store openapi             print the OpenAPI description
   plant-store --help, --version
 
 ${rows.join("\n")}
-  ${"".padEnd(20)} ${tokenVariable.padEnd(26)} one token itself (never a flag: ps shows flags)`;
+  ${"".padEnd(20)} ${tokenVariable.padEnd(25)} one token itself: never a flag, for ps shows flags`;
 }

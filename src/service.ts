@@ -3,61 +3,80 @@
  * one unambiguous request, bearer, route, head checks, body, JSON, schema, store, answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Limits } from "./config.ts";
-import type { BearerTokens } from "./http/bearer.ts";
+import type { Duplex } from "node:stream";
+import { limitsWith, type Limits } from "./config.ts";
+import { BearerTokens } from "./http/bearer.ts";
 import { discardBody, readBody } from "./http/body.ts";
-import type { BodyBudget } from "./http/body.ts";
-import { Connections } from "./http/connection.ts";
 import { checkContent } from "./http/content.ts";
-import { ApiError } from "./http/errors.ts";
-import { readHead } from "./http/head.ts";
-import type { Head } from "./http/head.ts";
+import { ApiError, must } from "./http/errors.ts";
+import { readHead, type Head } from "./http/head.ts";
 import { reply, replyUnended } from "./http/reply.ts";
 import { checkRoute } from "./http/router.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
-import { PlantError, readNewPlant, StoreError } from "./plant.ts";
-import type { NewPlant, PlantStore } from "./plant.ts";
+import { PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore } from "./plant.ts";
 
-export interface ServiceOptions {
+export interface PlantOptions {
   readonly store: PlantStore;
-  readonly tokens: BearerTokens;
-  readonly basePath: string;
-  readonly limits: Limits;
-  /** Told of every fault of ours, the cause of a 500. */
-  readonly onFault: (error: unknown) => void;
+  /** Each a b64token or `sha256:HEX`; a BearerTokens can be replaced while serving. */
+  readonly tokens: BearerTokens | readonly string[];
+  /** What stands before `/plants` in the path, such as `/v1`. Default: nothing. */
+  readonly basePath?: string;
+  /** Replaces defaults of config.ts. */
+  readonly limits?: Partial<Limits>;
+  /** Told of every fault that was answered with a 500. Default: nobody is. */
+  readonly onFault?: (error: unknown) => void;
+}
+
+/** What has to be remembered of a connection between its requests. */
+export interface Connection {
+  /** The answer to the request that came last; answers leave in the order of requests. */
+  last: ServerResponse | undefined;
+  /** An answer says `Connection: close`: no request behind it is executed. */
+  closing: boolean;
+  /** How much had been read when the parser gave up: what comes is discarded, within the bound. */
+  brokenAt?: number;
 }
 
 export class PlantService {
-  readonly connections = new Connections();
   /** While shutting down, the last answer of each connection closes it, and new plants get 503. */
   draining = false;
-  readonly #options: ServiceOptions;
-  readonly #bodies: BodyBudget = { bytes: 0 };
+  readonly limits: Limits;
+  readonly #options: PlantOptions;
+  readonly #tokens: BearerTokens;
+  readonly #connections = new WeakMap<Duplex, Connection>();
+  readonly #inFlight = { bytes: 0 };
 
-  constructor(options: ServiceOptions) {
+  constructor(options: PlantOptions) {
+    const { tokens, limits } = options;
+    this.limits = limitsWith(limits);
     this.#options = options;
+    this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
   }
 
   /** @param askContinue the client waits for a 100 that nobody has sent yet */
   handle(request: IncomingMessage, response: ServerResponse, askContinue: boolean): void {
-    const connection = this.connections.of(request.socket);
+    const connection = this.connection(request.socket);
     if (connection.closing) return;
     connection.last = response;
-    const late = this.draining;
+    const isLate = this.draining;
     try {
-      checkContent(this.admit(request), this.#options.limits.bodyBytesMax);
-      if (request.readableDidRead) {
-        throw new ApiError("bodyTaken", "The body was read before: put the plants' handler first.");
-      }
+      checkContent(this.admit(request), this.limits.bodyBytesMax);
+      must(!request.readableDidRead, "bodyTaken",
+        "The body was read before: the plants' handler must come first.");
     } catch (error) {
       this.refuse(response, error);
       return;
     }
     if (askContinue) response.writeContinue();
-    readBody(request, this.#options.limits, this.#bodies, (body) => {
+    readBody(request, this.limits, this.#inFlight, (body) => {
       try {
         if (body instanceof ApiError) throw body;
-        this.#store(this.#newPlant(body), late, response);
+        const plant = this.#readPlant(body);
+        must(!isLate, "closed", storeMessages.closed);
+        this.#options.store.append(plant).then(
+          () => this.#answer(response, plant),
+          (error: unknown) => this.refuse(response, error),
+        );
       } catch (error) {
         this.refuse(response, error);
       }
@@ -69,20 +88,28 @@ export class PlantService {
    * @throws ApiError
    */
   admit(request: IncomingMessage): Head {
-    const head = readHead(request, this.#options.limits);
-    this.#options.tokens.check(head.authorization);
-    checkRoute(request.method, head.path, this.#options.basePath);
+    const head = readHead(request, this.limits);
+    this.#tokens.check(head.authorization);
+    checkRoute(request.method, head.path, this.#options.basePath ?? "");
     return head;
   }
 
-  #newPlant(body: Buffer): NewPlant {
-    if (body.length === 0) throw new ApiError("empty", "The body is empty, expected a NewPlant.");
+  connection(socket: Duplex): Connection {
+    let connection = this.#connections.get(socket);
+    if (!connection) {
+      connection = { last: undefined, closing: false };
+      this.#connections.set(socket, connection);
+    }
+    return connection;
+  }
+
+  #readPlant(body: Buffer): NewPlant {
+    must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
     try {
-      return readNewPlant(parseJson(body, this.#options.limits.nestingMax));
+      return readNewPlant(parseJson(body, this.limits.nestingMax));
     } catch (error) {
       if (error instanceof JsonError) {
-        const cause = error.code === "syntax" ? "json" : error.code;
-        throw new ApiError(cause, `The body is not I-JSON: ${error.message}.`);
+        throw new ApiError(error.code, `The body is not I-JSON: ${error.message}.`);
       }
       if (error instanceof PlantError) {
         throw new ApiError("schema", `The body is no NewPlant: ${error.message}.`);
@@ -91,50 +118,43 @@ export class PlantService {
     }
   }
 
-  #store(plant: NewPlant, late: boolean, response: ServerResponse): void {
-    if (late) throw new ApiError("closed", "The server is shutting down; nothing was stored.");
-    this.#options.store.append(plant).then(
-      () => this.#answer(response, plant),
-      (error: unknown) => this.refuse(response, error),
-    );
-  }
-
   #answer(response: ServerResponse, { name, tag }: NewPlant): void {
     reply(response, 200, JSON.stringify({ name, tag }), this.#closes(response));
   }
 
-  /** Answers with an error, be the request complete or not. */
+  /** Answers with an error, whether the request is complete or its body still arrives. */
   refuse(response: ServerResponse, thrown: unknown): void {
     const error = this.#apiError(thrown);
     const { req: request } = response;
-    const { socket } = request;
+    const { socket, headers: { expect, "content-length": length } } = request;
     if (response.headersSent || socket.destroyed) return;
     if (request.complete) {
       reply(response, error.status, error.body, this.#closes(response, error.close), error.headers);
       return;
     }
-    const { limits } = this.#options;
-    const { expect, "content-length": length } = request.headers;
     // Who was not told to continue may send the body or not: the framing is in doubt.
-    const isEndless = expect !== undefined || Number(length) > limits.discardBytesMax;
-    const close = this.#closes(response, error.close || isEndless);
-    let steps = 0;
+    const isInDoubt = expect !== undefined || Number(length) > this.limits.discardBytesMax;
+    const close = this.#closes(response, error.close || isInDoubt);
+    let isWritten = false;
+    let isDiscarded = false;
     const settle = (): void => {
-      if (++steps === 2) socket.destroySoon();
+      if (isWritten && isDiscarded) socket.destroySoon();
+      else if (isWritten && this.connection(socket).closing) socket.end();
     };
     replyUnended(response, error, close, () => {
-      if (close) socket.end();
+      isWritten = true;
       settle();
     });
-    discardBody(request, limits, (ended) => {
-      if (ended && !close) response.end();
+    discardBody(request, this.limits, (isWhole) => {
+      isDiscarded = true;
+      if (isWhole && !close) response.end();
       else settle();
     });
   }
 
   /** Whether this answer is the connection's last; then nothing behind it is executed. */
   #closes(response: ServerResponse, must = false): boolean {
-    const connection = this.connections.of(response.req.socket);
+    const connection = this.connection(response.req.socket);
     const close = must || (this.draining && connection.last === response);
     connection.closing ||= close;
     return close;
@@ -145,7 +165,7 @@ export class PlantService {
     if (thrown instanceof StoreError && thrown.code !== "invalid") {
       return new ApiError(thrown.code, storeMessages[thrown.code]);
     }
-    this.#options.onFault(thrown);
+    this.#options.onFault?.(thrown);
     return new ApiError("fault", "The server failed; it is not known whether the plant was stored.");
   }
 }
@@ -153,6 +173,6 @@ export class PlantService {
 const storeMessages = {
   full: "The store has no space left; nothing was stored.",
   busy: "Too many records wait for the store; nothing was stored.",
-  closed: "The store is closed; nothing was stored.",
+  closed: "The server is shutting down; nothing was stored.",
   unknown: "The store is failing; it is not known whether the plant was stored.",
 } as const;

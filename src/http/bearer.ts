@@ -1,6 +1,6 @@
 /** Bearer credentials (RFC 6750) against the SHA-256 of the tokens; no token itself is kept. */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
-import { ApiError } from "./errors.ts";
+import { must } from "./errors.ts";
 
 /** The tokens that are accepted. */
 export class BearerTokens {
@@ -26,12 +26,11 @@ export class BearerTokens {
    * @throws ApiError when it does not hold an accepted token
    */
   check(authorization: string | undefined): void {
-    const token = tokenOf(authorization);
-    const digest = hash("sha256", token, "buffer");
-    let accepted = false;
+    const digest = hash("sha256", tokenOf(authorization), "buffer");
+    let isKnown = false;
     // All are compared, and each in constant time: timing tells nothing of any token.
-    for (const known of this.#digests) accepted = timingSafeEqual(known, digest) || accepted;
-    if (!accepted) throw new ApiError("token", "The bearer token is not one that is known here.");
+    for (const known of this.#digests) isKnown = timingSafeEqual(known, digest) || isKnown;
+    must(isKnown, "token", "The bearer token is not one that is known here.");
   }
 }
 
@@ -44,17 +43,14 @@ export const makeToken = (): string => randomBytes(32).toString("base64url");
 /** `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place. */
 export const tokenDigest = (token: string): string => `sha256:${hash("sha256", token, "hex")}`;
 
-/** One line of a tokens file for each token: `NAME sha256:HEX`; blank lines and # comments. */
+/** Reads lines `NAME sha256:HEX`, blank ones and # comments; throws with the bad line's number. */
 export function parseTokensFile(text: string): readonly string[] {
-  const digests: string[] = [];
-  for (const [index, line] of text.split("\n").entries()) {
-    if (/^\s*(?:#.*)?$/.test(line)) continue;
+  const digests = text.split("\n").flatMap((line, index) => {
+    if (/^\s*(?:#.*)?$/.test(line)) return [];
     const digest = /^[^\s#]\S* (sha256:[0-9a-f]{64})\r?$/.exec(line)?.[1];
-    if (digest === undefined) {
-      throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
-    }
-    digests.push(digest);
-  }
+    if (digest !== undefined) return [digest];
+    throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
+  });
   if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
   return digests;
 }
@@ -67,14 +63,12 @@ function digestOf(token: string): Buffer {
 }
 
 /** credentials = "Bearer" 1*SP b64token (RFC 6750, 2.1); the scheme in any case (RFC 9110, 11.1) */
-function tokenOf(authorization: string | undefined): string {
-  const [scheme = ""] = /^[^\s,]*/.exec(authorization ?? "") ?? [];
-  if (authorization === undefined || scheme.toLowerCase() !== "bearer") {
-    throw new ApiError("anonymous", "Authorization must be present, with the scheme Bearer.");
-  }
+function tokenOf(authorization = ""): string {
+  const [scheme = ""] = /^[^\s,]*/.exec(authorization) ?? [];
+  must(/^bearer$/i.test(scheme), "anonymous",
+    "Authorization must be present, with the scheme Bearer.");
   const token = authorization.slice(scheme.length).replace(/^ +/, "");
-  if (authorization[scheme.length] !== " " || !isToken(token)) {
-    throw new ApiError("credentials", "Authorization must be Bearer, a space and one b64token.");
-  }
+  must(authorization[scheme.length] === " " && isToken(token), "credentials",
+    "Authorization must be Bearer, a space and one b64token.");
   return token;
 }

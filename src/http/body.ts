@@ -3,28 +3,24 @@ import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { ApiError } from "./errors.ts";
 
-/** The bytes of all bodies that are being read: one for a service. */
-export interface BodyBudget {
-  bytes: number;
-}
-
 /**
  * Reads the body. A declared length reserves nothing: what counts is what has arrived.
+ * @param inFlight the bytes of all bodies that are being read: one for a service
  * @param done called once; never when the client goes away before the body's end
  */
 export function readBody(
-  request: IncomingMessage, limits: Limits, budget: BodyBudget,
+  request: IncomingMessage, limits: Limits, inFlight: { bytes: number },
   done: (body: Buffer | ApiError) => void,
 ): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
   const onData = (chunk: Buffer): void => {
     bytes += chunk.length;
-    budget.bytes += chunk.length;
+    inFlight.bytes += chunk.length;
     chunks.push(chunk);
     if (bytes > limits.bodyBytesMax) {
       finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
-    } else if (budget.bytes > limits.bodiesBytesMax) {
+    } else if (inFlight.bytes > limits.bodiesBytesMax) {
       finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
     }
   };
@@ -33,7 +29,7 @@ export function readBody(
     finish(chunks.length === 1 && first ? first : Buffer.concat(chunks, bytes));
   };
   const release = (): void => {
-    budget.bytes -= bytes;
+    inFlight.bytes -= bytes;
     request.off("data", onData).off("end", onEnd).off("close", release);
   };
   const finish = (body: Buffer | ApiError): void => {
@@ -49,20 +45,20 @@ export function readBody(
  * @param done called once, with whether the body ended within the bounds
  */
 export function discardBody(
-  request: IncomingMessage, limits: Limits, done: (ended: boolean) => void,
+  request: IncomingMessage, limits: Limits, done: (isWhole: boolean) => void,
 ): void {
   let bytes = 0;
-  const finish = (ended: boolean): void => {
+  const finish = (isWhole: boolean): void => {
     clearTimeout(timer);
-    request.off("data", onData).off("end", onEnd).off("close", onClose);
-    done(ended);
+    request.off("data", onData).off("end", onEnd).off("close", onLate).pause();
+    done(isWhole);
   };
   const onData = (chunk: Buffer): void => {
     bytes += chunk.length;
     if (bytes > limits.discardBytesMax) finish(false);
   };
   const onEnd = (): void => finish(true);
-  const onClose = (): void => finish(false);
-  const timer = setTimeout(onClose, limits.discardMillis);
-  request.on("data", onData).on("end", onEnd).on("close", onClose);
+  const onLate = (): void => finish(false);
+  const timer = setTimeout(onLate, limits.discardMillis);
+  request.on("data", onData).on("end", onEnd).on("close", onLate);
 }

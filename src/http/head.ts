@@ -1,131 +1,83 @@
-/**
- * Is it one unambiguous HTTP request? The checks on the head that node:http leaves out.
- *
- * `rawHeaders` alone shows every field: in `headers` the first of two wins, or they are joined.
- */
+/** Is it one unambiguous HTTP request? The checks on the head that node:http leaves out. */
 import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
-import { ApiError } from "./errors.ts";
+import { must, type Cause } from "./errors.ts";
 
-/** What the service needs of a head; a field that is not there is undefined. */
-export interface Head {
-  /** As sent, without the query. */
-  readonly path: string;
-  readonly authorization: string | undefined;
-  readonly contentType: string | undefined;
-  readonly contentLength: number | undefined;
-  readonly contentCoding: string | undefined;
-  readonly expectation: string | undefined;
-}
+/** What the service needs of a head; its path is as sent, without the query. */
+export type Head = ReturnType<typeof readHead>;
 
 /** @throws ApiError 400, 431, 501 or 505: no plant is stored by such a request */
-export function readHead(request: IncomingMessage, limits: Limits): Head {
-  const { rawHeaders, httpVersion, method = "", url = "" } = request;
-  if (httpVersion !== "1.1" && httpVersion !== "1.0") {
-    throw new ApiError("version", "The HTTP version must be 1.0 or 1.1.");
-  }
-  if (rawHeaders.length > 2 * limits.headFieldsMax) {
-    throw new ApiError("headFields", `The request has over ${limits.headFieldsMax} header fields.`);
-  }
-  // The line's two spaces and CRLF, "HTTP/1.1", and the empty line at the end.
-  let bytes = method.length + url.length + 14;
-  let host: string | undefined;
-  let authorization: string | undefined;
-  let contentType: string | undefined;
-  let contentLength: string | undefined;
-  let contentCoding: string | undefined;
-  let transferCoding: string | undefined;
-  let expectation: string | undefined;
-  for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] ?? "";
-    const value = rawHeaders[index + 1] ?? "";
-    bytes += name.length + value.length + 4;
-    switch (name.toLowerCase()) {
-      case "host": host = once("host", "Host", host, value); break;
-      case "authorization":
-        authorization = once("manyCredentials", "Authorization", authorization, value); break;
-      case "content-type":
-        contentType = once("repeated", "Content-Type", contentType, value); break;
-      case "content-length":
-        contentLength = once("repeated", "Content-Length", contentLength, value); break;
-      case "content-encoding": contentCoding = joined(contentCoding, value); break;
-      case "transfer-encoding": transferCoding = joined(transferCoding, value); break;
-      case "expect": expectation = joined(expectation, value); break;
-    }
-  }
-  if (bytes > limits.headBytesMax) {
-    throw new ApiError("headBytes", `The header section is over ${limits.headBytesMax} bytes.`);
-  }
-  checkHost(host, httpVersion);
-  checkFraming(transferCoding, contentLength, httpVersion);
+export function readHead(request: IncomingMessage, limits: Limits) {
+  const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
+  const { headFieldsMax, headBytesMax } = limits;
+  must(httpVersion === "1.1" || httpVersion === "1.0", "version",
+    "The HTTP version must be 1.0 or 1.1.");
+  must(rawHeaders.length <= 2 * headFieldsMax, "headFields",
+    `The head must not have over ${headFieldsMax} fields.`);
+  // Two spaces, the version, CRLF, and the empty line at the end.
+  const bytes = method.length + url.length + 14 + checkFields(rawHeaders);
+  must(bytes <= headBytesMax, "headBytes", `The head must not exceed ${headBytesMax} bytes.`);
+  const { host = httpVersion === "1.0" ? "-" : "", "content-length": length } = headers;
+  must(hostForm.test(host), "host", "Host must be one name or address, with a port or without.");
+  checkFraming(headers["transfer-encoding"], length, httpVersion);
   return {
     path: pathOf(url, method),
-    authorization,
-    contentType,
-    contentLength: contentLength === undefined ? undefined : Number(contentLength),
-    contentCoding,
-    expectation,
+    authorization: headers.authorization,
+    contentType: headers["content-type"],
+    contentLength: length === undefined ? undefined : Number(length),
+    contentCoding: headers["content-encoding"],
+    expectation: headers.expect,
   };
 }
 
-function once(
-  cause: "host" | "repeated" | "manyCredentials", name: string, known: string | undefined,
-  value: string,
-): string {
-  if (known !== undefined) throw new ApiError(cause, `${name} must stand once, but stands twice.`);
-  return value;
-}
+/** What must not be repeated: of two, `headers` shows the first, and another server the second. */
+const singletons: ReadonlyMap<string, Cause> = new Map([
+  ["host", "host"], ["authorization", "manyCredentials"],
+  ["content-type", "repeated"], ["content-length", "repeated"],
+]);
 
-const joined = (known: string | undefined, value: string): string =>
-  known === undefined ? value : `${known}, ${value}`;
-
-/** Host = uri-host [ ":" port ] (RFC 9110, 7.2); one in HTTP/1.1, one at most in 1.0 (9112, 3.2) */
-const hostForm = /^(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])(?::\d*)?$/;
-
-function checkHost(host: string | undefined, httpVersion: string): void {
-  if (host === undefined && httpVersion === "1.0") return;
-  if (host === undefined) throw new ApiError("host", "Host must be present in HTTP/1.1.");
-  if (!hostForm.test(host)) {
-    throw new ApiError("host", "Host must be a name or an address, with a port or without.");
+/** The bytes of all fields, none of which stands twice that must stand once. */
+function checkFields(rawHeaders: readonly string[]): number {
+  const seen: string[] = [];
+  let bytes = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] ?? "").toLowerCase();
+    bytes += name.length + (rawHeaders[index + 1] ?? "").length + 4;
+    const cause = singletons.get(name);
+    if (cause === undefined) continue;
+    must(!seen.includes(name), cause, `The field ${name} must not stand twice.`);
+    seen.push(name);
   }
+  return bytes;
 }
 
-/** RFC 9112, 6.1: a length given in two ways, or in a way that HTTP/1.0 does not know. */
-function checkFraming(
-  transferCoding: string | undefined, contentLength: string | undefined, httpVersion: string,
-): void {
-  if (transferCoding !== undefined) {
-    if (httpVersion === "1.0") {
-      throw new ApiError("framing", "Transfer-Encoding must not stand in an HTTP/1.0 request.");
-    }
-    if (contentLength !== undefined) {
-      throw new ApiError("framing", "Content-Length must not stand beside Transfer-Encoding.");
-    }
-    if (transferCoding.toLowerCase() !== "chunked") {
-      throw new ApiError("transferCoding", "Transfer-Encoding must be one chunked.");
-    }
-  } else if (contentLength !== undefined && !/^\d{1,15}$/.test(contentLength)) {
-    throw new ApiError("framing", "Content-Length must be one number of at most 15 digits.");
-  }
+const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
+/** Host = uri-host [ ":" port ] (RFC 9110, 7.2); in HTTP/1.0 it may be absent (9112, 3.2) */
+const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
+
+/** A length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
+function checkFraming(coding: string | undefined, length: string | undefined, version: string): void {
+  const isLength = length === undefined || (/^\d{1,15}$/.test(length) && coding === undefined);
+  must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
+  if (coding === undefined) return;
+  must(version !== "1.0", "framing", "Transfer-Encoding must not stand in an HTTP/1.0 request.");
+  must(/^chunked$/i.test(coding), "transferCoding", "Transfer-Encoding must be one chunked.");
 }
 
+const path = String.raw`(\/[!"$->@-~]*)`;
+const query = String.raw`(?:\?[!"$-~]*)?`;
 /** origin-form = absolute-path [ "?" query ] (RFC 9112, 3.2.1) */
-const originForm = /^(\/[!"$->@-~]*)(?:\?[!"$-~]*)?$/;
-/** absolute-form = absolute-URI (RFC 9112, 3.2.2); its path may be empty: that is "/" */
-const absoluteForm = /^https?:\/\/(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])(?::\d*)?(\/[!"$->@-~]*)?(?:\?[!"$-~]*)?$/i;
+const originForm = new RegExp(`^${path}${query}$`);
+/** absolute-form = absolute-URI (RFC 9112, 3.2.2); an empty path is "/" */
+const absoluteForm = new RegExp(`^https?://${authority}(?::\\d*)?${path}?${query}$`, "i");
 /** authority-form = uri-host ":" port, of CONNECT alone (RFC 9112, 3.2.3) */
-const authorityForm = /^(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\]):\d+$/;
+const authorityForm = new RegExp(`^${authority}:\\d+$`);
 
-/** The path in one of the four forms; "*" and CONNECT's authority are a path that nothing has. */
+/** The target's path; "*" and CONNECT's authority are a path that nothing has. */
 function pathOf(url: string, method: string): string {
-  const isOther = method === "CONNECT" ? authorityForm.test(url)
-    : method === "OPTIONS" && url === "*";
-  if (isOther) return "*";
-  const origin = originForm.exec(url);
-  if (method !== "CONNECT") {
-    if (origin) return origin[1] ?? "/";
-    const absolute = absoluteForm.exec(url);
-    if (absolute) return absolute[1] ?? "/";
-  }
-  throw new ApiError("target", "The request target must be a path or an http URI, no fragment.");
+  const isConnect = method === "CONNECT";
+  if (isConnect ? authorityForm.test(url) : method === "OPTIONS" && url === "*") return "*";
+  const form = isConnect ? null : originForm.exec(url) ?? absoluteForm.exec(url);
+  must(form !== null, "target", "The target must be a path or an http URI, without a fragment.");
+  return form[1] ?? "/";
 }

@@ -1,6 +1,5 @@
 /** The only writer of status, headers and body. */
-import { STATUS_CODES } from "node:http";
-import type { ServerResponse } from "node:http";
+import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { ApiError } from "./errors.ts";
 
 const mediaType = "application/json";
@@ -15,9 +14,9 @@ export function reply(
 }
 
 /**
- * Answers while the body may still arrive: the answer leaves at once, but stays unended, for
- * node would cut the connection at its end, and the client's unread bytes would reset it before
- * the answer is seen (RFC 9112, 9.6).
+ * Answers while the body may still arrive: the answer leaves at once, but stays unended. At its
+ * end node would cut the connection, and the client's unread bytes would reset it before the
+ * answer is seen (RFC 9112, 9.6).
  * @param written called when the answer has left
  */
 export function replyUnended(
@@ -25,30 +24,28 @@ export function replyUnended(
 ): void {
   const { status, body, headers } = error;
   writeHead(response, status, body, close, headers);
-  if (response.req.method === "HEAD") {
-    response.flushHeaders();
-    written();
-  } else {
+  if (response.req.method !== "HEAD") {
     response.write(body, written);
+    return;
   }
+  response.flushHeaders();
+  written();
 }
 
-/** The whole answer as text, for what node's parser refuses: no ServerResponse exists then. */
-export function rawReply(error: ApiError): string {
-  const { status, body, headers } = error;
+/** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
+export function rawReply({ status, body, headers }: ApiError): string {
   const fields = headers.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`
-    + `Date: ${new Date().toUTCString()}\r\nContent-Type: ${mediaType}\r\n`
-    + `Content-Length: ${Buffer.byteLength(body)}\r\n${fields.join("")}Connection: close\r\n\r\n${body}`;
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nDate: ${new Date().toUTCString()}\r\n`
+    + `Content-Type: ${mediaType}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`
+    + `${fields.join("")}Connection: close\r\n\r\n${body}`;
 }
 
 function writeHead(
   response: ServerResponse, status: number, body: string, close: boolean,
   headers: readonly string[],
 ): void {
-  const fields = [
-    "Content-Type", mediaType, "Content-Length", String(Buffer.byteLength(body)), ...headers,
-  ];
+  const length = String(Buffer.byteLength(body));
+  const fields = ["Content-Type", mediaType, "Content-Length", length, ...headers];
   if (close) fields.push("Connection", "close");
   response.writeHead(status, fields);
 }

@@ -1,163 +1,104 @@
 /**
- * The only file that touches the file system for the journal: the interface Disk, and the real one.
+ * The only file that touches the file system for the journal.
  *
  * On Linux every write is one system call for data and flush (O_DSYNC); fsync and fdatasync are
  * refused under Node's permission model, this is not. Elsewhere a write is followed by fdatasync.
  */
 import {
-  closeSync, constants, existsSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, ftruncateSync,
-  lstatSync, openSync, readFileSync, readlinkSync, readSync, realpathSync, statSync, unlinkSync,
-  write, writeSync,
+  closeSync, constants, existsSync, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
+  openSync, readFileSync, readlinkSync, readSync, realpathSync, statSync, unlinkSync, write,
+  type BigIntStats,
 } from "node:fs";
-import type { BigIntStats } from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { lockFile } from "./lock.ts";
-import type { Bytes } from "./recover.ts";
 
-/** What the journal needs of a disk. All of it is synchronous but the lock and the busy write. */
-export interface Disk {
-  /** The absolute path behind symbolic links; a dangling one leads to what it names. */
-  resolve(path: string): string;
-  /** What is at a path, or undefined where nothing is. */
-  look(path: string): Seen | undefined;
-  /** Opens for durable appends, and makes the file where there is none. */
-  open(path: string): JournalFile;
-  /** Holds the file for this process until `release`; undefined: another process has it. */
-  lock(path: string, identity: string): Promise<Lock | undefined>;
-  /** A small file beside the journal, or undefined where there is none. */
-  readSideFile(path: string): Buffer | undefined;
-  /** Writes one durably. */
-  writeSideFile(path: string, bytes: Buffer): void;
-  remove(path: string): void;
-  /** Makes the names in a file's directory durable; where that is not permitted, it can't be. */
-  syncDirectory(path: string): void;
-}
-
-export interface Seen {
-  /** Device and inode. */
-  readonly identity: string;
-  readonly isFile: boolean;
-  readonly bytes: number;
-  /** How many names the file has; 0: deleted. */
-  readonly links: number;
-}
-
-export interface Lock {
-  release(): void;
-}
-
-export interface JournalFile extends Bytes {
-  look(): Seen;
-  /** Appends durably; how many bytes: fewer than given where the disk took no more. */
-  append(bytes: Buffer): number;
-  /** The same, without holding up the process. */
-  appendLater(bytes: Buffer, done: (error: Error | null, written: number) => void): void;
-  cut(bytes: number): void;
-  close(): void;
-}
-
+const { O_APPEND, O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC } = constants;
 const isLinux = platform() === "linux";
-const durably = isLinux ? constants.O_DSYNC : 0;
+const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 
-/** Opens for reading only; `close` it. */
-export const openToRead = (path: string): JournalFile =>
-  new RealFile(openSync(path, constants.O_RDONLY));
+/** What the journal needs of a disk; tests put another in its place. */
+export type Disk = typeof realDisk;
+export type JournalFile = ReturnType<typeof realFile>;
+export type Lock = NonNullable<Awaited<ReturnType<typeof lockFile>>>;
 
-export const realDisk: Disk = {
-  resolve: (path) => resolveLinks(path),
-  look(path) {
+export const realDisk = {
+  /** The absolute path behind symbolic links; a dangling one leads to what it names. */
+  resolve: (path: string): string => resolveLinks(path, 40),
+  /** What is at a path, or undefined where nothing is. */
+  look(path: string): ReturnType<typeof seen> | undefined {
     const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
     return stat && seen(stat);
   },
-  open: (path) => new RealFile(
-    openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | durably),
-  ),
+  /** Opens for durable appends, and makes the file where there is none. */
+  open: (path: string) => realFile(openSync(path, durably)),
+  /** Holds the file for this process until `release`; undefined: another process has it. */
   lock: lockFile,
-  readSideFile: (path) => (existsSync(path) ? readFileSync(path) : undefined),
-  writeSideFile(path, bytes) {
-    const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | durably;
-    const file = new RealFile(openSync(path, flags));
-    try {
-      for (let at = 0; at < bytes.length;) at += file.append(bytes.subarray(at));
-    } finally {
-      file.close();
-    }
-  },
-  remove: (path) => unlinkSync(path),
-  syncDirectory(path) {
-    const fd = openSync(dirname(path), constants.O_RDONLY);
+  /** The bytes of a small file beside the journal, or undefined where there is none. */
+  readBeside: (path: string): Buffer | undefined =>
+    existsSync(path) ? readFileSync(path) : undefined,
+  /** Opens one for durable appends, emptied. */
+  openBeside: (path: string) => realFile(openSync(path, durably | O_TRUNC)),
+  remove: (path: string): void => unlinkSync(path),
+  /** Makes the names in a file's directory durable; where that is not permitted, it can't be. */
+  syncDirectory(path: string): void {
+    const fd = openSync(dirname(path), O_RDONLY);
     try {
       fsyncSync(fd);
     } catch (error) {
-      if (codeOf(error) !== "ERR_ACCESS_DENIED") throw error;
+      if (!(error instanceof Error && "permission" in error)) throw error;
     } finally {
       closeSync(fd);
     }
   },
 };
 
-/** The error's code, such as ENOSPC, or "" where it has none. */
-export const codeOf = (error: unknown): string =>
-  error instanceof Error && "code" in error ? String(error.code) : "";
+/** Opens for reading only. */
+export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
 
-class RealFile implements JournalFile {
-  readonly #fd: number;
-
-  constructor(fd: number) {
-    this.#fd = fd;
-  }
-
-  look(): Seen {
-    return seen(fstatSync(this.#fd, { bigint: true }));
-  }
-
-  size(): number {
-    return fstatSync(this.#fd).size;
-  }
-
-  read(offset: number, length: number): Buffer {
-    const bytes = Buffer.alloc(length);
-    let at = 0;
-    while (at < length) {
-      const got = readSync(this.#fd, bytes, at, length - at, offset + at);
-      if (got === 0) break;
-      at += got;
-    }
-    return bytes.subarray(0, at);
-  }
-
-  append(bytes: Buffer): number {
-    const written = writeSync(this.#fd, bytes);
-    if (!isLinux) fdatasyncSync(this.#fd);
-    return written;
-  }
-
-  appendLater(bytes: Buffer, done: (error: Error | null, written: number) => void): void {
-    write(this.#fd, bytes, 0, bytes.length, null, (error, written) => {
-      if (error || isLinux) done(error, written);
-      else fdatasync(this.#fd, (failure) => done(failure, written));
-    });
-  }
-
-  cut(bytes: number): void {
-    ftruncateSync(this.#fd, bytes);
-  }
-
-  close(): void {
-    closeSync(this.#fd);
+/** Appends all, durably: the rest of a short write is written. */
+export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
+  for (let at = 0; at < bytes.length;) {
+    const written = await file.append(bytes.subarray(at));
+    if (written === 0) throw new Error("nothing was written, and no error told");
+    at += written;
   }
 }
 
-const seen = (stat: BigIntStats): Seen => ({
-  identity: `${stat.dev}-${stat.ino}`,
-  isFile: stat.isFile(),
-  bytes: Number(stat.size),
-  links: Number(stat.nlink),
+const realFile = (fd: number) => ({
+  look: () => seen(fstatSync(fd, { bigint: true })),
+  size: () => fstatSync(fd).size,
+  /** Exactly these bytes; fewer only where the file ends. */
+  read(offset: number, length: number): Buffer {
+    const bytes = Buffer.alloc(length);
+    for (let at = 0; at < length;) {
+      const got = readSync(fd, bytes, at, length - at, offset + at);
+      if (got === 0) return bytes.subarray(0, at);
+      at += got;
+    }
+    return bytes;
+  },
+  /** Appends durably; how many bytes: fewer than given where the disk took no more. */
+  append: (bytes: Buffer) => new Promise<number>((resolve, reject) => {
+    write(fd, bytes, 0, bytes.length, null, (error, written) => {
+      if (error) reject(error);
+      else if (isLinux) resolve(written);
+      else fdatasync(fd, (failure) => (failure ? reject(failure) : resolve(written)));
+    });
+  }),
+  cut: (bytes: number): void => ftruncateSync(fd, bytes),
+  close: (): void => closeSync(fd),
 });
 
-function resolveLinks(path: string, hopsMax = 40): string {
-  const here = join(realpathSync.native(dirname(resolve(path))), basename(resolve(path)));
+/** A file's device and inode, what it is, its size, and how many names it has; 0: deleted. */
+const seen = (stat: BigIntStats) => ({
+  identity: `${stat.dev}-${stat.ino}`, isFile: stat.isFile(),
+  bytes: Number(stat.size), links: Number(stat.nlink),
+});
+
+function resolveLinks(path: string, hopsMax: number): string {
+  const absolute = resolve(path);
+  const here = join(realpathSync.native(dirname(absolute)), basename(absolute));
   if (lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(resolve(dirname(here), readlinkSync(here)), hopsMax - 1);

@@ -5,22 +5,19 @@
  */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
-import { limitsWith } from "../config.ts";
-import type { Limits } from "../config.ts";
-import { int64Max, int64Min, StoreError } from "../plant.ts";
-import type { NewPlant, PlantStore } from "../plant.ts";
-import { realDisk } from "./disk.ts";
-import type { Disk } from "./disk.ts";
-import { JournalError, openFile } from "./open.ts";
-import type { OpenFile } from "./open.ts";
+import { setImmediate } from "node:timers/promises";
+import { limitsWith, type Limits } from "../config.ts";
+import { checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
+import { appendAll, realDisk, type Disk } from "./disk.ts";
+import { JournalError, openFile, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
 import { encodePlant, encodeRecord } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
-  /** Told what opening has mended. */
+  /** Told what opening has mended. Default: nobody is. */
   readonly warn?: (message: string) => void;
-  /** For tests: another disk. */
+  /** Another disk, for tests. */
   readonly disk?: Disk;
 }
 
@@ -29,38 +26,43 @@ export interface JournalOptions {
  * @throws JournalError (as a rejection)
  */
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
-  const { limits, warn = () => undefined, disk = realDisk } = options;
-  const effective = limitsWith(limits);
-  return new Journal(disk, effective, await openFile(disk, path, warn), warn);
+  const { warn = () => undefined, disk = realDisk } = options;
+  const limits = limitsWith(options.limits);
+  const open = (): Promise<OpenFile> => openFile(disk, path, warn);
+  return new Journal(disk, limits, open, await open());
 }
 
-type State = "open" | "closing" | "closed" | "failed";
+interface Rotation {
+  readonly resolve: (isNew: boolean) => void;
+  readonly reject: (error: unknown) => void;
+}
 
 /** Emits `failed` with a JournalError, once, when no later write can be trusted. */
 export class Journal extends EventEmitter<{ failed: [JournalError] }> implements PlantStore {
   readonly #disk: Disk;
   readonly #limits: Limits;
-  readonly #warn: (message: string) => void;
+  readonly #openAgain: () => Promise<OpenFile>;
+  readonly #queue: Queue;
   #open: OpenFile;
-  #state: State = "open";
+  #state: "open" | "closed" | "failed" = "open";
   /** Where the records that are on stable storage end, and the last one's number. */
   #end: number;
   #seq: number;
-  readonly #queue: Queue;
-  /** Set while a batch is written, but not acknowledged: its file was renamed. */
-  #held: NodeJS.Timeout | undefined;
-  #rotating = false;
-  /** No new file could be made where the old one was renamed: the old one stays in use. */
-  #pathless = false;
-  #watchers: readonly { readonly holds: () => boolean; readonly resolve: () => void }[] = [];
+  /** The run of writes under way; it ends when nothing waits. */
+  #writing: Promise<void> | undefined;
+  #rotations: readonly Rotation[] = [];
+  /** Ends the wait of a renamed file for its rotation. */
+  #wake: () => void = () => undefined;
+  /** A renamed file without a successor: it stays in use, and its path is not looked at. */
+  #isPathless = false;
 
   /** Use `openJournal`. */
-  constructor(disk: Disk, limits: Limits, open: OpenFile, warn: (message: string) => void) {
+  constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
     super();
     this.#disk = disk;
     this.#limits = limits;
     this.#queue = new Queue(limits);
-    this.#warn = warn;
+    this.#openAgain = openAgain;
     this.#open = open;
     this.#end = open.bytes;
     this.#seq = open.seq;
@@ -69,11 +71,10 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   append(plant: NewPlant): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#state === "failed") throw new StoreError("unknown", "the journal has failed");
-      if (this.#state !== "open") throw new StoreError("closed", "the journal is closed");
-      const isFirst = this.#queue.isEmpty;
-      this.#queue.push({ plant: encodePlant(checked(plant)), resolve, reject });
-      // What the event loop still has to deliver in this turn joins the write.
-      if (isFirst) setImmediate(() => this.#write());
+      if (this.#state === "closed") throw new StoreError("closed", "the journal is closed");
+      checkPlant(plant);
+      this.#queue.push(encodePlant(plant), resolve, reject);
+      this.#writing ??= this.#write();
     });
   }
 
@@ -82,35 +83,21 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
    * @returns whether there is a new file
    * @throws JournalError (as a rejection) when none can be made; the old one then stays in use
    */
-  async rotate(): Promise<boolean> {
-    if (this.#rotating) return false;
-    this.#rotating = true;
-    try {
-      await this.#when(() => this.#queue.batch.length === 0 || this.#held !== undefined);
-      const { path, identity, file, lock } = this.#open;
-      if (this.#state !== "open" || this.#disk.look(path)?.identity === identity) return false;
-      this.#open = await openFile(this.#disk, path, this.#warn);
-      this.#end = this.#open.bytes;
-      this.#seq = this.#open.seq;
-      this.#pathless = false;
-      file.close();
-      lock.release();
-      return true;
-    } catch (error) {
-      this.#pathless = true;
-      throw error;
-    } finally {
-      this.#rotating = false;
-      if (this.#held) this.#acknowledge();
-      else this.#write();
-    }
+  rotate(): Promise<boolean> {
+    if (this.#state !== "open") return Promise.resolve(false);
+    return new Promise((resolve, reject) => {
+      this.#rotations = [...this.#rotations, { resolve, reject }];
+      this.#wake();
+      this.#writing ??= this.#write();
+    });
   }
 
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
   async close(): Promise<void> {
-    if (this.#state === "open") this.#state = "closing";
-    await this.#when(() => this.#queue.isEmpty && !this.#rotating);
-    if (this.#state === "closed") return;
+    const wasClosed = this.#state === "closed";
+    if (this.#state === "open") this.#state = "closed";
+    await this.#writing;
+    if (wasClosed) return;
     this.#state = "closed";
     this.#open.file.close();
     this.#open.lock.release();
@@ -120,134 +107,118 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     return this.close();
   }
 
-  /** Begins the next write, unless one is in flight or there is nothing to write. */
-  #write(): void {
-    const isBusy = this.#queue.batch.length > 0 || this.#rotating || this.#state === "failed";
-    if (isBusy || !this.#queue.take()) return;
+  /** Writes batch after batch until nothing waits; rotates between two of them. */
+  async #write(): Promise<void> {
+    // What the event loop still has to deliver in this turn joins the write.
+    await setImmediate();
+    while (this.#state !== "failed") {
+      if (this.#rotations.length > 0) await this.#rotate();
+      else if (this.#queue.take()) await this.#commit();
+      else break;
+    }
+    this.#writing = undefined;
+  }
+
+  /** Writes one batch, and settles it. */
+  async #commit(): Promise<void> {
     const at = new Date().toISOString();
     const lines = this.#queue.batch.map(({ plant }, index) =>
       encodeRecord(this.#seq + 1 + index, at, this.#end, plant));
-    this.#append(Buffer.from(lines.join("")), 0);
-  }
-
-  /** Writes the batch, and the rest of it where a write was short. */
-  #append(bytes: Buffer, at: number): void {
-    this.#open.file.appendLater(bytes.subarray(at), (error, written) => {
-      if (error) this.#onWriteError(error, bytes.length);
-      else if (at + written < bytes.length) this.#append(bytes, at + written);
-      else this.#onWritten(bytes.length);
-    });
-  }
-
-  #onWritten(bytes: number): void {
+    const bytes = Buffer.from(lines.join(""));
     try {
-      const isInPlace = this.#watch(this.#end + bytes);
-      this.#end += bytes;
-      this.#seq += this.#queue.batch.length;
-      if (isInPlace || this.#pathless) this.#acknowledge();
-      else this.#hold();
+      await appendAll(this.#open.file, bytes);
+    } catch (error) {
+      this.#onWriteError(error, bytes.length);
+      return;
+    }
+    this.#end += bytes.length;
+    this.#seq += lines.length;
+    try {
+      await this.#watch();
     } catch (error) {
       this.#fail(error);
+      return;
     }
+    for (const { resolve } of this.#queue.settle()) resolve();
   }
 
-  /**
-   * Whether the file still stands at its path.
-   * @throws Error when it is not as long as it must be, or has no name any more
-   */
-  #watch(end: number): boolean {
+  /** @throws Error when the file is not where, or not as long as, this process has left it */
+  async #watch(): Promise<void> {
     const { path, identity, file } = this.#open;
     const there = this.#disk.look(path);
     const isInPlace = there?.identity === identity;
-    const own = isInPlace ? there : file.look();
-    if (own.bytes !== end) {
-      throw new Error(`expected ${end} bytes, found ${own.bytes}: another has written to it`);
+    const { bytes, links } = isInPlace ? there : file.look();
+    if (bytes !== this.#end) {
+      throw new Error(`expected ${this.#end} bytes, found ${bytes}: another has written to it`);
     }
-    if (own.links === 0) throw new Error("it was deleted while in use");
-    return isInPlace;
-  }
-
-  /** A renamed file is what a rotation begins with; without its second half it is a fault. */
-  #hold(): void {
+    if (links === 0) throw new Error("it was deleted while in use");
+    if (isInPlace || this.#isPathless) return;
+    // A rename is the first half of a rotation; without the second it is a fault.
     const { rotationMillis } = this.#limits;
-    const onLate = (): void =>
-      this.#fail(new Error(`it was renamed, and not rotated within ${rotationMillis} ms`));
-    this.#held = setTimeout(onLate, rotationMillis);
-    this.#notify();
+    if (this.#rotations.length === 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, rotationMillis);
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+    }
+    if (this.#rotations.length > 0) await this.#rotate();
+    else throw new Error(`it was renamed, and not rotated within ${rotationMillis} ms`);
   }
 
-  #acknowledge(): void {
-    clearTimeout(this.#held);
-    this.#held = undefined;
-    const batch = this.#queue.settle();
-    // The disk works on while the answers are made.
-    this.#write();
-    for (const { resolve } of batch) resolve();
-    this.#notify();
+  async #rotate(): Promise<void> {
+    const asked = this.#rotations;
+    this.#rotations = [];
+    const { path, identity, file, lock } = this.#open;
+    try {
+      const isNew = this.#disk.look(path)?.identity !== identity;
+      if (isNew) {
+        this.#open = await this.#openAgain();
+        this.#end = this.#open.bytes;
+        this.#seq = this.#open.seq;
+        this.#isPathless = false;
+        file.close();
+        lock.release();
+      }
+      for (const { resolve } of asked) resolve(isNew);
+    } catch (error) {
+      this.#isPathless = true;
+      for (const { reject } of asked) reject(error);
+    }
   }
 
   /**
    * Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed
-   * must go, for a retried flush says success over zeros (seen on ext4).
+   * must go, for a retried flush says success over zeros (seen on ext4). Where there was no
+   * space, the next batch is tried as usual; any other error is final.
    */
-  #onWriteError(error: NodeJS.ErrnoException, bytes: number): void {
+  #onWriteError(error: unknown, bytes: number): void {
     const { file } = this.#open;
     try {
       const found = file.size();
-      if (found < this.#end || found > this.#end + bytes) throw error;
-      file.cut(this.#end);
-      if (file.size() !== this.#end || !noSpace.has(error.errno ?? 0)) throw error;
+      // What is beyond may be another's: that is not cut.
+      if (found >= this.#end && found <= this.#end + bytes) file.cut(this.#end);
+      const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
+      if (!isFull || file.size() !== this.#end) throw error;
+      const full = new StoreError("full", "there is no space left", { cause: error });
+      for (const { reject } of this.#queue.settle()) reject(full);
     } catch (failure) {
       this.#fail(failure);
-      return;
     }
-    const batch = this.#queue.settle();
-    this.#write();
-    for (const { reject } of batch) reject(new StoreError("full", "no space", { cause: error }));
-    this.#notify();
   }
 
   #fail(cause: unknown): void {
     this.#state = "failed";
-    clearTimeout(this.#held);
-    this.#held = undefined;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    const error = new JournalError("failed", this.#open.path, reason, this.#end, cause);
-    for (const { reject } of this.#queue.clear()) {
-      reject(new StoreError("unknown", reason, { cause: error }));
-    }
-    this.#notify();
+    const error = new JournalError("failed", this.#open.path, cause, this.#end);
+    const unknown = new StoreError("unknown", error.message, { cause: error });
+    for (const { reject } of [...this.#queue.settle(true), ...this.#rotations]) reject(unknown);
+    this.#rotations = [];
     this.emit("failed", error);
-  }
-
-  /** Resolves once the condition holds. */
-  #when(holds: () => boolean): Promise<void> {
-    if (holds()) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#watchers = [...this.#watchers, { holds, resolve }];
-    });
-  }
-
-  #notify(): void {
-    const due = this.#watchers.filter(({ holds }) => holds());
-    this.#watchers = this.#watchers.filter((watcher) => !due.includes(watcher));
-    for (const { resolve } of due) resolve();
   }
 }
 
 /** Compared as numbers: libuv has no name for EDQUOT. */
-const noSpace: ReadonlySet<number> = new Set(
-  [constants.errno.ENOSPC, constants.errno.EDQUOT, constants.errno.EFBIG].map((code) => -code),
-);
-
-/** What JSON and int64 can't hold is refused before it is queued. */
-function checked(plant: NewPlant): NewPlant {
-  const { id, name, tag } = plant;
-  const isPlant = typeof id === "bigint" && id >= int64Min && id <= int64Max
-    && typeof name === "string" && name.isWellFormed()
-    && (tag === undefined || (typeof tag === "string" && tag.isWellFormed()));
-  if (!isPlant) {
-    throw new StoreError("invalid", "a plant is an int64 id as bigint, a name, and a tag or none");
-  }
-  return plant;
-}
+const { ENOSPC, EDQUOT, EFBIG } = constants.errno;
+const noSpace: ReadonlySet<unknown> = new Set([-ENOSPC, -EDQUOT, -EFBIG]);

@@ -1,30 +1,24 @@
 /**
- * One writer for a journal: locks that end with their process, kill -9 included.
+ * One writer for a journal: a lock that ends with its process, kill -9 included.
  *
  * On Linux an abstract Unix socket named after the file's device and inode: the same file by any
- * of its names, within one network namespace. Elsewhere, and between network namespaces (two
- * containers on one volume), a Unix socket at PATH.lock: one that nobody listens on is abandoned.
+ * of its names, within one network namespace. Elsewhere a Unix socket at PATH.lock.
  */
 import { createServer } from "node:net";
-import type { Server } from "node:net";
 import { platform } from "node:os";
-import type { Lock } from "./disk.ts";
 
-/** Undefined: another process holds the file. */
-export async function lockFile(path: string, identity: string): Promise<Lock | undefined> {
-  const server = await listen(platform() === "linux" ? `\0plant-store-${identity}` : `${path}.lock`);
-  return server && { release: () => void server.close() };
-}
-
-function listen(path: string): Promise<Server | undefined> {
+/** Holds the file for this process until `release`; undefined: another process has it. */
+export function lockFile(
+  path: string, identity: string,
+): Promise<{ release(): void } | undefined> {
   return new Promise((resolve, reject) => {
-    // Nobody has anything to say here: who connects learns that the lock is held.
-    const server = createServer((socket) => socket.destroy());
-    server.unref();
+    // Nobody has anything to say here: that one can connect is the lock.
+    const server = createServer((socket) => socket.destroy()).unref();
     server.once("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "EADDRINUSE") resolve(undefined);
       else reject(error);
     });
-    server.listen(path, () => resolve(server));
+    const name = platform() === "linux" ? `\0plant-store-${identity}` : `${path}.lock`;
+    server.listen(name, () => resolve({ release: () => void server.close() }));
   });
 }

@@ -2,71 +2,54 @@
 import type { Limits } from "../config.ts";
 import { StoreError } from "../plant.ts";
 
-export interface Waiting {
+interface Waiting {
   /** Its JSON, as the record will hold it. */
   readonly plant: string;
+  readonly bytes: number;
   readonly resolve: () => void;
   readonly reject: (error: StoreError) => void;
 }
 
 export class Queue {
-  /** What the write in flight holds; empty: none is. */
+  /** What the write in flight holds. */
   batch: readonly Waiting[] = [];
   readonly #limits: Limits;
   #waiting: Waiting[] = [];
-  #records = 0;
+  /** Of batch and waiting together. */
   #bytes = 0;
-  #batchBytes = 0;
 
   constructor(limits: Limits) {
     this.#limits = limits;
   }
 
-  get isEmpty(): boolean {
-    return this.#records === 0;
-  }
-
   /** @throws StoreError `busy` over the limits; one record alone is taken whatever its size */
-  push(waiting: Waiting): void {
-    const bytes = Buffer.byteLength(waiting.plant);
+  push(plant: string, resolve: () => void, reject: (error: StoreError) => void): void {
+    const bytes = Buffer.byteLength(plant);
+    const records = this.#waiting.length + this.batch.length;
     const { queueRecordsMax, queueBytesMax } = this.#limits;
-    const isOver = this.#records >= queueRecordsMax || this.#bytes + bytes > queueBytesMax;
-    if (isOver && !this.isEmpty) throw new StoreError("busy", "too many records wait");
-    this.#records++;
+    if (records >= queueRecordsMax || (records > 0 && this.#bytes + bytes > queueBytesMax)) {
+      throw new StoreError("busy", "too many records wait");
+    }
     this.#bytes += bytes;
-    this.#waiting.push(waiting);
+    this.#waiting.push({ plant, bytes, resolve, reject });
   }
 
   /** Makes what waits the batch, up to `batchBytesMax`; false: nothing waits. */
   take(): boolean {
     let bytes = 0;
-    let count = 0;
-    for (const { plant } of this.#waiting) {
-      const more = Buffer.byteLength(plant);
-      if (count > 0 && bytes + more > this.#limits.batchBytesMax) break;
-      bytes += more;
-      count++;
-    }
-    this.batch = this.#waiting.splice(0, count);
-    this.#batchBytes = bytes;
-    return count > 0;
+    const end = this.#waiting.findIndex((each, index) => {
+      bytes += each.bytes;
+      return index > 0 && bytes > this.#limits.batchBytesMax;
+    });
+    this.batch = this.#waiting.splice(0, end < 0 ? this.#waiting.length : end);
+    return this.batch.length > 0;
   }
 
-  /** Ends the batch, whatever came of it, and returns it. */
-  settle(): readonly Waiting[] {
-    const { batch } = this;
-    this.#records -= batch.length;
-    this.#bytes -= this.#batchBytes;
-    this.#batchBytes = 0;
+  /** Ends the batch, whatever came of it; `all`: and what waits. */
+  settle(all = false): readonly Waiting[] {
+    const ended = all ? [...this.batch, ...this.#waiting.splice(0)] : this.batch;
     this.batch = [];
-    return batch;
-  }
-
-  /** Ends everything, and returns it. */
-  clear(): readonly Waiting[] {
-    const all = [...this.batch, ...this.#waiting];
-    this.batch = this.#waiting = [];
-    this.#records = this.#bytes = this.#batchBytes = 0;
-    return all;
+    for (const { bytes } of ended) this.#bytes -= bytes;
+    return ended;
   }
 }

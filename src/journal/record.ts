@@ -15,14 +15,14 @@
  */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
-import { readNewPlant } from "../plant.ts";
-import type { NewPlant } from "../plant.ts";
+import { readNewPlant, type NewPlant } from "../plant.ts";
 
 /** No header is longer; it has one length, as UUID, TIME and CRC have. */
 export const headerBytesMax = 256;
 const headerStart = '{"journal":"plant-store","version":1,"file":"';
-const headerForm = /^\{"journal":"plant-store","version":1,"file":"([\da-f-]{36})","at":"[\d:.TZ-]{24}","crc":"[\da-f]{8}"\}$/;
-const recordStart = /^\{"seq":([1-9]\d{0,15}),"at":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)","synced":(\d{1,16}),"plant":/;
+const time = String.raw`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)`;
+const headerForm = new RegExp(`^${headerStart}([\\da-f-]{36})","at":"${time}","crc":"[\\da-f]{8}"}$`);
+const recordStart = new RegExp(`^{"seq":([1-9]\\d*),"at":"${time}","synced":(\\d+),"plant":`);
 const seal = ',"crc":"';
 const sealBytes = seal.length + '00000000"}'.length;
 

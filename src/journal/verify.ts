@@ -1,30 +1,11 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
-import { decodeHeader, decodeRecord, headerBytesMax } from "./record.ts";
-import type { JournalRecord } from "./record.ts";
-import { examine } from "./recover.ts";
-import type { Bytes } from "./recover.ts";
+import { decodeHeader, decodeRecord } from "./record.ts";
+import { Chain, examine, type Bytes } from "./recover.ts";
 
-export interface Spot {
-  readonly offset: number;
-  /** Counted from 1, the header's. */
-  readonly line: number;
-  readonly reason: string;
-}
+/** `line` is counted from 1, the header's. */
+export type Spot = { readonly offset: number; readonly line: number; readonly reason: string };
 
-export interface Report {
-  readonly bytes: number;
-  readonly records: number;
-  /** The first and the last record's time of writing. */
-  readonly first: string | undefined;
-  readonly last: string | undefined;
-  readonly idMin: bigint | undefined;
-  readonly idMax: bigint | undefined;
-  /** In the file's order; the first `spotsMax` of them. */
-  readonly spots: readonly Spot[];
-  readonly spotsTotal: number;
-}
-
-export const spotsMax = 1_000;
+const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
 const lineFeed = 0x0a;
 
@@ -32,95 +13,52 @@ const lineFeed = 0x0a;
  * Reads the file once, from its beginning, in memory that does not grow with it.
  * @param isLive a server is writing: what follows the last LF is not looked at
  * @param onProgress told now and then how many bytes were read
+ * @returns counts, the first and the last record's time, the ids' range, and the first 1,000 spots
  */
-export function verifyJournal(
-  file: Bytes, isLive: boolean, onProgress: (bytes: number) => void,
-): Report {
+export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: number) => void) {
   const bytes = file.size();
-  const check = new Check();
+  const chain = new Chain(0, 0);
+  const spots: Spot[] = [];
+  let [offset, line, records, spotsTotal] = [0, 1, 0, 0];
+  let [first, last, idMin, idMax]: [string?, string?, bigint?, bigint?] = [];
+  const report = (reason: string): void => {
+    if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
+  };
+  const checkRecord = (text: Buffer): void => {
+    const record = decodeRecord(text);
+    const problem = chain.problem(record, text, offset);
+    if (problem !== undefined) report(problem);
+    if (typeof record !== "object") return;
+    // What follows a damaged spot is held against the next good record.
+    chain.goOn(record.seq, record.synced);
+    records++;
+    const { at, plant: { id } } = record;
+    first ??= at;
+    last = at;
+    idMin = idMin === undefined || id < idMin ? id : idMin;
+    idMax = idMax === undefined || id > idMax ? id : idMax;
+  };
   let rest: Buffer = Buffer.alloc(0);
-  for (let offset = 0; offset < bytes;) {
-    const block = file.read(offset, Math.min(blockBytes, bytes - offset));
+  for (let read = 0; read < bytes;) {
+    const block = file.read(read, Math.min(blockBytes, bytes - read));
     if (block.length === 0) break;
-    rest = rest.length === 0 ? block : Buffer.concat([rest, block]);
-    offset += block.length;
+    read += block.length;
+    rest = Buffer.concat([rest, block]);
     let at = 0;
     for (let lf = rest.indexOf(lineFeed); lf >= 0; lf = rest.indexOf(lineFeed, at)) {
-      check.line(rest.subarray(at, lf));
+      const text = rest.subarray(at, lf);
+      if (line > 1) checkRecord(text);
+      else if (!decodeHeader(text)) report("expected a plant-store journal's header, version 1");
+      line++;
+      offset += text.length + 1;
       at = lf + 1;
     }
     rest = rest.subarray(at);
-    onProgress(offset);
+    onProgress(read);
   }
-  if (rest.length > 0 && !isLive) check.unfinished(rest, examine(file).kind !== "damaged");
-  return { ...check.report(), bytes };
-}
-
-class Check {
-  #offset = 0;
-  #lines = 0;
-  #records = 0;
-  #seq = 0;
-  #synced = 0;
-  #isAfterDamage = false;
-  #first: JournalRecord | undefined;
-  #last: JournalRecord | undefined;
-  #idMin: bigint | undefined;
-  #idMax: bigint | undefined;
-  readonly #spots: Spot[] = [];
-  #spotsTotal = 0;
-
-  line(bytes: Buffer): void {
-    this.#lines++;
-    if (this.#lines === 1) {
-      const isHeader = bytes.length <= headerBytesMax && decodeHeader(bytes) !== undefined;
-      if (!isHeader) this.#report("expected the header of a plant-store journal, version 1");
-    } else {
-      this.#record(bytes);
-    }
-    this.#offset += bytes.length + 1;
+  if (rest.length > 0 && !isLive) {
+    const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";
+    report(`the last ${rest.length} bytes are no whole line: ${help}`);
   }
-
-  unfinished(bytes: Buffer, isMendable: boolean): void {
-    this.#lines++;
-    const help = isMendable ? "opening mends it" : "opening refuses it";
-    this.#report(`the last ${bytes.length} bytes have no LF: ${help}`);
-  }
-
-  report(): Omit<Report, "bytes"> {
-    return {
-      records: this.#records, first: this.#first?.at, last: this.#last?.at,
-      idMin: this.#idMin, idMax: this.#idMax, spots: this.#spots, spotsTotal: this.#spotsTotal,
-    };
-  }
-
-  #record(bytes: Buffer): void {
-    const record = decodeRecord(bytes);
-    if (typeof record === "string") {
-      this.#report(record === "foreign" ? "a good checksum over what is no record"
-        : bytes.length === 0 ? "a blank line" : "the checksum is wrong");
-      this.#isAfterDamage = true;
-      return;
-    }
-    const { seq, synced, plant: { id } } = record;
-    const isNext = this.#isAfterDamage ? seq > this.#seq : seq === this.#seq + 1;
-    const isSynced = synced === this.#offset || (synced === this.#synced && seq > 1)
-      || (this.#isAfterDamage && synced > this.#synced && synced < this.#offset);
-    if (!isNext) this.#report(`expected seq ${this.#seq + 1}, found ${seq}`);
-    else if (!isSynced) this.#report(`synced ${synced} is where no write begins`);
-    this.#isAfterDamage = false;
-    this.#seq = seq;
-    this.#synced = synced;
-    this.#records++;
-    this.#first ??= record;
-    this.#last = record;
-    if (this.#idMin === undefined || id < this.#idMin) this.#idMin = id;
-    if (this.#idMax === undefined || id > this.#idMax) this.#idMax = id;
-  }
-
-  #report(reason: string): void {
-    this.#spotsTotal++;
-    const { length } = this.#spots;
-    if (length < spotsMax) this.#spots.push({ offset: this.#offset, line: this.#lines, reason });
-  }
+  return { bytes, records, first, last, idMin, idMax, spots, spotsTotal };
 }

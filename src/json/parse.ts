@@ -12,7 +12,7 @@ import { JsonNumber } from "./number.ts";
 export type JsonValue =
   | null | boolean | string | JsonNumber | readonly JsonValue[] | ReadonlyMap<string, JsonValue>;
 
-export type JsonErrorCode = "syntax" | "utf8" | "duplicate" | "surrogate" | "nesting";
+export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
 
 /** Where a text stops being I-JSON: `offset` in bytes from the start of the body. */
 export class JsonError extends Error {
@@ -33,25 +33,29 @@ export class JsonError extends Error {
  */
 export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
-    throw new JsonError("syntax", 0, "found a byte order mark, expected a JSON value");
+    throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");
   }
+  const text = body.toString("utf8");
   if (!isUtf8(body)) {
-    throw new JsonError("utf8", utf8End(body), "found a byte that is not UTF-8");
+    // Decoding puts U+FFFD for what is not UTF-8: encoded again, it differs there first.
+    const again = Buffer.from(text);
+    const offset = body.findIndex((byte, index) => byte !== again[index]);
+    throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
   }
-  return new Reader(body.toString("utf8"), nestingMax).read();
+  return new Reader(text, nestingMax).read();
 }
 
-const zero = 0x30;
-const nine = 0x39;
 const quote = 0x22;
 const backslash = 0x5c;
-
-const simpleEscapes: ReadonlyMap<string, string> = new Map([
+const escapes: ReadonlyMap<string, string> = new Map([
   ['"', '"'], ["\\", "\\"], ["/", "/"],
   ["b", "\b"], ["f", "\f"], ["n", "\n"], ["r", "\r"], ["t", "\t"],
 ]);
 
-/** The text is well-formed, so positions in it turn into byte offsets only when an error needs one. */
+/** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
+const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+
+/** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
   readonly #text: string;
   readonly #nestingMax: number;
@@ -84,44 +88,38 @@ class Reader {
   }
 
   #object(): ReadonlyMap<string, JsonValue> {
-    this.#enter();
     const members = new Map<string, JsonValue>();
-    if (this.#skip("}")) return this.#leave(members);
-    do {
+    this.#list("}", () => {
       this.#space();
       const start = this.#at;
-      if (this.#text.charCodeAt(start) !== quote) this.#fail("a member name in quotes");
+      if (this.#text[start] !== '"') this.#fail("a member name in quotes");
       const name = this.#string();
       if (members.has(name)) {
         this.#fail("each name once", "duplicate", "a member name for the second time", start);
       }
       if (!this.#skip(":")) this.#fail('":"');
       members.set(name, this.#value());
-    } while (this.#skip(","));
-    if (!this.#skip("}")) this.#fail('"," or "}"');
-    return this.#leave(members);
+    });
+    return members;
   }
 
   #array(): readonly JsonValue[] {
-    this.#enter();
     const items: JsonValue[] = [];
-    if (this.#skip("]")) return this.#leave(items);
-    do items.push(this.#value());
-    while (this.#skip(","));
-    if (!this.#skip("]")) this.#fail('"," or "]"');
-    return this.#leave(items);
+    this.#list("]", () => items.push(this.#value()));
+    return items;
   }
 
-  #enter(): void {
+  #list(end: string, readItem: () => void): void {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(`at most ${this.#nestingMax} levels`, "nesting", "one more level of nesting");
     }
     this.#at++;
-  }
-
-  #leave<T>(value: T): T {
+    if (!this.#skip(end)) {
+      do readItem();
+      while (this.#skip(","));
+      if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
+    }
     this.#nesting--;
-    return value;
   }
 
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
@@ -131,30 +129,29 @@ class Reader {
     let start = ++this.#at;
     for (;;) {
       const code = text.charCodeAt(this.#at);
-      if (code === quote) break;
+      if (code === quote) return result + text.slice(start, this.#at++);
       if (code === backslash) {
         result += text.slice(start, this.#at) + this.#escape();
         start = this.#at;
       } else if (code >= 0x20) {
         this.#at++;
       } else {
-        this.#fail("a character of a string, control characters escaped, or its closing quote");
+        this.#fail("a character, control characters escaped, or the string's closing quote");
       }
     }
-    return result + text.slice(start, this.#at++);
   }
 
   #escape(): string {
     const start = this.#at;
-    const simple = simpleEscapes.get(this.#text[start + 1] ?? "");
+    const simple = escapes.get(this.#text[start + 1] ?? "");
     if (simple !== undefined) {
       this.#at += 2;
       return simple;
     }
     const unit = this.#unicodeEscape();
     if (unit < 0xd800 || unit > 0xdfff) return String.fromCharCode(unit);
-    const pairs = unit < 0xdc00 && this.#text.startsWith("\\u", this.#at);
-    const low = pairs ? this.#unicodeEscape() : 0;
+    const isHigh = unit < 0xdc00;
+    const low = isHigh && this.#text.startsWith("\\u", this.#at) ? this.#unicodeEscape() : 0;
     if (low < 0xdc00 || low > 0xdfff) {
       this.#fail("a high and a low one", "surrogate", "half of a surrogate pair", start);
     }
@@ -166,50 +163,27 @@ class Reader {
     if (this.#text[this.#at] !== "u") this.#fail('one of " \\ / b f n r t u');
     this.#at++;
     const end = this.#at + 4;
-    while (this.#at < end) {
-      if (!/[0-9A-Fa-f]/.test(this.#text[this.#at] ?? "")) this.#fail("a hexadecimal digit");
-      this.#at++;
+    for (; this.#at < end; this.#at++) {
+      if (!/^[\dA-Fa-f]/.test(this.#text[this.#at] ?? "")) this.#fail("a hexadecimal digit");
     }
     return Number.parseInt(this.#text.slice(end - 4, end), 16);
   }
 
-  /** RFC 8259, 6: number = [ minus ] int [ frac ] [ exp ] */
   #number(): JsonNumber {
-    const start = this.#at;
-    const text = this.#text;
-    if (text[this.#at] === "-") this.#at++;
-    if (text.charCodeAt(this.#at) === zero) this.#at++;
-    else this.#digits(this.#at === start ? "a JSON value" : "a digit");
-    if (text[this.#at] === ".") {
-      this.#at++;
-      this.#digits("a digit");
-    }
-    if (text[this.#at] === "e" || text[this.#at] === "E") {
-      this.#at++;
-      if (text[this.#at] === "+" || text[this.#at] === "-") this.#at++;
-      this.#digits("a digit");
-    }
-    return new JsonNumber(text.slice(start, this.#at));
-  }
-
-  #digits(expected: string): void {
-    const start = this.#at;
-    for (;;) {
-      const code = this.#text.charCodeAt(this.#at);
-      if (!(code >= zero && code <= nine)) break;
-      this.#at++;
-    }
-    if (this.#at === start) this.#fail(expected);
+    numberForm.lastIndex = this.#at;
+    const [text = ""] = numberForm.exec(this.#text) ?? [];
+    if (text === "") this.#fail("a JSON value");
+    this.#at += text.length;
+    return new JsonNumber(text);
   }
 
   #word<T>(word: string, value: T): T {
-    for (const letter of word) {
-      if (this.#text[this.#at] !== letter) this.#fail(`"${word}"`);
-      this.#at++;
-    }
+    if (!this.#text.startsWith(word, this.#at)) this.#fail("a JSON value");
+    this.#at += word.length;
     return value;
   }
 
+  /** RFC 8259, 2: ws = *( space / tab / LF / CR ) */
   #space(): void {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
@@ -225,10 +199,9 @@ class Reader {
     return true;
   }
 
-  #fail(expected: string, code: JsonErrorCode = "syntax", found = this.#found(), at = this.#at)
-    : never {
-    const offset = Buffer.byteLength(this.#text.slice(0, at));
-    throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
+  #fail(expected: string, code: JsonErrorCode = "json", found = "", at = this.#at): never {
+    const message = `found ${found || this.#found()}, expected ${expected}`;
+    throw new JsonError(code, Buffer.byteLength(this.#text.slice(0, at)), message);
   }
 
   /** One character at the most: an answer never repeats what a client sent. */
@@ -238,12 +211,4 @@ class Reader {
     if (point > 0x20 && point < 0x7f) return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
   }
-}
-
-/** Decoding puts U+FFFD for what is not UTF-8: encoded again, it differs there for the first time. */
-function utf8End(body: Buffer): number {
-  const again = Buffer.from(body.toString("utf8"));
-  let at = 0;
-  while (again[at] === body[at]) at++;
-  return at;
 }

@@ -20,7 +20,7 @@ export interface Violation {
   readonly message: string;
 }
 
-/** Every violation of the schema, in the schema's order; none means valid. Nothing is coerced. */
+/** Every violation, in the schema's order; none means valid. Nothing is coerced. */
 export function checkSchema(schema: Schema, value: JsonValue): readonly Violation[] {
   const violations: Violation[] = [];
   collect(schema, value, "", violations);
@@ -28,25 +28,23 @@ export function checkSchema(schema: Schema, value: JsonValue): readonly Violatio
 }
 
 function collect(schema: Schema, value: JsonValue, pointer: string, into: Violation[]): void {
-  const message = typeViolation(schema, value);
-  if (message !== undefined) report(pointer, message, into);
+  // Two parts of an `allOf` may say the same of the same place: it is told once.
+  const report = (place: string, message: string): void => {
+    if (into.some((known) => known.pointer === place && known.message === message)) return;
+    into.push({ pointer: place, message });
+  };
+  const found = schema.type && typeViolation(schema.type, schema.format, value);
+  if (found !== undefined) report(pointer, found);
   if (value instanceof Map) {
     for (const name of schema.required ?? []) {
-      if (!value.has(name)) report(`${pointer}/${name}`, "is required, but missing", into);
+      if (!value.has(name)) report(`${pointer}/${name}`, "is required, but missing");
     }
-    for (const name in schema.properties) {
-      const member = value.get(name);
-      const inner = schema.properties[name];
-      if (member !== undefined && inner) collect(inner, member, `${pointer}/${name}`, into);
+    for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+      const member: JsonValue | undefined = value.get(name);
+      if (member !== undefined) collect(inner, member, `${pointer}/${name}`, into);
     }
   }
   for (const part of schema.allOf ?? []) collect(part, value, pointer, into);
-}
-
-/** Two parts of an `allOf` may say the same of the same place: it is told once. */
-function report(pointer: string, message: string, into: Violation[]): void {
-  if (into.some((known) => known.pointer === pointer && known.message === message)) return;
-  into.push({ pointer, message });
 }
 
 const formats = {
@@ -54,29 +52,26 @@ const formats = {
   int64: { min: -(2n ** 63n), max: 2n ** 63n - 1n },
 } as const;
 
-function typeViolation(schema: Schema, value: JsonValue): string | undefined {
-  switch (schema.type) {
-    case "object":
-      return value instanceof Map ? undefined : `must be an object, but is ${kindOf(value)}`;
-    case "string":
-      return typeof value === "string" ? undefined : `must be a string, but is ${kindOf(value)}`;
-    case "integer": {
-      const { min, max } = formats[schema.format ?? "int64"];
-      const range = `must be an integer from ${min} to ${max}`;
-      if (!(value instanceof JsonNumber)) return `${range}, but is ${kindOf(value)}`;
-      const integer = exactInteger(value, min, max);
-      if (integer === "fraction") return `${range}, but has a fraction`;
-      if (integer === "range") return `${range}, but is outside of it`;
-      return undefined;
-    }
-    default:
-      return undefined;
+const problems = new Map([["fraction", "has a fraction"], ["range", "is outside of it"]]);
+
+function typeViolation(
+  type: NonNullable<Schema["type"]>, format: Schema["format"] = "int64", value: JsonValue,
+): string | undefined {
+  if (type === "object") {
+    return value instanceof Map ? undefined : `must be an object, but is ${kindOf(value)}`;
   }
+  if (type === "string") {
+    return typeof value === "string" ? undefined : `must be a string, but is ${kindOf(value)}`;
+  }
+  const { min, max } = formats[format];
+  const integer = value instanceof JsonNumber ? exactInteger(value, min, max) : kindOf(value);
+  if (typeof integer === "bigint") return undefined;
+  const problem = problems.get(integer) ?? `is ${integer}`;
+  return `must be an integer from ${min} to ${max}, but ${problem}`;
 }
 
 function kindOf(value: JsonValue): string {
-  if (value === null) return "null";
-  if (typeof value === "boolean") return value ? "true" : "false";
+  if (value === null || typeof value === "boolean") return String(value);
   if (typeof value === "string") return "a string";
   if (value instanceof JsonNumber) return "a number";
   return value instanceof Map ? "an object" : "an array";
