@@ -14,8 +14,6 @@ export type Command =
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
 
-export type Environment = Readonly<Record<string, string | undefined>>;
-
 /** Everything that is wrong with the command line and the environment, at once. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
@@ -27,12 +25,10 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
+/** Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
  * A flag wins over its environment variable; an empty variable counts as none.
- * @throws ConfigError
- */
-export function readCommand(argv: readonly string[], environment: Environment): Command {
+ * @throws ConfigError */
+export function readCommand(argv: readonly string[], environment: NodeJS.ProcessEnv): Command {
   const { command, words, flags, mistakes } = readLine(argv);
   if (command === "serve") return { command, config: readConfig(flags, environment, mistakes) };
   if (mistakes.length > 0) throw new ConfigError(64, mistakes);
@@ -89,7 +85,7 @@ function readLine(argv: readonly string[]) {
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
 function readConfig(
-  flags: ReadonlyMap<string, string>, environment: Environment, ofLine: readonly string[],
+  flags: ReadonlyMap<string, string>, environment: NodeJS.ProcessEnv, ofLine: readonly string[],
 ) {
   const mistakes = [...ofLine];
   let isUsage = mistakes.length > 0;

@@ -1,13 +1,9 @@
-/**
- * What can be set: every limit with its unit, default and reason, and every other setting.
- * A number that is not in the table of limits limits nothing.
- */
+/** What can be set: every limit with its unit, default and reason, and every other setting.
+ * A number that is not in the table of limits limits nothing. */
 export interface Limit {
   readonly flag: string;
   readonly unit: "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
-  readonly standard: number;
-  readonly min: number;
-  readonly max: number;
+  readonly standard: number; readonly min: number; readonly max: number;
   readonly reason: string;
 }
 
@@ -54,10 +50,8 @@ export const limitTable = {
 
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
-/**
- * The limits' defaults, with some of them replaced; frozen.
- * @throws RangeError for an unknown name, or a value outside of the table's bounds
- */
+/** The limits' defaults, with some of them replaced; frozen.
+ * @throws RangeError for an unknown name, or a value outside of the table's bounds */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
   const table = new Map<string, Limit>(Object.entries(limitTable));
   const standard = Object.fromEntries([...table].map(([name, limit]) => [name, limit.standard]));
@@ -79,18 +73,9 @@ export const isWithin = (limit: Limit, value: number): boolean =>
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
-interface Setting {
-  readonly environment: string;
-  readonly standard: string;
-  readonly form: RegExp;
-  /** For the mistake: what it must be. */
-  readonly wanted: string;
-  readonly meaning: string;
-}
-
 const path = { form: /^[^\0]*$/, wanted: "a path" } as const;
 
-/** The flags besides the limits' own. */
+/** The flags besides the limits' own; what does not have the form is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
     wanted: "a host name or an address", meaning: "address to listen on" },
@@ -107,7 +92,7 @@ export const settingTable = {
     meaning: "the journal: a path or a file: URL" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", ...path,
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
-} as const satisfies Readonly<Record<string, Setting>>;
+} as const;
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";

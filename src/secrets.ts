@@ -3,10 +3,8 @@ import { readFileSync, statSync } from "node:fs";
 import { ConfigError } from "./command.ts";
 import { parseTokensFile } from "./http/bearer.ts";
 
-/**
- * Reads a tokens file that only its owner can read; returns digests as BearerTokens takes them.
- * @throws ConfigError that names the file, and the line where one is wrong
- */
+/** Reads a tokens file that only its owner can read; returns digests as BearerTokens takes them.
+ * @throws ConfigError that names the file, and the line where one is wrong */
 export function readTokensFile(path: string): readonly string[] {
   try {
     const stat = statSync(path);
@@ -17,6 +15,7 @@ export function readTokensFile(path: string): readonly string[] {
     }
     return parseTokensFile(readFileSync(path, "utf8"));
   } catch (error) {
-    throw new ConfigError(78, [`tokens file ${path}: ${error instanceof Error ? error.message : ""}`]);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(78, [`tokens file ${path}: ${reason}`]);
   }
 }

@@ -1,9 +1,6 @@
 #!/usr/bin/env node
-/**
- * The program: arguments, store, listen, drain.
- *
- * The only file that knows the process: its signals, exit status, stdout and stderr.
- */
+/** The program: arguments, store, listen, drain.
+ * The only file that knows the process: its signals, exit status, stdout and stderr. */
 import { fileURLToPath } from "node:url";
 import { ConfigError, readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
@@ -23,7 +20,7 @@ const version = "1.0.0";
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 const warn = (text: string): void => void process.stderr.write(`plant-store: ${text}\n`);
-const messageOf = (error: unknown): string => error instanceof Error ? error.message : String(error);
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : `${error}`);
 
 // A reader that goes away, as in `| head -1`, does not end the server.
 process.stdout.on("error", () => undefined);
@@ -39,7 +36,13 @@ async function run(): Promise<number> {
   switch (command.command) {
     case "serve": return serve(command.config);
     case "verify": return verify(command.files, command.json);
-    case "token": token(command.name); break;
+    case "token": {
+      // What goes into the tokens file goes to stdout, so that it can be appended.
+      const made = makeToken();
+      process.stderr.write(`${made}\n`);
+      print(`${command.name} ${tokenDigest(made)}`);
+      break;
+    }
     case "openapi": print(JSON.stringify(describeApi(), undefined, 2)); break;
     case "help": print(help()); break;
     case "version": print(version); break;
@@ -134,26 +137,18 @@ async function verify(paths: readonly string[], isJson: boolean): Promise<number
     const report = verifyJournal(file, !lock, () => undefined);
     lock?.release();
     file.close();
-    const { records, bytes, first, last, idMin, idMax, spots, spotsTotal } = report;
-    if (spotsTotal > 0) code = exitCodes.data;
-    if (isJson) {
-      print(JSON.stringify({ path, ...report, idMin: `${idMin}`, idMax: `${idMax}` }));
-      continue;
-    }
-    print(`${path}: ${records} records in ${bytes} bytes, ${spotsTotal} damaged spots`);
-    if (records > 0) print(`${path}: written ${first} to ${last}, id ${idMin} to ${idMax}`);
-    for (const { offset, line, reason } of spots) {
-      print(`${path}: at offset ${offset}, line ${line}: ${reason}`);
+    const { spots, ...totals } = report;
+    const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
+    if (totals.spotsTotal > 0) code = exitCodes.data;
+    if (isJson) print(JSON.stringify({ path, ...report, ...idRange }));
+    else {
+      for (const [name, value = "-"] of Object.entries(totals)) print(`${path}: ${name} ${value}`);
+      for (const spot of spots) {
+        print(`${path}: at offset ${spot.offset}, line ${spot.line}: ${spot.reason}`);
+      }
     }
   }
   return code;
-}
-
-/** The line for a tokens file goes to stdout, so that it can be appended; the token to stderr. */
-function token(name: string): void {
-  const made = makeToken();
-  process.stderr.write(`${made}\n`);
-  print(`${name} ${tokenDigest(made)}`);
 }
 
 function help(): string {

@@ -1,7 +1,5 @@
-/**
- * The journey of a request, from the head to the answer, in the order of the interface:
- * one unambiguous request, bearer, route, head checks, body, JSON, schema, store, answer.
- */
+/** The journey of a request, from the head to the answer, in the order of the interface:
+ * one unambiguous request, bearer, route, head checks, body, JSON, schema, store, answer. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { limitsWith, type Limits } from "./config.ts";
@@ -30,7 +28,7 @@ export interface PlantOptions {
 /** What has to be remembered of a connection between its requests. */
 export interface Connection {
   /** The answer to the request that came last; answers leave in the order of requests. */
-  last: ServerResponse | undefined;
+  last?: ServerResponse;
   /** An answer says `Connection: close`: no request behind it is executed. */
   closing: boolean;
   /** How much had been read when the parser gave up: what comes is discarded, within the bound. */
@@ -83,10 +81,7 @@ export class PlantService {
     });
   }
 
-  /**
-   * What holds for any method and path: one unambiguous request, a good token, and the route.
-   * @throws ApiError
-   */
+  /** One unambiguous request, a good token, and the route; throws ApiError. */
   admit(request: IncomingMessage): Head {
     const head = readHead(request, this.limits);
     this.#tokens.check(head.authorization);
@@ -95,11 +90,8 @@ export class PlantService {
   }
 
   connection(socket: Duplex): Connection {
-    let connection = this.#connections.get(socket);
-    if (!connection) {
-      connection = { last: undefined, closing: false };
-      this.#connections.set(socket, connection);
-    }
+    const connection = this.#connections.get(socket) ?? { closing: false };
+    this.#connections.set(socket, connection);
     return connection;
   }
 
@@ -119,7 +111,8 @@ export class PlantService {
   }
 
   #answer(response: ServerResponse, { name, tag }: NewPlant): void {
-    reply(response, 200, JSON.stringify({ name, tag }), this.#closes(response));
+    const body = JSON.stringify({ name, tag });
+    reply(response, { status: 200, headers: [], body }, this.#closes(response));
   }
 
   /** Answers with an error, whether the request is complete or its body still arrives. */
@@ -129,7 +122,7 @@ export class PlantService {
     const { socket, headers: { expect, "content-length": length } } = request;
     if (response.headersSent || socket.destroyed) return;
     if (request.complete) {
-      reply(response, error.status, error.body, this.#closes(response, error.close), error.headers);
+      reply(response, error, this.#closes(response, error.close));
       return;
     }
     // Who was not told to continue may send the body or not: the framing is in doubt.
@@ -153,11 +146,11 @@ export class PlantService {
   }
 
   /** Whether this answer is the connection's last; then nothing behind it is executed. */
-  #closes(response: ServerResponse, must = false): boolean {
+  #closes(response: ServerResponse, isAsked = false): boolean {
     const connection = this.connection(response.req.socket);
-    const close = must || (this.draining && connection.last === response);
-    connection.closing ||= close;
-    return close;
+    const isLast = isAsked || (this.draining && connection.last === response);
+    connection.closing ||= isLast;
+    return isLast;
   }
 
   #apiError(thrown: unknown): ApiError {
@@ -166,7 +159,7 @@ export class PlantService {
       return new ApiError(thrown.code, storeMessages[thrown.code]);
     }
     this.#options.onFault?.(thrown);
-    return new ApiError("fault", "The server failed; it is not known whether the plant was stored.");
+    return new ApiError("fault", "The server failed; the plant may have been stored or not.");
   }
 }
 
@@ -174,5 +167,5 @@ const storeMessages = {
   full: "The store has no space left; nothing was stored.",
   busy: "Too many records wait for the store; nothing was stored.",
   closed: "The server is shutting down; nothing was stored.",
-  unknown: "The store is failing; it is not known whether the plant was stored.",
+  unknown: "The store is failing; it is unknown whether the plant was stored.",
 } as const;

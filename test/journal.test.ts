@@ -140,7 +140,7 @@ for (const [says, bytes, expected] of [
   ["one record of 5000 bytes and another", [5000, 100], 2],
   ["one record alone of 5000 bytes", [5000], 1],
 ] as const) {
-  test(`a batch has at most batchBytesMax bytes: ${says} at 1024, writes: ${expected}`, async () => {
+  test(`a batch has at most batchBytesMax bytes: ${says} at 1024`, async () => {
     const { disk, journal, writes } = await simulated({ batchBytesMax: 1024 });
     const plants = bytes.map((count) => plantOf(count));
     assert.deepEqual(await appendAll(journal, ...plants), plants.map(() => "stored"));
@@ -164,7 +164,7 @@ test("the rest of a short write is written before the answer", async () => {
 const [EIO, EACCES, EFBIG, ENOSPC, EDQUOT] = [5, 13, 27, 28, 122];
 
 for (const [name, errno] of Object.entries({ ENOSPC, EDQUOT, EFBIG })) {
-  test(`${name}: nothing is stored, the file is cut back, and the next plant is stored`, async () => {
+  test(`${name}: nothing is stored, the file is cut back, the next plant is stored`, async () => {
     for (const bytes of [0, 1, 100, 1e6]) {
       const { disk, journal } = await simulated();
       journal.on("failed", assert.fail);
@@ -270,6 +270,14 @@ for (const [says, act] of intrusions) {
   });
 }
 
+test("a failed journal may be closed twice at once", async () => {
+  const real = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(real);
+  rmSync(real);
+  assert.deepEqual(await appendAll(journal, fern), ["unknown"]);
+  await Promise.all([journal.close(), journal.close()]);
+});
+
 test("bytes that another has appended are not cut away", async () => {
   const { disk, journal } = await simulated();
   await disk.open(path).append(Buffer.from("another's".repeat(99)));
@@ -278,7 +286,7 @@ test("bytes that another has appended are not cut away", async () => {
   assert.match(disk.bytes(path)?.toString() ?? "", /another's/);
 });
 
-test("a renamed file is gone on with in a new one: what was in flight lands, all is kept", async () => {
+test("after a rename and rotate() a new file goes on: what was in flight lands", async () => {
   const real = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(real);
   assert.equal(await journal.rotate(), false, "the control: a file in its place stays");

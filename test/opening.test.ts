@@ -75,16 +75,13 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header without its LF, then a NUL", bytesOf(header.slice(0, -1), nuls(1)), fresh],
   ["the same, NULs up to 256 bytes", bytesOf(header.slice(0, -1), nuls(124)), fresh],
   ["the same, NULs up to 257 bytes", bytesOf(header.slice(0, -1), nuls(125)), refused(0)],
-  ["one NUL", nuls(1), fresh],
   ["256 NULs", nuls(256), fresh],
   ["257 NULs", nuls(257), refused(0)],
   ["half a header, NULs up to 256 bytes", bytesOf(header.slice(0, 70), nuls(186)), fresh],
   ["half a header, NULs up to 257 bytes", bytesOf(header.slice(0, 70), nuls(187)), refused(0)],
   ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
   ["half a header, NULs, text", bytesOf(header.slice(0, 70), nuls(9), "a"), refused(0)],
-  ["an LF", bytesOf("\n"), refused(0)],
   ["a text", bytesOf("hello\n"), refused(0)],
-  ["a text without LF", bytesOf("hello"), refused(0)],
   ["a text that begins like a header", bytesOf('{"journal":"systemd'), refused(0)],
   ["a record and no header", bytesOf(record(1, 0)), refused(0)],
   ["a header of version 2", bytesOf(sealed(headerText.replace(":1,", ":2,"))), refused(0)],
@@ -212,8 +209,9 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
   assert.deepEqual(names(), [path, ...sidecar]);
   for (const copy of sidecar) assert.deepEqual(bytes(copy), before.subarray(opened.length));
   assert.equal(warnings.length, sidecar.length);
-  for (const copy of sidecar) assert.ok(warnings[0]?.includes(`${opened.length}`), copy);
-  for (const copy of sidecar) assert.ok(warnings[0]?.endsWith(copy), copy);
+  const texts = [path, `offset ${opened.length},`, ...sidecar];
+  const isTold = texts.every((text) => warnings[0]?.includes(text));
+  assert.equal(isTold, sidecar.length > 0, warnings[0]);
   await journal.append({ id: 8n, name: "Moss" });
   await journal.close();
   const line = bytes(path).toString("utf8", opened.length);
@@ -325,7 +323,6 @@ for (const [says, from, change] of changes) {
   });
 }
 
-
 /** Opening `six` and a torn end, where its sidecar's name is taken already. */
 const sidecars: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
   ["nothing there", [], ""],
@@ -333,9 +330,8 @@ const sidecars: readonly (readonly [says: string, there: readonly string[], copy
   ["a part of them there, it is finished", ["to"], ""],
   ["an empty file there", [""], ""],
   ["other bytes there, a number is added", ["born"], "-2"],
-  ["more bytes there, a number is added", ["torn and more"], "-2"],
+  ["more bytes there, then a part, that is finished", ["torn and more", "t"], "-2"],
   ["others there twice", ["born", "corn"], "-3"],
-  ["others there, then a part", ["born", "t"], "-2"],
 ];
 
 for (const [says, there, suffix] of sidecars) {
@@ -393,7 +389,7 @@ for (const [says, code, make] of refusals) {
     if (isRoot && isOurs) chownSync(path, nobody, nobody);
     chmodSync(folder, 0o555);
     const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0"], {
-      cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8",
+      cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8", timeout: 60e3,
       ...(isRoot && { uid: nobody, gid: nobody }),
     });
     chmodSync(folder, 0o755);

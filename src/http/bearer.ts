@@ -6,25 +6,20 @@ import { must } from "./errors.ts";
 export class BearerTokens {
   #digests: readonly Buffer[] = [];
 
-  /** @param tokens as for `replace` */
   constructor(tokens: readonly string[]) {
     this.replace(tokens);
   }
 
-  /**
-   * Accepts these tokens from now on, and no other.
+  /** Accepts these tokens from now on, and no other.
    * @param tokens each a b64token, or `sha256:` and the 64 hexadecimal digits of its digest
-   * @throws TypeError when there is none or one is neither
-   */
+   * @throws TypeError when there is none or one is neither */
   replace(tokens: readonly string[]): void {
     if (tokens.length === 0) throw new TypeError("tokens must hold at least one: never run open");
     this.#digests = tokens.map(digestOf);
   }
 
-  /**
-   * @param authorization the value of the request's Authorization field
-   * @throws ApiError when it does not hold an accepted token
-   */
+  /** @param authorization the value of the request's Authorization field
+   * @throws ApiError when it does not hold an accepted token */
   check(authorization: string | undefined): void {
     const digest = hash("sha256", tokenOf(authorization), "buffer");
     let isKnown = false;

@@ -3,11 +3,9 @@ import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { ApiError } from "./errors.ts";
 
-/**
- * Reads the body. A declared length reserves nothing: what counts is what has arrived.
+/** Reads the body. A declared length reserves nothing: what counts is what has arrived.
  * @param inFlight the bytes of all bodies that are being read: one for a service
- * @param done called once; never when the client goes away before the body's end
- */
+ * @param done called once; never when the client goes away before the body's end */
 export function readBody(
   request: IncomingMessage, limits: Limits, inFlight: { bytes: number },
   done: (body: Buffer | ApiError) => void,
@@ -39,11 +37,9 @@ export function readBody(
   request.on("data", onData).on("end", onEnd).on("close", release);
 }
 
-/**
- * Reads on and discards after an early answer, so that a client that is still sending gets to
+/** Reads on and discards after an early answer, so that a client that is still sending gets to
  * see it, within `discardBytesMax` and `discardMillis`.
- * @param done called once, with whether the body ended within the bounds
- */
+ * @param done called once, with whether the body ended within the bounds */
 export function discardBody(
   request: IncomingMessage, limits: Limits, done: (isWhole: boolean) => void,
 ): void {

@@ -2,13 +2,11 @@
 import { must } from "./errors.ts";
 import type { Head } from "./head.ts";
 
-/**
- * Lets only a body through that can be one JSON text within the limit.
- * @throws ApiError 417, 415 or 413
- */
+/** Lets only a body through that can be one JSON text within the limit.
+ * @throws ApiError 417, 415 or 413 */
 export function checkContent(head: Head, bodyBytesMax: number): void {
   const { expectation = "100-continue", contentType, contentCoding = "identity" } = head;
-  must(/^100-continue$/i.test(expectation), "expectation", "Expect must be 100-continue or absent.");
+  must(/^100-continue$/i.test(expectation), "expectation", "Expect must be 100-continue.");
   if (contentType !== "application/json") checkMediaType(contentType);
   must(/^identity$/i.test(contentCoding), "contentCoding",
     "Content-Encoding must be identity or absent.");
@@ -17,8 +15,9 @@ export function checkContent(head: Head, bodyBytesMax: number): void {
 }
 
 /** OWS ";" OWS [ token "=" ( token / quoted-string ) ] (RFC 9110, 5.6.6) */
-const parameterForm =
-  /[ \t]*;[ \t]*(?:([\w!#$%&'*+.^`|~-]+)=([\w!#$%&'*+.^`|~-]+|"(?:[^"\\\0-\x08\n-\x1f\x7f]|\\[\t -~\x80-\xff])*"))?/y;
+const token = String.raw`[\w!#$%&'*+.^\`|~-]+`;
+const quotedString = String.raw`"(?:[^"\\\0-\x08\n-\x1f\x7f]|\\[\t -~\x80-\xff])*"`;
+const parameterForm = new RegExp(`[ \t]*;[ \t]*(?:(${token})=(${token}|${quotedString}))?`, "y");
 
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = ""): void {

@@ -56,7 +56,7 @@ const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 
 /** A length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
-function checkFraming(coding: string | undefined, length: string | undefined, version: string): void {
+function checkFraming(coding: string | undefined, length: string | undefined, version: string) {
   const isLength = length === undefined || (/^\d{1,15}$/.test(length) && coding === undefined);
   must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
   if (coding === undefined) return;

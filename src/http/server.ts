@@ -8,10 +8,7 @@ import { ApiError, type Cause } from "./errors.ts";
 import { rawReply } from "./reply.ts";
 
 export interface DrainableServer extends Server {
-  /**
-   * Ends in order: no new connection, an answer to every request under way, then closed.
-   * Resolves to false when `drainMillis` passed before that, and the rest was cut off.
-   */
+  /** Answers what is under way and closes; false: the rest was cut off after `drainMillis`. */
   drain(): Promise<boolean>;
 }
 
@@ -53,9 +50,8 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     }
     answerRaw(service, socket, error);
   });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    onParserError(service, socket, error.code ?? "");
-  });
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
+    onParserError(service, socket, error.code ?? ""));
   server.on("timeout", (socket: Socket) => {
     const { last } = service.connection(socket);
     // Waiting for our answer is no idleness of theirs; not taking it is.
@@ -68,10 +64,7 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
 /** Whether nobody listens on a Unix socket's path any more, as after kill -9. */
 export function isSocketAbandoned(path: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const probe = connect(path, () => {
-      probe.destroy();
-      resolve(false);
-    });
+    const probe = connect(path, () => resolve(!probe.destroy()));
     probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED"));
   });
 }
@@ -98,6 +91,7 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
   const connection = service.connection(socket);
   const { last, closing, brokenAt } = connection;
   const bytesRead = socket instanceof Socket ? socket.bytesRead : 0;
+  const error = new ApiError(...(parserErrors.get(code) ?? malformed));
   connection.brokenAt ??= bytesRead;
   if (code === "ECONNRESET" || code === "EPIPE") {
     socket.destroy();
@@ -107,10 +101,10 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
   } else if (last && !last.req.complete) {
     // The error is in the body of this request: it is its answer, unless that has one.
     connection.closing = true;
-    if (!last.headersSent) service.refuse(last, new ApiError(...parserErrorOf(code)));
+    if (!last.headersSent) service.refuse(last, error);
     else if (last.writableLength === 0) socket.end();
   } else if (!closing) {
-    answerRaw(service, socket, new ApiError(...parserErrorOf(code)));
+    answerRaw(service, socket, error);
   }
 }
 
@@ -128,12 +122,10 @@ function answerRaw(service: PlantService, socket: Duplex, error: ApiError): void
   else write();
 }
 
-const parserErrorOf = (code: string): Answer =>
-  parserErrors.get(code) ?? ["malformed", "This is no HTTP message as RFC 9112 defines it."];
-
-type Answer = readonly [Cause, string];
-const doubtful: Answer = ["framing", "Content-Length or Transfer-Encoding must give one length."];
-const parserErrors: ReadonlyMap<string, Answer> = new Map<string, Answer>([
+type Parts = readonly [Cause, string];
+const malformed: Parts = ["malformed", "This is no HTTP message as RFC 9112 defines it."];
+const doubtful: Parts = ["framing", "Content-Length or Transfer-Encoding must give one length."];
+const parserErrors: ReadonlyMap<string, Parts> = new Map<string, Parts>([
   ["ERR_HTTP_REQUEST_TIMEOUT", ["timeout", "The request did not arrive in time."]],
   ["HPE_HEADER_OVERFLOW", ["headBytes", "The head is over its limit."]],
   ["HPE_CHUNK_EXTENSIONS_OVERFLOW", ["chunkExtensions", "The chunk extensions are too long."]],

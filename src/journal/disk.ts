@@ -1,6 +1,4 @@
-/**
- * The only file that touches the file system for the journal.
- *
+/** The only file that touches the file system for the journal.
  * On Linux every write is one system call for data and flush (O_DSYNC); fsync and fdatasync are
  * refused under Node's permission model, this is not. Elsewhere a write is followed by fdatasync.
  */

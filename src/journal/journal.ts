@@ -1,8 +1,5 @@
-/**
- * The journal: plants are queued, written together, and acknowledged when the write has returned.
- *
- * One write is in flight at a time; what arrives meanwhile joins the next (group commit).
- */
+/** The journal: plants are queued, written together, and acknowledged when the write has returned.
+ * One write is in flight at a time; what arrives meanwhile joins the next (group commit). */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
 import { setImmediate } from "node:timers/promises";
@@ -21,20 +18,13 @@ export interface JournalOptions {
   readonly disk?: Disk;
 }
 
-/**
- * Opens the journal at a path, and makes it where there is none.
- * @throws JournalError (as a rejection)
- */
+/** Opens the journal at a path, and makes it where there is none.
+ * @throws JournalError (as a rejection) */
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
   const { warn = () => undefined, disk = realDisk } = options;
   const limits = limitsWith(options.limits);
   const open = (): Promise<OpenFile> => openFile(disk, path, warn);
   return new Journal(disk, limits, open, await open());
-}
-
-interface Rotation {
-  readonly resolve: (isNew: boolean) => void;
-  readonly reject: (error: unknown) => void;
 }
 
 /** Emits `failed` with a JournalError, once, when no later write can be trusted. */
@@ -43,14 +33,14 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   readonly #limits: Limits;
   readonly #openAgain: () => Promise<OpenFile>;
   readonly #queue: Queue;
+  /** Its `bytes` and `seq`: where the records on stable storage end, and the last one's number. */
   #open: OpenFile;
   #state: "open" | "closed" | "failed" = "open";
-  /** Where the records that are on stable storage end, and the last one's number. */
-  #end: number;
-  #seq: number;
   /** The run of writes under way; it ends when nothing waits. */
   #writing: Promise<void> | undefined;
-  #rotations: readonly Rotation[] = [];
+  /** Writes and rotations take turns. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #rotationsAsked = 0;
   /** Ends the wait of a renamed file for its rotation. */
   #wake: () => void = () => undefined;
   /** A renamed file without a successor: it stays in use, and its path is not looked at. */
@@ -64,8 +54,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     this.#queue = new Queue(limits);
     this.#openAgain = openAgain;
     this.#open = open;
-    this.#end = open.bytes;
-    this.#seq = open.seq;
   }
 
   append(plant: NewPlant): Promise<void> {
@@ -78,18 +66,13 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     });
   }
 
-  /**
-   * Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
+  /** Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
    * @returns whether there is a new file
-   * @throws JournalError (as a rejection) when none can be made; the old one then stays in use
-   */
+   * @throws JournalError (as a rejection) when none can be made; the old one then stays in use */
   rotate(): Promise<boolean> {
-    if (this.#state !== "open") return Promise.resolve(false);
-    return new Promise((resolve, reject) => {
-      this.#rotations = [...this.#rotations, { resolve, reject }];
-      this.#wake();
-      this.#writing ??= this.#write();
-    });
+    this.#rotationsAsked++;
+    this.#wake();
+    return this.#inTurn(() => this.#rotate()).finally(() => this.#rotationsAsked--);
   }
 
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
@@ -97,33 +80,36 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const wasClosed = this.#state === "closed";
     if (this.#state === "open") this.#state = "closed";
     await this.#writing;
+    await this.#turn;
     if (wasClosed) return;
     this.#state = "closed";
     this.#open.file.close();
     this.#open.lock.release();
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
+  readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  /** Writes batch after batch until nothing waits; rotates between two of them. */
+  /** Writes batch after batch until nothing waits. */
   async #write(): Promise<void> {
     // What the event loop still has to deliver in this turn joins the write.
     await setImmediate();
-    while (this.#state !== "failed") {
-      if (this.#rotations.length > 0) await this.#rotate();
-      else if (this.#queue.take()) await this.#commit();
-      else break;
+    while (this.#state !== "failed" && this.#queue.take()) {
+      await this.#inTurn(() => this.#commit());
     }
     this.#writing = undefined;
+  }
+
+  #inTurn<T>(step: () => Promise<T>): Promise<T> {
+    const turn = this.#turn.then(step);
+    this.#turn = turn.catch(() => undefined);
+    return turn;
   }
 
   /** Writes one batch, and settles it. */
   async #commit(): Promise<void> {
     const at = new Date().toISOString();
     const lines = this.#queue.batch.map(({ plant }, index) =>
-      encodeRecord(this.#seq + 1 + index, at, this.#end, plant));
+      encodeRecord(this.#open.seq + 1 + index, at, this.#open.bytes, plant));
     const bytes = Buffer.from(lines.join(""));
     try {
       await appendAll(this.#open.file, bytes);
@@ -131,8 +117,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
       this.#onWriteError(error, bytes.length);
       return;
     }
-    this.#end += bytes.length;
-    this.#seq += lines.length;
+    this.#open.bytes += bytes.length;
+    this.#open.seq += lines.length;
     try {
       await this.#watch();
     } catch (error) {
@@ -148,60 +134,49 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const there = this.#disk.look(path);
     const isInPlace = there?.identity === identity;
     const { bytes, links } = isInPlace ? there : file.look();
-    if (bytes !== this.#end) {
-      throw new Error(`expected ${this.#end} bytes, found ${bytes}: another has written to it`);
-    }
+    const { bytes: expected } = this.#open;
+    if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
     if (links === 0) throw new Error("it was deleted while in use");
     if (isInPlace || this.#isPathless) return;
     // A rename is the first half of a rotation; without the second it is a fault.
-    const { rotationMillis } = this.#limits;
-    if (this.#rotations.length === 0) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, rotationMillis);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-    }
-    if (this.#rotations.length > 0) await this.#rotate();
-    else throw new Error(`it was renamed, and not rotated within ${rotationMillis} ms`);
+    if (this.#rotationsAsked === 0) await this.#rotationAsked();
+    if (this.#rotationsAsked === 0) throw new Error("it was renamed, and no rotation followed");
   }
 
-  async #rotate(): Promise<void> {
-    const asked = this.#rotations;
-    this.#rotations = [];
+  /** Until `rotate` is called, or `rotationMillis` are over. */
+  #rotationAsked(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, this.#limits.rotationMillis);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  async #rotate(): Promise<boolean> {
     const { path, identity, file, lock } = this.#open;
-    try {
-      const isNew = this.#disk.look(path)?.identity !== identity;
-      if (isNew) {
-        this.#open = await this.#openAgain();
-        this.#end = this.#open.bytes;
-        this.#seq = this.#open.seq;
-        this.#isPathless = false;
-        file.close();
-        lock.release();
-      }
-      for (const { resolve } of asked) resolve(isNew);
-    } catch (error) {
-      this.#isPathless = true;
-      for (const { reject } of asked) reject(error);
-    }
+    if (this.#state !== "open" || this.#disk.look(path)?.identity === identity) return false;
+    // Until there is a new file, the old one stays in use.
+    this.#isPathless = true;
+    this.#open = await this.#openAgain();
+    this.#isPathless = false;
+    file.close();
+    lock.release();
+    return true;
   }
 
-  /**
-   * Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed
+  /** Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed
    * must go, for a retried flush says success over zeros (seen on ext4). Where there was no
-   * space, the next batch is tried as usual; any other error is final.
-   */
+   * space, the next batch is tried as usual; any other error is final. */
   #onWriteError(error: unknown, bytes: number): void {
-    const { file } = this.#open;
+    const { file, bytes: end } = this.#open;
     try {
       const found = file.size();
       // What is beyond may be another's: that is not cut.
-      if (found >= this.#end && found <= this.#end + bytes) file.cut(this.#end);
+      if (found >= end && found <= end + bytes) file.cut(end);
       const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
-      if (!isFull || file.size() !== this.#end) throw error;
+      if (!isFull || file.size() !== end) throw error;
       const full = new StoreError("full", "there is no space left", { cause: error });
       for (const { reject } of this.#queue.settle()) reject(full);
     } catch (failure) {
@@ -211,10 +186,9 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   #fail(cause: unknown): void {
     this.#state = "failed";
-    const error = new JournalError("failed", this.#open.path, cause, this.#end);
+    const error = new JournalError("failed", this.#open.path, cause, this.#open.bytes);
     const unknown = new StoreError("unknown", error.message, { cause: error });
-    for (const { reject } of [...this.#queue.settle(true), ...this.#rotations]) reject(unknown);
-    this.#rotations = [];
+    for (const { reject } of this.#queue.settle(true)) reject(unknown);
     this.emit("failed", error);
   }
 }

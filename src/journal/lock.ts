@@ -1,9 +1,6 @@
-/**
- * One writer for a journal: a lock that ends with its process, kill -9 included.
- *
+/** One writer for a journal: a lock that ends with its process, kill -9 included.
  * On Linux an abstract Unix socket named after the file's device and inode: the same file by any
- * of its names, within one network namespace. Elsewhere a Unix socket at PATH.lock.
- */
+ * of its names, within one network namespace. Elsewhere a Unix socket at PATH.lock. */
 import { createServer } from "node:net";
 import { platform } from "node:os";
 

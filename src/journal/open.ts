@@ -1,9 +1,6 @@
-/**
- * Opening a journal: lock it, examine its end, and mend what a crash has left.
- *
+/** Opening a journal: lock it, examine its end, and mend what a crash has left.
  * Every step may itself be killed: the next opening then finds what this one found, or the end
- * of its work. Nothing is cut before a durable copy of it stands beside the journal.
- */
+ * of its work. Nothing is cut before a durable copy of it stands beside the journal. */
 import { randomUUID } from "node:crypto";
 import { appendAll, type Disk, type JournalFile, type Lock } from "./disk.ts";
 import { checksum, encodeHeader, headerBytesMax } from "./record.ts";
@@ -14,16 +11,11 @@ const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as con
 
 export type JournalErrorCode = keyof typeof exitCodes;
 
-/**
- * A journal that can't be opened, or has failed.
- * `locked`: another process writes it; `damaged`: not as this program leaves a file;
- * `unreadable`: no regular file, no permission, or a read error; `failed`: a write error.
- */
+/** `damaged`: not as this program leaves a file; `locked`: by another process; else I/O. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
   readonly code: JournalErrorCode;
   readonly path: string;
-  /** In bytes, where the error has a place. */
   readonly offset: number | undefined;
   /** The exit status for a program (sysexits). */
   readonly exitCode: number;
@@ -37,22 +29,12 @@ export class JournalError extends Error {
   }
 }
 
-/** A journal that is ours, its end sound and durable. */
-export interface OpenFile {
-  readonly path: string;
-  /** Device and inode. */
-  readonly identity: string;
-  readonly file: JournalFile;
-  readonly lock: Lock;
-  readonly bytes: number;
-  /** The last record's number; 0: none. */
-  readonly seq: number;
-}
-
+/** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
+export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 type Warn = (message: string) => void;
 
 /** @throws JournalError */
-export async function openFile(disk: Disk, given: string, warn: Warn): Promise<OpenFile> {
+export async function openFile(disk: Disk, given: string, warn: Warn) {
   const path = attempt("failed", given, () => disk.resolve(given));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
@@ -100,8 +82,8 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
     const copy = await saveTorn(disk, `${path}.torn-${end}`, torn);
     warn(`${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${copy}`);
   }
-  const lf = Buffer.from(unterminated ? "\n" : "");
-  const sound = Buffer.concat([tail.subarray(0, end - certified), lf]);
+  const lf = unterminated ? "\n" : "";
+  const sound = Buffer.concat([tail.subarray(0, end - certified), Buffer.from(lf)]);
   if (sound.length > 0) await rewrite(disk, path, file, verdict.file, certified, sound);
   else if (torn.length > 0) file.cut(end);
   return seq;
@@ -129,10 +111,8 @@ async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void
   disk.syncDirectory(path);
 }
 
-/**
- * Writes the uncertified end anew, durably: only a cache may hold it, and a retried flush says
- * success over lost pages. A copy in PATH.anew stands by while the end is off the file.
- */
+/** Writes the uncertified end anew, durably: only a cache may hold it, and a retried flush says
+ * success over lost pages. A copy in PATH.anew stands by while the end is off the file. */
 async function rewrite(
   disk: Disk, path: string, file: JournalFile, uuid: string, offset: number, bytes: Buffer,
 ): Promise<void> {

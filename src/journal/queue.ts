@@ -3,7 +3,6 @@ import type { Limits } from "../config.ts";
 import { StoreError } from "../plant.ts";
 
 interface Waiting {
-  /** Its JSON, as the record will hold it. */
   readonly plant: string;
   readonly bytes: number;
   readonly resolve: () => void;
@@ -22,7 +21,7 @@ export class Queue {
     this.#limits = limits;
   }
 
-  /** @throws StoreError `busy` over the limits; one record alone is taken whatever its size */
+  /** Takes a plant's JSON, one alone whatever its size; throws StoreError over the limits. */
   push(plant: string, resolve: () => void, reject: (error: StoreError) => void): void {
     const bytes = Buffer.byteLength(plant);
     const records = this.#waiting.length + this.batch.length;

@@ -1,5 +1,4 @@
-/**
- * The journal's format: NDJSON, whole lines that end in LF, each with a checksum of its own.
+/** The journal's format: NDJSON, whole lines that end in LF, each with a checksum of its own.
  *
  *   journal = header *record
  *   header  = {"journal":"plant-store","version":1,"file":UUID,"at":TIME,"crc":CRC} LF
@@ -11,8 +10,7 @@
  * plant   id in plain digits, name, and tag where there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
- * What it costs: about 110 bytes a record besides the plant, and no record is ever changed.
- */
+ * What it costs: about 110 bytes a record besides the plant, and no record is ever changed. */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import { readNewPlant, type NewPlant } from "../plant.ts";
@@ -21,20 +19,16 @@ import { readNewPlant, type NewPlant } from "../plant.ts";
 export const headerBytesMax = 256;
 const headerStart = '{"journal":"plant-store","version":1,"file":"';
 const time = String.raw`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)`;
-const headerForm = new RegExp(`^${headerStart}([\\da-f-]{36})","at":"${time}","crc":"[\\da-f]{8}"}$`);
+const headerEnd = `","at":"${time}","crc":"[\\da-f]{8}"}`;
+const headerForm = new RegExp(`^${headerStart}([\\da-f-]{36})${headerEnd}$`);
 const recordStart = new RegExp(`^{"seq":([1-9]\\d*),"at":"${time}","synced":(\\d+),"plant":`);
 const seal = ',"crc":"';
 const sealBytes = seal.length + '00000000"}'.length;
 
-export interface JournalRecord {
-  readonly seq: number;
-  readonly at: string;
-  readonly synced: number;
-  readonly plant: NewPlant;
-}
-
 /** What a line without its LF is; `foreign` has a good checksum over what is no record. */
-export type Line = JournalRecord | "unsound" | "foreign";
+export type Line = "unsound" | "foreign" | {
+  readonly seq: number; readonly at: string; readonly synced: number; readonly plant: NewPlant;
+};
 
 export const encodeHeader = (file: string, at: string): string =>
   sealed(`${headerStart}${file}","at":"${at}"`);
@@ -86,6 +80,5 @@ export const checksum = (bytes: string | Buffer): string =>
 
 function isSound(line: Buffer): boolean {
   const at = line.length - sealBytes;
-  return at > 0
-    && line.toString("latin1", at) === `${seal}${checksum(line.subarray(0, at))}"}`;
+  return at > 0 && line.toString("latin1", at) === `${seal}${checksum(line.subarray(0, at))}"}`;
 }

@@ -1,42 +1,39 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
 import { decodeHeader, decodeRecord } from "./record.ts";
-import { Chain, examine, type Bytes } from "./recover.ts";
-
-/** `line` is counted from 1, the header's. */
-export type Spot = { readonly offset: number; readonly line: number; readonly reason: string };
+import { examine, problemOf, type Bytes } from "./recover.ts";
 
 const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
 const lineFeed = 0x0a;
 
-/**
- * Reads the file once, from its beginning, in memory that does not grow with it.
+/** Reads the file once, from its beginning, in memory that does not grow with it.
  * @param isLive a server is writing: what follows the last LF is not looked at
  * @param onProgress told now and then how many bytes were read
- * @returns counts, the first and the last record's time, the ids' range, and the first 1,000 spots
+ * @returns counts, the records' first and last time and range of ids, the first 1,000 bad spots
  */
 export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: number) => void) {
   const bytes = file.size();
-  const chain = new Chain(0, 0);
-  const spots: Spot[] = [];
+  const spots: { offset: number; line: number; reason: string }[] = [];
+  let behind = { seq: 0, synced: -1 };
   let [offset, line, records, spotsTotal] = [0, 1, 0, 0];
-  let [first, last, idMin, idMax]: [string?, string?, bigint?, bigint?] = [];
+  const seen: { first?: string; last?: string; idMin?: bigint; idMax?: bigint } = {};
   const report = (reason: string): void => {
     if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
   const checkRecord = (text: Buffer): void => {
     const record = decodeRecord(text);
-    const problem = chain.problem(record, text, offset);
+    const problem = problemOf(record, text, offset, behind);
     if (problem !== undefined) report(problem);
     if (typeof record !== "object") return;
     // What follows a damaged spot is held against the next good record.
-    chain.goOn(record.seq, record.synced);
+    behind = record;
     records++;
     const { at, plant: { id } } = record;
-    first ??= at;
-    last = at;
-    idMin = idMin === undefined || id < idMin ? id : idMin;
-    idMax = idMax === undefined || id > idMax ? id : idMax;
+    const { idMin = id, idMax = id } = seen;
+    seen.first ??= at;
+    seen.last = at;
+    seen.idMin = id < idMin ? id : idMin;
+    seen.idMax = id > idMax ? id : idMax;
   };
   let rest: Buffer = Buffer.alloc(0);
   for (let read = 0; read < bytes;) {
@@ -60,5 +57,5 @@ export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: 
     const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";
     report(`the last ${rest.length} bytes are no whole line: ${help}`);
   }
-  return { bytes, records, first, last, idMin, idMax, spots, spotsTotal };
+  return { bytes, records, ...seen, spots, spotsTotal };
 }

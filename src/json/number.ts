@@ -1,6 +1,4 @@
-/** JSON numbers with their exact mathematical value (RFC 8259, 6). */
-
-/** A JSON number, exactly as it was written: never rounded. */
+/** A JSON number, exactly as it was written: never rounded (RFC 8259, 6). */
 export class JsonNumber {
   readonly text: string;
   constructor(text: string) {
@@ -8,24 +6,18 @@ export class JsonNumber {
   }
 }
 
-/** `fraction`: no integer; `range`: an integer outside the bounds. */
-export type NoInteger = "fraction" | "range";
-
-/**
- * The value of a number, if it is an integer from `min` to `max`; `1.0` and `1e2` are integers.
- *
+/** The value of a number, if it is an integer from `min` to `max`, as `1.0` and `1e2` may be.
  * Linear in the number's length: a huge power is never expanded, so `1e1000000000` costs nothing.
  */
-export function exactInteger(number: JsonNumber, min: bigint, max: bigint): bigint | NoInteger {
+export function exactInteger(number: JsonNumber, min: bigint, max: bigint): bigint | "fraction" | "range" {
   const digitsMax = max.toString().length;
-  const integer = /^-?\d{1,19}$/.test(number.text)
-    ? BigInt(number.text)
-    : integerOfDecimal(number.text, digitsMax);
+  const isPlain = /^-?\d{1,19}$/.test(number.text);
+  const integer = isPlain ? BigInt(number.text) : integerOfDecimal(number.text, digitsMax);
   if (typeof integer !== "bigint") return integer;
   return integer < min || integer > max ? "range" : integer;
 }
 
-function integerOfDecimal(text: string, digitsMax: number): bigint | NoInteger {
+function integerOfDecimal(text: string, digitsMax: number): bigint | "fraction" | "range" {
   const negative = text.startsWith("-");
   const [mantissa = "", power = "0"] = text.slice(negative ? 1 : 0).split(/e/i);
   const [whole = "", fraction = ""] = mantissa.split(".");

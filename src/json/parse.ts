@@ -1,10 +1,7 @@
-/**
- * A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers.
- *
+/** A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers.
  * Beyond JSON.parse: UTF-8 is checked, a byte order mark, a repeated member name, an unpaired
  * surrogate and deep nesting are errors, every error has a byte offset, and a number stays the
- * text that was sent. Time is linear in the length of the body.
- */
+ * text that was sent. Time is linear in the length of the body. */
 import { isUtf8 } from "node:buffer";
 import { JsonNumber } from "./number.ts";
 
@@ -26,11 +23,9 @@ export class JsonError extends Error {
   }
 }
 
-/**
- * Reads one JSON text.
+/** Reads one JSON text.
  * @param nestingMax how many arrays and objects may stand in one another
- * @throws JsonError
- */
+ * @throws JsonError */
 export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
     throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");

@@ -1,4 +1,4 @@
-/** Checks JSON values against JSON Schemas: the subset that plant.ts uses, all violations at once. */
+/** Checks JSON values against JSON Schemas: what plant.ts uses of them, all violations at once. */
 import { exactInteger, JsonNumber } from "./number.ts";
 import type { JsonValue } from "./parse.ts";
 
@@ -13,12 +13,8 @@ export interface Schema {
   readonly allOf?: readonly Schema[];
 }
 
-export interface Violation {
-  /** A JSON Pointer (RFC 6901): "" is the whole value. */
-  readonly pointer: string;
-  /** What the schema asks for and what is there: "must be a string, but is null". */
-  readonly message: string;
-}
+/** A place, as a JSON Pointer (RFC 6901), and what it must be, but is: "" is the whole value. */
+export type Violation = { readonly pointer: string; readonly message: string };
 
 /** Every violation, in the schema's order; none means valid. Nothing is coerced. */
 export function checkSchema(schema: Schema, value: JsonValue): readonly Violation[] {
