@@ -21,8 +21,7 @@ export interface PlantStore {
   close(): Promise<void>;
 }
 
-/** `unknown`: it may be stored or not. All others: nothing was stored, for there is no space
- * (`full`), the queue is over its limit, the store takes no more, or it is no NewPlant. */
+/** `unknown`: it may be stored or not; in all other cases nothing was stored. */
 export type StoreErrorCode = "full" | "busy" | "closed" | "unknown" | "invalid";
 
 export class StoreError extends Error {

@@ -1,13 +1,14 @@
 #!/usr/bin/env node
 /** The program: arguments, store, listen, drain.
  * The only file that knows the process: its signals, exit status, stdout and stderr. */
+import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { ConfigError, readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
 import { isSocketAbandoned, type DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
-import { openToRead, realDisk } from "./journal/disk.ts";
+import { isSocket, openToRead, realDisk } from "./journal/disk.ts";
 import { openJournal } from "./journal/journal.ts";
 import { JournalError } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
@@ -99,20 +100,9 @@ async function serve(config: Config): Promise<number> {
 }
 
 async function listen(server: DrainableServer, { socket, host, port }: Config): Promise<void> {
-  const attempt = (): Promise<void> => new Promise((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(socket === "" ? { port, host } : { path: socket }, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
-  try {
-    await attempt();
-  } catch (error) {
-    if (socket === "" || !await isSocketAbandoned(socket)) throw error;
-    realDisk.remove(socket);
-    await attempt();
-  }
+  if (isSocket(socket) && await isSocketAbandoned(socket)) realDisk.remove(socket);
+  server.listen(socket === "" ? { port, host } : { path: socket });
+  await once(server, "listening");
 }
 
 function announce(server: DrainableServer, { host, socket, basePath }: Config, made: string): void {

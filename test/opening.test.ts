@@ -75,8 +75,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header without its LF, then a NUL", bytesOf(header.slice(0, -1), nuls(1)), fresh],
   ["the same, NULs up to 256 bytes", bytesOf(header.slice(0, -1), nuls(124)), fresh],
   ["the same, NULs up to 257 bytes", bytesOf(header.slice(0, -1), nuls(125)), refused(0)],
-  ["256 NULs", nuls(256), fresh],
-  ["257 NULs", nuls(257), refused(0)],
+  ["256 NULs", nuls(256), fresh], ["257 NULs", nuls(257), refused(0)],
   ["half a header, NULs up to 256 bytes", bytesOf(header.slice(0, 70), nuls(186)), fresh],
   ["half a header, NULs up to 257 bytes", bytesOf(header.slice(0, 70), nuls(187)), refused(0)],
   ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
@@ -209,8 +208,8 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
   assert.deepEqual(names(), [path, ...sidecar]);
   for (const copy of sidecar) assert.deepEqual(bytes(copy), before.subarray(opened.length));
   assert.equal(warnings.length, sidecar.length);
-  const texts = [path, `offset ${opened.length},`, ...sidecar];
-  const isTold = texts.every((text) => warnings[0]?.includes(text));
+  const isTold = [path, `offset ${opened.length},`, ...sidecar]
+    .every((text) => warnings[0]?.includes(text));
   assert.equal(isTold, sidecar.length > 0, warnings[0]);
   await journal.append({ id: 8n, name: "Moss" });
   await journal.close();

@@ -148,6 +148,15 @@ export class SimulatedDisk implements Disk {
     return this.#file(inode);
   }
 
+  rename(from: string, to: string): void {
+    this.#enter("rename");
+    this.#change();
+    const inode = this.#names.get(from);
+    if (!inode) throw systemError(2, "rename");
+    this.#names.set(to, inode);
+    this.#names.delete(from);
+  }
+
   remove(path: string): void {
     this.#enter("remove");
     this.#change();

@@ -18,8 +18,7 @@ export class BearerTokens {
     this.#digests = tokens.map(digestOf);
   }
 
-  /** @param authorization the value of the request's Authorization field
-   * @throws ApiError when it does not hold an accepted token */
+  /** @throws ApiError when the value of Authorization does not hold an accepted token */
   check(authorization: string | undefined): void {
     const digest = hash("sha256", tokenOf(authorization), "buffer");
     let isKnown = false;

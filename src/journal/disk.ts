@@ -4,8 +4,8 @@
  */
 import {
   closeSync, constants, existsSync, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
-  openSync, readFileSync, readlinkSync, readSync, realpathSync, statSync, unlinkSync, write,
-  type BigIntStats,
+  openSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, statSync, unlinkSync,
+  write, type BigIntStats,
 } from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
@@ -37,6 +37,7 @@ export const realDisk = {
     existsSync(path) ? readFileSync(path) : undefined,
   /** Opens one for durable appends, emptied. */
   openBeside: (path: string) => realFile(openSync(path, durably | O_TRUNC)),
+  rename: (from: string, to: string): void => renameSync(from, to),
   remove: (path: string): void => unlinkSync(path),
   /** Makes the names in a file's directory durable; where that is not permitted, it can't be. */
   syncDirectory(path: string): void {
@@ -50,6 +51,9 @@ export const realDisk = {
     }
   },
 };
+
+export const isSocket = (path: string): boolean =>
+  statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
 
 /** Opens for reading only. */
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));

@@ -2,7 +2,7 @@
  * One write is in flight at a time; what arrives meanwhile joins the next (group commit). */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import { checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
@@ -38,11 +38,12 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   #state: "open" | "closed" | "failed" = "open";
   /** The run of writes under way; it ends when nothing waits. */
   #writing: Promise<void> | undefined;
+  #closed: Promise<void> | undefined;
   /** Writes and rotations take turns. */
   #turn: Promise<unknown> = Promise.resolve();
   #rotationsAsked = 0;
   /** Ends the wait of a renamed file for its rotation. */
-  #wake: () => void = () => undefined;
+  #wake = new AbortController();
   /** A renamed file without a successor: it stays in use, and its path is not looked at. */
   #isPathless = false;
 
@@ -71,18 +72,20 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
    * @throws JournalError (as a rejection) when none can be made; the old one then stays in use */
   rotate(): Promise<boolean> {
     this.#rotationsAsked++;
-    this.#wake();
+    this.#wake.abort();
     return this.#inTurn(() => this.#rotate()).finally(() => this.#rotationsAsked--);
   }
 
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
-  async close(): Promise<void> {
-    const wasClosed = this.#state === "closed";
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
     if (this.#state === "open") this.#state = "closed";
     await this.#writing;
     await this.#turn;
-    if (wasClosed) return;
-    this.#state = "closed";
     this.#open.file.close();
     this.#open.lock.release();
   }
@@ -93,7 +96,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   async #write(): Promise<void> {
     // What the event loop still has to deliver in this turn joins the write.
     await setImmediate();
-    while (this.#state !== "failed" && this.#queue.take()) {
+    while (this.#state !== "failed" && !this.#queue.isEmpty) {
       await this.#inTurn(() => this.#commit());
     }
     this.#writing = undefined;
@@ -108,8 +111,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   /** Writes one batch, and settles it. */
   async #commit(): Promise<void> {
     const at = new Date().toISOString();
-    const lines = this.#queue.batch.map(({ plant }, index) =>
-      encodeRecord(this.#open.seq + 1 + index, at, this.#open.bytes, plant));
+    const { seq, bytes: end } = this.#open;
+    const lines = this.#queue.take((plant, index) => encodeRecord(seq + 1 + index, at, end, plant));
     const bytes = Buffer.from(lines.join(""));
     try {
       await appendAll(this.#open.file, bytes);
@@ -139,19 +142,11 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     if (links === 0) throw new Error("it was deleted while in use");
     if (isInPlace || this.#isPathless) return;
     // A rename is the first half of a rotation; without the second it is a fault.
-    if (this.#rotationsAsked === 0) await this.#rotationAsked();
+    if (this.#rotationsAsked > 0) return;
+    this.#wake = new AbortController();
+    const { signal } = this.#wake;
+    await setTimeout(this.#limits.rotationMillis, undefined, { signal }).catch(() => undefined);
     if (this.#rotationsAsked === 0) throw new Error("it was renamed, and no rotation followed");
-  }
-
-  /** Until `rotate` is called, or `rotationMillis` are over. */
-  #rotationAsked(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, this.#limits.rotationMillis);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
   }
 
   async #rotate(): Promise<boolean> {

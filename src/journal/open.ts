@@ -84,7 +84,8 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   }
   const lf = unterminated ? "\n" : "";
   const sound = Buffer.concat([tail.subarray(0, end - certified), Buffer.from(lf)]);
-  if (sound.length > 0) await rewrite(disk, path, file, verdict.file, certified, sound);
+  const copy = copyOf(verdict.file, certified, sound);
+  if (sound.length > 0) await rewrite(disk, path, file, certified, sound, copy);
   else if (torn.length > 0) file.cut(end);
   return seq;
 }
@@ -93,35 +94,39 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
 async function saveTorn(disk: Disk, path: string, bytes: Buffer): Promise<string> {
   for (let number = 1; ; number++) {
     const copy = number === 1 ? path : `${path}-${number}`;
-    const known = disk.readBeside(copy);
+    const known = attempt("unreadable", copy, () => disk.readBeside(copy));
     if (known && !bytes.subarray(0, known.length).equals(known)) continue;
-    if (known?.length !== bytes.length) await saveBeside(disk, copy, bytes);
-    else disk.syncDirectory(copy);
+    await saveBeside(disk, copy, bytes);
     return copy;
   }
 }
 
+/** Leaves a durable file, and one that was there until the new one is: it may be all there is. */
 async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void> {
-  const file = disk.openBeside(path);
+  const file = disk.openBeside(`${path}.part`);
   try {
     await appendAll(file, bytes);
   } finally {
     file.close();
   }
+  disk.rename(`${path}.part`, path);
   disk.syncDirectory(path);
 }
 
 /** Writes the uncertified end anew, durably: only a cache may hold it, and a retried flush says
  * success over lost pages. A copy in PATH.anew stands by while the end is off the file. */
 async function rewrite(
-  disk: Disk, path: string, file: JournalFile, uuid: string, offset: number, bytes: Buffer,
+  disk: Disk, path: string, file: JournalFile, offset: number, bytes: Buffer, copy: Buffer,
 ): Promise<void> {
-  const copy = Buffer.concat([Buffer.from(`{"anew":"${uuid}","offset":${offset}}\n`), bytes]);
-  const name = `${path}.anew`;
-  await saveBeside(disk, name, Buffer.concat([Buffer.from(`${checksum(copy)} `), copy]));
+  await saveBeside(disk, `${path}.anew`, copy);
   file.cut(offset);
   await appendAll(file, bytes);
-  disk.remove(name);
+  disk.remove(`${path}.anew`);
+}
+
+function copyOf(uuid: string, offset: number, bytes: Buffer): Buffer {
+  const copy = Buffer.concat([Buffer.from(`{"anew":"${uuid}","offset":${offset}}\n`), bytes]);
+  return Buffer.concat([Buffer.from(`${checksum(copy)} `), copy]);
 }
 
 const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+)\}\n/;
@@ -133,22 +138,18 @@ async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promi
   if (!copy) return;
   const [head = "", crc, uuid = "", at] = copyForm.exec(copy.toString("latin1", 0, 120)) ?? [];
   // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (checksum(copy.subarray(9)) === crc) {
-    const bytes = copy.subarray(head.length);
-    const offset = Number(at);
-    const [start, there] = attempt("unreadable", path, () =>
-      [file.read(0, headerBytesMax), file.read(offset, bytes.length)] as const);
-    if (file.size() < offset || (offset > 0 && !start.includes(uuid))) {
-      const reason = `${name} is the end of another file: move it beside that, as its .anew`;
-      throw new JournalError("damaged", path, reason);
-    }
-    if (!there.equals(bytes)) {
-      if (file.size() > offset + bytes.length) {
-        throw new JournalError("damaged", path, `differs from its copy in ${name}`, offset);
-      }
-      file.cut(offset);
-      await appendAll(file, bytes);
-    }
+  if (checksum(copy.subarray(9)) !== crc) return disk.remove(name);
+  const bytes = copy.subarray(head.length);
+  const offset = Number(at);
+  const size = file.size();
+  const [start, there] = attempt("unreadable", path, () =>
+    [file.read(0, headerBytesMax), file.read(offset, bytes.length)] as const);
+  if (size < offset || (offset > 0 && !start.includes(uuid))) {
+    const reason = `${name} is the end of another file: move it beside that, as its .anew`;
+    throw new JournalError("damaged", path, reason);
   }
-  disk.remove(name);
+  // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
+  if (size <= offset + bytes.length) return rewrite(disk, path, file, offset, bytes, copy);
+  if (there.equals(bytes)) return disk.remove(name);
+  throw new JournalError("damaged", path, `differs from its copy in ${name}`, offset);
 }

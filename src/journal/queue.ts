@@ -33,15 +33,22 @@ export class Queue {
     this.#waiting.push({ plant, bytes, resolve, reject });
   }
 
-  /** Makes what waits the batch, up to `batchBytesMax`; false: nothing waits. */
-  take(): boolean {
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0;
+  }
+
+  /** Makes what waits the batch, as many lines as `batchBytesMax` allows, and returns them. */
+  take(encode: (plant: string, index: number) => string): readonly string[] {
+    const lines: string[] = [];
     let bytes = 0;
-    const end = this.#waiting.findIndex((each, index) => {
-      bytes += each.bytes;
-      return index > 0 && bytes > this.#limits.batchBytesMax;
-    });
-    this.batch = this.#waiting.splice(0, end < 0 ? this.#waiting.length : end);
-    return this.batch.length > 0;
+    for (const [index, { plant }] of this.#waiting.entries()) {
+      const line = encode(plant, index);
+      bytes += Buffer.byteLength(line);
+      if (index > 0 && bytes > this.#limits.batchBytesMax) break;
+      lines.push(line);
+    }
+    this.batch = this.#waiting.splice(0, lines.length);
+    return lines;
   }
 
   /** Ends the batch, whatever came of it; `all`: and what waits. */

@@ -77,7 +77,8 @@ function judge(
   lines: readonly PlacedLine[], certified: number, start: number, size: number, file: string,
 ): Verdict {
   const before = lines.findLast(({ offset }) => offset < certified);
-  const isSound = before === undefined || (before.isWhole && typeof before.line === "object");
+  const isSound = before === undefined
+    || (before.isWhole && typeof before.line === "object" && before.line.synced <= before.offset);
   if (!isSound || (before ? before.offset + before.bytes.length + 1 : start) !== certified) {
     const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
     return damaged(before?.offset ?? start, reason);

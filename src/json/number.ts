@@ -9,10 +9,9 @@ export class JsonNumber {
 /** The value of a number, if it is an integer from `min` to `max`, as `1.0` and `1e2` may be.
  * Linear in the number's length: a huge power is never expanded, so `1e1000000000` costs nothing.
  */
-export function exactInteger(number: JsonNumber, min: bigint, max: bigint): bigint | "fraction" | "range" {
-  const digitsMax = max.toString().length;
-  const isPlain = /^-?\d{1,19}$/.test(number.text);
-  const integer = isPlain ? BigInt(number.text) : integerOfDecimal(number.text, digitsMax);
+export function exactInteger({ text }: JsonNumber, min: bigint, max: bigint) {
+  const isPlain = /^-?\d{1,19}$/.test(text);
+  const integer = isPlain ? BigInt(text) : integerOfDecimal(text, max.toString().length);
   if (typeof integer !== "bigint") return integer;
   return integer < min || integer > max ? "range" : integer;
 }

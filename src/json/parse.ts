@@ -195,8 +195,8 @@ class Reader {
   }
 
   #fail(expected: string, code: JsonErrorCode = "json", found = "", at = this.#at): never {
-    const message = `found ${found || this.#found()}, expected ${expected}`;
-    throw new JsonError(code, Buffer.byteLength(this.#text.slice(0, at)), message);
+    const offset = Buffer.byteLength(this.#text.slice(0, at));
+    throw new JsonError(code, offset, `found ${found || this.#found()}, expected ${expected}`);
   }
 
   /** One character at the most: an answer never repeats what a client sent. */
