@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 import { ConfigError, readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
-import { isSocketAbandoned, type DrainableServer } from "./http/server.ts";
+import type { DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
-import { isSocket, openToRead, realDisk } from "./journal/disk.ts";
+import { isLocked, openToRead, removeAbandoned } from "./journal/disk.ts";
 import { openJournal } from "./journal/journal.ts";
 import { JournalError } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
@@ -100,7 +100,7 @@ async function serve(config: Config): Promise<number> {
 }
 
 async function listen(server: DrainableServer, { socket, host, port }: Config): Promise<void> {
-  if (isSocket(socket) && await isSocketAbandoned(socket)) realDisk.remove(socket);
+  if (socket !== "") await removeAbandoned(socket);
   server.listen(socket === "" ? { port, host } : { path: socket });
   await once(server, "listening");
 }
@@ -123,9 +123,8 @@ async function verify(paths: readonly string[], isJson: boolean): Promise<number
   let code: number = exitCodes.done;
   for (const path of paths) {
     const file = openToRead(path);
-    const lock = await realDisk.lock(path, file.look().identity);
-    const report = verifyJournal(file, !lock, () => undefined);
-    lock?.release();
+    const isLive = await isLocked(path, file.look().identity);
+    const report = verifyJournal(file, isLive, () => undefined);
     file.close();
     const { spots, ...totals } = report;
     const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };

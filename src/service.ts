@@ -128,20 +128,12 @@ export class PlantService {
     // Who was not told to continue may send the body or not: the framing is in doubt.
     const isInDoubt = expect !== undefined || Number(length) > this.limits.discardBytesMax;
     const close = this.#closes(response, error.close || isInDoubt);
-    let isWritten = false;
-    let isDiscarded = false;
-    const settle = (): void => {
-      if (isWritten && isDiscarded) socket.destroySoon();
-      else if (isWritten && this.connection(socket).closing) socket.end();
-    };
-    replyUnended(response, error, close, () => {
-      isWritten = true;
-      settle();
+    const left = replyUnended(response, error, close).then(() => {
+      if (this.connection(socket).closing) socket.end();
     });
-    discardBody(request, this.limits, (isWhole) => {
-      isDiscarded = true;
+    void discardBody(request, this.limits).then((isWhole) => {
       if (isWhole && !close) response.end();
-      else settle();
+      else void left.then(() => socket.destroySoon());
     });
   }
 

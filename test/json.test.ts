@@ -117,9 +117,10 @@ const invalid: readonly (readonly [text: string, code: JsonErrorCode, offset: nu
   ['{"a":1,}', "json", 7], ["{,}", "json", 1], ['{"a":1]', "json", 6], ['{"a"::1}', "json", 5],
   ['{"a"=1}', "json", 4], ['{"a":1 "b":2}', "json", 7], ['{"a":1;"b":2}', "json", 6],
   ['{"a","b"}', "json", 4], ['{"é":1,é:2}', "json", 8], ["{null:1}", "json", 1],
-  ['{"😀":"😀",}', "json", 14], ['{"a":1,"b"}', "json", 10], ["{[]:1}", "json", 1],
+  ['{"😀":"😀",}', "json", 15], ['{"a":1,"b"}', "json", 10], ["{[]:1}", "json", 1],
   // A name for the second time: the offset is that of its quote.
-  ['{"a":1,"a":2}', "duplicate", 7], ['{"a":1,"a":1}', "duplicate", 7], ['{"":1,"":1}', "duplicate", 6],
+  ['{"a":1,"a":2}', "duplicate", 7], ['{"a":1,"a":1}', "duplicate", 7],
+  ['{"":1,"":1}', "duplicate", 6], ['{"a":{"b":1,"c":2},"b":1,"b":2}', "duplicate", 25],
   ['{"a":1, "\\u0061":2}', "duplicate", 8], ['{"\\u0061":1,"a":2}', "duplicate", 12],
   ['{"é":1,"é":2}', "duplicate", 8], ['{"é":1,"\\u00E9":2}', "duplicate", 8],
   ['{"😀":1,"\\ud83d\\ude00":2}', "duplicate", 10], ['{"/":1,"\\/":2}', "duplicate", 7],
@@ -136,7 +137,7 @@ const invalid: readonly (readonly [text: string, code: JsonErrorCode, offset: nu
   ['"\\ud83d\\ude00\\ude00"', "surrogate", 13], ['"\\ud83d\\ude00\\ud83d"', "surrogate", 13],
   ['"\\ud800"', "surrogate", 1], ['"\\udbff"', "surrogate", 1], ['"\\udc00"', "surrogate", 1],
   ['"\\ud83d\\ue000"', "surrogate", 1], ['"\\ud83d\\ud7ff"', "surrogate", 1],
-  ['{"\\ud83d":1}', "surrogate", 2], ['{"a":{"€":["\\udc00"]}}', "surrogate", 13],
+  ['{"\\ud83d":1}', "surrogate", 2], ['{"a":{"€":["\\udc00"]}}', "surrogate", 14],
   // One level over the limit.
   [deep, "nesting", 64], [deepObjects, "nesting", 64 * 6], ["[".repeat(100_000), "nesting", 64],
   ["[" + deep.slice(1, -1) + "]", "nesting", 64], ["[1," + deep.slice(1), "nesting", 66],
@@ -179,9 +180,11 @@ const notUtf8: readonly (readonly [what: string, hex: string, offset: number])[]
   ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1], ["a high surrogate", "22eda08022", 1],
   ["a low surrogate", "22edbfbf22", 1], ["U+110000", "22f490808022", 1], ["F5", "22f580808022", 1],
   ["five bytes", "22f88880808022", 1], ["six bytes", "22fc848080808022", 1],
-  ["FF after characters of two and three", "22c3a9e282acff22", 6], ["UTF-16 with a mark", "fffe3100", 0],
+  ["FF after characters of two and three", "22c3a9e282acff22", 6],
+  ["UTF-16 with a byte order mark", "fffe3100", 0],
   ["FF after U+FFFD", "22efbfbdff22", 4], ["EF BF after U+FFFD", "22efbfbdefbf", 4],
-  ["Latin-1", "22e92c22", 1], ["FF after a whole value", "31ff", 1], ["FF in a name", "7b22ff223a317d", 2],
+  ["Latin-1", "22e92c22", 1], ["FF after a whole value", "31ff", 1],
+  ["FF in a name", "7b22ff223a317d", 2],
 ];
 
 for (const [what, hex, offset] of notUtf8) {
@@ -204,8 +207,8 @@ function seeded(seed: number): (bound: number) => number {
 
 type Below = (bound: number) => number;
 const spaces = ["", "", "", " ", "\n", "\t \r"];
-const scalars = ["null", "true", "false", "0", "-0", "1", "-1.5", "1e5", "1E+2", "12345678901234567890"];
-const characters = ["a", "b", "é", "€", "😀", "\\n", '\\"', "\\\\", "\\u0061", "\\ud83d\\ude00", " ", "0"];
+const scalars = ["null", "true", "false", "0", "-0", "1", "-1.5", "1e5", "12345678901234567890"];
+const characters = ["a", "b", "é", "😀", "\\n", '\\"', "\\\\", "\\u0061", "\\ud83d\\ude00", " "];
 const names = ["", "a", "b", "c", "é", "😀", "__proto__", "constructor", "0", "1", "\\u0061", "\\t"];
 
 /** A random JSON text; names may be there twice. */
@@ -279,7 +282,10 @@ test("random texts, mutated or not, are taken and refused as JSON.parse and I-JS
     seen[error?.code ?? "taken"]++;
     if (codes === undefined) assert.ok(error, `JSON.parse refuses ${text}`);
     else if (error) assert.ok(codes.includes(error.code), `${error.code} is wrong of ${text}`);
-    else assert.deepStrictEqual([plain(parseJson(Buffer.from(text), 4)), codes], [parsed, []], text);
+    else {
+      assert.deepEqual(codes, [], text);
+      assert.deepStrictEqual(plain(parseJson(Buffer.from(text), 4)), parsed, text);
+    }
   }
   const { taken, json, duplicate, surrogate, nesting } = seen;
   assert.ok(Math.min(taken, json, duplicate, surrogate, nesting) >= 20, JSON.stringify(seen));
@@ -314,8 +320,8 @@ test("random bytes are refused where TextDecoder's longest good beginning ends",
       return false;
     }
   };
-  const pieces = ["61", "c3", "a9", "c3a9", "e2", "82", "ac", "e282ac", "f0", "9f", "98", "80", "ef",
-    "bf", "bd", "efbfbd", "f09f9880", "ed", "a0", "c0", "f4", "90", "ff", "e0", "bb", "22"];
+  const pieces = ("61 c3 a9 c3a9 e2 82 ac e282ac f0 9f 98 80 ef bf bd efbfbd f09f9880 ed a0 c0 f4 "
+    + "90 ff e0 bb 22").split(" ");
   for (let round = 0; round < 20_000; round++) {
     const hex = Array.from({ length: below(7) }, () => pieces[below(pieces.length)] ?? "").join("");
     const bytes = Buffer.from(`22${hex}`, "hex");
@@ -326,3 +332,94 @@ test("random bytes are refused where TextDecoder's longest good beginning ends",
     if (error?.code === "utf8") assert.equal(error.offset, good, hex);
   }
 });
+
+/** The time that a run takes, in milliseconds: the least of some. */
+function timeOf(run: () => void): number {
+  const times: number[] = [];
+  for (let spent = 0; times.length < 30 && spent < 200; spent += times.at(-1) ?? 0) {
+    const start = performance.now();
+    run();
+    times.push(performance.now() - start);
+  }
+  return Math.min(...times);
+}
+
+/** Thirty-two times as much takes 32 times as long where linear, 1024 where quadratic. */
+const growthMax = 180;
+
+function growthOf(work: (size: number) => () => void): number {
+  const [small, large] = [work(2 ** 15), work(2 ** 20)];
+  let least = Infinity;
+  for (let tries = 0; tries < 4 && least > growthMax; tries++) {
+    least = Math.min(least, timeOf(large) / timeOf(small));
+  }
+  return least;
+}
+
+test("the measure of growth tells linear from quadratic", () => {
+  const scan = (rounds: number, length: number) => (): void => {
+    let sum = 0;
+    for (let round = 0; round < rounds; round++) {
+      for (let index = 0; index < length; index++) sum = (sum + (round ^ index)) | 0;
+    }
+    assert.ok(Number.isInteger(sum));
+  };
+  assert.ok(growthOf((size) => scan(size / 64, 64)) < growthMax, "the linear control");
+  assert.ok(growthOf((size) => scan(size / 64, size / 64)) > growthMax, "the quadratic control");
+});
+
+type Body = (size: number) => string;
+const list = (open: string, item: (index: number) => string, close: string): Body => (size) => {
+  const length = Math.floor(size / (item(9_999).length + 1));
+  return open + Array.from({ length }, (_, index) => item(index)).join(",") + close;
+};
+const array = (item: string): Body => list("[", () => item, "]");
+const object = (nameOf: (index: number) => string): Body =>
+  list("{", (index) => `"${nameOf(index)}":0`, "}");
+const idOf = (number: Body): Body => (size) => `{"name":"","id":${number(size)}}`;
+const string = (piece: string): Body => (size) => `"${piece.repeat(size / Buffer.byteLength(piece))}"`;
+
+const shapes: readonly (readonly [what: string, body: Body])[] = [
+  ["deep arrays", array("[".repeat(500) + "]".repeat(500))],
+  ["deep objects", array('{"":'.repeat(500) + "0" + "}".repeat(500))],
+  ["open arrays", (size) => "[".repeat(size)], ["closed arrays", (size) => "]".repeat(size)],
+  ["empty arrays", array("[]")], ["numbers", array("1")], ["words", array("null")],
+  ["short strings", array('"é"')], ["small objects", array('{"a":1,"b":2}')],
+  ["members", object((index) => `name${index}`)], ["members 0, 1, 2", object(String)],
+  // Where V8 hashes array indexes without a seed, these are equal modulo 2^16 or 2^15.
+  ["colliding members by 65536", object((index) => `${(index * 2 ** 16) % (2 ** 32 - 1)}`)],
+  ["colliding members by 32768", object((index) => String(index * 2 ** 15))],
+  ["long names that differ at the end", object((index) => "n".repeat(999) + index)],
+  ["a name for the second time", list('{"n1":0,', (index) => `"m${index}":0`, ',"n1":0}')],
+  ["a long name", (size) => `{"${"n".repeat(size)}":0}`],
+  ["a long name of escapes", (size) => `{${string("\\u0061")(size)}:0}`],
+  ["a long string", string("s")], ["a string of €", string("€")],
+  ["simple escapes", string("\\n")], ["escaped pairs", string("\\ud83d\\ude00")],
+  ["an open string", (size) => `"${"s".repeat(size)}`], ["backslashes", (size) => `"${"\\\\".repeat(size / 2)}`],
+  ["digits", idOf((size) => "9".repeat(size))],
+  ["zeros and their power", idOf((size) => `1${"0".repeat(size)}e-${size}`)],
+  ["zeros first", idOf((size) => `0.${"0".repeat(size)}1e${size + 1}`)],
+  ["digits of a fraction", idOf((size) => `1.${"5".repeat(size)}`)],
+  ["zeros of a fraction", idOf((size) => `1.${"0".repeat(size)}`)],
+  ["digits of a power", idOf((size) => `1e${"9".repeat(size)}`)],
+  ["zeros of a power", idOf((size) => `1e-${"0".repeat(size)}`)],
+  ["spaces", (size) => `{"name":"",${" ".repeat(size)}"id":1}`],
+  ["nothing but spaces", (size) => "\n".repeat(size)],
+  ["an error at the end", (size) => `["${"é".repeat(size / 2)}" 1`],
+];
+
+for (const [what, body] of shapes) {
+  test(`time grows linearly with the body: ${what}`, () => {
+    const growth = growthOf((size) => {
+      const bytes = Buffer.from(body(size));
+      return () => {
+        try {
+          readNewPlant(parseJson(bytes, 512));
+        } catch (error) {
+          if (!(error instanceof JsonError || error instanceof PlantError)) throw error;
+        }
+      };
+    });
+    assert.ok(growth < growthMax, `32 times the body takes ${growth.toFixed(0)} times as long`);
+  });
+}

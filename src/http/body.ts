@@ -38,23 +38,20 @@ export function readBody(
 }
 
 /** Reads on and discards after an early answer, so that a client that is still sending gets to
- * see it, within `discardBytesMax` and `discardMillis`.
- * @param done called once, with whether the body ended within the bounds */
-export function discardBody(
-  request: IncomingMessage, limits: Limits, done: (isWhole: boolean) => void,
-): void {
-  let bytes = 0;
-  const finish = (isWhole: boolean): void => {
-    clearTimeout(timer);
-    request.off("data", onData).off("end", onEnd).off("close", onLate).pause();
-    done(isWhole);
-  };
-  const onData = (chunk: Buffer): void => {
-    bytes += chunk.length;
-    if (bytes > limits.discardBytesMax) finish(false);
-  };
-  const onEnd = (): void => finish(true);
-  const onLate = (): void => finish(false);
-  const timer = setTimeout(onLate, limits.discardMillis);
-  request.on("data", onData).on("end", onEnd).on("close", onLate);
+ * see it, within `discardBytesMax` and `discardMillis`: resolves to whether the body ended so. */
+export function discardBody(request: IncomingMessage, limits: Limits): Promise<boolean> {
+  return new Promise((resolve) => {
+    let bytes = 0;
+    const finish = (isWhole: boolean): void => {
+      clearTimeout(timer);
+      request.off("data", onData).pause();
+      resolve(isWhole);
+    };
+    const onData = (chunk: Buffer): void => {
+      bytes += chunk.length;
+      if (bytes > limits.discardBytesMax) finish(false);
+    };
+    const timer = setTimeout(finish, limits.discardMillis, false);
+    request.on("data", onData).once("end", () => finish(true)).once("close", () => finish(false));
+  });
 }

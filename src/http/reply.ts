@@ -18,18 +18,14 @@ export function reply(response: ServerResponse, answer: Answer, close: boolean):
 
 /** Answers while the body may still arrive: the answer leaves at once, but stays unended. At its
  * end node would cut the connection, and the client's unread bytes would reset it before the
- * answer is seen (RFC 9112, 9.6).
- * @param written called when the answer has left */
+ * answer is seen (RFC 9112, 9.6). Resolves when the answer has left. */
 export function replyUnended(
-  response: ServerResponse, answer: Answer, close: boolean, written: () => void,
-): void {
+  response: ServerResponse, answer: Answer, close: boolean,
+): Promise<void> {
   writeHead(response, answer, close);
-  if (response.req.method !== "HEAD") {
-    response.write(answer.body, written);
-    return;
-  }
   response.flushHeaders();
-  written();
+  if (response.req.method === "HEAD") return Promise.resolve();
+  return new Promise((resolve) => response.write(answer.body, () => resolve()));
 }
 
 /** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */

@@ -1,7 +1,7 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
 import { createServer as createHttpServer, type Server, type ServerOptions } from "node:http";
 import { createServer as createHttpsServer, type ServerOptions as TlsOptions } from "node:https";
-import { connect, Socket } from "node:net";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { PlantService } from "../service.ts";
 import { ApiError, type Cause } from "./errors.ts";
@@ -59,14 +59,6 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     else socket.destroy();
   });
   return Object.assign(server, { drain: () => drain(server, service, sockets) });
-}
-
-/** Whether nobody listens on a Unix socket's path any more, as after kill -9. */
-export function isSocketAbandoned(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = connect(path, () => resolve(!probe.destroy()));
-    probe.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED"));
-  });
 }
 
 function drain(server: Server, service: PlantService, sockets: Set<Socket>): Promise<boolean> {

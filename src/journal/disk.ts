@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { lockFile } from "./lock.ts";
+import { hold, probe } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC } = constants;
 const isLinux = platform() === "linux";
@@ -18,7 +18,7 @@ const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 /** What the journal needs of a disk; tests put another in its place. */
 export type Disk = typeof realDisk;
 export type JournalFile = ReturnType<typeof realFile>;
-export type Lock = NonNullable<Awaited<ReturnType<typeof lockFile>>>;
+export type Lock = NonNullable<Awaited<ReturnType<Disk["lock"]>>>;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
@@ -30,8 +30,24 @@ export const realDisk = {
   },
   /** Opens for durable appends, and makes the file where there is none. */
   open: (path: string) => realFile(openSync(path, durably)),
-  /** Holds the file for this process until `release`; undefined: another process has it. */
-  lock: lockFile,
+  /** Holds the file for this process until `release`; undefined: another process has it.
+   * On Linux under any of its names, in one network namespace; by a socket beside it between
+   * those too. Two starts that find an abandoned one in the same instant from two namespaces may
+   * both go on: each sees the other's first write, and fails. */
+  async lock(path: string, identity: string): Promise<{ release(): void } | undefined> {
+    const held: (() => void)[] = [];
+    const release = (): void => held.forEach((end) => end());
+    for (const name of locksOf(path, identity)) {
+      await removeAbandoned(name);
+      const end = await hold(name);
+      if (!end) {
+        release();
+        return undefined;
+      }
+      held.push(end);
+    }
+    return { release };
+  },
   /** The bytes of a small file beside the journal, or undefined where there is none. */
   readBeside: (path: string): Buffer | undefined =>
     existsSync(path) ? readFileSync(path) : undefined,
@@ -52,8 +68,19 @@ export const realDisk = {
   },
 };
 
-export const isSocket = (path: string): boolean =>
-  statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+/** Whether a process has the file open for writing. */
+export const isLocked = async (path: string, identity: string): Promise<boolean> =>
+  (await Promise.all(locksOf(path, identity).map(probe))).includes("held");
+
+/** Removes a Unix socket that nobody listens on any more, and nothing else. */
+export async function removeAbandoned(path: string): Promise<void> {
+  if (path.startsWith("\0")) return;
+  const isSocket = statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
+  if (isSocket && await probe(path) === "abandoned") unlinkSync(path);
+}
+
+const locksOf = (path: string, identity: string): readonly string[] =>
+  [...(isLinux ? [`\0plant-store-${identity}`] : []), `${path}.lock-${identity}`];
 
 /** Opens for reading only. */
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));

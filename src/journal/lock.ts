@@ -1,21 +1,32 @@
-/** One writer for a journal: a lock that ends with its process, kill -9 included.
- * On Linux an abstract Unix socket named after the file's device and inode: the same file by any
- * of its names, within one network namespace. Elsewhere a Unix socket at PATH.lock. */
-import { createServer } from "node:net";
-import { platform } from "node:os";
+/** Unix sockets as locks: they end with their process, kill -9 included. */
+import { connect, createServer } from "node:net";
 
-/** Holds the file for this process until `release`; undefined: another process has it. */
-export function lockFile(
-  path: string, identity: string,
-): Promise<{ release(): void } | undefined> {
+/** What a Unix socket's path can be, in bytes: what is longer is cut without a word. */
+const nameBytesMax = 107;
+
+/** Holds a name until the function is called; undefined: another process holds it. Where no
+ * socket can be (too long a path, a directory that can't be written) nothing is held. */
+export function hold(name: string): Promise<(() => void) | undefined> {
   return new Promise((resolve, reject) => {
+    const release = (): void => void server.close();
     // Nobody has anything to say here: that one can connect is the lock.
     const server = createServer((socket) => socket.destroy()).unref();
-    server.once("error", (error: NodeJS.ErrnoException) => {
-      if (error.code === "EADDRINUSE") resolve(undefined);
-      else reject(error);
+    server.once("error", ({ code = "", message }: NodeJS.ErrnoException) => {
+      if (code === "EADDRINUSE") resolve(undefined);
+      else if (/^(?:EACCES|EPERM|EROFS)$/.test(code)) resolve(release);
+      else reject(new Error(message));
     });
-    const name = platform() === "linux" ? `\0plant-store-${identity}` : `${path}.lock`;
-    server.listen(name, () => resolve({ release: () => void server.close() }));
+    if (Buffer.byteLength(name) > nameBytesMax) resolve(release);
+    else server.listen(name, () => resolve(release));
+  });
+}
+
+/** Whether a process holds a name; after kill -9 a path stays, and is `abandoned`. */
+export function probe(name: string): Promise<"held" | "abandoned" | "absent"> {
+  return new Promise((resolve) => {
+    const socket = connect(name, () => resolve("held")).unref();
+    socket.once("connect", () => socket.destroy());
+    socket.once("error", ({ code }: NodeJS.ErrnoException) =>
+      resolve(code === "ECONNREFUSED" ? "abandoned" : code === "ENOENT" ? "absent" : "held"));
   });
 }
