@@ -14,10 +14,9 @@ export type Command =
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
 
-/** Everything that is wrong with the command line and the environment, at once. */
+/** Everything that is wrong with the command line (64, EX_USAGE) or the rest (78, EX_CONFIG). */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
-  /** 64: the command line is wrong (EX_USAGE); 78: only the environment is (EX_CONFIG). */
   readonly exitCode: 64 | 78;
   constructor(exitCode: 64 | 78, mistakes: readonly string[]) {
     super(mistakes.join("\n"));

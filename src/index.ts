@@ -10,8 +10,7 @@ export const createPlantServer = (
   options: PlantOptions & { readonly tls?: TlsOptions },
 ): DrainableServer => createStrictServer(new PlantService(options), options.tls);
 
-/** A listener for a server that exists already: what its parser refuses, and time, stay its own.
- * @throws as createPlantServer */
+/** A listener for a server that exists already: what its parser refuses, and time, stay its own. */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);
   return (request, response) => service.handle(request, response, false);

@@ -33,8 +33,7 @@ export class StoreError extends Error {
   }
 }
 
-const int64Min = -(2n ** 63n);
-const int64Max = 2n ** 63n - 1n;
+const [int64Min, int64Max] = [-(2n ** 63n), 2n ** 63n - 1n];
 
 export const plantSchema = {
   title: "Plant", type: "object", required: ["name"],

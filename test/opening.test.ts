@@ -172,7 +172,7 @@ function real(file?: Buffer): Place {
   if (file) writeFileSync(join(folder, "plants.ndjson"), file);
   return {
     path: join(folder, "plants.ndjson"), disk: realDisk, bytes: (name) => readFileSync(name),
-    names: () => readdirSync(folder).filter((name) => !name.endsWith(".lock")).sort()
+    names: () => readdirSync(folder).filter((name) => !name.includes(".lock-")).sort()
       .map((name) => join(folder, name)),
   };
 }

@@ -22,10 +22,8 @@ export function readBody(
       finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
     }
   };
-  const onEnd = (): void => {
-    const [first] = chunks;
-    finish(chunks.length === 1 && first ? first : Buffer.concat(chunks, bytes));
-  };
+  const onEnd = (): void =>
+    finish(chunks.length > 1 ? Buffer.concat(chunks, bytes) : chunks[0] ?? Buffer.alloc(0));
   const release = (): void => {
     inFlight.bytes -= bytes;
     request.off("data", onData).off("end", onEnd).off("close", release);

@@ -2,8 +2,7 @@
 import { must } from "./errors.ts";
 import type { Head } from "./head.ts";
 
-/** Lets only a body through that can be one JSON text within the limit.
- * @throws ApiError 417, 415 or 413 */
+/** Lets a body through that can be one JSON text within the limit; throws ApiError. */
 export function checkContent(head: Head, bodyBytesMax: number): void {
   const { expectation = "100-continue", contentType, contentCoding = "identity" } = head;
   must(/^100-continue$/i.test(expectation), "expectation", "Expect must be 100-continue.");

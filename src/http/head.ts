@@ -7,9 +7,8 @@ import { must, type Cause } from "./errors.ts";
 export type Head = ReturnType<typeof readHead>;
 
 /** @throws ApiError 400, 431, 501 or 505: no plant is stored by such a request */
-export function readHead(request: IncomingMessage, limits: Limits) {
+export function readHead(request: IncomingMessage, { headFieldsMax, headBytesMax }: Limits) {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
-  const { headFieldsMax, headBytesMax } = limits;
   must(httpVersion === "1.1" || httpVersion === "1.0", "version",
     "The HTTP version must be 1.0 or 1.1.");
   must(rawHeaders.length <= 2 * headFieldsMax, "headFields",

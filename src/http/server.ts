@@ -23,7 +23,6 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     requestTimeout: limits.requestMillis,
     keepAliveTimeout: limits.idleMillis,
     connectionsCheckingInterval: limits.checkMillis,
-    noDelay: true,
   };
   const server = tls ? createHttpsServer({ ...tls, ...options }) : createHttpServer(options);
   server.maxConnections = limits.connectionsMax;
@@ -33,7 +32,7 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
   Object.assign(server, { httpAllowHalfOpen: true });
 
   const sockets = new Set<Socket>();
-  server.on(tls ? "secureConnection" : "connection", (socket: Socket) => {
+  server.on("connection", (socket: Socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });

@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { hold, probe } from "./lock.ts";
+import { hold, isHeld } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC } = constants;
 const isLinux = platform() === "linux";
@@ -70,13 +70,13 @@ export const realDisk = {
 
 /** Whether a process has the file open for writing. */
 export const isLocked = async (path: string, identity: string): Promise<boolean> =>
-  (await Promise.all(locksOf(path, identity).map(probe))).includes("held");
+  (await Promise.all(locksOf(path, identity).map(isHeld))).includes(true);
 
 /** Removes a Unix socket that nobody listens on any more, and nothing else. */
 export async function removeAbandoned(path: string): Promise<void> {
   if (path.startsWith("\0")) return;
   const isSocket = statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
-  if (isSocket && await probe(path) === "abandoned") unlinkSync(path);
+  if (isSocket && !await isHeld(path)) unlinkSync(path);
 }
 
 const locksOf = (path: string, identity: string): readonly string[] =>

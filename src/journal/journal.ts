@@ -96,7 +96,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   async #write(): Promise<void> {
     // What the event loop still has to deliver in this turn joins the write.
     await setImmediate();
-    while (this.#state !== "failed" && !this.#queue.isEmpty) {
+    while (this.#state !== "failed" && !this.#queue.isEmpty()) {
       await this.#inTurn(() => this.#commit());
     }
     this.#writing = undefined;

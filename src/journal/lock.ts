@@ -21,12 +21,14 @@ export function hold(name: string): Promise<(() => void) | undefined> {
   });
 }
 
-/** Whether a process holds a name; after kill -9 a path stays, and is `abandoned`. */
-export function probe(name: string): Promise<"held" | "abandoned" | "absent"> {
+/** Whether a process holds a name; after kill -9 a path stays, and nobody does. */
+export function isHeld(name: string): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(name, () => resolve("held")).unref();
-    socket.once("connect", () => socket.destroy());
-    socket.once("error", ({ code }: NodeJS.ErrnoException) =>
-      resolve(code === "ECONNREFUSED" ? "abandoned" : code === "ENOENT" ? "absent" : "held"));
+    const socket = connect(name, () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once("error", ({ code = "" }: NodeJS.ErrnoException) =>
+      resolve(code !== "ECONNREFUSED" && code !== "ENOENT"));
   });
 }

@@ -33,9 +33,7 @@ export class Queue {
     this.#waiting.push({ plant, bytes, resolve, reject });
   }
 
-  get isEmpty(): boolean {
-    return this.#waiting.length === 0;
-  }
+  readonly isEmpty = (): boolean => this.#waiting.length === 0;
 
   /** Makes what waits the batch, as many lines as `batchBytesMax` allows, and returns them. */
   take(encode: (plant: string, index: number) => string): readonly string[] {

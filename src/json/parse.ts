@@ -40,8 +40,6 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   return new Reader(text, nestingMax).read();
 }
 
-const quote = 0x22;
-const backslash = 0x5c;
 const escapes: ReadonlyMap<string, string> = new Map([
   ['"', '"'], ["\\", "\\"], ["/", "/"],
   ["b", "\b"], ["f", "\f"], ["n", "\n"], ["r", "\r"], ["t", "\t"],
@@ -124,8 +122,8 @@ class Reader {
     let start = ++this.#at;
     for (;;) {
       const code = text.charCodeAt(this.#at);
-      if (code === quote) return result + text.slice(start, this.#at++);
-      if (code === backslash) {
+      if (code === 0x22 /* " */) return result + text.slice(start, this.#at++);
+      if (code === 0x5c /* \ */) {
         result += text.slice(start, this.#at) + this.#escape();
         start = this.#at;
       } else if (code >= 0x20) {
