@@ -1,9 +1,10 @@
 /** The command line and the environment, read once into a frozen command. */
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import {
   bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable, type Limits,
 } from "./config.ts";
-import { isToken } from "./http/bearer.ts";
+import { isToken, isTokenName } from "./http/bearer.ts";
 
 /** What `serve` needs; of its texts, an empty one means none. */
 export type Config = ReturnType<typeof readConfig>;
@@ -28,15 +29,17 @@ export class ConfigError extends Error {
  * A flag wins over its environment variable; an empty variable counts as none.
  * @throws ConfigError */
 export function readCommand(argv: readonly string[], environment: NodeJS.ProcessEnv): Command {
+  if (argv.includes("--help")) return { command: "help" };
+  if (argv.includes("--version")) return { command: "version" };
   const { command, words, flags, mistakes } = readLine(argv);
   if (command === "serve") return { command, config: readConfig(flags, environment, mistakes) };
-  if (mistakes.length > 0) throw new ConfigError(64, mistakes);
-  switch (command) {
-    case "verify": return { command, files: words, json: flags.has("json") };
-    case "token": return { command, name: words[0] ?? "token" };
-    case "openapi": case "version": return { command };
-    default: return { command: "help" };
+  const [name = "token"] = words;
+  if (command === "token" && !isTokenName(name)) {
+    mistakes.push(`a token's name must be one word without # in front, found ${quoted(name)}`);
   }
+  if (mistakes.length > 0) throw new ConfigError(64, mistakes);
+  if (command === "verify") return { command, files: words, json: flags.has("json") };
+  return command === "token" ? { command, name } : { command: "openapi" };
 }
 
 const serveFlags = [
@@ -45,20 +48,16 @@ const serveFlags = [
 
 /** The flags and the number of words that each command takes. */
 const commands: ReadonlyMap<string, readonly [flags: readonly string[], min: number, max: number]> =
-  new Map([
-    ["serve", [serveFlags, 0, 0]], ["verify", [["json"], 1, Infinity]], ["token", [[], 0, 1]],
-    ["openapi", [[], 0, 0]], ["help", [["help"], 0, 0]], ["version", [["version"], 0, 0]],
-  ]);
-const switches = ["json", "help", "version"];
+  new Map([["serve", [serveFlags, 0, 0]], ["verify", [["json"], 1, Infinity]],
+    ["token", [[], 0, 1]], ["openapi", [[], 0, 0]]]);
 
 function readLine(argv: readonly string[]) {
-  const typed = (type: "string" | "boolean") => (flag: string) => [flag, { type }] as const;
+  const texts = serveFlags.map((flag) => [flag, { type: "string" }] as const);
   const { tokens, positionals } = parseArgs({
-    args: [...argv], strict: false, allowPositionals: true, tokens: true, options:
-      Object.fromEntries([...serveFlags.map(typed("string")), ...switches.map(typed("boolean"))]),
+    args: [...argv], strict: false, allowPositionals: true, tokens: true,
+    options: { ...Object.fromEntries(texts), json: { type: "boolean" } },
   });
-  const asked = ["help", "version"].filter((flag) => argv.includes(`--${flag}`)).slice(0, 1);
-  const [command = "serve", ...words] = [...asked, ...positionals];
+  const [command = "serve", ...words] = positionals;
   const mistakes: string[] = [];
   const [allowed, wordsMin, wordsMax] = commands.get(command) ?? [serveFlags, 0, Infinity];
   if (!commands.has(command)) mistakes.push(`there is no command ${quoted(command)}: see --help`);
@@ -68,16 +67,24 @@ function readLine(argv: readonly string[]) {
   for (const token of tokens) {
     if (token.kind !== "option") continue;
     const { name: flag, rawName, value = "", inlineValue = false } = token;
-    const isSwitch = switches.includes(flag);
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
     if (!allowed.includes(flag)) {
       mistakes.push(`${command} has no option ${quoted(rawName)}: see --help`);
-    } else if (isSwitch ? inlineValue : !hasValue) {
-      mistakes.push(`${rawName} ${isSwitch ? "takes no" : "needs a"} value`);
+    } else if (flag === "json" ? inlineValue : !hasValue) {
+      mistakes.push(`${rawName} ${flag === "json" ? "takes no" : "needs a"} value`);
     } else if (flags.has(flag)) mistakes.push(`${rawName} stands twice`);
     flags.set(flag, value);
   }
   return { command, words, flags, mistakes };
+}
+
+/** A path, also of a file: URL; undefined for a URL that names none. */
+function pathOf(text: string): string | undefined {
+  try {
+    return text.startsWith("file:") ? fileURLToPath(text) : text;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A short, escaped excerpt of what was given. */
@@ -101,7 +108,7 @@ function readConfig(
   };
   const setting = (name: keyof typeof settingTable): string => {
     const { environment: variable, standard, wanted, form } = settingTable[name];
-    return read(name, variable, standard, wanted, (text) => form.test(text));
+    return read(name, variable, standard, wanted, (text) => form.test(text) && pathOf(text) !== undefined);
   };
   const limits: Partial<Limits> = Object.fromEntries(
     Object.entries(limitTable).map(([name, limit]) => [name, Number(read(
@@ -118,10 +125,11 @@ function readConfig(
     basePath: setting("base-path"), store: setting("store"), tokensFile: setting("tokens"), token,
   };
   try {
-    const all = { ...config, limits: limitsWith(limits) };
+    const all = { ...config, store: pathOf(config.store) ?? "", limits: limitsWith(limits) };
     if (mistakes.length === 0) return Object.freeze(all);
   } catch (error) {
     mistakes.push(error instanceof Error ? error.message : String(error));
+    isUsage ||= flags.size > 0;
   }
   throw new ConfigError(isUsage ? 64 : 78, mistakes);
 }

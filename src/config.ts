@@ -88,8 +88,8 @@ export const settingTable = {
     form: /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/, wanted: "a path such as /v1, with no / at its end",
     meaning: "what stands before /plants in the path" },
   store: { environment: "PLANTS_STORE", standard: "plants.ndjson",
-    form: /^(?:file:\/\/|(?![\w+.-]+:\/\/))[^\0]+$/, wanted: "a path or a file: URL",
-    meaning: "the journal: a path or a file: URL" },
+    form: /^(?:file:\/\/\/|(?!file:|[\w+.-]+:\/\/))[^\0]+$/, wanted: "a path or a file:/// URL",
+    meaning: "the journal: a path or a file:/// URL" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", ...path,
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
 } as const;

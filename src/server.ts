@@ -2,7 +2,6 @@
 /** The program: arguments, store, listen, drain.
  * The only file that knows the process: its signals, exit status, stdout and stderr. */
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import { ConfigError, readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
@@ -16,7 +15,7 @@ import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
 /** sysexits */
-const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, config: 78 } as const;
+const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 } as const;
 const version = "1.0.0";
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -28,8 +27,8 @@ process.stdout.on("error", () => undefined);
 process.stderr.on("error", () => undefined);
 process.exitCode = await run().catch((error: unknown) => {
   for (const line of messageOf(error).split("\n")) warn(line);
-  const isKnown = error instanceof ConfigError || error instanceof JournalError;
-  return isKnown ? error.exitCode : exitCodes.fault;
+  if (error instanceof ConfigError || error instanceof JournalError) return error.exitCode;
+  return error instanceof Error && "errno" in error ? exitCodes.io : exitCodes.fault;
 });
 
 async function run(): Promise<number> {
@@ -57,8 +56,7 @@ async function serve(config: Config): Promise<number> {
   const readTokens = (): readonly string[] =>
     [made, config.token, ...(tokensFile === "" ? [] : readTokensFile(tokensFile))].filter(Boolean);
   const tokens = new BearerTokens(readTokens());
-  const path = store.startsWith("file:") ? fileURLToPath(store) : store;
-  const journal = await openJournal(path, { limits, warn });
+  const journal = await openJournal(store, { limits, warn });
   const onFault = (error: unknown): void => warn(`a fault of ours: ${messageOf(error)}`);
   const server = createPlantServer({ store: journal, tokens, basePath, limits, onFault });
   try {
@@ -75,7 +73,7 @@ async function serve(config: Config): Promise<number> {
       warn(`${messageOf(error)}; the old tokens stay`);
     }
     journal.rotate().then(
-      (isNew) => isNew && warn(`goes on in a new file at ${path}`),
+      (isNew) => isNew && warn(`goes on in a new file at ${store}`),
       (error: unknown) => warn(`${messageOf(error)}; the old file stays in use`),
     );
   });
@@ -112,9 +110,11 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
   const base = isIp ? `http://${name}:${address.port}` : `unix:${socket}`;
   print(`plant-store listening on ${base}`);
   if (made === "") return;
-  const target = isIp ? base : `--unix-socket '${socket}' http://localhost`;
+  const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+  const option = isIp ? "" : `--unix-socket ${quoted(socket)} `;
+  const url = quoted(`${isIp ? base : "http://localhost"}${basePath}/plants`);
   print(`No token is configured: this one is made for now, and gone when this process ends.\n
-  curl ${target}${basePath}/plants -H 'Authorization: Bearer ${made}' \\
+  curl ${option}${url} -H 'Authorization: Bearer ${made}' \\
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
 }
 
@@ -123,8 +123,9 @@ async function verify(paths: readonly string[], isJson: boolean): Promise<number
   let code: number = exitCodes.done;
   for (const path of paths) {
     const file = openToRead(path);
-    const isLive = await isLocked(path, file.look().identity);
-    const report = verifyJournal(file, isLive, () => undefined);
+    const { identity, isFile } = file.look();
+    if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+    const report = verifyJournal(file, await isLocked(path, identity), () => undefined);
     file.close();
     const { spots, ...totals } = report;
     const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };

@@ -5,7 +5,9 @@ import { createHash } from "node:crypto";
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest } from "../src/http/bearer.ts";
+import {
+  BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest,
+} from "../src/http/bearer.ts";
 import { ApiError } from "../src/http/errors.ts";
 import { readTokensFile } from "../src/secrets.ts";
 import { temporaryFolder } from "./support.ts";
@@ -213,11 +215,12 @@ test("a tokens file behind a symbolic link is read", () => {
   assert.deepEqual(readTokensFile(join(folder, "link")), [a]);
 });
 
-const file = (text: string, mode: number) => (path: string): void => {
+const file = (text: string, mode: number): Make => (path) => {
   writeFileSync(path, text);
   chmodSync(path, mode);
 };
-const noFiles: readonly (readonly [what: string, make: (path: string) => void, reason: RegExp])[] = [
+type Make = (path: string) => void;
+const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] = [
   ["that the group can read", file(good, 0o640), /640/],
   ["that others can read", file(good, 0o604), /604/],
   ["that all can read", file(good, 0o644), /644/],

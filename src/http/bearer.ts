@@ -37,12 +37,15 @@ export const makeToken = (): string => randomBytes(32).toString("base64url");
 /** `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place. */
 export const tokenDigest = (token: string): string => `sha256:${hash("sha256", token, "hex")}`;
 
+export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
+const digestForm = /^sha256:[0-9a-f]{64}$/;
+
 /** Reads lines `NAME sha256:HEX`, blank ones and # comments; throws with the bad line's number. */
 export function parseTokensFile(text: string): readonly string[] {
-  const digests = text.split("\n").flatMap((line, index) => {
-    if (/^\s*(?:#.*)?$/.test(line)) return [];
-    const digest = /^[^\s#]\S* (sha256:[0-9a-f]{64})\r?$/.exec(line)?.[1];
-    if (digest !== undefined) return [digest];
+  const digests = text.split(/\r?\n/).flatMap((line, index) => {
+    if (/^\s*(?:#|$)/.test(line)) return [];
+    const [name = "", digest = "", ...rest] = line.split(" ");
+    if (isTokenName(name) && digestForm.test(digest) && rest.length === 0) return [digest];
     throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
   });
   if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
@@ -50,8 +53,7 @@ export function parseTokensFile(text: string): readonly string[] {
 }
 
 function digestOf(token: string): Buffer {
-  const hex = /^sha256:([0-9a-f]{64})$/.exec(token)?.[1];
-  if (hex !== undefined) return Buffer.from(hex, "hex");
+  if (digestForm.test(token)) return Buffer.from(token.slice("sha256:".length), "hex");
   if (!isToken(token)) throw new TypeError("a token must be a b64token or sha256: and 64 digits");
   return hash("sha256", token, "buffer");
 }

@@ -14,7 +14,7 @@ const lineFeed = 0x0a;
 export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: number) => void) {
   const bytes = file.size();
   const spots: { offset: number; line: number; reason: string }[] = [];
-  let behind = { seq: 0, synced: -1 };
+  let before: { seq: number; synced: number } | undefined = { seq: 0, synced: -1 };
   let [offset, line, records, spotsTotal] = [0, 1, 0, 0];
   const seen: { first?: string; last?: string; idMin?: bigint; idMax?: bigint } = {};
   const report = (reason: string): void => {
@@ -22,11 +22,13 @@ export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: 
   };
   const checkRecord = (text: Buffer): void => {
     const record = decodeRecord(text);
-    const problem = problemOf(record, text, offset, behind);
+    // Nothing is known of what a good record behind a damaged spot should follow.
+    const isFree = before === undefined && typeof record === "object";
+    const problem = isFree ? undefined
+      : problemOf(record, text, offset, before ?? { seq: 0, synced: -1 });
     if (problem !== undefined) report(problem);
+    before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") return;
-    // What follows a damaged spot is held against the next good record.
-    behind = record;
     records++;
     const { at, plant: { id } } = record;
     const { idMin = id, idMax = id } = seen;

@@ -31,13 +31,13 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
     throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");
   }
   const text = body.toString("utf8");
-  if (!isUtf8(body)) {
-    // Decoding puts U+FFFD for what is not UTF-8: encoded again, it differs there first.
-    const again = Buffer.from(text);
-    const offset = body.findIndex((byte, index) => byte !== again[index]);
-    throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
-  }
-  return new Reader(text, nestingMax).read();
+  if (isUtf8(body)) return new Reader(text, nestingMax).read();
+  // Decoding puts U+FFFD for what is not UTF-8: encoded again, it is the first to differ.
+  const again = Buffer.from(text);
+  let at = 0;
+  while (again[at] === body[at]) at++;
+  while (((again[at] ?? 0) & 0xc0) === 0x80) at--;
+  throw new JsonError("utf8", at, "found a byte that is not UTF-8");
 }
 
 const escapes: ReadonlyMap<string, string> = new Map([
