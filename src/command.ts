@@ -1,5 +1,4 @@
 /** The command line and the environment, read once into a frozen command. */
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import {
   bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable, type Limits,
@@ -78,15 +77,6 @@ function readLine(argv: readonly string[]) {
   return { command, words, flags, mistakes };
 }
 
-/** A path, also of a file: URL; undefined for a URL that names none. */
-function pathOf(text: string): string | undefined {
-  try {
-    return text.startsWith("file:") ? fileURLToPath(text) : text;
-  } catch {
-    return undefined;
-  }
-}
-
 /** A short, escaped excerpt of what was given. */
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
@@ -108,7 +98,7 @@ function readConfig(
   };
   const setting = (name: keyof typeof settingTable): string => {
     const { environment: variable, standard, wanted, form } = settingTable[name];
-    return read(name, variable, standard, wanted, (text) => form.test(text) && pathOf(text) !== undefined);
+    return read(name, variable, standard, wanted, (text) => form.test(text));
   };
   const limits: Partial<Limits> = Object.fromEntries(
     Object.entries(limitTable).map(([name, limit]) => [name, Number(read(
@@ -125,7 +115,7 @@ function readConfig(
     basePath: setting("base-path"), store: setting("store"), tokensFile: setting("tokens"), token,
   };
   try {
-    const all = { ...config, store: pathOf(config.store) ?? "", limits: limitsWith(limits) };
+    const all = { ...config, limits: limitsWith(limits) };
     if (mistakes.length === 0) return Object.freeze(all);
   } catch (error) {
     mistakes.push(error instanceof Error ? error.message : String(error));

@@ -87,9 +87,8 @@ export const settingTable = {
   "base-path": { environment: "PLANTS_BASE_PATH", standard: "",
     form: /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/, wanted: "a path such as /v1, with no / at its end",
     meaning: "what stands before /plants in the path" },
-  store: { environment: "PLANTS_STORE", standard: "plants.ndjson",
-    form: /^(?:file:\/\/\/|(?!file:|[\w+.-]+:\/\/))[^\0]+$/, wanted: "a path or a file:/// URL",
-    meaning: "the journal: a path or a file:/// URL" },
+  store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
+    form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", ...path,
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
 } as const;

@@ -14,8 +14,7 @@ import { verifyJournal } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
-/** sysexits */
-const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 } as const;
+const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 } as const; // sysexits
 const version = "1.0.0";
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -118,7 +117,6 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
 }
 
-/** Reports on each file; a server that is writing one goes on undisturbed. */
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {

@@ -10,7 +10,6 @@ import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { limitTable, environmentOf, settingTable } from "../src/config.ts";
 import { tokenDigest } from "../src/http/bearer.ts";
@@ -215,14 +214,6 @@ test("--base-path stands before /plants, and nothing else is served", async () =
   assert.equal(await post({ port: server.port }, 1, token, "/v1/x/plants"), 200);
   assert.equal(await post({ port: server.port }), 404);
   await server.end();
-});
-
-test("--store takes a file: URL", async () => {
-  const path = join(temporaryFolder(), "my plants.ndjson");
-  const server = await start({ args: ["--store", pathToFileURL(path).href] });
-  assert.equal(await post({ port: server.port }, 7), 200);
-  await server.end();
-  assert.deepEqual(idsOf(path), ["7"]);
 });
 
 test("the token command's stdout is a tokens file, and its stderr the token", async () => {

@@ -47,7 +47,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   /** A renamed file without a successor: it stays in use, and its path is not looked at. */
   #isPathless = false;
 
-  /** Use `openJournal`. */
   constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
     super();
     this.#disk = disk;

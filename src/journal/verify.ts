@@ -5,6 +5,8 @@ import { examine, problemOf, type Bytes } from "./recover.ts";
 const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
 const lineFeed = 0x0a;
+/** No record: the first continues it. */
+const none = { seq: 0, synced: -1 };
 
 /** Reads the file once, from its beginning, in memory that does not grow with it.
  * @param isLive a server is writing: what follows the last LF is not looked at
@@ -14,7 +16,7 @@ const lineFeed = 0x0a;
 export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: number) => void) {
   const bytes = file.size();
   const spots: { offset: number; line: number; reason: string }[] = [];
-  let before: { seq: number; synced: number } | undefined = { seq: 0, synced: -1 };
+  let before: typeof none | undefined = none;
   let [offset, line, records, spotsTotal] = [0, 1, 0, 0];
   const seen: { first?: string; last?: string; idMin?: bigint; idMax?: bigint } = {};
   const report = (reason: string): void => {
@@ -23,9 +25,8 @@ export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: 
   const checkRecord = (text: Buffer): void => {
     const record = decodeRecord(text);
     // Nothing is known of what a good record behind a damaged spot should follow.
-    const isFree = before === undefined && typeof record === "object";
-    const problem = isFree ? undefined
-      : problemOf(record, text, offset, before ?? { seq: 0, synced: -1 });
+    const isHeld = before !== undefined || typeof record === "string";
+    const problem = isHeld ? problemOf(record, text, offset, before ?? none) : undefined;
     if (problem !== undefined) report(problem);
     before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") return;
