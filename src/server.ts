@@ -14,7 +14,7 @@ import { verifyJournal } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
-const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 } as const; // sysexits
+const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 }; // sysexits
 const version = "1.0.0";
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
@@ -24,6 +24,10 @@ const messageOf = (error: unknown): string => (error instanceof Error ? error.me
 // A reader that goes away, as in `| head -1`, does not end the server.
 process.stdout.on("error", () => undefined);
 process.stderr.on("error", () => undefined);
+process.on("uncaughtException", (error) => {
+  warn(`a fault of ours: ${messageOf(error)}`);
+  process.exit(exitCodes.fault);
+});
 process.exitCode = await run().catch((error: unknown) => {
   for (const line of messageOf(error).split("\n")) warn(line);
   if (error instanceof ConfigError || error instanceof JournalError) return error.exitCode;
@@ -65,6 +69,8 @@ async function serve(config: Config): Promise<number> {
     await journal.close();
     return exitCodes.unavailable;
   }
+  // Such as no descriptor left for one more connection.
+  server.on("error", (error) => warn(messageOf(error)));
   process.on("SIGHUP", () => {
     try {
       tokens.replace(readTokens());
@@ -86,8 +92,9 @@ async function serve(config: Config): Promise<number> {
   });
   announce(server, config, made);
   const code = await ended;
-  process.on("SIGTERM", () => process.exit(exitCodes.unavailable));
-  process.on("SIGINT", () => process.exit(exitCodes.unavailable));
+  for (const signal of ["SIGTERM", "SIGINT"]) {
+    process.on(signal, () => process.exit(exitCodes.unavailable));
+  }
   if (!await server.drain()) {
     warn(`requests were cut off after ${limits.drainMillis} ms`);
     process.exit(code || exitCodes.unavailable);
@@ -117,13 +124,20 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
 }
 
+/** A bar on a terminal; nothing where stderr is piped. */
+function showProgress(bytes: number, total: number): void {
+  if (!process.stderr.isTTY) return;
+  const bar = "#".repeat(Math.floor((40 * bytes) / total)).padEnd(40);
+  process.stderr.write(bytes < total ? `\r[${bar}] ` : `\r${" ".repeat(43)}\r`);
+}
+
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {
     const file = openToRead(path);
     const { identity, isFile } = file.look();
     if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
-    const report = verifyJournal(file, await isLocked(path, identity), () => undefined);
+    const report = verifyJournal(file, await isLocked(path, identity), showProgress);
     file.close();
     const { spots, ...totals } = report;
     const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };

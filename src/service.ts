@@ -72,7 +72,7 @@ export class PlantService {
         const plant = this.#readPlant(body);
         must(!isLate, "closed", storeMessages.closed);
         this.#options.store.append(plant).then(
-          () => this.#answer(response, plant),
+          () => reply(response, answerOf(plant), this.#closes(response)),
           (error: unknown) => this.refuse(response, error),
         );
       } catch (error) {
@@ -108,11 +108,6 @@ export class PlantService {
       }
       throw error;
     }
-  }
-
-  #answer(response: ServerResponse, { name, tag }: NewPlant): void {
-    const body = JSON.stringify({ name, tag });
-    reply(response, { status: 200, headers: [], body }, this.#closes(response));
   }
 
   /** Answers with an error, whether the request is complete or its body still arrives. */
@@ -154,6 +149,9 @@ export class PlantService {
     return new ApiError("fault", "The server failed; the plant may have been stored or not.");
   }
 }
+
+const answerOf = ({ name, tag }: NewPlant) =>
+  ({ status: 200, headers: [], body: JSON.stringify({ name, tag }) });
 
 const storeMessages = {
   full: "The store has no space left; nothing was stored.",

@@ -2,7 +2,6 @@
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { must } from "./errors.ts";
 
-/** The tokens that are accepted. */
 export class BearerTokens {
   #digests: readonly Buffer[] = [];
 

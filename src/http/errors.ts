@@ -3,7 +3,6 @@
 interface Row {
   /** The status times 100, plus the number of the cause. It never changes its meaning. */
   readonly error: number;
-  /** For people: when this is the answer. */
   readonly when: string;
   /** The connection can't be used after it. */
   readonly close?: boolean;
@@ -64,7 +63,7 @@ export const catalogue = {
 
 export type Cause = keyof typeof catalogue;
 
-/** A message has at most this many characters (of UTF-16). */
+/** In UTF-16 code units. */
 export const messageCharactersMax = 500;
 
 /** An answer that is not a success. Its message is for the client: nothing of the inside. */

@@ -1,12 +1,9 @@
 /** The only writer of status, headers and body. */
 import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { ApiError } from "./errors.ts";
 
-/** `headers`: besides those of every answer, names and values in turn. */
-export interface Answer {
-  readonly status: number;
-  readonly headers: readonly string[];
-  readonly body: string;
-}
+/** Its headers are names and values in turn, besides those of every answer. */
+type Answer = Pick<ApiError, "status" | "headers" | "body">;
 
 const mediaType = "application/json";
 

@@ -7,10 +7,8 @@ import type { PlantService } from "../service.ts";
 import { ApiError, type Cause } from "./errors.ts";
 import { rawReply } from "./reply.ts";
 
-export interface DrainableServer extends Server {
-  /** Answers what is under way and closes; false: the rest was cut off after `drainMillis`. */
-  drain(): Promise<boolean>;
-}
+/** `drain` answers what is under way and closes; false: it cut the rest off after `drainMillis`. */
+export type DrainableServer = Server & { drain(): Promise<boolean> };
 
 /** A server that hands every request to the service, and answers what node would not. */
 export function createStrictServer(service: PlantService, tls?: TlsOptions): DrainableServer {

@@ -77,8 +77,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
   close(): Promise<void> {
-    this.#closed ??= this.#close();
-    return this.#closed;
+    return (this.#closed ??= this.#close());
   }
 
   async #close(): Promise<void> {

@@ -17,7 +17,6 @@ export class JournalError extends Error {
   readonly code: JournalErrorCode;
   readonly path: string;
   readonly offset: number | undefined;
-  /** The exit status for a program (sysexits). */
   readonly exitCode: number;
   constructor(code: JournalErrorCode, path: string, cause: unknown, offset?: number) {
     const reason = cause instanceof Error ? cause.message : String(cause);

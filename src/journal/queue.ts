@@ -3,10 +3,8 @@ import type { Limits } from "../config.ts";
 import { StoreError } from "../plant.ts";
 
 interface Waiting {
-  readonly plant: string;
-  readonly bytes: number;
-  readonly resolve: () => void;
-  readonly reject: (error: StoreError) => void;
+  readonly plant: string; readonly bytes: number;
+  readonly resolve: () => void; readonly reject: (error: StoreError) => void;
 }
 
 export class Queue {
@@ -14,8 +12,7 @@ export class Queue {
   batch: readonly Waiting[] = [];
   readonly #limits: Limits;
   #waiting: Waiting[] = [];
-  /** Of batch and waiting together. */
-  #bytes = 0;
+  #bytes = 0; // of batch and waiting together
 
   constructor(limits: Limits) {
     this.#limits = limits;

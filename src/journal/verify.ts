@@ -5,15 +5,15 @@ import { examine, problemOf, type Bytes } from "./recover.ts";
 const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
 const lineFeed = 0x0a;
+type Progress = (bytes: number, total: number) => void;
 /** No record: the first continues it. */
 const none = { seq: 0, synced: -1 };
 
 /** Reads the file once, from its beginning, in memory that does not grow with it.
  * @param isLive a server is writing: what follows the last LF is not looked at
- * @param onProgress told now and then how many bytes were read
  * @returns counts, the records' first and last time and range of ids, the first 1,000 bad spots
  */
-export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: number) => void) {
+export function verifyJournal(file: Bytes, isLive: boolean, onProgress: Progress) {
   const bytes = file.size();
   const spots: { offset: number; line: number; reason: string }[] = [];
   let before: typeof none | undefined = none;
@@ -54,7 +54,7 @@ export function verifyJournal(file: Bytes, isLive: boolean, onProgress: (bytes: 
       at = lf + 1;
     }
     rest = rest.subarray(at);
-    onProgress(read);
+    onProgress(read, bytes);
   }
   if (rest.length > 0 && !isLive) {
     const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";
