@@ -7,7 +7,6 @@ import { isToken, isTokenName } from "./http/bearer.ts";
 
 /** What `serve` needs; of its texts, an empty one means none. */
 export type Config = ReturnType<typeof readConfig>;
-
 export type Command =
   | { readonly command: "serve"; readonly config: Config }
   | { readonly command: "verify"; readonly files: readonly string[]; readonly json: boolean }

@@ -69,12 +69,10 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
 
 export const isWithin = (limit: Limit, value: number): boolean =>
   Number.isInteger(value) && value >= limit.min && value <= limit.max;
-
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
 const path = { form: /^[^\0]*$/, wanted: "a path" } as const;
-
 /** The flags besides the limits' own; what does not have the form is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
@@ -95,6 +93,5 @@ export const settingTable = {
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";
-
 export const environmentOf = (limit: { readonly flag: string }): string =>
   `PLANTS_${limit.flag.toUpperCase().replaceAll("-", "_")}`;

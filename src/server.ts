@@ -16,14 +16,12 @@ import { readTokensFile } from "./secrets.ts";
 
 const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 }; // sysexits
 const version = "1.0.0";
-
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 const warn = (text: string): void => void process.stderr.write(`plant-store: ${text}\n`);
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : `${error}`);
 
 // A reader that goes away, as in `| head -1`, does not end the server.
-process.stdout.on("error", () => undefined);
-process.stderr.on("error", () => undefined);
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
 process.on("uncaughtException", (error) => {
   warn(`a fault of ours: ${messageOf(error)}`);
   process.exit(exitCodes.fault);
@@ -124,20 +122,13 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
 }
 
-/** A bar on a terminal; nothing where stderr is piped. */
-function showProgress(bytes: number, total: number): void {
-  if (!process.stderr.isTTY) return;
-  const bar = "#".repeat(Math.floor((40 * bytes) / total)).padEnd(40);
-  process.stderr.write(bytes < total ? `\r[${bar}] ` : `\r${" ".repeat(43)}\r`);
-}
-
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {
     const file = openToRead(path);
     const { identity, isFile } = file.look();
     if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
-    const report = verifyJournal(file, await isLocked(path, identity), showProgress);
+    const report = verifyJournal(file, await isLocked(path, identity));
     file.close();
     const { spots, ...totals } = report;
     const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };

@@ -8,10 +8,12 @@ import { discardBody, readBody } from "./http/body.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, must } from "./http/errors.ts";
 import { readHead, type Head } from "./http/head.ts";
-import { reply, replyUnended } from "./http/reply.ts";
+import { closeGently, reply, replyUnended } from "./http/reply.ts";
 import { checkRoute } from "./http/router.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
-import { PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore } from "./plant.ts";
+import {
+  PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore, type StoreErrorCode,
+} from "./plant.ts";
 
 export interface PlantOptions {
   readonly store: PlantStore;
@@ -31,8 +33,9 @@ export interface Connection {
   last?: ServerResponse;
   /** An answer says `Connection: close`: no request behind it is executed. */
   closing: boolean;
-  /** How much had been read when the parser gave up: what comes is discarded, within the bound. */
+  /** When the parser gave up: how much had been read, and the answer to whose body that was. */
   brokenAt?: number;
+  broken?: ServerResponse;
 }
 
 export class PlantService {
@@ -54,21 +57,23 @@ export class PlantService {
   /** @param askContinue the client waits for a 100 that nobody has sent yet */
   handle(request: IncomingMessage, response: ServerResponse, askContinue: boolean): void {
     const connection = this.connection(request.socket);
-    if (connection.closing) return;
+    if (connection.closing) return void request.socket.pause();
     connection.last = response;
     const isLate = this.draining;
     try {
       checkContent(this.admit(request), this.limits.bodyBytesMax);
-      must(!request.readableDidRead, "bodyTaken",
+      must(!request.readableDidRead && request.readableEncoding === null, "bodyTaken",
         "The body was read before: the plants' handler must come first.");
     } catch (error) {
-      this.refuse(response, error);
-      return;
+      return this.refuse(response, error);
     }
     if (askContinue) response.writeContinue();
     readBody(request, this.limits, this.#inFlight, (body) => {
+      if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
+        must(request.rawTrailers.length <= 2 * this.limits.headFieldsMax, "headFields",
+          `The trailer must not have over ${this.limits.headFieldsMax} fields.`);
         const plant = this.#readPlant(body);
         must(!isLate, "closed", storeMessages.closed);
         this.#options.store.append(plant).then(
@@ -114,21 +119,22 @@ export class PlantService {
   refuse(response: ServerResponse, thrown: unknown): void {
     const error = this.#apiError(thrown);
     const { req: request } = response;
-    const { socket, headers: { expect, "content-length": length } } = request;
+    const { socket, method, headers: { expect, "content-length": length = "0" } } = request;
     if (response.headersSent || socket.destroyed) return;
-    if (request.complete) {
-      reply(response, error, this.#closes(response, error.close));
-      return;
-    }
+    const hasBody = length !== "0" || request.headers["transfer-encoding"] !== undefined;
+    const isWhole = request.complete || !hasBody;
     // Who was not told to continue may send the body or not: the framing is in doubt.
     const isInDoubt = expect !== undefined || Number(length) > this.limits.discardBytesMax;
-    const close = this.#closes(response, error.close || isInDoubt);
+    const mustClose = !isWhole && (isInDoubt || method === "HEAD");
+    const close = this.#closes(response, error.close || mustClose);
+    if (method === "HEAD" || (isWhole && !close)) return reply(response, error, close);
     const left = replyUnended(response, error, close).then(() => {
-      if (this.connection(socket).closing) socket.end();
+      const isEnd = close || this.connection(socket).broken === response;
+      if (isEnd) closeGently(socket, this.limits.discardMillis);
     });
-    void discardBody(request, this.limits).then((isWhole) => {
-      if (isWhole && !close) response.end();
-      else void left.then(() => socket.destroySoon());
+    void discardBody(request, this.limits).then((isEnded) => {
+      if (!isEnded) void left.then(() => socket.destroySoon());
+      else if (!close) response.end();
     });
   }
 
@@ -142,20 +148,21 @@ export class PlantService {
 
   #apiError(thrown: unknown): ApiError {
     if (thrown instanceof ApiError) return thrown;
-    if (thrown instanceof StoreError && thrown.code !== "invalid") {
-      return new ApiError(thrown.code, storeMessages[thrown.code]);
+    if (thrown instanceof StoreError && thrown.code in storeMessages) {
+      const cause = thrown.code === "invalid" ? "fault" : thrown.code;
+      return new ApiError(cause, storeMessages[thrown.code]);
     }
-    this.#options.onFault?.(thrown);
+    queueMicrotask(() => this.#options.onFault?.(thrown));
     return new ApiError("fault", "The server failed; the plant may have been stored or not.");
   }
 }
 
 const answerOf = ({ name, tag }: NewPlant) =>
   ({ status: 200, headers: [], body: JSON.stringify({ name, tag }) });
-
-const storeMessages = {
+const storeMessages: Readonly<Record<StoreErrorCode, string>> = {
+  invalid: "The store took it for no plant; nothing was stored.",
   full: "The store has no space left; nothing was stored.",
   busy: "Too many records wait for the store; nothing was stored.",
   closed: "The server is shutting down; nothing was stored.",
   unknown: "The store is failing; it is unknown whether the plant was stored.",
-} as const;
+};

@@ -62,7 +62,6 @@ export const catalogue = {
 } as const satisfies Readonly<Record<string, Row>>;
 
 export type Cause = keyof typeof catalogue;
-
 /** In UTF-16 code units. */
 export const messageCharactersMax = 500;
 

@@ -1,14 +1,16 @@
 /** The only writer of status, headers and body. */
 import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
 import type { ApiError } from "./errors.ts";
 
 /** Its headers are names and values in turn, besides those of every answer. */
 type Answer = Pick<ApiError, "status" | "headers" | "body">;
-
 const mediaType = "application/json";
 
 /** Answers a request whose body has been read. */
 export function reply(response: ServerResponse, answer: Answer, close: boolean): void {
+  // A host application, or a time-out, may have answered before.
+  if (response.headersSent) return;
   writeHead(response, answer, close);
   response.end(answer.body);
 }
@@ -20,8 +22,6 @@ export function replyUnended(
   response: ServerResponse, answer: Answer, close: boolean,
 ): Promise<void> {
   writeHead(response, answer, close);
-  response.flushHeaders();
-  if (response.req.method === "HEAD") return Promise.resolve();
   return new Promise((resolve) => response.write(answer.body, () => resolve()));
 }
 
@@ -31,6 +31,13 @@ export function rawReply({ status, body, headers }: Answer): string {
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nDate: ${new Date().toUTCString()}\r\n`
     + `Content-Type: ${mediaType}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`
     + `${fields.join("")}Connection: close\r\n\r\n${body}`;
+}
+
+/** Closes as who still sends expects: FIN now, and gone when the client closes, or in time. */
+export function closeGently(socket: Duplex, millis: number): void {
+  socket.end();
+  const timer = setTimeout(() => socket.destroy(), millis);
+  socket.once("close", () => clearTimeout(timer));
 }
 
 function writeHead(response: ServerResponse, answer: Answer, close: boolean): void {

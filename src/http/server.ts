@@ -1,11 +1,11 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
-import { createServer as createHttpServer, type Server, type ServerOptions } from "node:http";
-import { createServer as createHttpsServer, type ServerOptions as TlsOptions } from "node:https";
+import { createServer as createHttp, type Server, type ServerOptions } from "node:http";
+import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { PlantService } from "../service.ts";
 import { ApiError, type Cause } from "./errors.ts";
-import { rawReply } from "./reply.ts";
+import { closeGently, rawReply } from "./reply.ts";
 
 /** `drain` answers what is under way and closes; false: it cut the rest off after `drainMillis`. */
 export type DrainableServer = Server & { drain(): Promise<boolean> };
@@ -22,7 +22,7 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     keepAliveTimeout: limits.idleMillis,
     connectionsCheckingInterval: limits.checkMillis,
   };
-  const server = tls ? createHttpsServer({ ...tls, ...options }) : createHttpServer(options);
+  const server = tls ? createHttps({ ...tls, ...options, allowHalfOpen: true }) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
   // Who half-closes after a request gets the answer. Node has this switch since 0.6, but does
@@ -30,14 +30,16 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
   Object.assign(server, { httpAllowHalfOpen: true });
 
   const sockets = new Set<Socket>();
-  server.on("connection", (socket: Socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
+  const onConnection = (socket: Socket): void =>
+    void sockets.add(socket.once("close", () => sockets.delete(socket)));
+  server.on("connection", onConnection).on("secureConnection", onConnection);
   server.on("request", (request, response) => service.handle(request, response, false));
   server.on("checkContinue", (request, response) => service.handle(request, response, true));
   server.on("checkExpectation", (request, response) => service.handle(request, response, false));
   server.on("connect", (request, socket) => {
+    // Node has taken its own listeners off: a reset, or a client that reads nothing, is ours now.
+    request.socket.on("error", () => undefined);
+    request.socket.setTimeout(limits.idleMillis, () => socket.destroy());
     let error = new ApiError("connect", "CONNECT is not supported: this is no proxy.");
     try {
       service.admit(request);
@@ -65,13 +67,21 @@ function drain(server: Server, service: PlantService, sockets: Set<Socket>): Pro
       resolve(false);
       for (const socket of sockets) socket.destroy();
     }, service.limits.drainMillis);
+    // No whole head has come, or its answer has left: nothing was accepted that is not answered.
+    const closeIdle = (): void => {
+      for (const socket of sockets) {
+        const { last } = service.connection(socket);
+        const carriesTls = "setSecureContext" in server && !("encrypted" in socket);
+        if (last?.writableFinished ?? (!carriesTls || socket.bytesRead === 0)) socket.destroy();
+      }
+    };
+    const again = setInterval(closeIdle, service.limits.checkMillis);
     server.close(() => {
       clearTimeout(deadline);
+      clearInterval(again);
       resolve(true);
     });
-    server.closeIdleConnections();
-    // Node 20 leaves those open that never sent a byte.
-    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy();
+    closeIdle();
   });
 }
 
@@ -90,8 +100,9 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
   } else if (last && !last.req.complete) {
     // The error is in the body of this request: it is its answer, unless that has one.
     connection.closing = true;
+    connection.broken = last;
     if (!last.headersSent) service.refuse(last, error);
-    else if (last.writableLength === 0) socket.end();
+    else if (last.writableLength === 0) closeGently(socket, service.limits.discardMillis);
   } else if (!closing) {
     answerRaw(service, socket, error);
   }
@@ -103,9 +114,9 @@ function answerRaw(service: PlantService, socket: Duplex, error: ApiError): void
   connection.closing = true;
   const write = (): void => {
     if (!socket.writable) return;
-    socket.end(rawReply(error));
+    socket.write(rawReply(error));
     socket.resume();
-    setTimeout(() => socket.destroy(), service.limits.discardMillis).unref();
+    closeGently(socket, service.limits.discardMillis);
   };
   if (connection.last?.writableFinished === false) connection.last.once("finish", write);
   else write();

@@ -71,7 +71,6 @@ export const realDisk = {
 /** Whether a process has the file open for writing. */
 export const isLocked = async (path: string, identity: string): Promise<boolean> =>
   (await Promise.all(locksOf(path, identity).map(isHeld))).includes(true);
-
 /** Removes a Unix socket that nobody listens on any more, and nothing else. */
 export async function removeAbandoned(path: string): Promise<void> {
   if (path.startsWith("\0")) return;
@@ -81,7 +80,6 @@ export async function removeAbandoned(path: string): Promise<void> {
 
 const locksOf = (path: string, identity: string): readonly string[] =>
   [...(isLinux ? [`\0plant-store-${identity}`] : []), `${path}.lock-${identity}`];
-
 /** Opens for reading only. */
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
 

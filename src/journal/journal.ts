@@ -115,16 +115,14 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     try {
       await appendAll(this.#open.file, bytes);
     } catch (error) {
-      this.#onWriteError(error, bytes.length);
-      return;
+      return this.#onWriteError(error, bytes.length);
     }
     this.#open.bytes += bytes.length;
     this.#open.seq += lines.length;
     try {
       await this.#watch();
     } catch (error) {
-      this.#fail(error);
-      return;
+      return this.#fail(error);
     }
     for (const { resolve } of this.#queue.settle()) resolve();
   }

@@ -8,7 +8,6 @@ import { examine } from "./recover.ts";
 
 /** sysexits: EX_DATAERR, EX_IOERR, EX_TEMPFAIL. */
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
-
 export type JournalErrorCode = keyof typeof exitCodes;
 
 /** `damaged`: not as this program leaves a file; `locked`: by another process; else I/O. */

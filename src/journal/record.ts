@@ -30,7 +30,6 @@ export type Line = "unsound" | "foreign" | {
 
 export const encodeHeader = (file: string, at: string): string =>
   sealed(`${headerStart}${file}","at":"${at}"`);
-
 /** A plant as its record holds it: encoded once, before seq, time and offset are known. */
 export function encodePlant({ id, name, tag }: NewPlant): string {
   const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
@@ -39,7 +38,6 @@ export function encodePlant({ id, name, tag }: NewPlant): string {
 
 export const encodeRecord = (seq: number, at: string, synced: number, plant: string): string =>
   sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}`);
-
 /** The journal's UUID, or undefined when the line is no header of this version. */
 export function decodeHeader(line: Buffer): string | undefined {
   return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
@@ -72,7 +70,6 @@ export function decodeRecord(line: Buffer): Line {
 }
 
 const sealed = (text: string): string => `${text}${seal}${checksum(text)}"}\n`;
-
 export const checksum = (bytes: string | Buffer): string =>
   crc32(bytes).toString(16).padStart(8, "0");
 

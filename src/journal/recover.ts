@@ -16,7 +16,7 @@ export type Verdict =
   | { readonly kind: "sound"; readonly file: string; readonly seq: number;
     readonly certified: number; readonly end: number; readonly unterminated: boolean };
 
-const lineFeed = 0x0a;
+export const lineFeed = 0x0a;
 const windowBytesMin = 64 * 1024;
 const windowBytesMax = 256 * 1024 * 1024;
 
@@ -58,7 +58,6 @@ export function problemOf(
 }
 
 const wrongChecksum = "the line's checksum is wrong";
-
 type PlacedLine = ReturnType<typeof linesOf>[number];
 
 /** The lines of the file's end with their offsets; the first only where it is whole. */

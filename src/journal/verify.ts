@@ -1,11 +1,9 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
 import { decodeHeader, decodeRecord } from "./record.ts";
-import { examine, problemOf, type Bytes } from "./recover.ts";
+import { examine, lineFeed, problemOf, type Bytes } from "./recover.ts";
 
 const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
-const lineFeed = 0x0a;
-type Progress = (bytes: number, total: number) => void;
 /** No record: the first continues it. */
 const none = { seq: 0, synced: -1 };
 
@@ -13,7 +11,7 @@ const none = { seq: 0, synced: -1 };
  * @param isLive a server is writing: what follows the last LF is not looked at
  * @returns counts, the records' first and last time and range of ids, the first 1,000 bad spots
  */
-export function verifyJournal(file: Bytes, isLive: boolean, onProgress: Progress) {
+export function verifyJournal(file: Bytes, isLive: boolean) {
   const bytes = file.size();
   const spots: { offset: number; line: number; reason: string }[] = [];
   let before: typeof none | undefined = none;
@@ -54,7 +52,6 @@ export function verifyJournal(file: Bytes, isLive: boolean, onProgress: Progress
       at = lf + 1;
     }
     rest = rest.subarray(at);
-    onProgress(read, bytes);
   }
   if (rest.length > 0 && !isLive) {
     const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";

@@ -8,7 +8,6 @@ import { JsonNumber } from "./number.ts";
 /** Objects are Maps: `__proto__` is a name like any other. */
 export type JsonValue =
   | null | boolean | string | JsonNumber | readonly JsonValue[] | ReadonlyMap<string, JsonValue>;
-
 export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
 
 /** Where a text stops being I-JSON: `offset` in bytes from the start of the body. */
