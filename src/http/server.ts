@@ -17,12 +17,12 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     insecureHTTPParser: false, // also against an inherited NODE_OPTIONS
     requireHostHeader: false, // head.ts looks at it: node's own 400 has no body
     maxHeaderSize: limits.headBytesMax,
-    headersTimeout: limits.headMillis,
-    requestTimeout: limits.requestMillis,
+    headersTimeout: limits.headMillis, requestTimeout: limits.requestMillis,
     keepAliveTimeout: limits.idleMillis,
     connectionsCheckingInterval: limits.checkMillis,
   };
-  const server = tls ? createHttps({ ...tls, ...options, allowHalfOpen: true }) : createHttp(options);
+  const halfOpen = { ...options, allowHalfOpen: true };
+  const server = tls ? createHttps({ ...tls, ...halfOpen }) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
   // Who half-closes after a request gets the answer. Node has this switch since 0.6, but does
