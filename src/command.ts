@@ -44,7 +44,7 @@ const serveFlags = [
   ...Object.keys(settingTable), ...Object.values(limitTable).map((limit) => limit.flag),
 ];
 
-/** The flags and the number of words that each command takes. */
+/** Flags, and how many words. */
 const commands: ReadonlyMap<string, readonly [flags: readonly string[], min: number, max: number]> =
   new Map([["serve", [serveFlags, 0, 0]], ["verify", [["json"], 1, Infinity]],
     ["token", [[], 0, 1]], ["openapi", [[], 0, 0]]]);
@@ -76,7 +76,6 @@ function readLine(argv: readonly string[]) {
   return { command, words, flags, mistakes };
 }
 
-/** A short, escaped excerpt of what was given. */
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
 function readConfig(

@@ -10,7 +10,6 @@ export interface Limit {
 const kib = 1024;
 const mib = 1024 * kib;
 const minute = 60_000;
-
 export const limitTable = {
   bodyBytesMax: { flag: "max-body", unit: "bytes", standard: mib, min: 1, max: 16 * mib,
     reason: "a body is held in memory while it is read and parsed" },
@@ -80,8 +79,8 @@ export const settingTable = {
   port: { environment: "PORT", standard: "8080", wanted: "a port, 0 to 65535",
     form: /^(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$/,
     meaning: "port to listen on; 0: any free one" },
-  socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[^\0]{0,107}$/,
-    wanted: "a path of at most 107 bytes", meaning: "path of a Unix socket to listen on instead" },
+  socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
+    wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
   "base-path": { environment: "PLANTS_BASE_PATH", standard: "",
     form: /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/, wanted: "a path such as /v1, with no / at its end",
     meaning: "what stands before /plants in the path" },

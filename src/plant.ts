@@ -14,7 +14,6 @@ export interface NewPlant extends Plant {
   readonly id: bigint;
 }
 
-/** Where plants are kept. */
 export interface PlantStore {
   /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
@@ -34,7 +33,6 @@ export class StoreError extends Error {
 }
 
 const [int64Min, int64Max] = [-(2n ** 63n), 2n ** 63n - 1n];
-
 export const plantSchema = {
   title: "Plant", type: "object", required: ["name"],
   properties: {
@@ -79,9 +77,11 @@ export function readNewPlant(value: JsonValue): NewPlant {
   return typeof tag === "string" ? { id: integer, name, tag } : { id: integer, name };
 }
 
-/** @throws StoreError `invalid` for what JSON and int64 can't hold */
+/** @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
 export function checkPlant({ id, name, tag = "" }: NewPlant): void {
   const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
-  if (isId && [name, tag].every((text) => typeof text === "string" && text.isWellFormed())) return;
+  const isText = [name, tag].every((text) =>
+    typeof text === "string" && text.length <= 2 ** 26 && text.isWellFormed());
+  if (isId && isText) return;
   throw new StoreError("invalid", "a plant is an int64 id as bigint, a name, and a tag or none");
 }

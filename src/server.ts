@@ -7,7 +7,7 @@ import { environmentOf, limitTable, settingTable, tokenVariable } from "./config
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
 import type { DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
-import { isLocked, openToRead, removeAbandoned } from "./journal/disk.ts";
+import { isLocked, openToRead, realDisk, removeAbandoned } from "./journal/disk.ts";
 import { openJournal } from "./journal/journal.ts";
 import { JournalError } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
@@ -53,6 +53,7 @@ async function run(): Promise<number> {
 
 async function serve(config: Config): Promise<number> {
   const { store, limits, basePath, tokensFile } = config;
+  process.on("SIGHUP", () => undefined); // not deadly while it starts
   const made = config.token === "" && tokensFile === "" ? makeToken() : "";
   const readTokens = (): readonly string[] =>
     [made, config.token, ...(tokensFile === "" ? [] : readTokensFile(tokensFile))].filter(Boolean);
@@ -67,7 +68,6 @@ async function serve(config: Config): Promise<number> {
     await journal.close();
     return exitCodes.unavailable;
   }
-  // Such as no descriptor left for one more connection.
   server.on("error", (error) => warn(messageOf(error)));
   process.on("SIGHUP", () => {
     try {
@@ -80,16 +80,17 @@ async function serve(config: Config): Promise<number> {
       (error: unknown) => warn(`${messageOf(error)}; the old file stays in use`),
     );
   });
-  const ended = new Promise<number>((resolve) => {
-    process.once("SIGTERM", () => resolve(exitCodes.done));
-    process.once("SIGINT", () => resolve(exitCodes.done));
+  let code: number = exitCodes.done;
+  const ended = new Promise<unknown>((resolve) => {
+    process.once("SIGTERM", resolve).once("SIGINT", resolve);
     journal.once("failed", (error) => {
       warn(error.message);
-      resolve(error.exitCode);
+      code = error.exitCode;
+      resolve(code);
     });
   });
   announce(server, config, made);
-  const code = await ended;
+  await ended;
   for (const signal of ["SIGTERM", "SIGINT"]) {
     process.on(signal, () => process.exit(exitCodes.unavailable));
   }
@@ -125,9 +126,9 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {
-    const file = openToRead(path);
-    const { identity, isFile } = file.look();
+    const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
     if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+    const file = openToRead(path);
     const report = verifyJournal(file, await isLocked(path, identity));
     file.close();
     const { spots, ...totals } = report;

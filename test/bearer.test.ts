@@ -95,7 +95,8 @@ const tokens: readonly (readonly [text: string, isB64Token: boolean])[] = [
   ["a", true], ["A0", true], ["-._~+/", true], ["a=", true], ["a===", true], [".", true],
   ["0", true],
   ["", false], ["=", false], ["=a", false], ["a=b", false], ["a b", false], [" a", false],
-  ["a ", false], ["a\n", false], ["é", false], ["a,b", false], ["sha256:aa", false], ["a\0", false],
+  ["a ", false], ["a\n", false], ["é", false], ["a,b", false], ["sha256:aa", false],
+  ["a\0", false],
   ["*", false], ["a!b", false], ['"a"', false], ["a\u212a", false], ["a\u0131", false],
 ];
 for (const [text, isB64Token] of tokens) {

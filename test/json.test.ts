@@ -131,7 +131,8 @@ const invalid: readonly (readonly [text: string, code: JsonErrorCode, offset: nu
   ['"\\ud83d\\ue000"', "surrogate", 1], ['"\\ud83d\\ud7ff"', "surrogate", 1],
   ['{"\\ud83d":1}', "surrogate", 2], ['{"a":{"€":["\\udc00"]}}', "surrogate", 14],
   // One level over the limit.
-  [deep, "nesting", 64], ['{"é":'.repeat(65), "nesting", 384], ["[".repeat(100_000), "nesting", 64],
+  [deep, "nesting", 64], ['{"é":'.repeat(65), "nesting", 384],
+  ["[".repeat(100_000), "nesting", 64],
   ["[" + deep.slice(1, -1) + "]", "nesting", 64], ["[1," + deep.slice(1), "nesting", 66],
   ['{"a":'.repeat(100_000), "nesting", 320],
 ];

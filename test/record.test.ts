@@ -97,7 +97,8 @@ const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[
   ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' },
     '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
   ["a name of the prototype", { id: 1n, name: "__proto__" }, '{"id":1,"name":"__proto__"}'],
-  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) }, `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
+  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) },
+    `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
 ];
 
 for (const [says, plant, json] of plants) {

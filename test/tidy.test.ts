@@ -151,7 +151,8 @@ describe("the capabilities", () => {
       const foreign = importsOf(source).filter((from) => !from.startsWith("node:")
         && !sources.some(({ name }) => name === from));
       assert.deepEqual(foreign, [], source.name);
-      assert.doesNotMatch(codeOf(source.text), /\bimport\s*\(|\brequire\s*\(|\beval\b|\bFunction\(/);
+      assert.doesNotMatch(codeOf(source.text),
+        /\bimport\s*\(|\brequire\s*\(|\beval\b|\bFunction\(/);
     }
   });
 });

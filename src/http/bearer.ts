@@ -29,7 +29,6 @@ export class BearerTokens {
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
 export const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]+=*$/.test(text);
-/** A new token of 256 random bits. */
 export const makeToken = (): string => randomBytes(32).toString("base64url");
 /** `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place. */
 export const tokenDigest = (token: string): string => `sha256:${hash("sha256", token, "hex")}`;

@@ -16,7 +16,6 @@ const invalidToken = ["WWW-Authenticate", `${challenge}, error="invalid_token"`]
 const retryAfter = ["Retry-After", "1"] as const;
 const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 const allow = ["Allow", "POST"] as const;
-
 export const catalogue = {
   malformed: { error: 40001, close: true, when: "no HTTP message as RFC 9112 defines it" },
   target: { error: 40002, close: true, when: "a target of no known form, or with a fragment" },
@@ -62,7 +61,6 @@ export const catalogue = {
 } as const satisfies Readonly<Record<string, Row>>;
 
 export type Cause = keyof typeof catalogue;
-/** In UTF-16 code units. */
 export const messageCharactersMax = 500;
 
 /** An answer that is not a success. Its message is for the client: nothing of the inside. */

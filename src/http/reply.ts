@@ -7,7 +7,6 @@ import type { ApiError } from "./errors.ts";
 type Answer = Pick<ApiError, "status" | "headers" | "body">;
 const mediaType = "application/json";
 
-/** Answers a request whose body has been read. */
 export function reply(response: ServerResponse, answer: Answer, close: boolean): void {
   // A host application, or a time-out, may have answered before.
   if (response.headersSent) return;

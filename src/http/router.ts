@@ -3,7 +3,6 @@ import { must } from "./errors.ts";
 
 export const plantsPath = "/plants";
 export const plantsMethod = "POST";
-
 /** Lets POST on the plants' path through; the path is compared as sent, byte for byte. */
 export function checkRoute(method: string | undefined, path: string, basePath: string): void {
   const wanted = basePath + plantsPath;

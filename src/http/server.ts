@@ -95,7 +95,6 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
   if (code === "ECONNRESET" || code === "EPIPE") {
     socket.destroy();
   } else if (brokenAt !== undefined) {
-    // Node tells the same again for all that follows.
     if (bytesRead - brokenAt > service.limits.discardBytesMax) socket.destroy();
   } else if (last && !last.req.complete) {
     // The error is in the body of this request: it is its answer, unless that has one.

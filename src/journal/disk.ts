@@ -3,7 +3,7 @@
  * refused under Node's permission model, this is not. Elsewhere a write is followed by fdatasync.
  */
 import {
-  closeSync, constants, existsSync, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
+  closeSync, constants, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
   openSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, statSync, unlinkSync,
   write, type BigIntStats,
 } from "node:fs";
@@ -31,9 +31,8 @@ export const realDisk = {
   /** Opens for durable appends, and makes the file where there is none. */
   open: (path: string) => realFile(openSync(path, durably)),
   /** Holds the file for this process until `release`; undefined: another process has it.
-   * On Linux under any of its names, in one network namespace; by a socket beside it between
-   * those too. Two starts that find an abandoned one in the same instant from two namespaces may
-   * both go on: each sees the other's first write, and fails. */
+   * On Linux under any of its names, in one network namespace; by a socket beside it, where one
+   * can be, between those too: but not for two starts in the instant after a kill -9. */
   async lock(path: string, identity: string): Promise<{ release(): void } | undefined> {
     const held: (() => void)[] = [];
     const release = (): void => held.forEach((end) => end());
@@ -50,7 +49,7 @@ export const realDisk = {
   },
   /** The bytes of a small file beside the journal, or undefined where there is none. */
   readBeside: (path: string): Buffer | undefined =>
-    existsSync(path) ? readFileSync(path) : undefined,
+    statSync(path, { throwIfNoEntry: false }) && readFileSync(path),
   /** Opens one for durable appends, emptied. */
   openBeside: (path: string) => realFile(openSync(path, durably | O_TRUNC)),
   rename: (from: string, to: string): void => renameSync(from, to),
@@ -68,7 +67,6 @@ export const realDisk = {
   },
 };
 
-/** Whether a process has the file open for writing. */
 export const isLocked = async (path: string, identity: string): Promise<boolean> =>
   (await Promise.all(locksOf(path, identity).map(isHeld))).includes(true);
 /** Removes a Unix socket that nobody listens on any more, and nothing else. */
@@ -80,7 +78,6 @@ export async function removeAbandoned(path: string): Promise<void> {
 
 const locksOf = (path: string, identity: string): readonly string[] =>
   [...(isLinux ? [`\0plant-store-${identity}`] : []), `${path}.lock-${identity}`];
-/** Opens for reading only. */
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
 
 /** Appends all, durably: the rest of a short write is written. */

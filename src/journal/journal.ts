@@ -2,6 +2,7 @@
  * One write is in flight at a time; what arrives meanwhile joins the next (group commit). */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
+import { resolve } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import { checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
@@ -23,7 +24,8 @@ export interface JournalOptions {
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
   const { warn = () => undefined, disk = realDisk } = options;
   const limits = limitsWith(options.limits);
-  const open = (): Promise<OpenFile> => openFile(disk, path, warn);
+  const absolute = resolve(path);
+  const open = (): Promise<OpenFile> => openFile(disk, absolute, warn);
   return new Journal(disk, limits, open, await open());
 }
 
@@ -68,7 +70,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   /** Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
    * @returns whether there is a new file
-   * @throws JournalError (as a rejection) when none can be made; the old one then stays in use */
+   * @throws Error (as a rejection) when none can be made; the old one then stays in use */
   rotate(): Promise<boolean> {
     this.#rotationsAsked++;
     this.#wake.abort();
@@ -90,7 +92,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  /** Writes batch after batch until nothing waits. */
   async #write(): Promise<void> {
     // What the event loop still has to deliver in this turn joins the write.
     await setImmediate();
@@ -106,7 +107,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     return turn;
   }
 
-  /** Writes one batch, and settles it. */
   async #commit(): Promise<void> {
     const at = new Date().toISOString();
     const { seq, bytes: end } = this.#open;
@@ -147,9 +147,14 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   async #rotate(): Promise<boolean> {
     const { path, identity, file, lock } = this.#open;
-    if (this.#state !== "open" || this.#disk.look(path)?.identity === identity) return false;
-    // Until there is a new file, the old one stays in use.
+    if (this.#state !== "open") return false;
+    // Until there is a new file, the old one stays in use, whatever fails.
     this.#isPathless = true;
+    this.#isPathless = this.#disk.look(path)?.identity !== identity;
+    const { bytes, links } = file.look();
+    const isOurs = bytes === this.#open.bytes && links > 0;
+    if (!isOurs) this.#fail(new Error("it was deleted, or changed by another"));
+    if (!isOurs || !this.#isPathless) return false;
     this.#open = await this.#openAgain();
     this.#isPathless = false;
     file.close();
@@ -180,7 +185,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const error = new JournalError("failed", this.#open.path, cause, this.#open.bytes);
     const unknown = new StoreError("unknown", error.message, { cause: error });
     for (const { reject } of this.#queue.settle(true)) reject(unknown);
-    this.emit("failed", error);
+    // A listener that throws does not get into the way of closing.
+    queueMicrotask(() => this.emit("failed", error));
   }
 }
 

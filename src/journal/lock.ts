@@ -9,7 +9,6 @@ const nameBytesMax = 107;
 export function hold(name: string): Promise<(() => void) | undefined> {
   return new Promise((resolve, reject) => {
     const release = (): void => void server.close();
-    // Nobody has anything to say here: that one can connect is the lock.
     const server = createServer((socket) => socket.destroy()).unref();
     server.once("error", ({ code = "", message }: NodeJS.ErrnoException) => {
       if (code === "EADDRINUSE") resolve(undefined);
@@ -28,7 +27,7 @@ export function isHeld(name: string): Promise<boolean> {
       socket.destroy();
       resolve(true);
     });
-    socket.once("error", ({ code = "" }: NodeJS.ErrnoException) =>
-      resolve(code !== "ECONNREFUSED" && code !== "ENOENT"));
+    // Its queue is full: somebody is there. Whatever else fails is nobody, or not ours to know.
+    socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "EAGAIN"));
   });
 }

@@ -80,9 +80,12 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
     const copy = await saveTorn(disk, `${path}.torn-${end}`, torn);
     warn(`${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${copy}`);
   }
+  if (file.size() !== certified + tail.length) {
+    throw new JournalError("locked", path, "another process writes to it");
+  }
   const lf = unterminated ? "\n" : "";
   const sound = Buffer.concat([tail.subarray(0, end - certified), Buffer.from(lf)]);
-  const copy = copyOf(verdict.file, certified, sound);
+  const copy = copyOf(verdict.file, certified, file.size(), sound);
   if (sound.length > 0) await rewrite(disk, path, file, certified, sound, copy);
   else if (torn.length > 0) file.cut(end);
   return seq;
@@ -122,19 +125,21 @@ async function rewrite(
   disk.remove(`${path}.anew`);
 }
 
-function copyOf(uuid: string, offset: number, bytes: Buffer): Buffer {
-  const copy = Buffer.concat([Buffer.from(`{"anew":"${uuid}","offset":${offset}}\n`), bytes]);
+function copyOf(uuid: string, offset: number, size: number, bytes: Buffer): Buffer {
+  const head = `{"anew":"${uuid}","offset":${offset},"size":${size}}\n`;
+  const copy = Buffer.concat([Buffer.from(head), bytes]);
   return Buffer.concat([Buffer.from(`${checksum(copy)} `), copy]);
 }
 
-const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+)\}\n/;
+const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /** Finishes what a killed opening has begun. */
 async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promise<void> {
   const name = `${path}.anew`;
   const copy = attempt("unreadable", name, () => disk.readBeside(name));
   if (!copy) return;
-  const [head = "", crc, uuid = "", at] = copyForm.exec(copy.toString("latin1", 0, 120)) ?? [];
+  const match = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  const [head = "", crc, uuid = "", at, before] = match;
   // A copy that is not whole was never built upon: the journal's end is still in place.
   if (checksum(copy.subarray(9)) !== crc) return disk.remove(name);
   const bytes = copy.subarray(head.length);
@@ -149,5 +154,7 @@ async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promi
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
   if (size <= offset + bytes.length) return rewrite(disk, path, file, offset, bytes, copy);
   if (there.equals(bytes)) return disk.remove(name);
+  // A crash has undone the cut: the old size is back, with NULs in the place of the end.
+  if (size === Number(before)) return rewrite(disk, path, file, offset, bytes, copy);
   throw new JournalError("damaged", path, `differs from its copy in ${name}`, offset);
 }

@@ -18,7 +18,7 @@ export type Verdict =
 
 export const lineFeed = 0x0a;
 const windowBytesMin = 64 * 1024;
-const windowBytesMax = 256 * 1024 * 1024;
+const windowBytesMax = 1024 * 1024 * 1024;
 
 /** Reads the end of the file only: as fast for a hundred million records as for one. */
 export function examine(bytes: Bytes): Verdict {
@@ -59,7 +59,6 @@ export function problemOf(
 
 const wrongChecksum = "the line's checksum is wrong";
 type PlacedLine = ReturnType<typeof linesOf>[number];
-
 /** The lines of the file's end with their offsets; the first only where it is whole. */
 function linesOf(bytes: Buffer, from: number, isAtLine: boolean) {
   const lines = [];

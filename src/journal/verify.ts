@@ -6,8 +6,7 @@ const spotsMax = 1_000;
 const blockBytes = 1024 * 1024;
 /** No record: the first continues it. */
 const none = { seq: 0, synced: -1 };
-
-/** Reads the file once, from its beginning, in memory that does not grow with it.
+/** Reads the file once, from its beginning, in memory that grows with its longest line only.
  * @param isLive a server is writing: what follows the last LF is not looked at
  * @returns counts, the records' first and last time and range of ids, the first 1,000 bad spots
  */
@@ -36,12 +35,14 @@ export function verifyJournal(file: Bytes, isLive: boolean) {
     seen.idMin = id < idMin ? id : idMin;
     seen.idMax = id > idMax ? id : idMax;
   };
-  let rest: Buffer = Buffer.alloc(0);
+  let parts: Buffer[] = [];
   for (let read = 0; read < bytes;) {
     const block = file.read(read, Math.min(blockBytes, bytes - read));
     if (block.length === 0) break;
     read += block.length;
-    rest = Buffer.concat([rest, block]);
+    parts.push(block);
+    if (!block.includes(lineFeed)) continue;
+    const rest = Buffer.concat(parts);
     let at = 0;
     for (let lf = rest.indexOf(lineFeed); lf >= 0; lf = rest.indexOf(lineFeed, at)) {
       const text = rest.subarray(at, lf);
@@ -51,8 +52,9 @@ export function verifyJournal(file: Bytes, isLive: boolean) {
       offset += text.length + 1;
       at = lf + 1;
     }
-    rest = rest.subarray(at);
+    parts = [rest.subarray(at)];
   }
+  const rest = Buffer.concat(parts);
   if (rest.length > 0 && !isLive) {
     const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";
     report(`the last ${rest.length} bytes are no whole line: ${help}`);

@@ -9,7 +9,6 @@ import { JsonNumber } from "./number.ts";
 export type JsonValue =
   | null | boolean | string | JsonNumber | readonly JsonValue[] | ReadonlyMap<string, JsonValue>;
 export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
-
 /** Where a text stops being I-JSON: `offset` in bytes from the start of the body. */
 export class JsonError extends Error {
   override readonly name = "JsonError";
@@ -175,7 +174,6 @@ class Reader {
     return value;
   }
 
-  /** RFC 8259, 2: ws = *( space / tab / LF / CR ) */
   #space(): void {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);

@@ -15,7 +15,6 @@ export interface Schema {
 
 /** A place, as a JSON Pointer (RFC 6901), and what it must be, but is: "" is the whole value. */
 export type Violation = { readonly pointer: string; readonly message: string };
-
 /** Every violation, in the schema's order; none means valid. Nothing is coerced. */
 export function checkSchema(schema: Schema, value: JsonValue): readonly Violation[] {
   const violations: Violation[] = [];
