@@ -387,7 +387,8 @@ test("every file and flag that the README names exists", async () => {
     assert.ok(statSync(join(root, file)).isFile(), file);
   }
   const { stdout: help } = await run(["--help"]);
-  const known = `${help} --permission --allow-net`;
+  const nodes = "--permission --allow-net --allow-fs-read --allow-fs-write";
+  const known = `${help} ${nodes}`;
   for (const [flag] of readme.matchAll(/(?<=`)--[\w-]+/g)) assert.ok(known.includes(flag), flag);
   assert.ok(readme.includes("MIT") && existsSync(join(dirname(path), "LICENSE")));
   assert.ok(existsSync(program));
