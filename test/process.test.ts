@@ -1,15 +1,12 @@
 /** What the process does when something goes wrong that no request can be blamed for. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, StoreError } from "../src/index.ts";
-import {
-  cleanEnvironment, exchange, post, program, run, start, temporaryFolder, token,
-} from "./support.ts";
+import { exchange, post, run, start, temporaryFolder } from "./support.ts";
 
 const plant = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
@@ -30,28 +27,6 @@ test("a file that is moved, and not rotated, fails for good: 503, and the end is
   await once(server.process, "exit");
   assert.equal(server.process.exitCode, 74);
   assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, it was renamed, /);
-});
-
-test("more connections than descriptors end nothing: later ones are served", async () => {
-  const cwd = temporaryFolder();
-  const limited = 'ulimit -n 64; exec "$@"';
-  const child = spawn("bash", ["-c", limited, "-", process.execPath, program, "--port", "0"], {
-    cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "inherit"],
-  });
-  const [line] = await once(child.stdout.setEncoding("utf8"), "data");
-  const port = Number(/:(\d+)\n/.exec(String(line))?.[1]);
-  const sockets = Array.from({ length: 100 }, () => connect(port, "127.0.0.1"));
-  const results = await Promise.all(sockets.map((socket) => new Promise<string>((resolve) => {
-    socket.on("error", () => resolve("refused")).on("close", () => resolve("refused"));
-    socket.on("data", () => resolve("served")).write(plant(1));
-  })));
-  assert.ok(results.includes("refused"), "the descriptors must have run out");
-  assert.ok(results.includes("served"));
-  for (const socket of sockets) socket.destroy();
-  const [answer] = await exchange(port, plant(2), { answers: 1 });
-  assert.equal(answer?.status, 200);
-  child.kill();
-  assert.deepEqual(await once(child, "exit"), [0, null]);
 });
 
 test("a name in the place of a lock or a copy that is no such thing stays as it is", async () => {
