@@ -23,7 +23,7 @@ export interface PlantOptions {
   readonly basePath?: string;
   /** Replaces defaults of config.ts. */
   readonly limits?: Partial<Limits>;
-  /** Told of every fault that was answered with a 500. Default: nobody is. */
+  /** Told of every fault that was answered with 50001. Default: nobody is. */
   readonly onFault?: (error: unknown) => void;
 }
 
@@ -148,15 +148,15 @@ export class PlantService {
 
   #apiError(thrown: unknown): ApiError {
     if (thrown instanceof ApiError) return thrown;
-    if (thrown instanceof StoreError && thrown.code in storeMessages) {
-      const cause = thrown.code === "invalid" ? "fault" : thrown.code;
-      return new ApiError(cause, storeMessages[thrown.code]);
-    }
+    const isKnown = thrown instanceof StoreError && Object.hasOwn(storeMessages, thrown.code);
+    const message = isKnown ? storeMessages[thrown.code] : faultMessage;
+    if (isKnown && thrown.code !== "invalid") return new ApiError(thrown.code, message);
     queueMicrotask(() => this.#options.onFault?.(thrown));
-    return new ApiError("fault", "The server failed; the plant may have been stored or not.");
+    return new ApiError("fault", message);
   }
 }
 
+const faultMessage = "The server failed; the plant may have been stored or not.";
 const answerOf = ({ name, tag }: NewPlant) =>
   ({ status: 200, headers: [], body: JSON.stringify({ name, tag }) });
 const storeMessages: Readonly<Record<StoreErrorCode, string>> = {

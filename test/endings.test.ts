@@ -199,7 +199,7 @@ test("a host that answers first, or a store with errors of its own, ends nothing
   const failures: readonly (readonly [unknown, number, RegExp])[] = [
     [new Error("inside"), 500, /may have been stored or not/],
     [new StoreError("invalid", "inside"), 500, /nothing was stored/],
-    [Object.assign(new StoreError("full", "inside"), { code: "toStringg" }), 500, /or not/],
+    [Object.assign(new StoreError("full", "inside"), { code: "toString" }), 500, /or not/],
   ];
   for (const [failure, status, message] of failures) {
     await t.test(`${String(failure)} is ${status}`, async () => {
@@ -210,5 +210,5 @@ test("a host that answers first, or a store with errors of its own, ends nothing
       assert.doesNotMatch(answer.body, /inside/);
     });
   }
-  assert.equal(faults.length, 2);
+  assert.equal(faults.length, 3);
 });

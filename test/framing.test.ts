@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import {
-  cleanEnvironment, exchange, post, readAnswers, start, temporaryFolder, token,
+  assertError, cleanEnvironment, exchange, post, readAnswers, start, temporaryFolder, token,
 } from "./support.ts";
 import type { RawAnswer } from "./support.ts";
 
@@ -53,20 +53,6 @@ const hosted = (fields: string): string => `${line}\r\n${fields}${good}${length}
 const lined = (first: string): string => `${first}\r\n${host}${good}${length}\r\n${evil}`;
 /** A good chunked request whose body is the case. */
 const chunked = (body: string): string => framed(coding, body);
-
-/** What every answer of 400 or more keeps (interface.md, "Every answer"). */
-function assertError(answer: RawAnswer | undefined, statuses: readonly number[]): void {
-  assert.ok(answer, "no answer came");
-  const { status, headers, body } = answer;
-  assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
-  assert.equal(headers["content-type"], "application/json");
-  assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
-  assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
-  const answered = JSON.parse(body) as { readonly error: number; readonly message: string };
-  assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
-  assert.equal(Math.floor(answered.error / 100), status);
-  assert.match(answered.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
-}
 
 const statusOf = (answers: readonly RawAnswer[]): string =>
   answers.map(({ status }) => status).join();

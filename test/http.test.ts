@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { exchange, start, temporaryFolder, token } from "./support.ts";
+import { assertError, exchange, start, temporaryFolder, token } from "./support.ts";
 import type { RawAnswer } from "./support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -42,21 +42,6 @@ async function answerTo(parts: Request): Promise<RawAnswer> {
     answers: 1, head: parts.method === "HEAD",
   });
   assert.ok(answer, "no answer came");
-  return answer;
-}
-
-/** What every answer of 400 or more keeps ("Every answer"); returns its number and message. */
-function assertError(
-  { status, headers, body }: RawAnswer, statuses: readonly number[],
-): { readonly error: number; readonly message: string } {
-  assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
-  assert.equal(headers["content-type"], "application/json");
-  assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
-  assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
-  const answer = JSON.parse(body) as { readonly error: number; readonly message: string };
-  assert.deepEqual(Object.keys(answer).sort(), ["error", "message"]);
-  assert.equal(Math.floor(answer.error / 100), status);
-  assert.match(answer.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
   return answer;
 }
 

@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { JsonNumber } from "../src/json/number.ts";
 import { JsonError, parseJson, type JsonErrorCode, type JsonValue } from "../src/json/parse.ts";
 import { PlantError, readNewPlant } from "../src/plant.ts";
+import { seeded } from "./support.ts";
 
 const nestingMax = 64;
 /** The value as JSON.parse would make it. */
@@ -187,17 +188,6 @@ for (const [what, hex, offset] of notUtf8) {
 }
 
 type Below = (bound: number) => number;
-
-/** A small seeded generator (mulberry32): whole numbers below a bound, the same in every run. */
-function seeded(seed: number): Below {
-  let state = seed;
-  return (bound) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * bound);
-  };
-}
 
 const spaces = ["", "", "", " ", "\n", "\t \r"];
 const scalars = ["null", "true", "false", "0", "-0", "1", "-1.5", "1e5", "12345678901234567890"];

@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exactInteger, JsonNumber } from "../src/json/number.ts";
+import { seeded } from "./support.ts";
 
 const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
 const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
@@ -100,17 +101,6 @@ for (const [text, verdict] of short) {
   test(`as an int32, ${text} is ${verdict}`, () => {
     assert.equal(read(text, int32), verdict);
   });
-}
-
-/** A small seeded generator (mulberry32): whole numbers below a bound, the same in every run. */
-function seeded(seed: number): (bound: number) => number {
-  let state = seed;
-  return (bound) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * bound);
-  };
 }
 
 /** The number as a fraction of two integers. */

@@ -1,4 +1,5 @@
 /** What the tests share: temporary folders, the program as a child process, raw HTTP. */
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -158,4 +159,32 @@ export function post(body: string | Buffer, fields = ""): Buffer {
   return Buffer.concat([Buffer.from(`POST /plants HTTP/1.1\r\nHost: localhost\r\n`
     + `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
     + `Content-Length: ${bytes.length}\r\n\r\n`), bytes]);
+}
+
+/** A small seeded generator (mulberry32): whole numbers below a bound, the same in every run. */
+export function seeded(seed: number): (bound: number) => number {
+  let state = seed;
+  return (bound) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * bound);
+  };
+}
+
+/** What every answer of 400 or more keeps ("Every answer"); returns its number and message. */
+export function assertError(
+  answer: RawAnswer | undefined, statuses: readonly number[],
+): { readonly error: number; readonly message: string } {
+  assert.ok(answer, "no answer came");
+  const { status, headers, body } = answer;
+  assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
+  assert.equal(headers["content-type"], "application/json");
+  assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
+  assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
+  const answered = JSON.parse(body) as { readonly error: number; readonly message: string };
+  assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
+  assert.equal(Math.floor(answered.error / 100), status);
+  assert.match(answered.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
+  return answered;
 }
