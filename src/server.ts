@@ -22,15 +22,12 @@ const messageOf = (error: unknown): string => (error instanceof Error ? error.me
 
 // A reader that goes away, as in `| head -1`, does not end the server.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => undefined);
+const onFault = (error: unknown): void => warn(`a fault of ours: ${messageOf(error)}`);
 process.on("uncaughtException", (error) => {
-  warn(`a fault of ours: ${messageOf(error)}`);
+  onFault(error);
   process.exit(exitCodes.fault);
 });
-process.exitCode = await run().catch((error: unknown) => {
-  for (const line of messageOf(error).split("\n")) warn(line);
-  if (error instanceof ConfigError || error instanceof JournalError) return error.exitCode;
-  return error instanceof Error && "errno" in error ? exitCodes.io : exitCodes.fault;
-});
+process.exitCode = await run().catch(failed);
 
 async function run(): Promise<number> {
   const command = readCommand(process.argv.slice(2), process.env);
@@ -51,6 +48,13 @@ async function run(): Promise<number> {
   return exitCodes.done;
 }
 
+/** Tells what went wrong; the exit status for it. */
+function failed(error: unknown): number {
+  for (const line of messageOf(error).split("\n")) warn(line);
+  if (error instanceof ConfigError || error instanceof JournalError) return error.exitCode;
+  return error instanceof Error && "errno" in error ? exitCodes.io : exitCodes.fault;
+}
+
 async function serve(config: Config): Promise<number> {
   const { store, limits, basePath, tokensFile } = config;
   process.on("SIGHUP", () => undefined); // not deadly while it starts
@@ -59,7 +63,6 @@ async function serve(config: Config): Promise<number> {
     [made, config.token, ...(tokensFile === "" ? [] : readTokensFile(tokensFile))].filter(Boolean);
   const tokens = new BearerTokens(readTokens());
   const journal = await openJournal(store, { limits, warn });
-  const onFault = (error: unknown): void => warn(`a fault of ours: ${messageOf(error)}`);
   const server = createPlantServer({ store: journal, tokens, basePath, limits, onFault });
   try {
     await listen(server, config);
@@ -126,23 +129,41 @@ function announce(server: DrainableServer, { host, socket, basePath }: Config, m
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
   let code: number = exitCodes.done;
   for (const path of paths) {
-    const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
-    if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
-    const file = openToRead(path);
-    const report = verifyJournal(file, await isLocked(path, identity));
-    file.close();
-    const { spots, ...totals } = report;
-    const idRange = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
-    if (totals.spotsTotal > 0) code = exitCodes.data;
-    if (isJson) print(JSON.stringify({ path, ...report, ...idRange }));
-    else {
-      for (const [name, value = "-"] of Object.entries(totals)) print(`${path}: ${name} ${value}`);
-      for (const spot of spots) {
-        print(`${path}: at offset ${spot.offset}, line ${spot.line}: ${spot.reason}`);
-      }
+    try {
+      if (!await verifyOne(path, isJson)) code = exitCodes.data;
+    } catch (error) {
+      code ||= failed(error); // the other files are read all the same
     }
   }
   return code;
+}
+
+async function verifyOne(path: string, isJson: boolean): Promise<boolean> {
+  const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
+  if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+  const file = openToRead(path);
+  const isLive = await isLocked(path, identity);
+  const { spots, ...totals } = verifyJournal(file, isLive, progressOf(path));
+  file.close();
+  const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
+  if (isJson) print(JSON.stringify({ path, ...totals, ...ids, spots }));
+  else {
+    for (const [name, value = "-"] of Object.entries(totals)) print(`${path}: ${name} ${value}`);
+    for (const { offset, line, reason } of spots) {
+      print(`${path}: at offset ${offset}, line ${line}: ${reason}`);
+    }
+  }
+  return spots.length === 0;
+}
+
+/** Draws on a terminal how far it is; nothing elsewhere. */
+function progressOf(path: string): (read: number, all: number) => void {
+  let drawn = "";
+  return (read, all) => {
+    const bar = read < all ? `${path} [${"#".repeat((25 * read) / all).padEnd(25, ".")}]` : "";
+    if (process.stderr.isTTY && bar !== drawn) process.stderr.write(`\r${bar}\x1b[K`);
+    drawn = bar;
+  };
 }
 
 function help(): string {

@@ -14,7 +14,7 @@ import type { Limits } from "../src/config.ts";
 import { realDisk, type JournalFile } from "../src/journal/disk.ts";
 import { openJournal, type Journal } from "../src/journal/journal.ts";
 import { JournalError } from "../src/journal/open.ts";
-import { encodeHeader, encodePlant, encodeRecord } from "../src/journal/record.ts";
+import { headerText, plantText, recordText, seal } from "../src/journal/record.ts";
 import { StoreError, type NewPlant } from "../src/plant.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 import { temporaryFolder } from "./support.ts";
@@ -24,7 +24,7 @@ const headerBytes = 133;
 
 /** A plant whose JSON has so many bytes. */
 const plantOf = (bytes: number, id = 1n): NewPlant =>
-  ({ id, name: "a".repeat(bytes - encodePlant({ id, name: "" }).length) });
+  ({ id, name: "a".repeat(bytes - plantText({ id, name: "" }).length) });
 const fern: NewPlant = { id: 1n, name: "Fern" };
 
 interface Line { readonly seq: number; readonly synced: number; readonly plant: { id: number } }
@@ -131,7 +131,7 @@ test("the queue's limit counts what is in flight, too", async () => {
 });
 
 const lineBytes = (bytes: number): number =>
-  encodeRecord(1, new Date(0).toISOString(), headerBytes, encodePlant(plantOf(bytes))).length;
+  recordText(1, new Date(0).toISOString(), headerBytes, plantText(plantOf(bytes))).length;
 const frame = lineBytes(100) - 100;
 
 for (const [says, bytes, expected] of [
@@ -370,13 +370,13 @@ test("a file has one writer, by whatever name", async () => {
 test("opening reads the end only: as much of 200,000 records as of 2,000", async () => {
   const readOf = async (records: number): Promise<number> => {
     const at = new Date(0).toISOString();
-    const lines = [encodeHeader("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)];
+    const lines = [headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)];
     for (let seq = 1, end = headerBytes, synced = end; seq <= records; seq++) {
       if (seq % 100 === 0) synced = end;
-      end += lines[lines.push(encodeRecord(seq, at, synced, encodePlant(fern))) - 1]?.length ?? 0;
+      end += lines[lines.push(recordText(seq, at, synced, plantText(fern))) - 1]?.length ?? 0;
     }
     const real = join(temporaryFolder(), "plants.ndjson");
-    writeFileSync(real, lines.join(""));
+    writeFileSync(real, seal(lines.join("")));
     let bytes = 0;
     const open = (name: string): JournalFile => {
       const file = realDisk.open(name);

@@ -320,51 +320,6 @@ test("a reader of stdout that goes away does not end the server", async () => {
   await once(child, "close");
 });
 
-test("verify reports on clean, damaged and torn journals, with and without --json", async () => {
-  const folder = temporaryFolder();
-  const path = await journalOf(folder);
-  const text = readFileSync(path, "utf8");
-  const at = (name: string, contents: string): string => {
-    writeFileSync(join(folder, name), contents);
-    return name;
-  };
-  const files = [
-    ["plants.ndjson", 0, undefined],
-    [at("damaged", text.replace("Fern", "Farn")), 65, text.indexOf("\n") + 1],
-    [at("torn", text.slice(0, -9)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
-    [at("no-lf", text.slice(0, -1)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
-  ] as const;
-  for (const [name, code, offset] of files) {
-    const report = await run(["verify", "--json", name], {}, folder);
-    const found = JSON.parse(report.stdout);
-    assert.deepEqual([name, report.code, found.path, found.spots[0]?.offset],
-      [name, code, name, offset]);
-    assert.equal(found.spotsTotal, found.spots.length);
-    const forPeople = await run(["verify", name], {}, folder);
-    assert.equal(forPeople.code, code);
-    assert.match(forPeople.stdout, new RegExp(`^${name}: `));
-    assert.equal(/mends/.test(forPeople.stdout), name === "torn" || name === "no-lf");
-  }
-  assert.equal((await run(["verify", "damaged", "plants.ndjson"], {}, folder)).code, 65);
-  assert.equal(readFileSync(join(folder, "torn"), "utf8"), text.slice(0, -9));
-});
-
-test("verify beside a live server disturbs it not, and reads up to the last line", async () => {
-  const folder = temporaryFolder();
-  const server = await start({ cwd: folder });
-  assert.equal(await post({ port: server.port }), 200);
-  const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
-  assert.deepEqual([code, JSON.parse(stdout).records], [0, 1]);
-  assert.equal(await post({ port: server.port }), 200);
-  assert.equal(await server.end(), 0);
-});
-
-test("verify of a file that can't be read ends with 74", async () => {
-  const { code, stderr } = await run(["verify", "nowhere"], {}, temporaryFolder());
-  assert.match(stderr, /nowhere/);
-  assert.equal(code, 74);
-});
-
 test("openapi prints the description as JSON", () => {
   const api = JSON.parse(execFileSync(process.execPath, [program, "openapi"], json));
   assert.deepEqual([api.openapi, api.info.version, Object.keys(api.paths)],

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  checksum, decodeHeader, decodeRecord, encodeHeader, encodePlant, encodeRecord, headerBytesMax,
+  checksum, decodeHeader, decodeRecord, headerBytesMax, headerText, plantText, recordText, seal,
 } from "../src/journal/record.ts";
 import type { NewPlant } from "../src/plant.ts";
 
@@ -23,8 +23,8 @@ function line(start: string | Buffer, crc = crc32(Buffer.from(start))): Buffer {
 
 const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
 const at = "2026-11-21T02:56:07.123Z";
-const headerText = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
-const recordText = (plant: string): string => `{"seq":1,"at":"${at}","synced":133,"plant":${plant}`;
+const headerLine = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
+const textOf = (plant: string): string => `{"seq":1,"at":"${at}","synced":133,"plant":${plant}`;
 
 /** "123456789": the check value of the CRC catalogue; the others are zlib's. */
 const vectors: readonly (readonly [text: string, crc: string])[] = [
@@ -39,40 +39,39 @@ const vectors: readonly (readonly [text: string, crc: string])[] = [
 for (const [text, crc] of vectors) {
   test(`the checksum of ${JSON.stringify(text)} is ${crc}, in ours and in the oracle`, () => {
     assert.equal(crc32(Buffer.from(text)), crc);
-    assert.equal(checksum(text), crc);
     assert.equal(checksum(Buffer.from(text)), crc);
   });
 }
 
 test("the worked example of the design, with the checksum that its bytes have", () => {
-  const plant = encodePlant({ id: 9007199254740993n, name: "Fern", tag: "shade" });
-  assert.equal(encodeRecord(1, at, 118, plant),
+  const plant = plantText({ id: 9007199254740993n, name: "Fern", tag: "shade" });
+  assert.equal(`${seal(recordText(1, at, 118, plant))}`,
     `{"seq":1,"at":"2026-11-21T02:56:07.123Z","synced":118,"plant":`
     + `{"id":9007199254740993,"name":"Fern","tag":"shade"},"crc":"4ee07b39"}\n`);
 });
 
 test("a header is one line of 133 bytes, with the checksum of what stands before it", () => {
-  const header = encodeHeader(uuid, at);
-  assert.equal(header, `${line(headerText)}\n`);
+  const header = `${seal(headerText(uuid, at))}`;
+  assert.equal(header, `${line(headerLine)}\n`);
   assert.equal(header.length, 133);
   assert.ok(header.length <= headerBytesMax);
-  assert.equal(decodeHeader(line(headerText)), uuid);
+  assert.equal(decodeHeader(line(headerLine)), uuid);
 });
 
 const noHeaders: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)],
-  ["another version", line(headerText.replace('"version":1', '"version":2'))],
-  ["another journal", line(headerText.replace("plant-store", "plant-stare"))],
+  ["another version", line(headerLine.replace('"version":1', '"version":2'))],
+  ["another journal", line(headerLine.replace("plant-store", "plant-stare"))],
   ["another order of members", line(`{"version":1,"journal":"plant-store","file":"${uuid}"`)],
-  ["a member more", line(`${headerText},"more":1`)],
-  ["a space", line(headerText.replace(":1", ": 1"))],
-  ["a short UUID", line(headerText.replace(uuid, uuid.slice(1)))],
-  ["a wrong checksum", line(headerText, "00000000")],
-  ["a checksum in capitals", line(headerText, crc32(Buffer.from(headerText)).toUpperCase())],
-  ["its LF", Buffer.concat([line(headerText), Buffer.from("\n")])],
-  ["a CR", Buffer.concat([line(headerText), Buffer.from("\r")])],
-  ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerText)])],
-  ["a record", line(recordText('{"id":1,"name":""}'))],
+  ["a member more", line(`${headerLine},"more":1`)],
+  ["a space", line(headerLine.replace(":1", ": 1"))],
+  ["a short UUID", line(headerLine.replace(uuid, uuid.slice(1)))],
+  ["a wrong checksum", line(headerLine, "00000000")],
+  ["a checksum in capitals", line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())],
+  ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
+  ["a CR", Buffer.concat([line(headerLine), Buffer.from("\r")])],
+  ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])],
+  ["a record", line(textOf('{"id":1,"name":""}'))],
 ];
 
 for (const [says, bytes] of noHeaders) {
@@ -103,22 +102,35 @@ const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[
 
 for (const [says, plant, json] of plants) {
   test(`a plant with ${says} is written as one line and read back as it was`, () => {
-    assert.equal(encodePlant(plant), json);
-    const bytes = Buffer.from(encodeRecord(1, at, 133, json));
-    assert.deepEqual(bytes, Buffer.concat([line(recordText(json)), Buffer.from("\n")]));
+    assert.equal(plantText(plant), json);
+    const bytes = seal(recordText(1, at, 133, json));
+    assert.deepEqual(bytes, Buffer.concat([line(textOf(json)), Buffer.from("\n")]));
     assert.equal(bytes.findIndex((byte) => byte < 0x20), bytes.length - 1, "its LF, nothing else");
-    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, plant });
+    const { id } = plant;
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, id });
   });
 }
 
+test("a checksum is right whatever a line's length is, and wherever in a buffer it stands", () => {
+  for (let length = 0; length < 40; length++) {
+    const text = line(textOf(`{"id":1,"name":"${"x".repeat(length)}"}`));
+    const bytes = Buffer.concat([Buffer.alloc(length, "{"), text, Buffer.from("\n}")]);
+    const end = length + text.length;
+    assert.equal(typeof decodeRecord(bytes.subarray(length, end)), "object");
+    for (const [from, to] of [[length + 1, end], [length, end - 1], [length, end + 1]]) {
+      assert.equal(decodeRecord(bytes.subarray(from, to)), "unsound");
+    }
+  }
+});
+
 test("every control character of a name is escaped", () => {
   const name = String.fromCharCode(...Array(32).keys());
-  const bytes = Buffer.from(encodePlant({ id: 1n, name }));
+  const bytes = Buffer.from(plantText({ id: 1n, name }));
   assert.ok(bytes.every((byte) => byte >= 0x20));
   assert.deepEqual(JSON.parse(bytes.toString()), { id: 1, name });
 });
 
-const good = recordText('{"id":7,"name":"Fern"}');
+const good = textOf('{"id":7,"name":"Fern"}');
 
 const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)],
@@ -149,7 +161,7 @@ test("a record with any byte changed to any other is unsound", () => {
 });
 
 const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
-  ["a header", headerText],
+  ["a header", headerLine],
   ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
   ["another order of members", `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`],
@@ -162,25 +174,27 @@ const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
   ["a synced that is no integer", good.replace("133", "133.5")],
   ["a time without milliseconds", good.replace(".123Z", "Z")],
   ["a time of another zone", good.replace(".123Z", ".123+00:00")],
-  ["a plant that is no object", recordText('"Fern"')],
-  ["a plant without id", recordText('{"name":"Fern"}')],
-  ["a plant without name", recordText('{"id":7}')],
-  ["a plant with a member more", recordText('{"id":7,"name":"Fern","age":1}')],
-  ["a member twice", recordText('{"id":7,"name":"Fern","name":"Fern"}')],
-  ["name before id", recordText('{"name":"Fern","id":7}')],
-  ["a space in the plant", recordText('{"id":7, "name":"Fern"}')],
-  ["an id of 7.0", recordText('{"id":7.0,"name":"Fern"}')],
-  ["an id of 7e0", recordText('{"id":7e0,"name":"Fern"}')],
-  ["an id of -0", recordText('{"id":-0,"name":"Fern"}')],
-  ["an id over int64", recordText('{"id":9223372036854775808,"name":"Fern"}')],
-  ["an id under int64", recordText('{"id":-9223372036854775809,"name":"Fern"}')],
-  ["an id in quotes", recordText('{"id":"7","name":"Fern"}')],
-  ["a tag of null", recordText('{"id":7,"name":"Fern","tag":null}')],
-  ["an escape that is not needed", recordText('{"id":7,"name":"\\u0046ern"}')],
-  ["a lone surrogate", recordText('{"id":7,"name":"\\ud800"}')],
-  ["bytes that are not UTF-8", Buffer.from(recordText('{"id":7,"name":"\u00ff"}'), "latin1")],
-  ["a control character", recordText('{"id":7,"name":"\t"}')],
-  ["text that is no JSON", recordText("{")],
+  ["a plant that is no object", textOf('"Fern"')],
+  ["a plant without id", textOf('{"name":"Fern"}')],
+  ["a plant without name", textOf('{"id":7}')],
+  ["a plant with a member more", textOf('{"id":7,"name":"Fern","age":1}')],
+  ["a member twice", textOf('{"id":7,"name":"Fern","name":"Fern"}')],
+  ["name before id", textOf('{"name":"Fern","id":7}')],
+  ["a space in the plant", textOf('{"id":7, "name":"Fern"}')],
+  ["an id of 7.0", textOf('{"id":7.0,"name":"Fern"}')],
+  ["an id of 7e0", textOf('{"id":7e0,"name":"Fern"}')],
+  ["an id of -0", textOf('{"id":-0,"name":"Fern"}')],
+  ["an id over int64", textOf('{"id":9223372036854775808,"name":"Fern"}')],
+  ["an id under int64", textOf('{"id":-9223372036854775809,"name":"Fern"}')],
+  ["an id in quotes", textOf('{"id":"7","name":"Fern"}')],
+  ["a tag of null", textOf('{"id":7,"name":"Fern","tag":null}')],
+  ["an escape that is not needed", textOf('{"id":7,"name":"\\u0046ern"}')],
+  ["a string without its end", textOf('{"id":7,"name":"Fern')],
+  ["a backslash at its end", textOf('{"id":7,"name":"Fern\\')],
+  ["a lone surrogate", textOf('{"id":7,"name":"\\ud800"}')],
+  ["bytes that are not UTF-8", Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")],
+  ["a control character", textOf('{"id":7,"name":"\t"}')],
+  ["text that is no JSON", textOf("{")],
 ];
 
 for (const [says, start] of foreign) {

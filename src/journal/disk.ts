@@ -1,7 +1,6 @@
-/** The only file that touches the file system for the journal.
- * On Linux every write is one system call for data and flush (O_DSYNC); fsync and fdatasync are
- * refused under Node's permission model, this is not. Elsewhere a write is followed by fdatasync.
- */
+/** The only file that touches the file system for the journal. On Linux every write is one system
+ * call for data and flush (O_DSYNC), which Node's permission model does not refuse, as it does
+ * fsync and fdatasync. Elsewhere a write is followed by fdatasync. */
 import {
   closeSync, constants, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
   openSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, statSync, unlinkSync,
@@ -14,7 +13,6 @@ import { hold, isHeld } from "./lock.ts";
 const { O_APPEND, O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC } = constants;
 const isLinux = platform() === "linux";
 const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
-
 /** What the journal needs of a disk; tests put another in its place. */
 export type Disk = typeof realDisk;
 export type JournalFile = ReturnType<typeof realFile>;
@@ -79,7 +77,6 @@ export async function removeAbandoned(path: string): Promise<void> {
 const locksOf = (path: string, identity: string): readonly string[] =>
   [...(isLinux ? [`\0plant-store-${identity}`] : []), `${path}.lock-${identity}`];
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
-
 /** Appends all, durably: the rest of a short write is written. */
 export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
   for (let at = 0; at < bytes.length;) {
@@ -113,7 +110,6 @@ const realFile = (fd: number) => ({
   cut: (bytes: number): void => ftruncateSync(fd, bytes),
   close: (): void => closeSync(fd),
 });
-
 /** A file's device and inode, what it is, its size, and how many names it has; 0: deleted. */
 const seen = (stat: BigIntStats) => ({
   identity: `${stat.dev}-${stat.ino}`, isFile: stat.isFile(),

@@ -9,7 +9,7 @@ import { checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant
 import { appendAll, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
-import { encodePlant, encodeRecord } from "./record.ts";
+import { plantText, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
@@ -19,8 +19,7 @@ export interface JournalOptions {
   readonly disk?: Disk;
 }
 
-/** Opens the journal at a path, and makes it where there is none.
- * @throws JournalError (as a rejection) */
+/** Opens the journal at a path, or makes it; rejects with a JournalError. */
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
   const { warn = () => undefined, disk = realDisk } = options;
   const limits = limitsWith(options.limits);
@@ -51,11 +50,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
     super();
-    this.#disk = disk;
-    this.#limits = limits;
+    [this.#disk, this.#limits, this.#openAgain, this.#open] = [disk, limits, openAgain, open];
     this.#queue = new Queue(limits);
-    this.#openAgain = openAgain;
-    this.#open = open;
   }
 
   append(plant: NewPlant): Promise<void> {
@@ -63,11 +59,10 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
       if (this.#state === "failed") throw new StoreError("unknown", "the journal has failed");
       if (this.#state === "closed") throw new StoreError("closed", "the journal is closed");
       checkPlant(plant);
-      this.#queue.push(encodePlant(plant), resolve, reject);
+      this.#queue.push(plantText(plant), resolve, reject);
       this.#writing ??= this.#write();
     });
   }
-
   /** Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
    * @returns whether there is a new file
    * @throws Error (as a rejection) when none can be made; the old one then stays in use */
@@ -76,11 +71,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     this.#wake.abort();
     return this.#inTurn(() => this.#rotate()).finally(() => this.#rotationsAsked--);
   }
-
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
-  close(): Promise<void> {
-    return (this.#closed ??= this.#close());
-  }
+  close(): Promise<void> { return (this.#closed ??= this.#close()); }
 
   async #close(): Promise<void> {
     if (this.#state === "open") this.#state = "closed";
@@ -110,15 +102,15 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   async #commit(): Promise<void> {
     const at = new Date().toISOString();
     const { seq, bytes: end } = this.#open;
-    const lines = this.#queue.take((plant, index) => encodeRecord(seq + 1 + index, at, end, plant));
-    const bytes = Buffer.from(lines.join(""));
+    const bytes = seal(this.#queue.take((plant, index) =>
+      recordText(seq + 1 + index, at, end, plant)));
     try {
       await appendAll(this.#open.file, bytes);
     } catch (error) {
       return this.#onWriteError(error, bytes.length);
     }
     this.#open.bytes += bytes.length;
-    this.#open.seq += lines.length;
+    this.#open.seq += this.#queue.batch.length;
     try {
       await this.#watch();
     } catch (error) {
@@ -126,7 +118,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     }
     for (const { resolve } of this.#queue.settle()) resolve();
   }
-
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
     const { path, identity, file } = this.#open;
@@ -161,7 +152,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     lock.release();
     return true;
   }
-
   /** Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed
    * must go, for a retried flush says success over zeros (seen on ext4). Where there was no
    * space, the next batch is tried as usual; any other error is final. */

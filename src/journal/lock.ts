@@ -3,7 +3,6 @@ import { connect, createServer } from "node:net";
 
 /** What a Unix socket's path can be, in bytes: what is longer is cut without a word. */
 const nameBytesMax = 107;
-
 /** Holds a name until the function is called; undefined: another process holds it. Where no
  * socket can be (too long a path, a directory that can't be written) nothing is held. */
 export function hold(name: string): Promise<(() => void) | undefined> {

@@ -3,13 +3,12 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal. */
 import { randomUUID } from "node:crypto";
 import { appendAll, type Disk, type JournalFile, type Lock } from "./disk.ts";
-import { checksum, encodeHeader, headerBytesMax } from "./record.ts";
+import { checksum, headerBytesMax, headerText, seal } from "./record.ts";
 import { examine } from "./recover.ts";
 
 /** sysexits: EX_DATAERR, EX_IOERR, EX_TEMPFAIL. */
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
 export type JournalErrorCode = keyof typeof exitCodes;
-
 /** `damaged`: not as this program leaves a file; `locked`: by another process; else I/O. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
@@ -20,9 +19,7 @@ export class JournalError extends Error {
   constructor(code: JournalErrorCode, path: string, cause: unknown, offset?: number) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     super(`${path}: ${offset === undefined ? "" : `at offset ${offset}, `}${reason}`, { cause });
-    this.code = code;
-    this.path = path;
-    this.offset = offset;
+    [this.code, this.path, this.offset] = [code, path, offset];
     this.exitCode = exitCodes[code];
   }
 }
@@ -30,7 +27,6 @@ export class JournalError extends Error {
 /** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 type Warn = (message: string) => void;
-
 /** @throws JournalError */
 export async function openFile(disk: Disk, given: string, warn: Warn) {
   const path = attempt("failed", given, () => disk.resolve(given));
@@ -69,7 +65,7 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   }
   if (verdict.kind === "new") {
     file.cut(0);
-    await appendAll(file, Buffer.from(encodeHeader(randomUUID(), new Date().toISOString())));
+    await appendAll(file, seal(headerText(randomUUID(), new Date().toISOString())));
     disk.syncDirectory(path);
     return 0;
   }
@@ -132,7 +128,6 @@ function copyOf(uuid: string, offset: number, size: number, bytes: Buffer): Buff
 }
 
 const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
-
 /** Finishes what a killed opening has begun. */
 async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promise<void> {
   const name = `${path}.anew`;

@@ -14,10 +14,7 @@ export class Queue {
   #waiting: Waiting[] = [];
   #bytes = 0; // of batch and waiting together
 
-  constructor(limits: Limits) {
-    this.#limits = limits;
-  }
-
+  constructor(limits: Limits) { this.#limits = limits; }
   /** Takes a plant's JSON, one alone whatever its size; throws StoreError over the limits. */
   push(plant: string, resolve: () => void, reject: (error: StoreError) => void): void {
     const bytes = Buffer.byteLength(plant);
@@ -31,21 +28,19 @@ export class Queue {
   }
 
   readonly isEmpty = (): boolean => this.#waiting.length === 0;
-
-  /** Makes what waits the batch, as many lines as `batchBytesMax` allows, and returns them. */
-  take(encode: (plant: string, index: number) => string): readonly string[] {
-    const lines: string[] = [];
-    let bytes = 0;
-    for (const [index, { plant }] of this.#waiting.entries()) {
-      const line = encode(plant, index);
-      bytes += Buffer.byteLength(line);
-      if (index > 0 && bytes > this.#limits.batchBytesMax) break;
-      lines.push(line);
+  /** Makes what waits the batch, as far as `batchBytesMax` allows: its lines. */
+  take(lineOf: (plant: string, index: number) => string): string {
+    let [lines, bytes, count] = ["", 0, 0];
+    for (const { plant, bytes: plantBytes } of this.#waiting) {
+      const line = lineOf(plant, count);
+      bytes += line.length - plant.length + plantBytes;
+      if (count > 0 && bytes > this.#limits.batchBytesMax) break;
+      lines += line;
+      count++;
     }
-    this.batch = this.#waiting.splice(0, lines.length);
+    this.batch = this.#waiting.splice(0, count);
     return lines;
   }
-
   /** Ends the batch, whatever came of it; `all`: and what waits. */
   settle(all = false): readonly Waiting[] {
     const ended = all ? [...this.batch, ...this.#waiting.splice(0)] : this.batch;

@@ -15,29 +15,47 @@ import { readNewPlant, type NewPlant } from "../plant.ts";
 
 /** No header is longer; it has one length, as UUID, TIME and CRC have. */
 export const headerBytesMax = 256;
+export const lineFeed = 0x0a;
 const headerStart = '{"journal":"plant-store","version":1,"file":"';
-const time = String.raw`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)`;
-const headerEnd = `","at":"${time}","crc":"[\\da-f]{8}"}`;
-const headerForm = new RegExp(`^${headerStart}([\\da-f-]{36})${headerEnd}$`);
-const recordStart = new RegExp(`^{"seq":([1-9]\\d*),"at":"${time}","synced":(\\d+),"plant":`);
-const seal = ',"crc":"';
-const sealBytes = seal.length + '00000000"}'.length;
-
+const time = "0000-00-00T00:00:00.000Z";
+const timeForm = time.replaceAll("0", "\\d").replaceAll(".", "\\.");
+const headerForm = new RegExp(
+  `^${headerStart}([\\da-f-]{36})","at":"${timeForm}","crc":"[\\da-f]{8}"}`);
+const emptySeal = ',"crc":"00000000"}';
+const digitsAt = emptySeal.indexOf("0");
+const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${timeForm})","synced":(\d+),"plant":`;
+/** Nearly all plants are ASCII without escapes: what has this form needs no parsing. */
+const plainText = String.raw`"[ !#-[\]-~]*"`;
+const plainForm = new RegExp(
+  `${recordStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`);
+const startForm = new RegExp(recordStart);
 /** What a line without its LF is; `foreign` has a good checksum over what is no record. */
 export type Line = "unsound" | "foreign" | {
-  readonly seq: number; readonly at: string; readonly synced: number; readonly plant: NewPlant;
+  readonly seq: number; readonly at: string; readonly synced: number; readonly id: bigint;
 };
 
-export const encodeHeader = (file: string, at: string): string =>
-  sealed(`${headerStart}${file}","at":"${at}"`);
+export const headerText = (file: string, at: string): string =>
+  `${headerStart}${file}","at":"${at}"${emptySeal}\n`;
 /** A plant as its record holds it: encoded once, before seq, time and offset are known. */
-export function encodePlant({ id, name, tag }: NewPlant): string {
+export function plantText({ id, name, tag }: NewPlant): string {
   const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
   return `{"id":${id},"name":${JSON.stringify(name)}${end}`;
 }
 
-export const encodeRecord = (seq: number, at: string, synced: number, plant: string): string =>
-  sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}`);
+export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
+  `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+/** The bytes of lines as `headerText` and `recordText` give them, each with its checksum. */
+export function seal(lines: string): Buffer {
+  const bytes = Buffer.from(lines);
+  for (let start = 0, end = 0; start < bytes.length; start = end + 1) {
+    end = bytes.indexOf(lineFeed, start);
+    const at = end - emptySeal.length;
+    const crc = crc32(bytes.subarray(start, at));
+    for (let digit = 0; digit < 8; digit++) bytes[at + digitsAt + digit] = hexDigit(crc, digit);
+  }
+  return bytes;
+}
+
 /** The journal's UUID, or undefined when the line is no header of this version. */
 export function decodeHeader(line: Buffer): string | undefined {
   return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
@@ -47,7 +65,7 @@ export function decodeHeader(line: Buffer): string | undefined {
 export function isPartOfHeader(bytes: Buffer): boolean {
   if (bytes.length > headerBytesMax) return false;
   const text = bytes.toString("latin1").replace(/\0+$/, "");
-  const whole = encodeHeader("0".repeat(36), "0".repeat(24)).trimEnd();
+  const whole = headerText("0".repeat(36), time).trimEnd();
   const shape = (part: string): string => part.replace(/[\dA-Fa-f:.TZ-]/g, "0");
   if (text.length === whole.length) return text.length < bytes.length && headerForm.test(text);
   return (headerStart.startsWith(text) || text.startsWith(headerStart))
@@ -56,24 +74,34 @@ export function isPartOfHeader(bytes: Buffer): boolean {
 
 export function decodeRecord(line: Buffer): Line {
   if (!isSound(line)) return "unsound";
-  const start = recordStart.exec(line.toString("latin1", 0, 100));
-  if (!start) return "foreign";
-  const [{ length }, seq, at = "", synced] = start;
+  const text = line.toString("latin1", 0, line.length - emptySeal.length);
+  const match = plainForm.exec(text) ?? startForm.exec(text);
+  if (!match) return "foreign";
+  const [at = "", seq, synced] = [match[2], Number(match[1]), Number(match[3])];
+  if (match[4] !== undefined) return { seq, at, synced, id: BigInt(match[4]) };
   try {
-    const text = line.subarray(length, line.length - sealBytes);
-    const plant = readNewPlant(parseJson(text, 1));
-    if (encodePlant(plant) !== text.toString()) return "foreign";
-    return { seq: Number(seq), at, synced: Number(synced), plant };
+    const json = line.subarray(match[0].length, text.length);
+    const plant = readNewPlant(parseJson(json, 1));
+    return plantText(plant) === json.toString() ? { seq, at, synced, id: plant.id } : "foreign";
   } catch {
     return "foreign";
   }
 }
 
-const sealed = (text: string): string => `${text}${seal}${checksum(text)}"}\n`;
-export const checksum = (bytes: string | Buffer): string =>
-  crc32(bytes).toString(16).padStart(8, "0");
-
 function isSound(line: Buffer): boolean {
-  const at = line.length - sealBytes;
-  return at > 0 && line.toString("latin1", at) === `${seal}${checksum(line.subarray(0, at))}"}`;
+  const at = line.length - emptySeal.length;
+  const crc = at > 0 ? crc32(line.subarray(0, at)) : 0;
+  for (let index = 0; index < emptySeal.length; index++) {
+    const isDigit = emptySeal[index] === "0";
+    const wanted = isDigit ? hexDigit(crc, index - digitsAt) : emptySeal.charCodeAt(index);
+    if (line[at + index] !== wanted) return false;
+  }
+  return at > 0;
+}
+
+export const checksum = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(8, "0");
+/** One of the eight digits, in ASCII: for a line this is faster than its checksum's text. */
+function hexDigit(crc: number, index: number): number {
+  const value = (crc >>> (28 - 4 * index)) & 0xf;
+  return value + (value < 10 ? 0x30 : 0x57);
 }

@@ -3,7 +3,9 @@
  * stable storage. X, the first offset from the last certified line on that does not continue the
  * file rightly. A crash can only tear what nobody certified: X >= C. */
 import type { JournalFile } from "./disk.ts";
-import { decodeHeader, decodeRecord, headerBytesMax, isPartOfHeader, type Line } from "./record.ts";
+import {
+  decodeHeader, decodeRecord, headerBytesMax, isPartOfHeader, lineFeed, type Line,
+} from "./record.ts";
 
 export type Bytes = Pick<JournalFile, "size" | "read">;
 
@@ -16,10 +18,8 @@ export type Verdict =
   | { readonly kind: "sound"; readonly file: string; readonly seq: number;
     readonly certified: number; readonly end: number; readonly unterminated: boolean };
 
-export const lineFeed = 0x0a;
 const windowBytesMin = 64 * 1024;
 const windowBytesMax = 1024 * 1024 * 1024;
-
 /** Reads the end of the file only: as fast for a hundred million records as for one. */
 export function examine(bytes: Bytes): Verdict {
   const size = bytes.size();

@@ -1,16 +1,18 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
-import { decodeHeader, decodeRecord } from "./record.ts";
-import { examine, lineFeed, problemOf, type Bytes } from "./recover.ts";
+import { decodeHeader, decodeRecord, lineFeed } from "./record.ts";
+import { examine, problemOf, type Bytes, type Verdict } from "./recover.ts";
 
 const spotsMax = 1_000;
-const blockBytes = 1024 * 1024;
+const blockBytes = 64 * 1024;
 /** No record: the first continues it. */
 const none = { seq: 0, synced: -1 };
 /** Reads the file once, from its beginning, in memory that grows with its longest line only.
  * @param isLive a server is writing: what follows the last LF is not looked at
- * @returns counts, the records' first and last time and range of ids, the first 1,000 bad spots
- */
-export function verifyJournal(file: Bytes, isLive: boolean) {
+ * @param onProgress told how many bytes of how many are read
+ * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots */
+export function verifyJournal(
+  file: Bytes, isLive: boolean, onProgress: (read: number, all: number) => void = () => undefined,
+) {
   const bytes = file.size();
   const spots: { offset: number; line: number; reason: string }[] = [];
   let before: typeof none | undefined = none;
@@ -27,37 +29,37 @@ export function verifyJournal(file: Bytes, isLive: boolean) {
     if (problem !== undefined) report(problem);
     before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") return;
-    records++;
-    const { at, plant: { id } } = record;
+    const { at, id } = record;
     const { idMin = id, idMax = id } = seen;
+    records++;
     seen.first ??= at;
     seen.last = at;
     seen.idMin = id < idMin ? id : idMin;
     seen.idMax = id > idMax ? id : idMax;
   };
-  let parts: Buffer[] = [];
-  for (let read = 0; read < bytes;) {
-    const block = file.read(read, Math.min(blockBytes, bytes - read));
-    if (block.length === 0) break;
-    read += block.length;
-    parts.push(block);
-    if (!block.includes(lineFeed)) continue;
-    const rest = Buffer.concat(parts);
-    let at = 0;
-    for (let lf = rest.indexOf(lineFeed); lf >= 0; lf = rest.indexOf(lineFeed, at)) {
-      const text = rest.subarray(at, lf);
+  for (let length = blockBytes, isEnd = bytes === 0; !isEnd; onProgress(offset, bytes)) {
+    const block = file.read(offset, Math.min(length, bytes - offset));
+    isEnd = offset + block.length >= bytes || block.length === 0;
+    // What follows the last LF is read again with the next block; a long line needs a longer one.
+    length = block.includes(lineFeed) ? blockBytes : 2 * length;
+    for (let at = 0, lf = block.indexOf(lineFeed); lf >= 0; lf = block.indexOf(lineFeed, at)) {
+      const text = block.subarray(at, lf);
       if (line > 1) checkRecord(text);
       else if (!decodeHeader(text)) report("expected a plant-store journal's header, version 1");
       line++;
-      offset += text.length + 1;
+      offset += lf + 1 - at;
       at = lf + 1;
     }
-    parts = [rest.subarray(at)];
   }
-  const rest = Buffer.concat(parts);
-  if (rest.length > 0 && !isLive) {
-    const help = examine(file).kind === "damaged" ? "opening refuses it" : "opening mends it";
-    report(`the last ${rest.length} bytes are no whole line: ${help}`);
-  }
-  return { bytes, records, ...seen, spots, spotsTotal };
+  if (offset < bytes && !isLive) report(`the last ${bytes - offset} bytes are no whole line`);
+  const opening = isLive ? undefined : openingOf(examine(file), bytes);
+  return { bytes, records, ...seen, opening, spotsTotal, spots };
+}
+
+/** What an opening does; damage before the end is not its business. */
+function openingOf(verdict: Verdict, bytes: number): string {
+  if (verdict.kind === "new") return "makes a new journal";
+  if (verdict.kind === "damaged") return `refuses it at offset ${verdict.offset}`;
+  const { end, unterminated } = verdict;
+  return end === bytes && !unterminated ? "goes on" : `mends it from offset ${end}`;
 }
