@@ -12,7 +12,6 @@ export type Command =
   | { readonly command: "verify"; readonly files: readonly string[]; readonly json: boolean }
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
-
 /** Everything that is wrong with the command line (64, EX_USAGE) or the rest (78, EX_CONFIG). */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
@@ -24,8 +23,7 @@ export class ConfigError extends Error {
 }
 
 /** Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
- * A flag wins over its environment variable; an empty variable counts as none.
- * @throws ConfigError */
+ * A flag wins over its environment variable; an empty one counts as none. Throws ConfigError. */
 export function readCommand(argv: readonly string[], environment: NodeJS.ProcessEnv): Command {
   if (argv.includes("--help")) return { command: "help" };
   if (argv.includes("--version")) return { command: "version" };
@@ -40,20 +38,18 @@ export function readCommand(argv: readonly string[], environment: NodeJS.Process
   return command === "token" ? { command, name } : { command: "openapi" };
 }
 
-const serveFlags = [
-  ...Object.keys(settingTable), ...Object.values(limitTable).map((limit) => limit.flag),
-];
-
+const serveFlags =
+  [...Object.keys(settingTable), ...Object.values(limitTable).map((limit) => limit.flag)];
+const texts = Object.fromEntries(serveFlags.map((flag) => [flag, { type: "string" } as const]));
 /** Flags, and how many words. */
 const commands: ReadonlyMap<string, readonly [flags: readonly string[], min: number, max: number]> =
   new Map([["serve", [serveFlags, 0, 0]], ["verify", [["json"], 1, Infinity]],
     ["token", [[], 0, 1]], ["openapi", [[], 0, 0]]]);
 
 function readLine(argv: readonly string[]) {
-  const texts = serveFlags.map((flag) => [flag, { type: "string" }] as const);
   const { tokens, positionals } = parseArgs({
     args: [...argv], strict: false, allowPositionals: true, tokens: true,
-    options: { ...Object.fromEntries(texts), json: { type: "boolean" } },
+    options: { ...texts, json: { type: "boolean" } },
   });
   const [command = "serve", ...words] = positionals;
   const mistakes: string[] = [];

@@ -48,7 +48,6 @@ export const limitTable = {
 } as const satisfies Readonly<Record<string, Limit>>;
 
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
-
 /** The limits' defaults, with some of them replaced; frozen.
  * @throws RangeError for an unknown name, or a value outside of the table's bounds */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
@@ -71,7 +70,6 @@ export const isWithin = (limit: Limit, value: number): boolean =>
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
-const path = { form: /^[^\0]*$/, wanted: "a path" } as const;
 /** The flags besides the limits' own; what does not have the form is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
@@ -86,10 +84,9 @@ export const settingTable = {
     meaning: "what stands before /plants in the path" },
   store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
-  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", ...path,
+  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
 } as const;
-
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";
 export const environmentOf = (limit: { readonly flag: string }): string =>

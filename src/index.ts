@@ -9,7 +9,6 @@ import { PlantService, type PlantOptions } from "./service.ts";
 export const createPlantServer = (
   options: PlantOptions & { readonly tls?: TlsOptions },
 ): DrainableServer => createStrictServer(new PlantService(options), options.tls);
-
 /** A listener for a server that exists already: what its parser refuses, and time, stay its own. */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);

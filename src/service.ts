@@ -1,15 +1,15 @@
-/** The journey of a request, from the head to the answer, in the order of the interface:
- * one unambiguous request, bearer, route, head checks, body, JSON, schema, store, answer. */
+/** The journey of a request, in the order of the interface: one unambiguous request, bearer,
+ * route, head checks, body, JSON, schema, store, answer. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
-import { discardBody, readBody } from "./http/body.ts";
+import { discardBody, readBody, type InFlight } from "./http/body.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, must } from "./http/errors.ts";
-import { readHead, type Head } from "./http/head.ts";
+import { readHead } from "./http/head.ts";
 import { closeGently, reply, replyUnended } from "./http/reply.ts";
-import { checkRoute } from "./http/router.ts";
+import { checkRoute, plantsPath } from "./http/router.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
 import {
   PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore, type StoreErrorCode,
@@ -28,9 +28,9 @@ export interface PlantOptions {
 }
 
 /** What has to be remembered of a connection between its requests. */
-export interface Connection {
-  /** The answer to the request that came last; answers leave in the order of requests. */
-  last?: ServerResponse;
+export interface Connection extends InFlight {
+  /** The answers to the last two requests; answers leave in the order of requests. */
+  last?: ServerResponse; before?: ServerResponse | undefined;
   /** An answer says `Connection: close`: no request behind it is executed. */
   closing: boolean;
   /** When the parser gave up: how much had been read, and the answer to whose body that was. */
@@ -44,40 +44,42 @@ export class PlantService {
   readonly limits: Limits;
   readonly #options: PlantOptions;
   readonly #tokens: BearerTokens;
+  readonly #path: string;
   readonly #connections = new WeakMap<Duplex, Connection>();
-  readonly #inFlight = { bytes: 0 };
+  readonly #inFlight: InFlight = { bodyBytes: 0 };
 
   constructor(options: PlantOptions) {
-    const { tokens, limits } = options;
+    const { tokens, limits, basePath = "" } = options;
     this.limits = limitsWith(limits);
     this.#options = options;
+    this.#path = basePath + plantsPath;
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
   }
-
   /** @param askContinue the client waits for a 100 that nobody has sent yet */
   handle(request: IncomingMessage, response: ServerResponse, askContinue: boolean): void {
     const connection = this.connection(request.socket);
     if (connection.closing) return void request.socket.pause();
-    connection.last = response;
+    [connection.before, connection.last] = [connection.last, response];
+    // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
+    connection.closing = request.headers.upgrade !== undefined;
     const isLate = this.draining;
     try {
-      checkContent(this.admit(request), this.limits.bodyBytesMax);
+      this.admit(request);
+      checkContent(request.headers, this.limits.bodyBytesMax);
       must(!request.readableDidRead && request.readableEncoding === null, "bodyTaken",
         "The body was read before: the plants' handler must come first.");
     } catch (error) {
       return this.refuse(response, error);
     }
     if (askContinue) response.writeContinue();
-    readBody(request, this.limits, this.#inFlight, (body) => {
+    readBody(request, this.limits, connection, this.#inFlight, (body) => {
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        must(request.rawTrailers.length <= 2 * this.limits.headFieldsMax, "headFields",
-          `The trailer must not have over ${this.limits.headFieldsMax} fields.`);
-        const plant = this.#readPlant(body);
         must(!isLate, "closed", storeMessages.closed);
+        const plant = this.#readPlant(request, body);
         this.#options.store.append(plant).then(
-          () => reply(response, answerOf(plant), this.#closes(response)),
+          () => reply(response, answerOf(plant), this.#closes(connection, response)),
           (error: unknown) => this.refuse(response, error),
         );
       } catch (error) {
@@ -85,22 +87,26 @@ export class PlantService {
       }
     });
   }
-
   /** One unambiguous request, a good token, and the route; throws ApiError. */
-  admit(request: IncomingMessage): Head {
-    const head = readHead(request, this.limits);
-    this.#tokens.check(head.authorization);
-    checkRoute(request.method, head.path, this.#options.basePath ?? "");
-    return head;
+  admit(request: IncomingMessage): void {
+    const path = readHead(request, this.limits);
+    this.#tokens.check(request.headers.authorization);
+    checkRoute(request.method, path, this.#path);
   }
 
   connection(socket: Duplex): Connection {
-    const connection = this.#connections.get(socket) ?? { closing: false };
+    const known = this.#connections.get(socket);
+    if (known) return known;
+    const connection = { closing: false, bodyBytes: 0 };
     this.#connections.set(socket, connection);
+    socket.once("close", () => { this.#inFlight.bodyBytes -= connection.bodyBytes; });
     return connection;
   }
 
-  #readPlant(body: Buffer): NewPlant {
+  #readPlant({ rawTrailers }: IncomingMessage, body: Buffer): NewPlant {
+    const { headFieldsMax } = this.limits;
+    must(rawTrailers.length <= 2 * headFieldsMax, "headFields",
+      () => `The trailer must not have over ${headFieldsMax} fields.`);
     must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
     try {
       return readNewPlant(parseJson(body, this.limits.nestingMax));
@@ -114,22 +120,21 @@ export class PlantService {
       throw error;
     }
   }
-
   /** Answers with an error, whether the request is complete or its body still arrives. */
   refuse(response: ServerResponse, thrown: unknown): void {
     const error = this.#apiError(thrown);
     const { req: request } = response;
-    const { socket, method, headers: { expect, "content-length": length = "0" } } = request;
+    const { socket, headers: { expect, "content-length": length = "0" } } = request;
     if (response.headersSent || socket.destroyed) return;
     const hasBody = length !== "0" || request.headers["transfer-encoding"] !== undefined;
     const isWhole = request.complete || !hasBody;
     // Who was not told to continue may send the body or not: the framing is in doubt.
     const isInDoubt = expect !== undefined || Number(length) > this.limits.discardBytesMax;
-    const mustClose = !isWhole && (isInDoubt || method === "HEAD");
-    const close = this.#closes(response, error.close || mustClose);
-    if (method === "HEAD" || (isWhole && !close)) return reply(response, error, close);
-    const left = replyUnended(response, error, close).then(() => {
-      const isEnd = close || this.connection(socket).broken === response;
+    const connection = this.connection(socket);
+    const close = this.#closes(connection, response, error.close || (!isWhole && isInDoubt));
+    if (isWhole && !close) return reply(response, error, close);
+    const left = replyUnended(response, error, close, connection.before).then(() => {
+      const isEnd = close || connection.broken === response;
       if (isEnd) closeGently(socket, this.limits.discardMillis);
     });
     void discardBody(request, this.limits).then((isEnded) => {
@@ -137,11 +142,10 @@ export class PlantService {
       else if (!close) response.end();
     });
   }
-
   /** Whether this answer is the connection's last; then nothing behind it is executed. */
-  #closes(response: ServerResponse, isAsked = false): boolean {
-    const connection = this.connection(response.req.socket);
-    const isLast = isAsked || (this.draining && connection.last === response);
+  #closes(connection: Connection, response: ServerResponse, isAsked = false): boolean {
+    const isLast = isAsked || response.req.headers.upgrade !== undefined
+      || (this.draining && connection.last === response);
     connection.closing ||= isLast;
     return isLast;
   }

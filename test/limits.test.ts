@@ -321,7 +321,7 @@ const causes: Readonly<Record<Cause, CauseCase>> = {
   malformed: { bytes: "garbage\r\n\r\n" },
   target: replaced("/plants", "/plants#x"),
   host: replaced("localhost", ""),
-  framing: replaced("Content-Length: 22", "Content-Length: 0000000000000022"),
+  framing: { bytes: chunked(fern).replace("HTTP/1.1", "HTTP/1.0") },
   repeated: fields("Content-Type: application/json\r\n"),
   credentials: replaced("Bearer test-token", "Bearer"),
   manyCredentials: fields(`Authorization: Bearer ${token}\r\n`),

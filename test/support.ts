@@ -5,10 +5,11 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect } from "node:net";
-import type { Socket } from "node:net";
+import type { Server, Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -101,13 +102,21 @@ export interface RawAnswer {
   readonly body: string;
 }
 
+export interface ExchangeOptions {
+  readonly answers?: number;
+  readonly halfClose?: boolean;
+  readonly head?: boolean;
+  readonly read?: ((bytes: number, client: Socket) => Promise<void>) | undefined;
+}
+
 /**
  * Sends bytes and reads until the server closes, or until as many answers have come as asked for.
  * @param parts written one after another, each in a segment of its own
+ * @param read waits until the server has read so many bytes; without it, segments may be joined
  */
 export async function exchange(
   port: number, parts: string | Buffer | readonly (string | Buffer)[],
-  { answers = Infinity, halfClose = false, head = false } = {},
+  { answers = Infinity, halfClose = false, head = false, read }: ExchangeOptions = {},
 ): Promise<RawAnswer[]> {
   const socket = connect(port, "127.0.0.1");
   const found = readAnswers(socket, answers, head);
@@ -117,6 +126,7 @@ export async function exchange(
   for (const part of list) {
     if (!socket.writable) break;
     await new Promise<void>((resolve) => socket.write(part, "latin1", () => resolve()));
+    await read?.(socket.bytesWritten, socket);
   }
   if (halfClose) socket.end();
   const result = await found;
@@ -151,6 +161,21 @@ export function readAnswers(socket: Socket, answers: number, head = false): Prom
     socket.on("close", finish);
     socket.on("error", finish);
   });
+}
+
+/** For `exchange`: sees what a server in this process has read; call it before the client comes. */
+export function reader(server: Server): NonNullable<ExchangeOptions["read"]> {
+  const sockets: Socket[] = [];
+  server.on("connection", (socket: Socket) => void sockets.push(socket));
+  return async (bytes, client) => {
+    const ours = (): Socket | undefined =>
+      sockets.find(({ remotePort }) => remotePort === client.localPort);
+    // One that is paused, or gone, reads no more: then it has what it wants.
+    for (let turns = 0; turns < 500; turns++) {
+      if ((ours()?.bytesRead ?? 0) >= bytes) return;
+      await setImmediate();
+    }
+  };
 }
 
 /** A POST /plants with a good token; `fields` are whole lines with CRLF. */

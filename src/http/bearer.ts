@@ -4,22 +4,20 @@ import { must } from "./errors.ts";
 
 export class BearerTokens {
   #digests: readonly Buffer[] = [];
+  /** Of the token that was presented last: to write here is faster than to make a Buffer. */
+  readonly #digest = Buffer.alloc(tokenDigest("").length);
 
-  constructor(tokens: readonly string[]) {
-    this.replace(tokens);
-  }
-
-  /** Accepts these tokens from now on, and no other.
-   * @param tokens each a b64token, or `sha256:` and the 64 hexadecimal digits of its digest
-   * @throws TypeError when there is none or one is neither */
+  constructor(tokens: readonly string[]) { this.replace(tokens); }
+  /** Accepts these tokens from now on, and no other; throws TypeError for none or a bad one.
+   * @param tokens each a b64token, or `sha256:` and the 64 hexadecimal digits of its digest */
   replace(tokens: readonly string[]): void {
     if (tokens.length === 0) throw new TypeError("tokens must hold at least one: never run open");
     this.#digests = tokens.map(digestOf);
   }
-
   /** @throws ApiError when the value of Authorization does not hold an accepted token */
   check(authorization: string | undefined): void {
-    const digest = hash("sha256", tokenOf(authorization), "buffer");
+    const digest = this.#digest;
+    digest.write(tokenDigest(tokenOf(authorization)), "latin1");
     let isKnown = false;
     // All are compared, and each in constant time: timing tells nothing of any token.
     for (const known of this.#digests) isKnown = timingSafeEqual(known, digest) || isKnown;
@@ -30,11 +28,11 @@ export class BearerTokens {
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
 export const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]+=*$/.test(text);
 export const makeToken = (): string => randomBytes(32).toString("base64url");
-/** `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place. */
+/** `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place.
+ * Hexadecimal is what `hash` makes fastest, in half of the time of a Buffer. */
 export const tokenDigest = (token: string): string => `sha256:${hash("sha256", token, "hex")}`;
 export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
 const digestForm = /^sha256:[0-9a-f]{64}$/;
-
 /** Reads lines `NAME sha256:HEX`, blank ones and # comments; throws with the bad line's number. */
 export function parseTokensFile(text: string): readonly string[] {
   const digests = text.split(/\r?\n/).flatMap((line, index) => {
@@ -48,18 +46,16 @@ export function parseTokensFile(text: string): readonly string[] {
 }
 
 function digestOf(token: string): Buffer {
-  if (digestForm.test(token)) return Buffer.from(token.slice("sha256:".length), "hex");
+  if (digestForm.test(token)) return Buffer.from(token);
   if (!isToken(token)) throw new TypeError("a token must be a b64token or sha256: and 64 digits");
-  return hash("sha256", token, "buffer");
+  return Buffer.from(tokenDigest(token));
 }
 
 /** credentials = "Bearer" 1*SP b64token (RFC 6750, 2.1); the scheme in any case (RFC 9110, 11.1) */
 function tokenOf(authorization = ""): string {
-  const [scheme = ""] = /^[^\s,]*/.exec(authorization) ?? [];
-  must(/^bearer$/i.test(scheme), "anonymous",
+  const [, token] = /^bearer +([A-Za-z0-9._~+/-]+=*)$/i.exec(authorization) ?? [];
+  must(token !== undefined || /^bearer(?![^\s,])/i.test(authorization), "anonymous",
     "Authorization must be present, with the scheme Bearer.");
-  const token = authorization.slice(scheme.length).replace(/^ +/, "");
-  must(authorization[scheme.length] === " " && isToken(token), "credentials",
-    "Authorization must be Bearer, a space and one b64token.");
+  must(token !== undefined, "credentials", "Authorization must be Bearer, a space and a b64token.");
   return token;
 }

@@ -3,43 +3,47 @@ import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { ApiError } from "./errors.ts";
 
+/** Bytes of bodies that are being read: of one connection, or of all. */
+export interface InFlight { bodyBytes: number }
+
 /** Reads the body. A declared length reserves nothing: what counts is what has arrived.
- * @param inFlight the bytes of all bodies that are being read: one for a service
+ * @param own the connection's bytes, which the caller releases where it ends before the body
  * @param done called once; never when the client goes away before the body's end */
 export function readBody(
-  request: IncomingMessage, limits: Limits, inFlight: { bytes: number },
+  request: IncomingMessage, limits: Limits, own: InFlight, all: InFlight,
   done: (body: Buffer | ApiError) => void,
 ): void {
-  let body: Buffer = Buffer.alloc(0);
+  let body: Buffer | undefined;
   let bytes = 0;
-  const onData = (chunk: Buffer): void => {
+  let isDone = false;
+  const finish = (result: Buffer | ApiError): void => {
+    if (isDone) return;
+    isDone = true;
+    body = undefined;
+    all.bodyBytes -= bytes;
+    own.bodyBytes -= bytes;
+    done(result);
+  };
+  request.on("data", (chunk: Buffer) => {
+    if (isDone) return;
     const end = bytes + chunk.length;
     // Copied together at once: a million chunks of one byte would weigh as much as 300 MB.
-    if (bytes === 0) body = chunk;
+    if (body === undefined) body = chunk;
     else {
       if (end > body.length) body = Buffer.concat([body.subarray(0, bytes)], 2 * end);
       chunk.copy(body, bytes);
     }
     bytes = end;
-    inFlight.bytes += chunk.length;
+    all.bodyBytes += chunk.length;
+    own.bodyBytes += chunk.length;
     if (bytes > limits.bodyBytesMax) {
       finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
-    } else if (inFlight.bytes > limits.bodiesBytesMax) {
+    } else if (all.bodyBytes > limits.bodiesBytesMax) {
       finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
     }
-  };
-  const onEnd = (): void => finish(body.subarray(0, bytes));
-  const release = (): void => {
-    inFlight.bytes -= bytes;
-    request.off("data", onData).off("end", onEnd).off("close", release);
-  };
-  const finish = (result: Buffer | ApiError): void => {
-    release();
-    done(result);
-  };
-  request.on("data", onData).on("end", onEnd).on("close", release);
+  });
+  request.on("end", () => finish(body?.subarray(0, bytes) ?? Buffer.alloc(0)));
 }
-
 /** Reads on and discards after an early answer, so that a client that is still sending gets to
  * see it, within `discardBytesMax` and `discardMillis`: resolves to whether the body ended so. */
 export function discardBody(request: IncomingMessage, limits: Limits): Promise<boolean> {

@@ -1,23 +1,23 @@
 /** What a head says of the body: expectation, media type, charset, content coding, length. */
+import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
-import type { Head } from "./head.ts";
 
 /** Lets a body through that can be one JSON text within the limit; throws ApiError. */
-export function checkContent(head: Head, bodyBytesMax: number): void {
-  const { expectation = "100-continue", contentType, contentCoding = "identity" } = head;
-  must(/^100-continue$/i.test(expectation), "expectation", "Expect must be 100-continue.");
-  if (contentType !== "application/json") checkMediaType(contentType);
-  must(/^identity$/i.test(contentCoding), "contentCoding",
+export function checkContent(headers: IncomingHttpHeaders, bodyBytesMax: number): void {
+  const { expect, "content-type": type, "content-encoding": coding } = headers;
+  must(expect === undefined || /^100-continue$/i.test(expect), "expectation",
+    "Expect must be 100-continue.");
+  if (type !== "application/json") checkMediaType(type);
+  must(coding === undefined || /^identity$/i.test(coding), "contentCoding",
     "Content-Encoding must be identity or absent.");
-  must((head.contentLength ?? 0) <= bodyBytesMax, "declaredSize",
-    `The body must not exceed ${bodyBytesMax} bytes, but Content-Length does.`);
+  must(Number(headers["content-length"] ?? 0) <= bodyBytesMax, "declaredSize",
+    () => `The body must not exceed ${bodyBytesMax} bytes, but Content-Length does.`);
 }
 
 /** OWS ";" OWS [ token "=" ( token / quoted-string ) ] (RFC 9110, 5.6.6) */
 const token = String.raw`[\w!#$%&'*+.^\`|~-]+`;
 const quotedString = String.raw`"(?:[^"\\\0-\x08\n-\x1f\x7f]|\\[\t -~\x80-\xff])*"`;
 const parameterForm = new RegExp(`[ \t]*;[ \t]*(?:(${token})=(${token}|${quotedString}))?`, "y");
-
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = ""): void {
   const [essence = ""] = /^[^ \t;]*/.exec(contentType) ?? [];

@@ -10,11 +10,9 @@ interface Row {
 }
 
 const challenge = 'Bearer realm="plant-store"';
-const anonymous = ["WWW-Authenticate", challenge] as const;
 const invalidRequest = ["WWW-Authenticate", `${challenge}, error="invalid_request"`] as const;
 const invalidToken = ["WWW-Authenticate", `${challenge}, error="invalid_token"`] as const;
 const retryAfter = ["Retry-After", "1"] as const;
-const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 const allow = ["Allow", "POST"] as const;
 export const catalogue = {
   malformed: { error: 40001, close: true, when: "no HTTP message as RFC 9112 defines it" },
@@ -33,7 +31,8 @@ export const catalogue = {
   nesting: { error: 40013, when: "arrays and objects nested over the limit" },
   schema: { error: 40014, when: "JSON that is no NewPlant" },
   truncated: { error: 40015, close: true, when: "a request that ended before its length" },
-  anonymous: { error: 40101, headers: anonymous, when: "no Authorization, or none with Bearer" },
+  anonymous: { error: 40101, headers: ["WWW-Authenticate", challenge],
+    when: "no Authorization, or none with Bearer" },
   token: { error: 40102, headers: invalidToken, when: "a token that is not known" },
   path: { error: 40401, when: "a path that does not exist" },
   method: { error: 40501, headers: allow, when: "a method other than POST" },
@@ -44,7 +43,8 @@ export const catalogue = {
   chunkExtensions: { error: 41303, close: true, when: "chunk extensions over the limit" },
   mediaType: { error: 41501, when: "a media type other than application/json" },
   charset: { error: 41502, when: "a charset other than utf-8, or a repeated one" },
-  contentCoding: { error: 41503, headers: acceptEncoding, when: "a coding other than identity" },
+  contentCoding: { error: 41503, headers: ["Accept-Encoding", "identity"],
+    when: "a coding other than identity" },
   expectation: { error: 41701, when: "an Expect other than 100-continue" },
   headBytes: { error: 43101, close: true, when: "a head over the limit in bytes" },
   headFields: { error: 43102, close: true, when: "more header fields than the limit" },
@@ -62,7 +62,6 @@ export const catalogue = {
 
 export type Cause = keyof typeof catalogue;
 export const messageCharactersMax = 500;
-
 /** An answer that is not a success. Its message is for the client: nothing of the inside. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
@@ -71,17 +70,13 @@ export class ApiError extends Error {
   readonly close: boolean;
   readonly headers: readonly string[];
   readonly #error: number;
-
   /** @param message one sentence: what is wrong, where, and what was expected */
   constructor(cause: Cause, message: string) {
     super(message);
     const { error, close = false, headers = [] }: Row = catalogue[cause];
     this.status = Math.floor(error / 100);
-    this.close = close;
-    this.headers = headers;
-    this.#error = error;
+    [this.close, this.headers, this.#error] = [close, headers, error];
   }
-
   /** The Error of the interface, as JSON. */
   get body(): string {
     const isLong = this.message.length > messageCharactersMax;
@@ -90,7 +85,8 @@ export class ApiError extends Error {
   }
 }
 
-/** @throws ApiError unless it holds */
-export function must(holds: boolean, cause: Cause, message: string): asserts holds {
-  if (!holds) throw new ApiError(cause, message);
+type Message = string | (() => string);
+/** Throws an ApiError unless it holds; a message that is put together is, only then. */
+export function must(holds: boolean, cause: Cause, message: Message): asserts holds {
+  if (!holds) throw new ApiError(cause, typeof message === "string" ? message : message());
 }

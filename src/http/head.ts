@@ -3,30 +3,22 @@ import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { must, type Cause } from "./errors.ts";
 
-/** What the service needs of a head; its path is as sent, without the query. */
-export type Head = ReturnType<typeof readHead>;
-
-/** @throws ApiError 400, 431, 501 or 505: no plant is stored by such a request */
-export function readHead(request: IncomingMessage, { headFieldsMax, headBytesMax }: Limits) {
+/** The path as sent, without the query, of what is one unambiguous request.
+ * @throws ApiError 400, 431, 501 or 505: no plant is stored by any other */
+export function readHead(request: IncomingMessage, limits: Limits): string {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
   must(httpVersion === "1.1" || httpVersion === "1.0", "version",
     "The HTTP version must be 1.0 or 1.1.");
-  must(rawHeaders.length <= 2 * headFieldsMax, "headFields",
-    `The head must not have over ${headFieldsMax} fields.`);
+  must(rawHeaders.length <= 2 * limits.headFieldsMax, "headFields",
+    () => `The head must not have over ${limits.headFieldsMax} fields.`);
   // Two spaces, the version, CRLF, and the empty line at the end.
   const bytes = method.length + url.length + 14 + checkFields(rawHeaders);
-  must(bytes <= headBytesMax, "headBytes", `The head must not exceed ${headBytesMax} bytes.`);
-  const { host = httpVersion === "1.0" ? "-" : "", "content-length": length } = headers;
+  must(bytes <= limits.headBytesMax, "headBytes",
+    () => `The head must not exceed ${limits.headBytesMax} bytes.`);
+  const { host = httpVersion === "1.0" ? "-" : "" } = headers;
   must(hostForm.test(host), "host", "Host must be one name or address, with a port or without.");
-  checkFraming(headers["transfer-encoding"], length, httpVersion);
-  return {
-    path: pathOf(url, method),
-    authorization: headers.authorization,
-    contentType: headers["content-type"],
-    contentLength: length === undefined ? undefined : Number(length),
-    contentCoding: headers["content-encoding"],
-    expectation: headers.expect,
-  };
+  checkFraming(headers["transfer-encoding"], headers["content-length"], httpVersion);
+  return pathOf(url, method);
 }
 
 /** What must not be repeated: of two, `headers` shows the first, and another server the second. */
@@ -34,18 +26,16 @@ const singletons: ReadonlyMap<string, Cause> = new Map([
   ["host", "host"], ["authorization", "manyCredentials"],
   ["content-type", "repeated"], ["content-length", "repeated"],
 ]);
-
 /** The bytes of all fields, none of which stands twice that must stand once. */
 function checkFields(rawHeaders: readonly string[]): number {
-  const seen: string[] = [];
-  let bytes = 0;
+  let [bytes, seen] = [0, ""];
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = (rawHeaders[index] ?? "").toLowerCase();
     bytes += name.length + (rawHeaders[index + 1] ?? "").length + 4;
     const cause = singletons.get(name);
     if (cause === undefined) continue;
-    must(!seen.includes(name), cause, `The field ${name} must not stand twice.`);
-    seen.push(name);
+    must(!seen.includes(name), cause, () => `The field ${name} must not stand twice.`);
+    seen += name;
   }
   return bytes;
 }
@@ -53,10 +43,9 @@ function checkFields(rawHeaders: readonly string[]): number {
 const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
 /** Host = uri-host [ ":" port ] (RFC 9110, 7.2); in HTTP/1.0 it may be absent (9112, 3.2) */
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
-
 /** A length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
 function checkFraming(coding: string | undefined, length: string | undefined, version: string) {
-  const isLength = length === undefined || (/^\d{1,15}$/.test(length) && coding === undefined);
+  const isLength = length === undefined || (/^\d+$/.test(length) && coding === undefined);
   must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
   if (coding === undefined) return;
   must(version !== "1.0", "framing", "Transfer-Encoding must not stand in an HTTP/1.0 request.");
@@ -71,7 +60,6 @@ const originForm = new RegExp(`^${path}${query}$`);
 const absoluteForm = new RegExp(`^https?://${authority}(?::\\d*)?${path}?${query}$`, "i");
 /** authority-form = uri-host ":" port, of CONNECT alone (RFC 9112, 3.2.3) */
 const authorityForm = new RegExp(`^${authority}:\\d+$`);
-
 /** The target's path; "*" and CONNECT's authority are a path that nothing has. */
 function pathOf(url: string, method: string): string {
   const isConnect = method === "CONNECT";

@@ -10,18 +10,24 @@ const mediaType = "application/json";
 export function reply(response: ServerResponse, answer: Answer, close: boolean): void {
   // A host application, or a time-out, may have answered before.
   if (response.headersSent) return;
-  writeHead(response, answer, close);
-  response.end(answer.body);
+  const bytes = writeHead(response, answer, close);
+  // Head and body leave as one string: in Latin-1, which node copies faster, where it is ASCII.
+  response.end(answer.body, bytes === answer.body.length ? "latin1" : "utf8");
 }
 
 /** Answers while the body may still arrive: the answer leaves at once, but stays unended. At its
  * end node would cut the connection, and the client's unread bytes would reset it before the
- * answer is seen (RFC 9112, 9.6). Resolves when the answer has left. */
+ * answer is seen (RFC 9112, 9.6). Resolves when the answer has left.
+ * @param before the answer to the request before: this one leaves behind it */
 export function replyUnended(
-  response: ServerResponse, answer: Answer, close: boolean,
+  response: ServerResponse, answer: Answer, close: boolean, before: ServerResponse | undefined,
 ): Promise<void> {
   writeHead(response, answer, close);
-  return new Promise((resolve) => response.write(answer.body, () => resolve()));
+  return new Promise((resolve) => {
+    if (response.req.method !== "HEAD") return response.write(answer.body, () => resolve());
+    response.flushHeaders(); // node writes no body here, and tells nobody when the head has left
+    return before?.writableFinished === false ? before.once("finish", resolve) : resolve();
+  });
 }
 
 /** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
@@ -39,9 +45,11 @@ export function closeGently(socket: Duplex, millis: number): void {
   socket.once("close", () => clearTimeout(timer));
 }
 
-function writeHead(response: ServerResponse, answer: Answer, close: boolean): void {
-  const length = String(Buffer.byteLength(answer.body));
-  const fields = ["Content-Type", mediaType, "Content-Length", length, ...answer.headers];
+/** The body's length in bytes. */
+function writeHead(response: ServerResponse, answer: Answer, close: boolean): number {
+  const bytes = Buffer.byteLength(answer.body);
+  const fields = ["Content-Type", mediaType, "Content-Length", `${bytes}`, ...answer.headers];
   if (close) fields.push("Connection", "close");
   response.writeHead(answer.status, fields);
+  return bytes;
 }

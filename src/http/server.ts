@@ -9,17 +9,15 @@ import { closeGently, rawReply } from "./reply.ts";
 
 /** `drain` answers what is under way and closes; false: it cut the rest off after `drainMillis`. */
 export type DrainableServer = Server & { drain(): Promise<boolean> };
-
 /** A server that hands every request to the service, and answers what node would not. */
 export function createStrictServer(service: PlantService, tls?: TlsOptions): DrainableServer {
   const { limits } = service;
   const options: ServerOptions = {
     insecureHTTPParser: false, // also against an inherited NODE_OPTIONS
     requireHostHeader: false, // head.ts looks at it: node's own 400 has no body
-    maxHeaderSize: limits.headBytesMax,
+    maxHeaderSize: limits.headBytesMax, connectionsCheckingInterval: limits.checkMillis,
     headersTimeout: limits.headMillis, requestTimeout: limits.requestMillis,
     keepAliveTimeout: limits.idleMillis,
-    connectionsCheckingInterval: limits.checkMillis,
   };
   const halfOpen = { ...options, allowHalfOpen: true };
   const server = tls ? createHttps({ ...tls, ...halfOpen }) : createHttp(options);

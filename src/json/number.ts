@@ -1,14 +1,11 @@
 /** A JSON number, exactly as it was written: never rounded (RFC 8259, 6). */
 export class JsonNumber {
   readonly text: string;
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(text: string) { this.text = text; }
 }
 
 /** The value of a number, if it is an integer from `min` to `max`, as `1.0` and `1e2` may be.
- * Linear in the number's length: a huge power is never expanded, so `1e1000000000` costs nothing.
- */
+ * Linear in the number's length: `1e1000000000` is never expanded, and costs nothing. */
 export function exactInteger({ text }: JsonNumber, min: bigint, max: bigint) {
   const isPlain = /^-?\d{1,19}$/.test(text);
   const integer = isPlain ? BigInt(text) : integerOfDecimal(text, max.toString().length);

@@ -1,7 +1,6 @@
-/** A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers.
+/** A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers, in linear time.
  * Beyond JSON.parse: UTF-8 is checked, a byte order mark, a repeated member name, an unpaired
- * surrogate and deep nesting are errors, every error has a byte offset, and a number stays the
- * text that was sent. Time is linear in the length of the body. */
+ * surrogate and deep nesting are errors, every error has a byte offset, a number stays text. */
 import { isUtf8 } from "node:buffer";
 import { JsonNumber } from "./number.ts";
 
@@ -16,14 +15,12 @@ export class JsonError extends Error {
   readonly offset: number;
   constructor(code: JsonErrorCode, offset: number, message: string) {
     super(`at byte ${offset}, ${message}`);
-    this.code = code;
-    this.offset = offset;
+    [this.code, this.offset] = [code, offset];
   }
 }
 
-/** Reads one JSON text.
- * @param nestingMax how many arrays and objects may stand in one another
- * @throws JsonError */
+/** Reads one JSON text; throws JsonError.
+ * @param nestingMax how many arrays and objects may stand in one another */
 export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
     throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");
@@ -38,14 +35,10 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   throw new JsonError("utf8", at, "found a byte that is not UTF-8");
 }
 
-const escapes: ReadonlyMap<string, string> = new Map([
-  ['"', '"'], ["\\", "\\"], ["/", "/"],
-  ["b", "\b"], ["f", "\f"], ["n", "\n"], ["r", "\r"], ["t", "\t"],
-]);
-
+const escapes: ReadonlyMap<string, string> = new Map([['"', '"'], ["\\", "\\"], ["/", "/"],
+  ["b", "\b"], ["f", "\f"], ["n", "\n"], ["r", "\r"], ["t", "\t"]]);
 /** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
   readonly #text: string;
@@ -54,8 +47,7 @@ class Reader {
   #nesting = 0;
 
   constructor(text: string, nestingMax: number) {
-    this.#text = text;
-    this.#nestingMax = nestingMax;
+    [this.#text, this.#nestingMax] = [text, nestingMax];
   }
 
   read(): JsonValue {
@@ -80,7 +72,7 @@ class Reader {
 
   #object(): ReadonlyMap<string, JsonValue> {
     const members = new Map<string, JsonValue>();
-    this.#list("}", () => {
+    for (let isMore = this.#opens("}"); isMore; isMore = this.#goesOn("}")) {
       this.#space();
       const start = this.#at;
       if (this.#text[start] !== '"') this.#fail("a member name in quotes");
@@ -90,29 +82,35 @@ class Reader {
       }
       if (!this.#skip(":")) this.#fail('":"');
       members.set(name, this.#value());
-    });
+    }
     return members;
   }
 
   #array(): readonly JsonValue[] {
     const items: JsonValue[] = [];
-    this.#list("]", () => items.push(this.#value()));
+    let isMore = this.#opens("]");
+    for (; isMore; isMore = this.#goesOn("]")) items.push(this.#value());
     return items;
   }
-
-  #list(end: string, readItem: () => void): void {
+  /** Whether an item follows, at the beginning of an array or object. */
+  #opens(end: string): boolean {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(`at most ${this.#nestingMax} levels`, "nesting", "one more level of nesting");
     }
     this.#at++;
-    if (!this.#skip(end)) {
-      do readItem();
-      while (this.#skip(","));
-      if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
-    }
-    this.#nesting--;
+    return !this.#ends(end);
   }
 
+  #goesOn(end: string): boolean {
+    if (this.#skip(",")) return true;
+    return !this.#ends(end) && this.#fail(`"," or "${end}"`);
+  }
+
+  #ends(end: string): boolean {
+    const isEnd = this.#skip(end);
+    if (isEnd) this.#nesting--;
+    return isEnd;
+  }
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
   #string(): string {
     const text = this.#text;
@@ -124,25 +122,22 @@ class Reader {
       if (code === 0x5c /* \ */) {
         result += text.slice(start, this.#at) + this.#escape();
         start = this.#at;
-      } else if (code >= 0x20) {
-        this.#at++;
-      } else {
-        this.#fail("a character, control characters escaped, or the string's closing quote");
-      }
+      } else if (code >= 0x20) this.#at++;
+      else this.#fail("a character, control characters escaped, or the string's closing quote");
     }
   }
 
   #escape(): string {
-    const start = this.#at;
-    const simple = escapes.get(this.#text[start + 1] ?? "");
+    const start = this.#at++;
+    const simple = escapes.get(this.#text[this.#at] ?? "");
     if (simple !== undefined) {
-      this.#at += 2;
+      this.#at++;
       return simple;
     }
     const unit = this.#unicodeEscape();
     if (unit < 0xd800 || unit > 0xdfff) return String.fromCharCode(unit);
-    const isHigh = unit < 0xdc00;
-    const low = isHigh && this.#text.startsWith("\\u", this.#at) ? this.#unicodeEscape() : 0;
+    const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#at++);
+    const low = hasLow ? this.#unicodeEscape() : 0;
     if (low < 0xdc00 || low > 0xdfff) {
       this.#fail("a high and a low one", "surrogate", "half of a surrogate pair", start);
     }
@@ -150,22 +145,20 @@ class Reader {
   }
 
   #unicodeEscape(): number {
-    this.#at++;
     if (this.#text[this.#at] !== "u") this.#fail('one of " \\ / b f n r t u');
-    this.#at++;
-    const end = this.#at + 4;
-    for (; this.#at < end; this.#at++) {
+    const end = this.#at + 5;
+    while (++this.#at < end) {
       if (!/^[\dA-Fa-f]/.test(this.#text[this.#at] ?? "")) this.#fail("a hexadecimal digit");
     }
     return Number.parseInt(this.#text.slice(end - 4, end), 16);
   }
 
   #number(): JsonNumber {
-    numberForm.lastIndex = this.#at;
-    const [text = ""] = numberForm.exec(this.#text) ?? [];
-    if (text === "") this.#fail("a JSON value");
-    this.#at += text.length;
-    return new JsonNumber(text);
+    const start = this.#at;
+    numberForm.lastIndex = start;
+    if (!numberForm.test(this.#text)) this.#fail("a JSON value");
+    this.#at = numberForm.lastIndex;
+    return new JsonNumber(this.#text.slice(start, this.#at));
   }
 
   #word<T>(word: string, value: T): T {
@@ -175,10 +168,9 @@ class Reader {
   }
 
   #space(): void {
-    for (;;) {
+    for (; ; this.#at++) {
       const code = this.#text.charCodeAt(this.#at);
       if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return;
-      this.#at++;
     }
   }
 
@@ -193,7 +185,6 @@ class Reader {
     const offset = Buffer.byteLength(this.#text.slice(0, at));
     throw new JsonError(code, offset, `found ${found || this.#found()}, expected ${expected}`);
   }
-
   /** One character at the most: an answer never repeats what a client sent. */
   #found(): string {
     const point = this.#text.codePointAt(this.#at);

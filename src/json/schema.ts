@@ -16,30 +16,24 @@ export interface Schema {
 /** A place, as a JSON Pointer (RFC 6901), and what it must be, but is: "" is the whole value. */
 export type Violation = { readonly pointer: string; readonly message: string };
 /** Every violation, in the schema's order; none means valid. Nothing is coerced. */
-export function checkSchema(schema: Schema, value: JsonValue): readonly Violation[] {
-  const violations: Violation[] = [];
-  collect(schema, value, "", violations);
-  return violations;
-}
-
-function collect(schema: Schema, value: JsonValue, pointer: string, into: Violation[]): void {
-  // Two parts of an `allOf` may say the same of the same place: it is told once.
-  const report = (place: string, message: string): void => {
-    if (into.some((known) => known.pointer === place && known.message === message)) return;
-    into.push({ pointer: place, message });
-  };
-  const found = schema.type && typeViolation(schema.type, schema.format, value);
-  if (found !== undefined) report(pointer, found);
+export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): readonly Violation[] {
+  const found: Violation[] = [];
+  const wrong = schema.type && typeViolation(schema.type, schema.format, value);
+  if (wrong !== undefined) found.push({ pointer, message: wrong });
   if (value instanceof Map) {
     for (const name of schema.required ?? []) {
-      if (!value.has(name)) report(`${pointer}/${name}`, "is required, but missing");
+      if (value.has(name)) continue;
+      found.push({ pointer: `${pointer}/${name}`, message: "is required, but missing" });
     }
     for (const [name, inner] of Object.entries(schema.properties ?? {})) {
       const member: JsonValue | undefined = value.get(name);
-      if (member !== undefined) collect(inner, member, `${pointer}/${name}`, into);
+      if (member !== undefined) found.push(...checkSchema(inner, member, `${pointer}/${name}`));
     }
   }
-  for (const part of schema.allOf ?? []) collect(part, value, pointer, into);
+  for (const part of schema.allOf ?? []) found.push(...checkSchema(part, value, pointer));
+  // Two parts of an `allOf` may say the same of the same place: it is told once.
+  return found.filter((one, index) => index === found.findIndex((other) =>
+    other.pointer === one.pointer && other.message === one.message));
 }
 
 const formats = {
