@@ -57,8 +57,14 @@ export class PlantService {
   }
   /** @param askContinue the client waits for a 100 that nobody has sent yet */
   handle(request: IncomingMessage, response: ServerResponse, askContinue: boolean): void {
-    const connection = this.connection(request.socket);
-    if (connection.closing) return void request.socket.pause();
+    const { socket } = request;
+    const connection = this.connection(socket);
+    // A pause would not last, for node reads on: so nothing that follows gets to its parser.
+    if (connection.closing || socket.destroyed) {
+      const end = socket.bytesRead + this.limits.discardBytesMax;
+      const onData = (): unknown => socket.bytesRead > end && socket.destroy();
+      return void socket.removeAllListeners("data").on("data", onData);
+    }
     [connection.before, connection.last] = [connection.last, response];
     // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
     connection.closing = request.headers.upgrade !== undefined;
@@ -128,10 +134,11 @@ export class PlantService {
     if (response.headersSent || socket.destroyed) return;
     const hasBody = length !== "0" || request.headers["transfer-encoding"] !== undefined;
     const isWhole = request.complete || !hasBody;
-    // Who was not told to continue may send the body or not: the framing is in doubt.
-    const isInDoubt = expect !== undefined || Number(length) > this.limits.discardBytesMax;
+    // Who was not told to continue may send the body or not: then node closes, whatever we say.
+    const isUntold = expect !== undefined && request.readableFlowing === null;
+    const isLong = !isWhole && Number(length) > this.limits.discardBytesMax;
     const connection = this.connection(socket);
-    const close = this.#closes(connection, response, error.close || (!isWhole && isInDoubt));
+    const close = this.#closes(connection, response, error.close || isUntold || isLong);
     if (isWhole && !close) return reply(response, error, close);
     const left = replyUnended(response, error, close, connection.before).then(() => {
       const isEnd = close || connection.broken === response;

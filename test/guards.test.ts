@@ -82,7 +82,7 @@ const causes: { readonly [cause in Cause]?: string } = {
   declaredSize: "B, Statuses 413: by Content-Length",
   empty: "B, Statuses 400: no length, no body",
 };
-const must = "function must(holds, cause, message) {";
+const must = "function must(holds, cause, say) {";
 
 const guards: readonly Guard[] = [
   ...Object.entries(causes).map(([cause, row]): Guard => [
@@ -104,7 +104,7 @@ const guards: readonly Guard[] = [
   ["a plant's violations", "plant.js", "if (tag === undefined)",
     'if (typeof tag !== "string")',
     'B, JSON: 67: "{\\"id\\":1,\\"name\\":\\"a\\",\\"tag\\":null}"'],
-  ["nothing behind a last answer", "service.js", "if (connection.closing)", "if (false)",
+  ["nothing behind a last answer", "service.js", "connection.closing || socket.destroyed", "false",
     "B, Strict: behind: a refusal"],
   ["nothing behind an Upgrade", "service.js", "connection.closing = request.headers.upgrade",
     "connection.closing = undefined", "B, Strict: behind: an Upgrade, the body of another"],
@@ -127,7 +127,7 @@ const guards: readonly Guard[] = [
     "B, Statuses 417: and other"],
   ["400 of ours", "http/server.js", '"clientError"', '"x"', "B, Strict: behind close: of garbage, "
     + "a request"],
-  ["answers in order", "http/server.js", "connection.last?.writableFinished === false", "false",
+  ["answers in order", "http/server.js", "last?.writableFinished === false", "false",
     "B, Strict: garbage behind: two"],
   ["an error in a body is its request's", "http/server.js", "last && !last.req.complete", "false",
     "RFC 9112, 7.1: too small"],

@@ -113,6 +113,7 @@ class Run {
     for (let lives = 1 + this.#dice.below(3); lives > 0; lives--) await this.#live(true);
     await this.#live(false);
     this.#disk.restart({ bytes: false, names: false });
+    this.#wasPowerLost = true;
     this.#check(false);
     return this;
   }

@@ -41,6 +41,8 @@ export interface StartOptions {
   /** Another Node. Default: this one. */
   readonly node?: string;
   readonly nodeArgs?: readonly string[];
+  /** Another build. Default: the one in `dist`. */
+  readonly program?: string;
 }
 
 /** Environment of a child: nothing of ours that would configure the program. */
@@ -52,7 +54,8 @@ export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): No
 /** Starts the program on a free port in a fresh folder, with `token` as its token. */
 export async function start(options: StartOptions = {}): Promise<Running> {
   const { args = [], env = {}, cwd = temporaryFolder(), node = process.execPath } = options;
-  const child = spawn(node, [...(options.nodeArgs ?? []), program, "--port", "0", ...args], {
+  const { nodeArgs = [], program: built = program } = options;
+  const child = spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
     cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }), stdio: ["ignore", "pipe", "pipe"],
   });
   let stdout = "";

@@ -85,8 +85,7 @@ export class ApiError extends Error {
   }
 }
 
-type Message = string | (() => string);
 /** Throws an ApiError unless it holds; a message that is put together is, only then. */
-export function must(holds: boolean, cause: Cause, message: Message): asserts holds {
-  if (!holds) throw new ApiError(cause, typeof message === "string" ? message : message());
+export function must(holds: boolean, cause: Cause, say: string | (() => string)): asserts holds {
+  if (!holds) throw new ApiError(cause, typeof say === "string" ? say : say());
 }

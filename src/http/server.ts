@@ -23,8 +23,7 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
   const server = tls ? createHttps({ ...tls, ...halfOpen }) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
-  // Who half-closes after a request gets the answer. Node has this switch since 0.6, but does
-  // not document it; a test on every version holds it.
+  // Who half-closes gets the answer: not documented since Node 0.6, and held by a test on each.
   Object.assign(server, { httpAllowHalfOpen: true });
 
   const sockets = new Set<Socket>();
@@ -86,7 +85,7 @@ function drain(server: Server, service: PlantService, sockets: Set<Socket>): Pro
 /** Answers what is no HTTP request; every request before it keeps its own answer. */
 function onParserError(service: PlantService, socket: Duplex, code: string): void {
   const connection = service.connection(socket);
-  const { last, closing, brokenAt } = connection;
+  const { last, brokenAt } = connection;
   const bytesRead = socket instanceof Socket ? socket.bytesRead : 0;
   const error = new ApiError(...(parserErrors.get(code) ?? malformed));
   connection.brokenAt ??= bytesRead;
@@ -100,22 +99,22 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
     connection.broken = last;
     if (!last.headersSent) service.refuse(last, error);
     else if (last.writableLength === 0) closeGently(socket, service.limits.discardMillis);
-  } else if (!closing) {
-    answerRaw(service, socket, error);
-  }
+  } else answerRaw(service, socket, error);
 }
 
 /** Writes an answer behind all others; then closes as gently as after an early answer. */
 function answerRaw(service: PlantService, socket: Duplex, error: ApiError): void {
   const connection = service.connection(socket);
+  const { last, closing } = connection;
   connection.closing = true;
   const write = (): void => {
-    if (!socket.writable) return;
+    if (closing || !socket.writable || last?.shouldKeepAlive === false) return;
     socket.write(rawReply(error));
     socket.resume();
     closeGently(socket, service.limits.discardMillis);
   };
-  if (connection.last?.writableFinished === false) connection.last.once("finish", write);
+  // Before node's own listener, which ends the connection of who has half-closed.
+  if (last?.writableFinished === false) last.prependOnceListener("finish", write);
   else write();
 }
 

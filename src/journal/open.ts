@@ -111,7 +111,7 @@ async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void
 }
 
 /** Writes the uncertified end anew, durably: only a cache may hold it, and a retried flush says
- * success over lost pages. A copy in PATH.anew stands by while the end is off the file. */
+ * success over lost pages. A copy in PATH.anew stands by meanwhile. */
 async function rewrite(
   disk: Disk, path: string, file: JournalFile, offset: number, bytes: Buffer, copy: Buffer,
 ): Promise<void> {
@@ -143,8 +143,8 @@ async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promi
   const [start, there] = attempt("unreadable", path, () =>
     [file.read(0, headerBytesMax), file.read(offset, bytes.length)] as const);
   if (size < offset || (offset > 0 && !start.includes(uuid))) {
-    const reason = `${name} is the end of another file: move it beside that, as its .anew`;
-    throw new JournalError("damaged", path, reason);
+    throw new JournalError("damaged", path,
+      `${name} is the end of another file: move it beside that, as its .anew`);
   }
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
   if (size <= offset + bytes.length) return rewrite(disk, path, file, offset, bytes, copy);

@@ -27,7 +27,7 @@ export class Queue {
     this.#waiting.push({ plant, bytes, resolve, reject });
   }
 
-  readonly isEmpty = (): boolean => this.#waiting.length === 0;
+  get length(): number { return this.#waiting.length; }
   /** Makes what waits the batch, as far as `batchBytesMax` allows: its lines. */
   take(lineOf: (plant: string, index: number) => string): string {
     let [lines, bytes, count] = ["", 0, 0];

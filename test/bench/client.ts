@@ -1,0 +1,59 @@
+/** The one request of every run, and a small HTTP client on a raw keep-alive connection. */
+import { connect, type Socket } from "node:net";
+
+export const token = "bench-token";
+export const body = '{"id":9007199254740993,"name":"Fern","tag":"shade"}';
+export const request = Buffer.from("POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+  + `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`
+  + `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+
+export interface Answer {
+  /** 0: the connection ended without one. */
+  readonly status: number;
+  readonly body: string;
+}
+
+/** One request at a time; `onAnswer` is told of each. */
+export class Client {
+  readonly socket: Socket;
+  #text = "";
+  #onAnswer: ((answer: Answer) => void) | undefined;
+
+  constructor(port: number) {
+    this.socket = connect({ port, host: "127.0.0.1", noDelay: true });
+    this.socket.setEncoding("latin1").on("data", (text: string) => this.#take(text));
+    this.socket.on("error", () => undefined);
+    this.socket.on("close", () => this.#settle({ status: 0, body: "" }));
+  }
+
+  send(onAnswer: (answer: Answer) => void): void {
+    if (this.socket.destroyed) return onAnswer({ status: 0, body: "" });
+    this.#onAnswer = onAnswer;
+    this.socket.write(request);
+  }
+
+  #take(text: string): void {
+    this.#text += text;
+    const end = this.#text.indexOf("\r\n\r\n");
+    if (end < 0) return;
+    const length = Number(/\r\ncontent-length: *(\d+)/i.exec(this.#text)?.[1] ?? 0);
+    if (this.#text.length < end + 4 + length) return;
+    const [whole, status] = [this.#text, Number(this.#text.slice(9, 12))];
+    this.#text = "";
+    this.#settle({ status, body: whole.slice(end + 4) });
+  }
+
+  #settle(answer: Answer): void {
+    const onAnswer = this.#onAnswer;
+    this.#onAnswer = undefined;
+    onAnswer?.(answer);
+  }
+}
+
+export function askOnce(port: number): Promise<Answer> {
+  const client = new Client(port);
+  return new Promise((resolve) => client.send((answer) => {
+    client.socket.destroy();
+    resolve(answer);
+  }));
+}
