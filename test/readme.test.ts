@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync,
+  existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
@@ -382,14 +382,19 @@ test("the table of development packages is package.json's, and none is needed to
   assert.equal(manifest.dependencies, undefined);
 });
 
-test("every file and flag that the README names exists", async () => {
-  for (const [, file = ""] of readme.matchAll(/`((?:src|test|\.ci)\/[\w./-]+)`/g)) {
-    assert.ok(statSync(join(root, file)).isFile(), file);
+test("every file, flag and script that README and SECURITY.md name exists", async () => {
+  const security = sourceOf(".github/SECURITY.md");
+  const named = [...`${readme}${security}`.matchAll(/`((?:src|test|\.ci|\.github)\/[\w./-]+)`/g)];
+  for (const [, file = ""] of named) assert.ok(existsSync(join(root, file)), file);
+  assert.ok(named.length > 40, "the control: names are found");
+  for (const [, script = ""] of readme.matchAll(/npm run ([\w:]+)/g)) {
+    assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
   const { stdout: help } = await run(["--help"]);
   const nodes = "--permission --allow-net --allow-fs-read --allow-fs-write";
   const known = `${help} ${nodes}`;
-  for (const [flag] of readme.matchAll(/(?<=`)--[\w-]+/g)) assert.ok(known.includes(flag), flag);
+  const given = `${readme}${security}`.replace(/npm run bench -- --.*`/g, "");
+  for (const [flag] of given.matchAll(/(?<=`)--[\w-]+/g)) assert.ok(known.includes(flag), flag);
   assert.ok(readme.includes("MIT") && existsSync(join(dirname(path), "LICENSE")));
   assert.ok(existsSync(program));
 });
