@@ -120,7 +120,7 @@ function framingFaults(values: Values, version: string): number[] {
   const codings = values.get("transfer-encoding");
   const [length] = values.get("content-length") ?? [];
   if (length !== undefined && !/^\d+$/.test(length)) return [40004, 40001];
-  if (length !== undefined && length.length > 15) return [40004, 40001, 41301];
+  if (length !== undefined && BigInt(length) >= 2n ** 64n) return [40004, 40001];
   if (codings === undefined) return [];
   if (length !== undefined || version !== "1.1") return [40004, 40001, 50101];
   if (codings.length > 1 || !/^chunked$/i.test(codings[0] ?? "")) return [50101, 40004, 40001];
