@@ -40,7 +40,8 @@ export class SimulatedDisk implements Disk {
   readonly calls: Operation[] = [];
   /** How many of the faults that were asked for have come. */
   faultsFired = 0;
-  /** A cut is durable at once; otherwise the next write makes it so. */
+  /** A cut is durable at once; otherwise the next write makes it so, or the next sync of a
+   * directory: in ext4's and XFS's one journal what came before is committed with it. */
   cutsAreDurable = false;
   /** A disk that lies: its writes return and are not durable. */
   lies = false;
@@ -167,6 +168,7 @@ export class SimulatedDisk implements Disk {
     this.#enter("syncDirectory");
     this.#change();
     this.#durableNames = new Map(this.#names);
+    for (const inode of this.#names.values()) inode.commitCuts();
   }
 
   #file(inode: Inode): JournalFile {
@@ -276,7 +278,11 @@ class Inode {
 
   cut(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
-    if (durable) this.durable = this.durable.subarray(0, bytes);
+    if (durable) this.commitCuts();
+  }
+
+  commitCuts(): void {
+    this.durable = this.durable.subarray(0, this.cached.length);
   }
 }
 
