@@ -7,9 +7,7 @@ export interface Limit {
   readonly reason: string;
 }
 
-const kib = 1024;
-const mib = 1024 * kib;
-const minute = 60_000;
+const [kib, mib, minute] = [1024, 1024 * 1024, 60_000];
 export const limitTable = {
   bodyBytesMax: { flag: "max-body", unit: "bytes", standard: mib, min: 1, max: 16 * mib,
     reason: "a body is held in memory while it is read and parsed" },

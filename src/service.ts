@@ -8,7 +8,7 @@ import { discardBody, readBody, type InFlight } from "./http/body.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, must } from "./http/errors.ts";
 import { readHead } from "./http/head.ts";
-import { closeGently, reply, replyUnended } from "./http/reply.ts";
+import { closeGently, reply, replyUnended, type Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
 import {
@@ -68,6 +68,7 @@ export class PlantService {
     [connection.before, connection.last] = [connection.last, response];
     // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
     connection.closing = request.headers.upgrade !== undefined;
+    if (connection.closing) response.shouldKeepAlive = false;
     const isLate = this.draining;
     try {
       this.admit(request);
@@ -85,7 +86,7 @@ export class PlantService {
         must(!isLate, "closed", storeMessages.closed);
         const plant = this.#readPlant(request, body);
         this.#options.store.append(plant).then(
-          () => reply(response, answerOf(plant), this.#closes(connection, response)),
+          () => this.#answer(connection, response, answerOf(plant)),
           (error: unknown) => this.refuse(response, error),
         );
       } catch (error) {
@@ -129,29 +130,33 @@ export class PlantService {
   /** Answers with an error, whether the request is complete or its body still arrives. */
   refuse(response: ServerResponse, thrown: unknown): void {
     const error = this.#apiError(thrown);
-    const { req: request } = response;
-    const { socket, headers: { expect, "content-length": length = "0" } } = request;
+    const { req: request, req: { socket, headers } } = response;
     if (response.headersSent || socket.destroyed) return;
-    const hasBody = length !== "0" || request.headers["transfer-encoding"] !== undefined;
-    const isWhole = request.complete || !hasBody;
     // Who was not told to continue may send the body or not: then node closes, whatever we say.
-    const isUntold = expect !== undefined && request.readableFlowing === null;
-    const isLong = !isWhole && Number(length) > this.limits.discardBytesMax;
-    const connection = this.connection(socket);
-    const close = this.#closes(connection, response, error.close || isUntold || isLong);
-    if (isWhole && !close) return reply(response, error, close);
-    const left = replyUnended(response, error, close, connection.before).then(() => {
-      const isEnd = close || connection.broken === response;
-      if (isEnd) closeGently(socket, this.limits.discardMillis);
+    const isUntold = headers.expect !== undefined && request.readableFlowing === null;
+    const isLong = Number(headers["content-length"]) > this.limits.discardBytesMax;
+    const mustClose = error.close || isUntold || (isLong && !request.complete);
+    this.#answer(this.connection(socket), response, error, mustClose);
+  }
+  #answer(connection: Connection, response: ServerResponse, answer: Answer, mustClose = false) {
+    const { req: request, req: { socket, headers }, headersSent } = response;
+    if (headersSent) return; // by a host application, or a time-out
+    const close = this.#closes(connection, response, mustClose);
+    const { "content-length": length = "0", "transfer-encoding": coding } = headers;
+    const isWhole = request.complete || (length === "0" && coding === undefined);
+    if (isWhole && !close) return reply(response, answer);
+    const left = replyUnended(response, answer, close, connection.before).then(() => {
+      if (close || connection.broken === response) closeGently(socket, this.limits.discardMillis);
     });
+    if (request.readableEnded) return;
     void discardBody(request, this.limits).then((isEnded) => {
       if (!isEnded) void left.then(() => socket.destroySoon());
       else if (!close) response.end();
     });
   }
   /** Whether this answer is the connection's last; then nothing behind it is executed. */
-  #closes(connection: Connection, response: ServerResponse, isAsked = false): boolean {
-    const isLast = isAsked || response.req.headers.upgrade !== undefined
+  #closes(connection: Connection, response: ServerResponse, isAsked: boolean): boolean {
+    const isLast = isAsked || !response.shouldKeepAlive
       || (this.draining && connection.last === response);
     connection.closing ||= isLast;
     return isLast;

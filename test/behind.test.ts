@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import { after, test } from "node:test";
 import { createPlantServer } from "../src/index.ts";
 import type { NewPlant, PlantStore } from "../src/index.ts";
-import { exchange, post, token } from "./support.ts";
+import { exchange, post, readAnswers, token } from "./support.ts";
 
 const timeout = 20_000;
 const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
@@ -98,3 +98,22 @@ test("a request behind one that closes is not even begun, in whatever segment it
     await new Promise((resolve) => socket.on("error", () => undefined).once("close", resolve));
     assert.deepEqual(names, ["first"]);
   });
+
+for (const [says, type, status] of [
+  ["a refusal", "text/plain", 415], ["a plant", "application/json", 200],
+] as const) {
+  test(`who asks to close and sends on sees the answer to ${says}`, { timeout }, async () => {
+    const { port, names } = await serve();
+    const socket = connect(port, "127.0.0.1").pause();
+    const answers = readAnswers(socket, 1);
+    const first = `${plant("first", "Connection: close\r\n")}`.replace("application/json", type);
+    // It reads nothing before all is written: an answer that a reset has taken is not seen.
+    for (const part of [first, ...Array<string>(30).fill(`${behind}`.repeat(200))]) {
+      await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
+    }
+    socket.resume();
+    assert.deepEqual((await answers).map((answer) => answer.status), [status]);
+    assert.deepEqual(names, status === 200 ? ["first"] : []);
+    socket.destroy();
+  });
+}

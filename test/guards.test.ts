@@ -109,7 +109,7 @@ const guards: readonly Guard[] = [
   ["nothing behind an Upgrade", "service.js", "connection.closing = request.headers.upgrade",
     "connection.closing = undefined", "B, Strict: behind: an Upgrade, the body of another"],
   ["an Upgrade's answer is the last", "service.js",
-    "|| response.req.headers.upgrade !== undefined", "",
+    "response.shouldKeepAlive = false", "0",
     "RFC 9110, 7.8: Upgrade"],
   ["the strict parser", "http/server.js", "insecureHTTPParser: false", "insecureHTTPParser: true",
     "RFC 9112, 5.2: obs-fold"],

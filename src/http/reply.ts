@@ -4,13 +4,11 @@ import type { Duplex } from "node:stream";
 import type { ApiError } from "./errors.ts";
 
 /** Its headers are names and values in turn, besides those of every answer. */
-type Answer = Pick<ApiError, "status" | "headers" | "body">;
+export type Answer = Pick<ApiError, "status" | "headers" | "body">;
 const mediaType = "application/json";
 
-export function reply(response: ServerResponse, answer: Answer, close: boolean): void {
-  // A host application, or a time-out, may have answered before.
-  if (response.headersSent) return;
-  const bytes = writeHead(response, answer, close);
+export function reply(response: ServerResponse, answer: Answer): void {
+  const bytes = writeHead(response, answer, false);
   // Head and body leave as one string: in Latin-1, which node copies faster, where it is ASCII.
   response.end(answer.body, bytes === answer.body.length ? "latin1" : "utf8");
 }

@@ -6,8 +6,7 @@ import { appendAll, type Disk, type JournalFile, type Lock } from "./disk.ts";
 import { checksum, headerBytesMax, headerText, seal } from "./record.ts";
 import { examine } from "./recover.ts";
 
-/** sysexits: EX_DATAERR, EX_IOERR, EX_TEMPFAIL. */
-const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
+const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const; // sysexits
 export type JournalErrorCode = keyof typeof exitCodes;
 /** `damaged`: not as this program leaves a file; `locked`: by another process; else I/O. */
 export class JournalError extends Error {
