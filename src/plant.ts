@@ -86,4 +86,4 @@ export function checkPlant({ id, name, tag = "" }: NewPlant): void {
 }
 
 const isText = (text: unknown): boolean =>
-  typeof text === "string" && text.length <= 2 ** 26 && text.isWellFormed();
+  typeof text === "string" && text.length <= 2 ** 25 && text.isWellFormed();

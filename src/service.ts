@@ -83,8 +83,8 @@ export class PlantService {
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        must(!isLate, "closed", storeMessages.closed);
         const plant = this.#readPlant(request, body);
+        must(!isLate, "closed", storeMessages.closed);
         this.#options.store.append(plant).then(
           () => this.#answer(connection, response, answerOf(plant)),
           (error: unknown) => this.refuse(response, error),

@@ -117,3 +117,24 @@ for (const [says, type, status] of [
     socket.destroy();
   });
 }
+
+test("what comes while the server drains is 400 where it is bad, and 503 where good", { timeout },
+  async () => {
+    for (const [body, status] of [['{"name":"x"}', 400], ['{"id":1,"name":"x"}', 503]] as const) {
+      let release = (): void => undefined;
+      const { server, port, names } = await serve(new Promise<void>((resolve) => {
+        release = resolve;
+      }));
+      const socket = connect(port, "127.0.0.1");
+      const answers = readAnswers(socket, 2);
+      socket.write(plant("first"));
+      await once(server, "request");
+      const drained = server.drain();
+      socket.write(post(body));
+      await once(server, "request");
+      release();
+      assert.deepEqual((await answers).map((answer) => answer.status), [200, status]);
+      socket.destroy();
+      assert.deepEqual([await drained, names], [true, ["first"]]);
+    }
+  });

@@ -172,7 +172,7 @@ class Tally {
       records++;
       const { plant } = JSON.parse(line) as { plant: { name: string; tag?: string } };
       const { name, tag } = plant;
-      const found = [[stored, id], [stored, ""], [possible, id], [possible, ""]] as const;
+      const found = [[stored, id], [possible, id], [stored, ""], [possible, ""]] as const;
       const place = found.map(([map, own]) => [map, JSON.stringify([own, name, tag])] as const)
         .find(([map, key]) => (map.get(key) ?? 0) > 0);
       assert.ok(place, `a record without a 200: ${line}`);

@@ -10,6 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import type { Limits } from "../src/config.ts";
 import { realDisk, type JournalFile } from "../src/journal/disk.ts";
 import { openJournal, type Journal } from "../src/journal/journal.ts";
@@ -339,6 +340,28 @@ for (const [says, plant] of noPlants) {
     assert.deepEqual([await appendAll(journal, fern), writes()], [["stored"], 1]);
   });
 }
+
+test("plants that come with every turn of the event loop do not fill the queue", async () => {
+  const { journal, writes } = await simulated();
+  const promises: Promise<void>[] = [];
+  // As a client that pipelines: 300 with each turn, twice as many as the queue holds.
+  for (let turns = 0; turns < 28; turns++) {
+    for (let count = 0; count < 300; count++) promises.push(journal.append(fern));
+    await setImmediate();
+  }
+  assert.deepEqual(new Set(await outcomes(promises)), new Set(["stored"]));
+  assert.ok(writes() > 1 && writes() < 28, `${writes()} writes`);
+});
+
+test("a journal fails once, whoever notices first", async () => {
+  const { disk, journal } = await simulated();
+  let failures = 0;
+  journal.on("failed", () => { failures++; });
+  disk.put(path, Buffer.concat([disk.bytes(path) ?? Buffer.alloc(0), Buffer.from("x")]));
+  const outcome = outcomes([journal.append(fern)]);
+  assert.equal(await journal.rotate().catch(() => false), false);
+  assert.deepEqual([await outcome, failures], [["unknown"], 1]);
+});
 
 test("close settles all that was taken, takes no more, and may be called again", async () => {
   const { disk, journal } = await simulated({ batchBytesMax: 1024 });

@@ -5,6 +5,7 @@ import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openJournal } from "../src/index.ts";
+import { verifyJournal } from "../src/journal/verify.ts";
 import {
   exchange, post, program, run, start, temporaryFolder, type Running,
 } from "./support.ts";
@@ -93,14 +94,14 @@ const skip = script ? false : noScript;
 test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
   const folder = temporaryFolder();
   const path = await journalOf(folder);
-  appendFileSync(path, "x\n".repeat(2 ** 18));
+  appendFileSync(path, `${"x\n".repeat(2 ** 18)}no LF`);
   const line = `${process.execPath} ${program} verify plants.ndjson`;
   const drawn = spawnSync("script", ["-qec", line, "/dev/null"], { cwd: folder, encoding: "utf8" });
   assert.equal(drawn.status, 65);
   const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
   assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
   for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
-  assert.match(drawn.stdout, /\r\x1b\[K(?!.*\r.*\[#)/);
+  assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
   const piped = await run(["verify", "plants.ndjson"], {}, folder);
   assert.deepEqual([piped.code, piped.stderr], [65, ""]);
 });
@@ -127,4 +128,11 @@ test("a line longer than a block is read whole, and damage behind it is placed",
   writeFileSync(path, bytes);
   const { spots } = JSON.parse((await run(["verify", "--json", path])).stdout);
   assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
+});
+
+test("a file that is cut while it is read is read to its new end", () => {
+  const read = (offset: number, length: number): Buffer =>
+    Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");
+  const { spotsTotal, records } = verifyJournal({ size: () => 200_000, read }, false);
+  assert.deepEqual([spotsTotal, records], [1, 0]);
 });

@@ -13,7 +13,6 @@ export class Queue {
   readonly #limits: Limits;
   #waiting: Waiting[] = [];
   #bytes = 0; // of batch and waiting together
-
   constructor(limits: Limits) { this.#limits = limits; }
   /** Takes a plant's JSON, one alone whatever its size; throws StoreError over the limits. */
   push(plant: string, resolve: () => void, reject: (error: StoreError) => void): void {

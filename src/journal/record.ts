@@ -20,15 +20,15 @@ const headerStart = '{"journal":"plant-store","version":1,"file":"';
 const time = "0000-00-00T00:00:00.000Z";
 const timeForm = time.replaceAll("0", "\\d").replaceAll(".", "\\.");
 const headerForm = new RegExp(
-  `^${headerStart}([\\da-f-]{36})","at":"${timeForm}","crc":"[\\da-f]{8}"}`);
+  `^${headerStart}([\\da-f-]{36})","at":"${timeForm}","crc":"[\\da-f]{8}"}$`);
 const emptySeal = ',"crc":"00000000"}';
 const digitsAt = emptySeal.indexOf("0");
-const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${timeForm})","synced":(\d+),"plant":`;
+const lineStart = String.raw`^{"seq":([1-9]\d*),"at":"(${timeForm})","synced":([1-9]\d*),"plant":`;
 /** Nearly all plants are ASCII without escapes: what has this form needs no parsing. */
 const plainText = String.raw`"[ !#-[\]-~]*"`;
 const plainForm = new RegExp(
-  `${recordStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`);
-const startForm = new RegExp(recordStart);
+  `${lineStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`);
+const startForm = new RegExp(lineStart);
 /** What a line without its LF is; `foreign` has a good checksum over what is no record. */
 export type Line = "unsound" | "foreign" | {
   readonly seq: number; readonly at: string; readonly synced: number; readonly id: bigint;

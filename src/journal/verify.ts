@@ -37,9 +37,9 @@ export function verifyJournal(
     seen.idMin = id < idMin ? id : idMin;
     seen.idMax = id > idMax ? id : idMax;
   };
-  for (let length = blockBytes, isEnd = bytes === 0; !isEnd; onProgress(offset, bytes)) {
+  for (let length = blockBytes, isEnd = !bytes; !isEnd; onProgress(isEnd ? bytes : offset, bytes)) {
     const block = file.read(offset, Math.min(length, bytes - offset));
-    isEnd = offset + block.length >= bytes || block.length === 0;
+    isEnd = block.length < Math.min(length, bytes - offset) || offset + block.length >= bytes;
     // What follows the last LF is read again with the next block; a long line needs a longer one.
     length = block.includes(lineFeed) ? blockBytes : 2 * length;
     for (let at = 0, lf = block.indexOf(lineFeed); lf >= 0; lf = block.indexOf(lineFeed, at)) {
