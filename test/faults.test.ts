@@ -133,12 +133,25 @@ async function traced(inject: readonly string[], server = program, wrapper: stri
   const running = await launch({ folder, store, server, env: { UV_THREADPOOL_SIZE: "1" },
     wrapper: [...wrapper, "strace", "-D", "-f", "-q", "-o", trace, ...which,
       "-e", "trace=write,pwrite64,writev,pwritev", ...inject.flatMap((each) => ["-e", each])] });
-  const writes = async (): Promise<readonly string[]> => {
+  const writes = async (isJoined = true): Promise<readonly string[]> => {
     await until(() => new RegExp(`^${running.pid} .*\\+\\+\\+ (?:exited|killed)`, "m")
       .test(readFileSync(trace, "utf8")), "strace has written all");
-    return readFileSync(trace, "utf8").split("\n").filter((line) => line.includes("write"));
+    const text = readFileSync(trace, "utf8");
+    return (isJoined ? whole(text) : text.split("\n")).filter((line) => line.includes("write"));
   };
   return { ...running, writes };
+}
+
+/** A trace's lines; a call that another thread's interrupted stands in two, and is joined. */
+function whole(trace: string): readonly string[] {
+  const begun = new Map<string, string>();
+  return trace.split("\n").flatMap((line) => {
+    const [, thread = "", start] = /^(\d+) +(.*)<unfinished \.\.\.>$/.exec(line) ?? [];
+    if (start !== undefined) begun.set(thread, start);
+    const [, resumed = "", rest] = /^(\d+) +<\.\.\. \w+ resumed>(.*)$/.exec(line) ?? [];
+    if (rest !== undefined) return [`${resumed} ${begun.get(resumed) ?? ""}${rest}`];
+    return start === undefined ? [line] : [];
+  });
 }
 
 const stored: Answer = { status: 200, error: undefined };
@@ -257,7 +270,7 @@ async function earlyAnswers(server: string): Promise<{ readonly early: number }>
   const written = new Set<string>();
   const begun = new Map<string, readonly string[]>();
   let [early, answered] = [0, 0];
-  for (const line of await running.writes()) {
+  for (const line of await running.writes(false)) {
     const [, thread = "", rest = ""] = /^(\d+) +(.*)/.exec(line) ?? [];
     const ids = rest.match(/plant-\d+/g) ?? [];
     if (rest.includes("HTTP/1.1 200 OK")) {

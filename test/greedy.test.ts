@@ -86,9 +86,9 @@ test("who drips a byte now and then is answered, and gone within the limit and a
     const server = await start({ node, args: limits });
     try {
       await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {
+        const from = performance.now();
         const socket = connect(server.port, "127.0.0.1");
         await once(socket, "connect");
-        const from = performance.now();
         const answers = readAnswers(socket, Infinity);
         const closed = once(socket, "close");
         socket.write(begin);
