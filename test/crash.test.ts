@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
@@ -53,7 +53,10 @@ function random(seed: number): () => number {
  * Posts plants over 32 connections, each the next when the last is answered, until the server is
  * gone; kills it when so many are acknowledged. All acknowledged ids, and how many got no answer.
  */
-async function load(server: Running, firstId: number, killAt: number) {
+async function load(
+  server: Running, firstId: number, killAt: number,
+  nameOf = (id: number): string => "Fern ".repeat(id % 300), aim = (): void => undefined,
+) {
   const acknowledged: number[] = [];
   let nextId = firstId;
   let unanswered = 0;
@@ -62,8 +65,7 @@ async function load(server: Running, firstId: number, killAt: number) {
     let id = 0;
     const send = (): void => {
       id = nextId++;
-      const name = "Fern ".repeat(id % 300);
-      socket.write(post(JSON.stringify({ id, name })));
+      socket.write(post(JSON.stringify({ id, name: nameOf(id) })));
     };
     let text = "";
     socket.on("connect", send).on("error", () => undefined).on("data", (chunk) => {
@@ -74,7 +76,10 @@ async function load(server: Running, firstId: number, killAt: number) {
       assert.match(text, /^HTTP\/1\.1 200 /);
       text = "";
       acknowledged.push(id);
-      if (acknowledged.length === killAt) server.process.kill("SIGKILL");
+      if (acknowledged.length === killAt) {
+        aim();
+        server.process.kill("SIGKILL");
+      }
       send();
     });
     await new Promise((resolve) => socket.on("close", resolve));
@@ -87,6 +92,8 @@ async function load(server: Running, firstId: number, killAt: number) {
 }
 
 const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 20);
+/** How many torn ends must really be met. */
+const tornWanted = Math.ceil(rounds / 20);
 
 test(`${rounds} times killed under load, the program has every acknowledged plant`, async (t) => {
   const path = join(temporaryFolder(), "plants.ndjson");
@@ -108,6 +115,38 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   assert.equal(code, 0, stdout);
   const records = readFileSync(path, "utf8").split("\n").length - 2;
   t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
+});
+
+test("killed until it has left torn ends of 200 KB records, it loses none", async (t) => {
+  const folder = temporaryFolder();
+  const next = random(7);
+  const nameOf = (id: number): string => String.fromCharCode(97 + (id % 26)).repeat(200_000);
+  let [torn, round, acknowledgedTotal] = [0, 0, 0];
+  for (; torn < tornWanted && round < 40 * tornWanted; round++) {
+    const path = join(folder, `${round}.ndjson`);
+    const server = await start({ args: ["--store", path, "--max-batch", "67108864"] });
+    // It dies while a write of some megabytes is under way: the file grows while one looks.
+    const aim = (): void => {
+      const { size } = statSync(path);
+      for (let looks = 0; looks < 50_000 && statSync(path).size === size; looks++);
+    };
+    const killAt = 1 + Math.floor(next() * 30);
+    const { acknowledged } = await load(server, 1, killAt, nameOf, aim);
+    const left = readFileSync(path);
+    const again = await start({ args: ["--store", path] });
+    assert.deepEqual(faultsOf(readFileSync(path), acknowledged), [], `round ${round}`);
+    await again.end("SIGKILL");
+    const [copy] = readdirSync(folder).filter((name) => name.startsWith(`${round}.ndjson.torn-`));
+    assert.equal(copy !== undefined, left.at(-1) !== 0x0a, "what is torn, and only that, is aside");
+    if (copy !== undefined) {
+      torn++;
+      assert.deepEqual(readFileSync(join(folder, copy)), left.subarray(Number(copy.split("-")[1])));
+    }
+    acknowledgedTotal += acknowledged.length;
+    for (const name of readdirSync(folder)) rmSync(join(folder, name));
+  }
+  t.diagnostic(`${round} rounds, ${torn} torn ends, ${acknowledgedTotal} plants acknowledged`);
+  assert.ok(torn >= tornWanted, `${torn} torn ends in ${round} rounds`);
 });
 
 test("a lost plant, a torn line, a gap and a missing LF are noticed", async () => {
