@@ -74,7 +74,7 @@ export function readNewPlant(value: JsonValue): NewPlant {
       if (typeof tag === "string") return { id, name, tag };
     }
   }
-  // The schema says what is wrong; to ask it first would cost every good plant 2 µs.
+  // The schema says what is wrong; to ask it first would cost every good plant 0.6 µs.
   throw new PlantError(checkSchema(newPlantSchema, value));
 }
 

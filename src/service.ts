@@ -31,7 +31,7 @@ export interface PlantOptions {
 export interface Connection extends InFlight {
   /** The answers to the last two requests; answers leave in the order of requests. */
   last?: ServerResponse; before?: ServerResponse | undefined;
-  /** An answer says `Connection: close`: no request behind it is executed. */
+  /** An answer says or will say `Connection: close`: no request behind it is executed. */
   closing: boolean;
   /** When the parser gave up: how much had been read, and the answer to whose body that was. */
   brokenAt?: number;

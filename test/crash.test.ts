@@ -15,7 +15,7 @@ import { JournalError } from "../src/journal/open.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 import type { Interruption, Operation, Survival } from "./simdisk.ts";
 import {
-  cleanEnvironment, exchange, post, program, run, start, temporaryFolder, token,
+  cleanEnvironment, exchange, post, program, run, seeded, start, temporaryFolder, token,
 } from "./support.ts";
 import type { Running } from "./support.ts";
 
@@ -36,17 +36,6 @@ function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
   }
   const lost = acknowledged.filter((id) => !found.has(id));
   return lost.length === 0 ? faults : [...faults, `lost: ${lost.join()}`];
-}
-
-/** Numbers from 0 to 1, the same ones every time (mulberry32). */
-function random(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /**
@@ -97,13 +86,13 @@ const tornWanted = Math.ceil(rounds / 20);
 
 test(`${rounds} times killed under load, the program has every acknowledged plant`, async (t) => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  const next = random(20261121);
+  const next = seeded(20261121);
   const all: number[] = [];
   let firstId = 1;
   for (let round = 1; round <= rounds; round++) {
     const server = await start({ args: ["--store", path] });
     const { acknowledged, nextId, unanswered } =
-      await load(server, firstId, 1 + Math.floor(next() * 600));
+      await load(server, firstId, 1 + next(600));
     assert.equal(unanswered, 32, "every connection was waiting for an answer when it died");
     all.push(...acknowledged);
     firstId = nextId;
@@ -119,7 +108,7 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
 
 test("killed until it has left torn ends of 200 KB records, it loses none", async (t) => {
   const folder = temporaryFolder();
-  const next = random(7);
+  const next = seeded(7);
   const nameOf = (id: number): string => String.fromCharCode(97 + (id % 26)).repeat(200_000);
   let [torn, round, acknowledgedTotal] = [0, 0, 0];
   for (; torn < tornWanted && round < 40 * tornWanted; round++) {
@@ -130,7 +119,7 @@ test("killed until it has left torn ends of 200 KB records, it loses none", asyn
       const { size } = statSync(path);
       for (let looks = 0; looks < 50_000 && statSync(path).size === size; looks++);
     };
-    const killAt = 1 + Math.floor(next() * 30);
+    const killAt = 1 + next(30);
     const { acknowledged } = await load(server, 1, killAt, nameOf, aim);
     const left = readFileSync(path);
     const again = await start({ args: ["--store", path] });

@@ -16,6 +16,7 @@ import { StoreError } from "../src/plant.ts";
 import {
   SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
 } from "./simdisk.ts";
+import { seeded } from "./support.ts";
 
 const path = "/plants.ndjson";
 const headerBytes = 133;
@@ -23,15 +24,9 @@ const limits = { batchBytesMax: 1024, rotationMillis: 10 };
 const [EIO, EFBIG, ENOSPC, EDQUOT] = [5, 27, 28, 122];
 const noSpace: ReadonlySet<number | undefined> = new Set([EFBIG, ENOSPC, EDQUOT]);
 
-/** The same numbers for the same seed (mulberry32); `below`: whole ones from 0. */
+/** The same numbers for the same seed; `below`: whole ones from 0. */
 function diceOf(seed: number) {
-  let state = seed;
-  const below = (count: number): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor(((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32 * count);
-  };
+  const below = seeded(seed);
   const pick = <T>(list: readonly T[]): T => list[below(list.length)] ?? assert.fail("empty");
   const happens = (percent: number): boolean => below(100) < percent;
   return { below, pick, happens };

@@ -23,7 +23,7 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
   const server = tls ? createHttps({ ...tls, ...halfOpen }) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
-  // Who half-closes gets the answer: not documented since Node 0.6, and held by a test on each.
+  // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
   Object.assign(server, { httpAllowHalfOpen: true });
 
   const sockets = new Set<Socket>();

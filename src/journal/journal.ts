@@ -86,7 +86,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   async #write(): Promise<void> {
     while (this.#state !== "failed" && this.#queue.length > 0) {
       // What the event loop still delivers joins the write, while a turn brings half as much again:
-      // a write costs as much as 20 requests. With 64 clients this makes a quarter more answers.
+      // a write costs as much as 20 requests. With 64 clients this makes a sixth more answers.
       let known;
       do { known = this.#queue.length; await setImmediate(); }
       while (this.#queue.length > 1.5 * known);
