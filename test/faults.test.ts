@@ -146,7 +146,7 @@ async function traced(inject: readonly string[], server = program, wrapper: stri
 function whole(trace: string): readonly string[] {
   const begun = new Map<string, string>();
   return trace.split("\n").flatMap((line) => {
-    const [, thread = "", start] = /^(\d+) +(.*)<unfinished \.\.\.>$/.exec(line) ?? [];
+    const [, thread = "", start] = /^(\d+) +(.*?) *<unfinished \.\.\.>$/.exec(line) ?? [];
     if (start !== undefined) begun.set(thread, start);
     const [, resumed = "", rest] = /^(\d+) +<\.\.\. \w+ resumed>(.*)$/.exec(line) ?? [];
     if (rest !== undefined) return [`${resumed} ${begun.get(resumed) ?? ""}${rest}`];
