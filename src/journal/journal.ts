@@ -45,7 +45,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   #rotationsAsked = 0;
   /** Ends the wait of a renamed file for its rotation. */
   #wake = new AbortController();
-  /** A renamed file without a successor: it stays in use, and its path is not looked at. */
+  /** A renamed file without a successor: it stays in use, and may be at its path or not. */
   #isPathless = false;
 
   constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
@@ -123,11 +123,13 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
     const { path, identity, file, bytes: expected } = this.#open;
-    const there = this.#disk.look(path);
+    const there = this.#lookAt(path);
     const isInPlace = there?.identity === identity;
     const { bytes, links } = isInPlace ? there : file.look();
     if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
     if (links === 0) throw new Error("it was deleted while in use");
+    // A file that was put back is watched again.
+    if (isInPlace) this.#isPathless = false;
     if (isInPlace || this.#isPathless) return;
     // A rename is the first half of a rotation; without the second it is a fault.
     if (this.#rotationsAsked > 0) return;
@@ -135,6 +137,16 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const { signal } = this.#wake;
     await setTimeout(this.#limits.rotationMillis, undefined, { signal }).catch(() => undefined);
     if (this.#rotationsAsked === 0) throw new Error("it was renamed, and no rotation followed");
+  }
+
+  /** What made a rotation fail may still be there: then the path holds nothing of ours. */
+  #lookAt(path: string): ReturnType<Disk["look"]> {
+    try {
+      return this.#disk.look(path);
+    } catch (error) {
+      if (this.#isPathless) return undefined;
+      throw error;
+    }
   }
 
   async #rotate(): Promise<boolean> {
