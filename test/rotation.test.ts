@@ -1,15 +1,19 @@
-/** Rotation beyond the plain rename: one that failed, and what is watched after it. */
+/**
+ * Rotation beyond the plain rename: one that failed and what is watched after it, and journals
+ * that are symbolic links. The files are real.
+ */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
-  copyFileSync, linkSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, symlinkSync,
+  copyFileSync, existsSync, linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmdirSync,
+  rmSync, symlinkSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, type Journal } from "../src/journal/journal.ts";
 import { JournalError } from "../src/journal/open.ts";
 import { StoreError } from "../src/plant.ts";
-import { temporaryFolder } from "./support.ts";
+import { exchange, post, start, temporaryFolder } from "./support.ts";
 
 const limits = { rotationMillis: 10 };
 
@@ -62,4 +66,101 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
   assert.equal(await append(journal, 2n), "stored");
   await journal.close();
   assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
+});
+
+/** A journal at a path that is a symbolic link to a file in another folder. */
+async function linked() {
+  const [folder, elsewhere] = [temporaryFolder(), temporaryFolder()];
+  const [path, target] = [join(folder, "plants.ndjson"), join(elsewhere, "target.ndjson")];
+  symlinkSync(target, path);
+  const journal = await openJournal(path, { limits });
+  assert.equal(await append(journal, 1n), "stored");
+  return { path, target, journal, other: join(elsewhere, "other.ndjson") };
+}
+
+/** What an operator may do to a link before SIGHUP, and where the journal then goes on. */
+const moves: readonly (readonly [
+  says: string, act: (path: string, target: string, other: string) => void,
+  old: "path.1" | "target" | "target.1", next: "path" | "target" | "other",
+])[] = [
+  ["the link is moved", (path) => renameSync(path, `${path}.1`), "path.1", "path"],
+  ["its target is moved", (_, target) => renameSync(target, `${target}.1`), "target.1", "target"],
+  ["the link leads elsewhere, where nothing is", (path, _, other) => {
+    symlinkSync(other, `${path}.new`);
+    renameSync(`${path}.new`, path);
+  }, "target", "other"],
+];
+
+for (const [says, act, old, next] of moves) {
+  test(`a journal that is a symbolic link rotates: ${says}`, async () => {
+    const { path, target, other, journal } = await linked();
+    const names = { path, target, other, "path.1": `${path}.1`, "target.1": `${target}.1` };
+    assert.equal(await journal.rotate(), false, "the control: a link in its place stays");
+    act(path, target, other);
+    const during = append(journal, 2n);
+    assert.equal(await journal.rotate(), true);
+    assert.equal(await during, "stored");
+    assert.equal(await append(journal, 3n), "stored");
+    const inUse = names[next];
+    await assert.rejects(openJournal(path), { code: "locked" }, "the new file is held");
+    await (await openJournal(names[old])).close();
+    await journal.close();
+    assert.deepEqual([...idsIn(names[old]), ...idsIn(inUse)], [1, 2, 3]);
+    assert.equal(idsIn(inUse).at(-1), 3);
+    assert.equal(lstatSync(inUse).isSymbolicLink(), false);
+  });
+}
+
+test("a link that leads to another journal: rotation goes on behind its records", async () => {
+  const { path, target, other, journal } = await linked();
+  const another = await openJournal(other);
+  assert.equal(await append(another, 7n), "stored");
+  rmSync(path);
+  symlinkSync(other, path);
+  await assert.rejects(journal.rotate(), { code: "locked" }, "not while another has it");
+  assert.equal(await append(journal, 2n), "stored", "the old file stays in use");
+  await another.close();
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await append(journal, 3n), "stored");
+  await journal.close();
+  assert.deepEqual([idsIn(target), idsIn(other)], [[1, 2], [7, 3]]);
+});
+
+test("a link that is moved, or leads elsewhere, without a rotation is a fault", async () => {
+  for (const act of [
+    (path: string) => renameSync(path, `${path}.1`),
+    (path: string, other: string) => {
+      rmSync(path);
+      symlinkSync(other, path);
+    },
+  ]) {
+    const { path, target, other, journal } = await linked();
+    act(path, other);
+    const failed = once(journal, "failed");
+    assert.equal(await append(journal, 2n), "unknown");
+    const [error] = await failed;
+    assert.ok(error instanceof JournalError);
+    assert.match(error.message, /, it was renamed, or its link was, and no rotation followed$/);
+    await journal.close();
+    assert.equal(existsSync(other), false);
+    await (await openJournal(target)).close();
+  }
+});
+
+test("mv of a link and SIGHUP, as the README says: the program goes on in a new file", async () => {
+  const cwd = temporaryFolder();
+  const [path, target] = [join(cwd, "plants.ndjson"), join(cwd, "target.ndjson")];
+  symlinkSync("target.ndjson", path);
+  const server = await start({ cwd });
+  const store = async (id: number): Promise<number | undefined> =>
+    (await exchange(server.port, post(`{"id":${id},"name":""}`), { answers: 1 }))[0]?.status;
+  assert.equal(await store(1), 200);
+  renameSync(path, join(cwd, "plants-1.ndjson"));
+  const told = once(server.process.stderr ?? assert.fail("it has none"), "data");
+  server.process.kill("SIGHUP");
+  await told;
+  assert.match(server.stderr(), /goes on in a new file at plants\.ndjson\n$/);
+  assert.equal(await store(2), 200);
+  assert.equal(await server.end(), 0);
+  assert.deepEqual([idsIn(target), idsIn(path)], [[1], [2]]);
 });

@@ -25,11 +25,13 @@ export async function openJournal(path: string, options: JournalOptions = {}): P
   const limits = limitsWith(options.limits);
   const absolute = resolve(path);
   const open = (): Promise<OpenFile> => openFile(disk, absolute, warn);
-  return new Journal(disk, limits, open, await open());
+  return new Journal(absolute, disk, limits, open, await open());
 }
 
 /** Emits `failed` with a JournalError, once, when no later write can be trusted. */
 export class Journal extends EventEmitter<{ failed: [JournalError] }> implements PlantStore {
+  /** As it was given, with its links: what it leads to is asked each time. */
+  readonly #path: string;
   readonly #disk: Disk;
   readonly #limits: Limits;
   readonly #openAgain: () => Promise<OpenFile>;
@@ -48,8 +50,11 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   /** A renamed file without a successor: it stays in use, and may be at its path or not. */
   #isPathless = false;
 
-  constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
+  constructor(
+    path: string, disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile,
+  ) {
     super();
+    this.#path = path;
     [this.#disk, this.#limits, this.#openAgain, this.#open] = [disk, limits, openAgain, open];
     this.#queue = new Queue(limits);
   }
@@ -63,7 +68,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
       this.#writing ??= this.#write();
     });
   }
-  /** Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
+  /** Goes on in the file that the path now leads to, or in a new one where nothing is, when the
+   * journal's was renamed or the path's symbolic link moved; nothing is refused meanwhile.
    * @returns whether there is one; rejects where none can be made: the old one stays in use */
   rotate(): Promise<boolean> {
     this.#rotationsAsked++;
@@ -122,8 +128,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   }
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
-    const { path, identity, file, bytes: expected } = this.#open;
-    const there = this.#lookAt(path);
+    const { identity, file, bytes: expected } = this.#open;
+    const there = this.#lookAtPath();
     const isInPlace = there?.identity === identity;
     const { bytes, links } = isInPlace ? there : file.look();
     if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
@@ -136,13 +142,15 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     this.#wake = new AbortController();
     const { signal } = this.#wake;
     await setTimeout(this.#limits.rotationMillis, undefined, { signal }).catch(() => undefined);
-    if (this.#rotationsAsked === 0) throw new Error("it was renamed, and no rotation followed");
+    if (this.#rotationsAsked === 0) {
+      throw new Error("it was renamed, or its link was, and no rotation followed");
+    }
   }
 
   /** What made a rotation fail may still be there: then the path holds nothing of ours. */
-  #lookAt(path: string): ReturnType<Disk["look"]> {
+  #lookAtPath(): ReturnType<Disk["look"]> {
     try {
-      return this.#disk.look(path);
+      return this.#disk.look(this.#path);
     } catch (error) {
       if (this.#isPathless) return undefined;
       throw error;
@@ -150,11 +158,11 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   }
 
   async #rotate(): Promise<boolean> {
-    const { path, identity, file, lock } = this.#open;
+    const { identity, file, lock } = this.#open;
     if (this.#state !== "open") return false;
     // Until there is a new file, the old one stays in use, whatever fails.
     this.#isPathless = true;
-    this.#isPathless = this.#disk.look(path)?.identity !== identity;
+    this.#isPathless = this.#disk.look(this.#path)?.identity !== identity;
     const { bytes, links } = file.look();
     const isOurs = bytes === this.#open.bytes && links > 0;
     if (!isOurs) this.#fail(new Error("it was deleted, or changed by another"));
