@@ -78,11 +78,23 @@ export function readNewPlant(value: JsonValue): NewPlant {
   throw new PlantError(checkSchema(newPlantSchema, value));
 }
 
-/** @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
-export function checkPlant({ id, name, tag = "" }: NewPlant): void {
-  const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
-  if (isId && isText(name) && isText(tag)) return;
-  throw new StoreError("invalid", "a plant is an int64 id as bigint, a name, and a tag or none");
+/** A plant of a host's as it may be kept. Each member is read once: a getter may answer twice
+ * differently, and what is checked must be what is written.
+ * @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
+export function checkPlant(given: NewPlant): NewPlant {
+  let cause: unknown;
+  try {
+    const { id, name, tag } = given;
+    const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
+    if (isId && isText(name)) {
+      if (tag === undefined) return { id, name };
+      if (isText(tag)) return { id, name, tag };
+    }
+  } catch (error) {
+    cause = error; // null has no members, and a getter or a proxy may throw
+  }
+  const expected = "a plant is an int64 id as bigint, a name, and a tag or none";
+  throw new StoreError("invalid", expected, { cause });
 }
 
 const isText = (text: unknown): boolean =>

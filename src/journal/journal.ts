@@ -63,8 +63,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     return new Promise((resolve, reject) => {
       if (this.#state === "failed") throw new StoreError("unknown", "the journal has failed");
       if (this.#state === "closed") throw new StoreError("closed", "the journal is closed");
-      checkPlant(plant);
-      this.#queue.push(plantText(plant), resolve, reject);
+      this.#queue.push(plantText(checkPlant(plant)), resolve, reject);
       this.#writing ??= this.#write();
     });
   }
