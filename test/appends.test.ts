@@ -1,10 +1,11 @@
 /**
- * Whatever a host hands to `append`: it settles, with a StoreError where it is not stored, and the
- * journal's file opens again.
+ * Whatever a host hands to `append`, and whatever keeps a batch from becoming lines: every append
+ * settles, with a StoreError where it is not stored, and the journal's file opens again.
  */
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { openJournal } from "../src/journal/journal.ts";
+import { JournalError } from "../src/journal/open.ts";
 import { StoreError, type NewPlant } from "../src/plant.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 
@@ -14,14 +15,16 @@ const fern: NewPlant = { id: 1n, name: "Fern" };
 /** A journal; the plants of its file, as JSON, once it is closed and has opened again. */
 async function simulated() {
   const disk = new SimulatedDisk();
-  const journal = await openJournal(path, { disk });
+  const warnings: string[] = [];
+  const warn = (message: string): void => void warnings.push(message);
+  const journal = await openJournal(path, { disk, warn });
   const reopened = async (): Promise<string[]> => {
     await journal.close();
     await (await openJournal(path, { disk })).close();
     const lines = disk.bytes(path)?.toString().trimEnd().split("\n").slice(1) ?? [];
     return lines.map((line) => /"plant":(\{.*\}),"crc"/.exec(line)?.[1] ?? line);
   };
-  return { journal, reopened };
+  return { journal, reopened, warnings };
 }
 
 /** "stored", or the StoreError's code. */
@@ -78,5 +81,39 @@ for (const [says, plant, written] of fickles) {
     const { journal, reopened } = await simulated();
     assert.equal(await outcome(journal.append(plant)), "stored");
     assert.deepEqual(await reopened(), [written]);
+  });
+}
+
+/** What can keep a batch from becoming lines; the next one becomes them. */
+const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => () => void])[] = [
+  ["a clock that has no time", (t) => {
+    const clock = t.mock.method(Date.prototype, "toISOString", () => {
+      throw new RangeError("Invalid time value");
+    });
+    return () => clock.mock.restore();
+  }],
+  ["no memory for the batch's bytes", (t) => {
+    const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
+    const memory = t.mock.method(Buffer, "from", (text: string) => {
+      if (String(text).startsWith('{"seq"')) throw new RangeError("Array buffer allocation failed");
+      return from(text);
+    });
+    return () => memory.mock.restore();
+  }],
+];
+
+for (const [says, arrange] of obstacles) {
+  test(`${says}: every append of the batch settles, and the journal goes on`, async (t) => {
+    const { journal, reopened, warnings } = await simulated();
+    journal.on("failed", (error: JournalError) => assert.fail(error));
+    const remove = arrange(t);
+    const refused = await Promise.all([1n, 2n, 3n].map((id) =>
+      outcome(journal.append({ id, name: "" }))));
+    assert.deepEqual(refused, Array(3).fill("unknown"));
+    assert.equal(warnings.length, 1, "the operator is told, once for the batch");
+    assert.match(warnings.join(), /^\/plants\.ndjson: 3 plants are not stored: \w/);
+    remove();
+    assert.equal(await outcome(journal.append({ id: 4n, name: "" })), "stored");
+    assert.deepEqual(await reopened(), ['{"id":4,"name":""}']);
   });
 }

@@ -13,7 +13,8 @@ import { plantText, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
-  /** Told what opening has mended. Default: nobody is. */
+  /** Told what opening has mended, and of plants that could not be made into lines: without
+   * memory, or with a clock that has no RFC 3339 time. Default: nobody is. */
   readonly warn?: (message: string) => void;
   /** Another disk, for tests. */
   readonly disk?: Disk;
@@ -24,8 +25,7 @@ export async function openJournal(path: string, options: JournalOptions = {}): P
   const { warn = () => undefined, disk = realDisk } = options;
   const limits = limitsWith(options.limits);
   const absolute = resolve(path);
-  const open = (): Promise<OpenFile> => openFile(disk, absolute, warn);
-  return new Journal(absolute, disk, limits, open, await open());
+  return new Journal(absolute, disk, limits, warn, await openFile(disk, absolute, warn));
 }
 
 /** Emits `failed` with a JournalError, once, when no later write can be trusted. */
@@ -34,7 +34,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   readonly #path: string;
   readonly #disk: Disk;
   readonly #limits: Limits;
-  readonly #openAgain: () => Promise<OpenFile>;
+  readonly #warn: (message: string) => void;
   readonly #queue: Queue;
   /** Its `bytes` and `seq`: where the records on stable storage end, and the last one's number. */
   #open: OpenFile;
@@ -51,11 +51,11 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   #isPathless = false;
 
   constructor(
-    path: string, disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile,
+    path: string, disk: Disk, limits: Limits, warn: (message: string) => void, open: OpenFile,
   ) {
     super();
     this.#path = path;
-    [this.#disk, this.#limits, this.#openAgain, this.#open] = [disk, limits, openAgain, open];
+    [this.#disk, this.#limits, this.#warn, this.#open] = [disk, limits, warn, open];
     this.#queue = new Queue(limits);
   }
 
@@ -107,10 +107,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   }
 
   async #commit(): Promise<void> {
-    const at = new Date().toISOString();
-    const { seq, bytes: end } = this.#open;
-    const bytes = seal(this.#queue.take((plant, index) =>
-      recordText(seq + 1 + index, at, end, plant)));
+    const bytes = this.#takeBatch();
+    if (!bytes) return;
     try {
       await appendAll(this.#open.file, bytes);
     } catch (error) {
@@ -125,6 +123,31 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     }
     for (const { resolve } of this.#queue.settle()) resolve();
   }
+  /** The next batch's bytes; undefined where they can't be made: then its appends are rejected,
+   * the file is as it was, and the next batch is tried as usual. */
+  #takeBatch(): Buffer | undefined {
+    const { path, seq, bytes: end } = this.#open;
+    // No seq of the batch is longer than this one, nor a time than another.
+    const frame = recordText(seq + this.#queue.length, epoch, end, "");
+    this.#queue.take(frame.length);
+    try {
+      const at = new Date().toISOString();
+      let lines = "";
+      for (const [index, { plant }] of this.#queue.batch.entries()) {
+        lines += recordText(seq + 1 + index, at, end, plant);
+      }
+      return seal(lines);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const unmade = new StoreError("unknown", "no line could be made of it", { cause: error });
+      const ended = this.#queue.settle();
+      for (const { reject } of ended) reject(unmade);
+      queueMicrotask(() =>
+        this.#warn(`${path}: ${ended.length} plants are not stored: ${reason}`));
+      return undefined;
+    }
+  }
+
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
     const { identity, file, bytes: expected } = this.#open;
@@ -166,7 +189,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const isOurs = bytes === this.#open.bytes && links > 0;
     if (!isOurs) this.#fail(new Error("it was deleted, or changed by another"));
     if (!isOurs || !this.#isPathless) return false;
-    this.#open = await this.#openAgain();
+    this.#open = await openFile(this.#disk, this.#path, this.#warn);
     this.#isPathless = false;
     file.close();
     lock.release();
@@ -200,6 +223,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   }
 }
 
+const epoch = new Date(0).toISOString();
 /** Compared as numbers: libuv has no name for EDQUOT. */
 const { ENOSPC, EDQUOT, EFBIG } = constants.errno;
 const noSpace: ReadonlySet<unknown> = new Set([-ENOSPC, -EDQUOT, -EFBIG]);

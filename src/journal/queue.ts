@@ -27,18 +27,16 @@ export class Queue {
   }
 
   get length(): number { return this.#waiting.length; }
-  /** Makes what waits the batch, as far as `batchBytesMax` allows: its lines. */
-  take(lineOf: (plant: string, index: number) => string): string {
-    let [lines, bytes, count] = ["", 0, 0];
-    for (const { plant, bytes: plantBytes } of this.#waiting) {
-      const line = lineOf(plant, count);
-      bytes += line.length - plant.length + plantBytes;
+  /** Makes what waits the batch, as far as `batchBytesMax` allows, but one whatever its size.
+   * @param frameBytes what a line has besides its plant, at most */
+  take(frameBytes: number): void {
+    let [bytes, count] = [0, 0];
+    for (const waiting of this.#waiting) {
+      bytes += frameBytes + waiting.bytes;
       if (count > 0 && bytes > this.#limits.batchBytesMax) break;
-      lines += line;
       count++;
     }
     this.batch = this.#waiting.splice(0, count);
-    return lines;
   }
   /** Ends the batch, whatever came of it; `all`: and what waits. */
   settle(all = false): readonly Waiting[] {
