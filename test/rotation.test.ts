@@ -10,6 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { realDisk, type JournalFile } from "../src/journal/disk.ts";
 import { openJournal, type Journal } from "../src/journal/journal.ts";
 import { JournalError } from "../src/journal/open.ts";
 import { StoreError } from "../src/plant.ts";
@@ -66,6 +67,61 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
   assert.equal(await append(journal, 2n), "stored");
   await journal.close();
   assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
+});
+
+test("a rotation that finds the file back at its path watches it again", async () => {
+  const { path, journal } = await afterFailedRotation();
+  renameSync(`${path}.1`, path);
+  assert.equal(await journal.rotate(), false);
+  renameSync(path, `${path}.1`);
+  assert.equal(await append(journal, 2n), "unknown");
+  await journal.close();
+});
+
+test("a rotation asked for while the journal closes is done: nothing taken is refused", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits: { ...limits, batchBytesMax: 1024 } });
+  const ids = Array.from({ length: 99 }, (_, index) => index + 1);
+  renameSync(path, `${path}.1`);
+  const taken = ids.map((id) => append(journal, BigInt(id)));
+  const closed = journal.close();
+  assert.equal(await journal.rotate(), true);
+  assert.deepEqual(await Promise.all(taken), Array(99).fill("stored"));
+  await closed;
+  assert.deepEqual([...idsIn(`${path}.1`), ...idsIn(path)], ids);
+  assert.equal(await journal.rotate(), false, "a closed one rotates no more");
+});
+
+test("of rotations asked for at once one is done, and the others find it done", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits });
+  renameSync(path, `${path}.1`);
+  const stored = append(journal, 1n);
+  const rotations = [journal.rotate(), journal.rotate(), journal.rotate()];
+  assert.deepEqual(await Promise.all(rotations), [true, false, false]);
+  assert.equal(await stored, "stored");
+  await journal.close();
+});
+
+test("a file that can't be closed keeps neither its lock nor the rotation", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  let refused = 0;
+  const open = (name: string): JournalFile => {
+    const file = realDisk.open(name);
+    const close = (): void => {
+      file.close();
+      refused++;
+      throw new Error("EIO: close");
+    };
+    return { ...file, close };
+  };
+  const journal = await openJournal(path, { limits, disk: { ...realDisk, open } });
+  renameSync(path, `${path}.1`);
+  assert.equal(await journal.rotate(), true);
+  await (await openJournal(`${path}.1`)).close();
+  await journal.close();
+  await (await openJournal(path)).close();
+  assert.equal(refused, 2);
 });
 
 /** A journal at a path that is a symbolic link to a file in another folder. */

@@ -78,8 +78,10 @@ describe("the budgets", () => {
     assert.ok(total > 1_000, "the count must be of the real source");
   });
   for (const { name, lines } of sources) {
-    test(`src/${name} has at most 250 lines of at most 100 columns`, () => {
-      assert.ok(lines.length <= 250, `${name} has ${lines.length} lines: split it`);
+    test(`src/${name} has at most 220 code lines, and 100 columns`, () => {
+      // Blank lines and comments are free: air and reasons.
+      const code = lines.filter((line) => !/^ *(?:$|\/\*|\*|\/\/)/.test(line));
+      assert.ok(code.length <= 220, `${name} has ${code.length} code lines: split it`);
       const long = lines.flatMap((line, index) => (line.length > 100 ? [index + 1] : []));
       assert.deepEqual(long, [], `${name}: lines over 100 columns`);
     });
