@@ -55,6 +55,14 @@ for (const [says, plant] of noPlants) {
   });
 }
 
+test("what a getter throws is the StoreError's cause", async () => {
+  const { journal } = await simulated();
+  const boom = new Error("boom");
+  const plant: NewPlant = { id: 1n, get name(): string { throw boom; } };
+  await assert.rejects(journal.append(plant), { name: "StoreError", cause: boom });
+  await journal.close();
+});
+
 /** A plant whose member is one value when it is first read, and another ever after. */
 function fickle(member: keyof NewPlant, first: unknown, later: unknown): NewPlant {
   let reads = 0;

@@ -78,7 +78,7 @@ test("a rotation that finds the file back at its path watches it again", async (
   await journal.close();
 });
 
-test("a rotation asked for while the journal closes is done: nothing taken is refused", async () => {
+test("a rotation asked for while the journal closes is done: nothing is refused", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path, { limits: { ...limits, batchBytesMax: 1024 } });
   const ids = Array.from({ length: 99 }, (_, index) => index + 1);
