@@ -1,5 +1,4 @@
-/**
- * The journal: plants are queued, written together, and acknowledged when the write has returned.
+/** The journal: plants are queued, written together, and acknowledged when the write has returned.
  *
  * One loop does all that touches the file: rotations first, then a batch, else it rests. So one
  * write is in flight at a time, what arrives meanwhile joins the next (group commit), and nothing
