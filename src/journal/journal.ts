@@ -13,7 +13,7 @@ import { plantText, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
-  /** Told what opening has mended. Default: nobody is. */
+  /** Told what opening has mended, and which lock it could not take. Default: nobody is. */
   readonly warn?: (message: string) => void;
   /** Another disk, for tests. */
   readonly disk?: Disk;
