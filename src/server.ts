@@ -28,6 +28,8 @@ process.on("uncaughtException", (error) => {
   process.exit(exitCodes.fault);
 });
 process.exitCode = await run().catch(failed);
+// A worker of node:cluster ends with its work, not with the channel to its primary.
+process.channel?.unref();
 
 async function run(): Promise<number> {
   const command = readCommand(process.argv.slice(2), process.env);

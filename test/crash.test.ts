@@ -6,79 +6,17 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { openJournal } from "../src/journal/journal.ts";
 import { JournalError } from "../src/journal/open.ts";
+import { faultsOf, load } from "./load.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 import type { Interruption, Operation, Survival } from "./simdisk.ts";
 import {
   cleanEnvironment, exchange, post, program, run, seeded, start, temporaryFolder, token,
 } from "./support.ts";
-import type { Running } from "./support.ts";
-
-/** What is wrong with a journal's bytes, whose acknowledged plants have these ids. */
-function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
-  const lines = bytes.toString().split("\n");
-  const faults = lines.pop() === "" ? [] : ["it does not end in LF"];
-  const found = new Set<number>();
-  for (const [n, line] of lines.entries()) {
-    const [, start = "", crc = ""] = /^(.*),"crc":"([\da-f]{8})"\}$/.exec(line) ?? [];
-    if (crc32(start).toString(16).padStart(8, "0") !== crc) {
-      faults.push(`line ${n + 1} is not whole`);
-    } else if (n > 0) {
-      const { seq, plant } = JSON.parse(line) as { seq: number; plant: { id: number } };
-      if (seq !== n) faults.push(`line ${n + 1} has seq ${seq}`);
-      found.add(plant.id);
-    }
-  }
-  const lost = acknowledged.filter((id) => !found.has(id));
-  return lost.length === 0 ? faults : [...faults, `lost: ${lost.join()}`];
-}
-
-/**
- * Posts plants over 32 connections, each the next when the last is answered, until the server is
- * gone; kills it when so many are acknowledged. All acknowledged ids, and how many got no answer.
- */
-async function load(
-  server: Running, firstId: number, killAt: number,
-  nameOf = (id: number): string => "Fern ".repeat(id % 300), aim = (): void => undefined,
-) {
-  const acknowledged: number[] = [];
-  let nextId = firstId;
-  let unanswered = 0;
-  const connection = async (): Promise<void> => {
-    const socket = connect(server.port, "127.0.0.1");
-    let id = 0;
-    const send = (): void => {
-      id = nextId++;
-      socket.write(post(JSON.stringify({ id, name: nameOf(id) })));
-    };
-    let text = "";
-    socket.on("connect", send).on("error", () => undefined).on("data", (chunk) => {
-      text += chunk.toString("latin1");
-      const end = text.indexOf("\r\n\r\n") + 4;
-      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
-      if (end < 4 || text.length < end + length) return;
-      assert.match(text, /^HTTP\/1\.1 200 /);
-      text = "";
-      acknowledged.push(id);
-      if (acknowledged.length === killAt) {
-        aim();
-        server.process.kill("SIGKILL");
-      }
-      send();
-    });
-    await new Promise((resolve) => socket.on("close", resolve));
-    unanswered++;
-  };
-  await Promise.all(Array.from({ length: 32 }, connection));
-  assert.equal(await server.end("SIGKILL"), null);
-  assert.equal(server.process.signalCode, "SIGKILL");
-  return { acknowledged, nextId, unanswered };
-}
 
 const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 20);
 /** How many torn ends must really be met. */

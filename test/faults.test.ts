@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import {
-  appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync,
+  appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync,
 } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
@@ -17,18 +17,8 @@ import { after, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import { cleanEnvironment, program, root, temporaryFolder, token } from "./support.ts";
+import { missing, patched } from "./tools.ts";
 
-/** Why a test can't run here, if so; the commands are tried once. */
-function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
-  for (const [command, ...args] of commands) {
-    const { status, error } = spawnSync(command, args, { stdio: "ignore" });
-    if (status === 0) continue;
-    const reason = `\`${[command, ...args].join(" ")}\` fails here: ${error?.message ?? status}`;
-    console.error(`faults.test.ts: skipped: ${reason}`);
-    return reason;
-  }
-  return false;
-}
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write:retval=1:when=9",
   "-e", "trace=write", "true"]);
 const noLimits = noStrace || missing(["prlimit", "--version"]);
@@ -83,20 +73,6 @@ function end(server: Server, signal: NodeJS.Signals = "SIGTERM"): Promise<number
   return server.ended;
 }
 
-/** A copy of the program in which some text is another. */
-function patched(file: string, changes: readonly (readonly [from: string, to: string])[]): string {
-  const folder = join(temporaryFolder(), "dist");
-  cpSync(dirname(program), folder, { recursive: true });
-  writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-  const path = join(folder, "journal", file);
-  let text = readFileSync(path, "utf8");
-  for (const [from, to] of changes) {
-    assert.equal(text.split(from).length, 2, `${file} must have once: ${from}`);
-    text = text.replace(from, () => to);
-  }
-  writeFileSync(path, text);
-  return join(folder, "server.js");
-}
 const write = "await appendAll(this.#inUse.file, bytes);";
 /** The wait makes sure that the answer has left. */
 const eager = () => patched("journal.js", [[write,
@@ -355,11 +331,12 @@ test("one writer between network namespaces; after kill -9 none needs a hand",
   { skip: noNetwork }, () => hasOneWriter(program, [apart, apart, []]));
 
 test("a program without the lock beside the file is noticed", { skip: noNetwork }, () =>
-  assert.rejects(hasOneWriter(patched("disk.js", [[", `${path}.lock-${identity}`]", "]"]]),
+  assert.rejects(hasOneWriter(patched("disk.js", [["isSocket() &&", "isSocket() && false &&"]]),
     [apart, apart]), { name: "AssertionError" }));
 
 test("a program without a lock is noticed", () => assert.rejects(hasOneWriter(
-  patched("disk.js", [["of locksOf(path, identity)) {", "of []) {"]]), [[]]),
+  patched("disk.js", [["other = await takeLocks(path, identity, held, warn)",
+    "other = undefined"]]), [[]]),
 { name: "AssertionError" }));
 
 /** A bad line that no crash makes is refused, and stays as it is. */

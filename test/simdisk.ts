@@ -129,9 +129,9 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string): Promise<Lock | undefined> {
+  lock(_path: string, identity: string): Promise<Lock | string> {
     this.#enter("lock");
-    if (this.#locks.has(identity)) return Promise.resolve(undefined);
+    if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
     return Promise.resolve({ release: () => void this.#locks.delete(identity) });
   }

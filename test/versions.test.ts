@@ -1,13 +1,13 @@
 /** The built program on other versions of Node, and the source itself without a build.
  * PLANT_TEST_NODES: a list of node binaries, with colons between. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import {
-  cleanEnvironment, root, start, temporaryFolder, token, type Running,
+  cleanEnvironment, program, root, start, temporaryFolder, token, type Running,
 } from "./support.ts";
 
 const { PLANT_TEST_NODES: given = "" } = process.env;
@@ -55,6 +55,28 @@ for (const node of [process.execPath, ...nodes]) {
     const lines = readFileSync(file, "utf8").split("\n");
     assert.deepEqual(lines.map((line) => /"seq":(\d+)/.exec(line)?.[1]),
       [undefined, "1", "2", undefined]);
+  });
+}
+
+for (const node of [process.execPath, ...nodes]) {
+  test(`Node ${versionOf(node)} excludes each of the others, by a hard link elsewhere`, async () => {
+    const cwd = temporaryFolder();
+    const server = await start({ node, cwd });
+    servers.push(server);
+    const elsewhere = join(cwd, "elsewhere");
+    mkdirSync(elsewhere);
+    linkSync(join(cwd, "plants.ndjson"), join(elsewhere, "plants.ndjson"));
+    for (const other of [process.execPath, ...nodes]) {
+      const runs = (...args: readonly string[]) => spawnSync(other, [program, ...args],
+        { cwd: elsewhere, env: cleanEnvironment(), encoding: "utf8", timeout: 60_000 });
+      const { status, stderr } = runs("--port", "0");
+      assert.deepEqual([status, /has it open: "ss /.test(stderr)], [75, true], versionOf(other));
+      assert.doesNotMatch(runs("verify", "--json", "plants.ndjson").stdout, /"opening"/);
+    }
+    assert.equal(await server.end(), 0);
+    const [, shown = ""] = /"opening":"([^"]*)"/.exec(execFileSync(process.execPath,
+      [program, "verify", "--json", "plants.ndjson"], { cwd, encoding: "utf8" })) ?? [];
+    assert.equal(shown, "goes on", "the control: verify sees whether a server runs");
   });
 }
 

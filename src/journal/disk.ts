@@ -2,21 +2,21 @@
  * call for data and flush (O_DSYNC), which Node's permission model does not refuse, as it does
  * fsync and fdatasync. Elsewhere a write is followed by fdatasync. */
 import {
-  closeSync, constants, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync,
-  openSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, statSync, unlinkSync,
-  write, type BigIntStats,
+  closeSync, constants, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync, openSync,
+  readdirSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, rmSync, statSync,
+  unlinkSync, write, type BigIntStats,
 } from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { hold, isHeld } from "./lock.ts";
+import { abstractName, hold, occupantOf } from "./lock.ts";
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_RDONLY, O_RDWR, O_TRUNC } = constants;
+const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = constants;
 const isLinux = platform() === "linux";
 const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 /** What the journal needs of a disk; tests put another in its place. */
 export type Disk = typeof realDisk;
 export type JournalFile = ReturnType<typeof realFile>;
-export type Lock = NonNullable<Awaited<ReturnType<Disk["lock"]>>>;
+export type Lock = Exclude<Awaited<ReturnType<Disk["lock"]>>, string>;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
@@ -28,28 +28,44 @@ export const realDisk = {
   },
   /** Opens for durable appends, and makes the file where there is none. */
   open: (path: string) => realFile(openSync(path, durably)),
-  /** Holds the file for this process until `release`; undefined: another process has it.
-   * On Linux under any of its names, in one network namespace; by a socket beside it, where one
-   * can be, between those too: but not for two starts in the instant after a kill -9. */
-  async lock(path: string, identity: string): Promise<{ release(): void } | undefined> {
+  /** Holds the file for this process until `release`; a text: who else has it.
+   * On Linux by an abstract socket, under any of the file's names in one network namespace; and by
+   * a socket beside it, between those. Where only one of them can be, `warn` is told.
+   * @throws Error where neither can be, or where the file is mounted without its folder */
+  async lock(path: string, identity: string, warn: Warn): Promise<{ release(): void } | string> {
     const held: (() => void)[] = [];
     const release = (): void => held.forEach((end) => end());
-    for (const name of locksOf(path, identity)) {
-      await removeAbandoned(name);
-      const end = await hold(name);
-      if (!end) {
-        release();
-        return undefined;
-      }
-      held.push(end);
+    let other: string | undefined = "it is not known who";
+    try {
+      other = await takeLocks(path, identity, held, warn);
+    } finally {
+      if (other !== undefined) release();
     }
-    return { release };
+    return other ?? { release };
   },
-  /** The bytes of a small file beside the journal, or undefined where there is none. */
-  readBeside: (path: string): Buffer | undefined =>
-    statSync(path, { throwIfNoEntry: false }) && readFileSync(path),
-  /** Opens one for durable appends, emptied. */
-  openBeside: (path: string) => realFile(openSync(path, durably | O_TRUNC)),
+  /** The bytes of a small file beside the journal, or undefined where there is none.
+   * @throws Error where a stranger may have put it there */
+  readBeside(path: string, journal: string): Buffer | undefined {
+    if (!statSync(path, { throwIfNoEntry: false })) return undefined;
+    const fd = openSync(path, O_RDONLY);
+    try {
+      const { uid } = fstatSync(fd);
+      const folder = statSync(dirname(path));
+      const isSticky = (folder.mode & 0o1000) !== 0;
+      // In a sticky folder, as /tmp, everybody can put a copy there that we would build upon.
+      if (isSticky && ![0, folder.uid, statSync(journal).uid].includes(uid)) {
+        throw new Error(`belongs to user ${uid}, who owns neither the journal nor its folder`);
+      }
+      return readFileSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+  },
+  /** Opens a fresh one for durable appends: what was there goes, and no link is followed. */
+  openBeside(path: string): ReturnType<typeof realFile> {
+    rmSync(path, { force: true });
+    return realFile(openSync(path, durably | O_EXCL));
+  },
   rename: (from: string, to: string): void => renameSync(from, to),
   remove: (path: string): void => unlinkSync(path),
   /** Makes the names in a file's directory durable; where that is not permitted, it can't be. */
@@ -65,17 +81,117 @@ export const realDisk = {
   },
 };
 
-export const isLocked = async (path: string, identity: string): Promise<boolean> =>
-  (await Promise.all(locksOf(path, identity).map(isHeld))).includes(true);
-/** Removes a Unix socket that nobody listens on any more, and nothing else. */
-export async function removeAbandoned(path: string): Promise<void> {
-  if (path.startsWith("\0")) return;
-  const isSocket = statSync(path, { throwIfNoEntry: false })?.isSocket() ?? false;
-  if (isSocket && !await isHeld(path)) unlinkSync(path);
+/** Whether a process holds the file, or may hold it. */
+export async function isLocked(path: string, identity: string): Promise<boolean> {
+  const names = [...abstractOf(identity)];
+  try {
+    names.push(...socketsBeside(realDisk.resolve(path), identity));
+  } catch {
+    // A folder that can't be listed: its sockets are not known.
+  }
+  const occupants = await Promise.all(names.map(occupantOf));
+  return occupants.some((occupant) => occupant !== undefined);
 }
 
-const locksOf = (path: string, identity: string): readonly string[] =>
-  [...(isLinux ? [`\0plant-store-${identity}`] : []), `${path}.lock-${identity}`];
+/** Removes a Unix socket that nobody listens on any more, and nothing else.
+ * @throws Error where somebody may */
+export async function removeAbandoned(path: string): Promise<void> {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return;
+  const occupant = await occupantOf(path);
+  if (occupant !== undefined) throw new Error(`something else is at ${path}: ${occupant}`);
+  unlinkSync(path);
+}
+
+type Warn = (message: string) => void;
+
+/** Adds to `held` what ends the locks; the result: who else has the file. */
+async function takeLocks(
+  path: string, identity: string, held: (() => void)[], warn: Warn,
+): Promise<string | undefined> {
+  if (isMountedAlone(path)) {
+    throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
+  }
+  // No name is used twice: a socket that is abandoned is so for ever, and anybody may remove it.
+  const random = Math.random().toString(36).slice(2, 10).padEnd(8, "0");
+  const own = `${path}.lock-${identity}-${random}`;
+  for (const name of [...abstractOf(identity), own]) {
+    try {
+      held.push(await (name === own ? holdBeside(own) : hold(name)));
+    } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
+        return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
+      }
+      if (name === own && held.length === 0) throw error;
+      warn(`${path}: one of its two locks can't be held, so another process may not see that it is `
+        + `in use: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+  // Who takes the lock later than we did finds ours here: of two at once, one at most goes on.
+  for (const name of socketsBeside(path, identity)) {
+    if (name === own) continue;
+    const occupant = await occupantOf(name);
+    if (occupant !== undefined) {
+      return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
+    }
+    removeIfPossible(name);
+  }
+  return undefined;
+}
+
+/** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
+async function holdBeside(name: string): Promise<() => void> {
+  const end = await hold(name + unfinished);
+  try {
+    renameSync(name + unfinished, name);
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return () => {
+    removeIfPossible(name);
+    end();
+  };
+}
+
+/** How a name ends that nobody looks at: a kill -9 within an instant may leave one. */
+const unfinished = "~";
+
+/** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */
+function removeIfPossible(socket: string): void {
+  try {
+    unlinkSync(socket);
+  } catch {
+    // See above.
+  }
+}
+
+const abstractOf = (identity: string): readonly string[] =>
+  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
+
+/** The sockets that hold a journal beside it, or held it until a kill -9. */
+function socketsBeside(path: string, identity: string): readonly string[] {
+  const start = `${basename(path)}.lock-${identity}-`;
+  return readdirSync(dirname(path), { withFileTypes: true })
+    // The names of releases before this one have no random end.
+    .filter((each) => each.isSocket() && `${each.name}-`.startsWith(start))
+    .filter(({ name }) => !name.endsWith(unfinished))
+    .map(({ name }) => join(dirname(path), name));
+}
+
+/** Whether the file is a mount of its own, as of `docker run -v FILE:FILE`: what is put beside it
+ * then is seen by no other container, and goes with this one. Unknown where /proc is not readable,
+ * as under --permission. */
+function isMountedAlone(path: string): boolean {
+  const escaped = path.replace(/[ \t\n\\]/g, (character) =>
+    `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
+  try {
+    const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+    return mounts.some((mount) => mount.split(" ")[4] === escaped);
+  } catch {
+    return false;
+  }
+}
+
 export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
 /** Appends all, durably: the rest of a short write is written. */
 export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {

@@ -18,8 +18,8 @@ import { recordText, seal } from "./record.ts";
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
   /**
-   * Told what opening has mended, and of plants that could not be made into lines: without memory,
-   * or with a clock that has no RFC 3339 time. Default: nobody is.
+   * Told what opening has mended, which lock it could not take, and of plants that could not be
+   * made into lines: without memory, or with a clock that has no RFC 3339 time. Default: nobody is.
    */
   readonly warn?: (message: string) => void;
   /** Another disk, for tests. */

@@ -1,32 +1,42 @@
 /** Unix sockets as locks: they end with their process, kill -9 included. */
 import { connect, createServer } from "node:net";
 
-/** What a Unix socket's path can be, in bytes: what is longer is cut without a word. */
-const nameBytesMax = 107;
-/** Holds a name until the function is called; undefined: another process holds it. Where no
- * socket can be (too long a path, a directory that can't be written) nothing is held. */
-export function hold(name: string): Promise<(() => void) | undefined> {
+/** What a Unix socket's path can be, in bytes, on every system: Node 20 cuts what is longer. */
+const pathBytesMax = 103;
+/** The length of every abstract name, in bytes: what is shorter, Node 20 fills up with NULs, and
+ * later ones do not, so that they would not exclude each other. */
+const abstractBytes = 108;
+
+/** The abstract name that begins so, the same on every Node; no file, and Linux only. */
+export const abstractName = (start: string): string => `\0${start}`.padEnd(abstractBytes, ".");
+
+/** Listens on a name until the function is called; whoever can reach a path may connect.
+ * Rejects with the system's error: EADDRINUSE where the name is taken. */
+export function hold(name: string): Promise<() => void> {
+  const isPath = !name.startsWith("\0");
   return new Promise((resolve, reject) => {
-    const release = (): void => void server.close();
+    if (isPath && Buffer.byteLength(name) > pathBytesMax) {
+      throw new Error(`the path has more than ${pathBytesMax} bytes`);
+    }
     const server = createServer((socket) => socket.destroy()).unref();
-    server.once("error", ({ code = "", message }: NodeJS.ErrnoException) => {
-      if (code === "EADDRINUSE") resolve(undefined);
-      else if (/^(?:EACCES|EPERM|EROFS)$/.test(code)) resolve(release);
-      else reject(new Error(message));
-    });
-    if (Buffer.byteLength(name) > nameBytesMax) resolve(release);
-    else server.listen(name, () => resolve(release));
+    server.on("error", reject);
+    const release = (): void => void server.close();
+    // A worker of node:cluster would else listen through its primary, together with the others.
+    server.listen({ path: name, exclusive: true, writableAll: isPath }, () => resolve(release));
   });
 }
 
-/** Whether a process holds a name; after kill -9 a path stays, and nobody does. */
-export function isHeld(name: string): Promise<boolean> {
+/** Who is at a socket's name; undefined: nobody, for sure, as after kill -9. Any failure but two
+ * may hide somebody: EACCES, EAGAIN (its queue is full), EPROTOTYPE (it takes no streams). */
+export function occupantOf(name: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     const socket = connect(name, () => {
       socket.destroy();
-      resolve(true);
+      resolve("a process listens there");
     });
-    // Its queue is full: somebody is there. Whatever else fails is nobody, or not ours to know.
-    socket.once("error", ({ code }: NodeJS.ErrnoException) => resolve(code === "EAGAIN"));
+    socket.once("error", ({ code = "" }: NodeJS.ErrnoException) => {
+      const isNobody = code === "ECONNREFUSED" || code === "ENOENT";
+      resolve(isNobody ? undefined : `a process may listen there: ${code}`);
+    });
   });
 }

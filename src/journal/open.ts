@@ -8,7 +8,7 @@ import { examine } from "./recover.ts";
 
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const; // sysexits
 export type JournalErrorCode = keyof typeof exitCodes;
-/** `damaged`: not as this program leaves a file; `locked`: by another process; else I/O. */
+/** `damaged`: not as this program leaves a file; `locked`: another process has it; else I/O. */
 export class JournalError extends Error {
   override readonly name = "JournalError";
   readonly code: JournalErrorCode;
@@ -35,8 +35,9 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   let lock: Lock | undefined;
   try {
     const { identity } = file.look();
-    lock = await disk.lock(path, identity);
-    if (!lock) throw new JournalError("locked", path, "another process has it open");
+    const taken = await disk.lock(path, identity, warn);
+    if (typeof taken === "string") throw new JournalError("locked", path, taken);
+    lock = taken;
     await finishRewrite(disk, path, file);
     const seq = await mend(disk, path, file, warn);
     return { path, identity, file, lock, bytes: file.size(), seq };
@@ -57,7 +58,9 @@ function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
 
 /** Leaves a file that ends with its last record, durably; the record's number. */
 async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Promise<number> {
+  const size = attempt("unreadable", path, () => file.size());
   const verdict = attempt("unreadable", path, () => examine(file));
+  checkSize(path, file, size);
   if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
     throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
@@ -69,28 +72,40 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
     return 0;
   }
   const { certified, end, seq, unterminated } = verdict;
-  const tail = attempt("unreadable", path, () => file.read(certified, file.size() - certified));
+  const tail = attempt("unreadable", path, () => file.read(certified, size - certified));
   const torn = tail.subarray(end - certified);
   if (torn.length > 0) {
-    const copy = await saveTorn(disk, `${path}.torn-${end}`, torn);
+    const copy = await saveTorn(disk, path, end, torn);
     warn(`${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${copy}`);
-  }
-  if (file.size() !== certified + tail.length) {
-    throw new JournalError("locked", path, "another process writes to it");
   }
   const lf = unterminated ? "\n" : "";
   const sound = Buffer.concat([tail.subarray(0, end - certified), Buffer.from(lf)]);
-  const copy = copyOf(verdict.file, certified, file.size(), sound);
-  if (sound.length > 0) await rewrite(disk, path, file, certified, sound, copy);
-  else if (torn.length > 0) file.cut(end);
+  const copy = copyOf(verdict.file, certified, size, sound);
+  if (sound.length > 0) {
+    await rewrite(disk, path, file, { size, offset: certified, bytes: sound, copy });
+  } else if (torn.length > 0) cut(path, file, size, end);
   return seq;
 }
 
+/** Cuts what still has the size at which it was looked at. */
+function cut(path: string, file: JournalFile, size: number, end: number): void {
+  checkSize(path, file, size);
+  file.cut(end);
+}
+
+/** What has grown, or shrunk, since it was looked at has another writer: that is no torn end. */
+function checkSize(path: string, file: JournalFile, expected: number): void {
+  const size = attempt("unreadable", path, () => file.size());
+  if (size !== expected) throw new JournalError("locked", path, "another process writes to it");
+}
+
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(disk: Disk, path: string, bytes: Buffer): Promise<string> {
+async function saveTorn(
+  disk: Disk, journal: string, offset: number, bytes: Buffer,
+): Promise<string> {
   for (let number = 1; ; number++) {
-    const copy = number === 1 ? path : `${path}-${number}`;
-    const known = attempt("unreadable", copy, () => disk.readBeside(copy));
+    const copy = `${journal}.torn-${offset}${number === 1 ? "" : `-${number}`}`;
+    const known = attempt("unreadable", copy, () => disk.readBeside(copy, journal));
     if (known && !bytes.subarray(0, known.length).equals(known)) continue;
     await saveBeside(disk, copy, bytes);
     return copy;
@@ -109,13 +124,21 @@ async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void
   disk.syncDirectory(path);
 }
 
+/** What a file of this size, which was looked at, is to have from an offset on; and the copy. */
+interface NewEnd {
+  readonly size: number;
+  readonly offset: number;
+  readonly bytes: Buffer;
+  readonly copy: Buffer;
+}
+
 /** Writes the uncertified end anew, durably: only a cache may hold it, and a retried flush says
  * success over lost pages. A copy in PATH.anew stands by meanwhile. */
 async function rewrite(
-  disk: Disk, path: string, file: JournalFile, offset: number, bytes: Buffer, copy: Buffer,
+  disk: Disk, path: string, file: JournalFile, { size, offset, bytes, copy }: NewEnd,
 ): Promise<void> {
   await saveBeside(disk, `${path}.anew`, copy);
-  file.cut(offset);
+  cut(path, file, size, offset);
   await appendAll(file, bytes);
   disk.remove(`${path}.anew`);
 }
@@ -130,7 +153,7 @@ const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":
 /** Finishes what a killed opening has begun. */
 async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promise<void> {
   const name = `${path}.anew`;
-  const copy = attempt("unreadable", name, () => disk.readBeside(name));
+  const copy = attempt("unreadable", name, () => disk.readBeside(name, path));
   if (!copy) return;
   const match = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
   const [head = "", crc, uuid = "", at, before] = match;
@@ -146,9 +169,10 @@ async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promi
       `${name} is the end of another file: move it beside that, as its .anew`);
   }
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
-  if (size <= offset + bytes.length) return rewrite(disk, path, file, offset, bytes, copy);
+  const end = { size, offset, bytes, copy };
+  if (size <= offset + bytes.length) return rewrite(disk, path, file, end);
   if (there.equals(bytes)) return disk.remove(name);
   // A crash has undone the cut: the old size is back, with NULs in the place of the end.
-  if (size === Number(before)) return rewrite(disk, path, file, offset, bytes, copy);
+  if (size === Number(before)) return rewrite(disk, path, file, end);
   throw new JournalError("damaged", path, `differs from its copy in ${name}`, offset);
 }

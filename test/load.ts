@@ -1,0 +1,68 @@
+/** Load on a running server, and what of the acknowledged a journal must then have. */
+import assert from "node:assert/strict";
+import { connect } from "node:net";
+import { crc32 } from "node:zlib";
+import { post, type Running } from "./support.ts";
+
+/** What is wrong with a journal's bytes, whose acknowledged plants have these ids. */
+export function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
+  const lines = bytes.toString().split("\n");
+  const faults = lines.pop() === "" ? [] : ["it does not end in LF"];
+  const found = new Set<number>();
+  for (const [n, line] of lines.entries()) {
+    const [, start = "", crc = ""] = /^(.*),"crc":"([\da-f]{8})"\}$/.exec(line) ?? [];
+    if (crc32(start).toString(16).padStart(8, "0") !== crc) {
+      faults.push(`line ${n + 1} is not whole`);
+    } else if (n > 0) {
+      const { seq, plant } = JSON.parse(line) as { seq: number; plant: { id: number } };
+      if (seq !== n) faults.push(`line ${n + 1} has seq ${seq}`);
+      found.add(plant.id);
+    }
+  }
+  const lost = acknowledged.filter((id) => !found.has(id));
+  return lost.length === 0 ? faults : [...faults, `lost: ${lost.join()}`];
+}
+
+/**
+ * Posts plants over 32 connections, each the next when the last is answered, until the server is
+ * gone; kills it when so many are acknowledged. All acknowledged ids, and how many got no answer.
+ */
+export async function load(
+  server: Running, firstId: number, killAt: number,
+  nameOf = (id: number): string => "Fern ".repeat(id % 300), aim = (): void => undefined,
+) {
+  const acknowledged: number[] = [];
+  let nextId = firstId;
+  let unanswered = 0;
+  const refusals: string[] = [];
+  const connection = async (): Promise<void> => {
+    const socket = connect(server.port, "127.0.0.1");
+    let id = 0;
+    const send = (): void => {
+      id = nextId++;
+      socket.write(post(JSON.stringify({ id, name: nameOf(id) })));
+    };
+    let text = "";
+    socket.on("connect", send).on("error", () => undefined).on("data", (chunk) => {
+      text += chunk.toString("latin1");
+      const end = text.indexOf("\r\n\r\n") + 4;
+      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
+      if (end < 4 || text.length < end + length) return;
+      if (text.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
+      else refusals.push(text);
+      text = "";
+      if (acknowledged.length === killAt) {
+        aim();
+        server.process.kill("SIGKILL");
+      }
+      send();
+    });
+    await new Promise((resolve) => socket.on("close", resolve));
+    unanswered++;
+  };
+  await Promise.all(Array.from({ length: 32 }, connection));
+  assert.deepEqual(refusals, []);
+  assert.equal(await server.end("SIGKILL"), null);
+  assert.equal(server.process.signalCode, "SIGKILL");
+  return { acknowledged, nextId, unanswered };
+}
