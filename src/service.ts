@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
-import { discardBody, readBody, type InFlight } from "./http/body.ts";
+import { discardBody, HeldBodies, readBody } from "./http/body.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, must } from "./http/errors.ts";
 import { readHead } from "./http/head.ts";
@@ -28,7 +28,7 @@ export interface PlantOptions {
 }
 
 /** What has to be remembered of a connection between its requests. */
-export interface Connection extends InFlight {
+export interface Connection {
   /** The answers to the last two requests; answers leave in the order of requests. */
   last?: ServerResponse; before?: ServerResponse | undefined;
   /** An answer says or will say `Connection: close`: no request behind it is executed. */
@@ -46,11 +46,12 @@ export class PlantService {
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #connections = new WeakMap<Duplex, Connection>();
-  readonly #inFlight: InFlight = { bodyBytes: 0 };
+  readonly #bodies: HeldBodies;
 
   constructor(options: PlantOptions) {
     const { tokens, limits, basePath = "" } = options;
     this.limits = limitsWith(limits);
+    this.#bodies = new HeldBodies(this.limits.bodiesBytesMax);
     this.#options = options;
     this.#path = basePath + plantsPath;
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
@@ -79,7 +80,7 @@ export class PlantService {
       return this.refuse(response, error);
     }
     if (askContinue) response.writeContinue();
-    readBody(request, this.limits, connection, this.#inFlight, (body) => {
+    readBody(request, this.limits, this.#bodies, (body) => {
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
@@ -104,9 +105,8 @@ export class PlantService {
   connection(socket: Duplex): Connection {
     const known = this.#connections.get(socket);
     if (known) return known;
-    const connection = { closing: false, bodyBytes: 0 };
+    const connection = { closing: false };
     this.#connections.set(socket, connection);
-    socket.once("close", () => { this.#inFlight.bodyBytes -= connection.bodyBytes; });
     return connection;
   }
 
