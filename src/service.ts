@@ -29,8 +29,8 @@ export interface PlantOptions {
 
 /** What has to be remembered of a connection between its requests. */
 export interface Connection {
-  /** The answers to the last two requests; answers leave in the order of requests. */
-  last?: ServerResponse; before?: ServerResponse | undefined;
+  /** The answer to the last request: the answers to all before it leave first. */
+  last?: ServerResponse;
   /** An answer says or will say `Connection: close`: no request behind it is executed. */
   closing: boolean;
   /** When the parser gave up: how much had been read, and the answer to whose body that was. */
@@ -66,7 +66,7 @@ export class PlantService {
       const onData = (): unknown => socket.bytesRead > end && socket.destroy();
       return void socket.removeAllListeners("data").on("data", onData);
     }
-    [connection.before, connection.last] = [connection.last, response];
+    connection.last = response;
     // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
     connection.closing = request.headers.upgrade !== undefined;
     if (connection.closing) response.shouldKeepAlive = false;
@@ -74,7 +74,8 @@ export class PlantService {
     try {
       this.admit(request);
       checkContent(request.headers, this.limits.bodyBytesMax);
-      must(!request.readableDidRead && request.readableEncoding === null, "bodyTaken",
+      const { readableDidRead, readableEnded, readableEncoding } = request;
+      must(!readableDidRead && !readableEnded && readableEncoding === null, "bodyTaken",
         "The body was read before: the plants' handler must come first.");
     } catch (error) {
       return this.refuse(response, error);
@@ -133,7 +134,7 @@ export class PlantService {
     const { req: request, req: { socket, headers } } = response;
     if (response.headersSent || socket.destroyed) return;
     // Who was not told to continue may send the body or not: then node closes, whatever we say.
-    const isUntold = headers.expect !== undefined && request.readableFlowing === null;
+    const isUntold = headers.expect !== undefined && request.readableFlowing !== true;
     const isLong = Number(headers["content-length"]) > this.limits.discardBytesMax;
     const mustClose = error.close || isUntold || (isLong && !request.complete);
     this.#answer(this.connection(socket), response, error, mustClose);
@@ -145,7 +146,7 @@ export class PlantService {
     const { "content-length": length = "0", "transfer-encoding": coding } = headers;
     const isWhole = request.complete || (length === "0" && coding === undefined);
     if (isWhole && !close) return reply(response, answer);
-    const left = replyUnended(response, answer, close, connection.before).then(() => {
+    const left = replyUnended(response, answer, close).then(() => {
       if (close || connection.broken === response) closeGently(socket, this.limits.discardMillis);
     });
     if (request.readableEnded) return;

@@ -16,6 +16,7 @@ import { root, temporaryFolder, token } from "./support.ts";
 /** Keeps names; while it is held, it keeps nothing and lets everybody wait. */
 export class HeldStore implements PlantStore {
   readonly names: string[] = [];
+  waiting = 0;
   #wait: Promise<void> = Promise.resolve();
   release: () => void = () => undefined;
 
@@ -24,7 +25,9 @@ export class HeldStore implements PlantStore {
   }
 
   async append({ name }: NewPlant): Promise<void> {
+    this.waiting++;
     await this.#wait;
+    this.waiting--;
     this.names.push(name);
   }
 

@@ -89,6 +89,7 @@ export function readBody(
     }
   });
   request.on("end", () => finish(body?.subarray(0, bytes) ?? Buffer.alloc(0)));
+  request.resume(); // where a host has paused it
 }
 
 /** Reads on and discards after an early answer, so that a client that is still sending gets to
@@ -107,5 +108,6 @@ export function discardBody(request: IncomingMessage, limits: Limits): Promise<b
     };
     const timer = setTimeout(finish, limits.discardMillis, false);
     request.on("data", onData).once("end", () => finish(true)).once("close", () => finish(false));
+    request.resume(); // where a host has paused it
   });
 }
