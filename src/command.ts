@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import {
   bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable, type Limits,
 } from "./config.ts";
+import { ConfigError } from "./exit.ts";
 import { isToken, isTokenName } from "./http/bearer.ts";
 
 /** What `serve` needs; of its texts, an empty one means none. */
@@ -12,15 +13,6 @@ export type Command =
   | { readonly command: "verify"; readonly files: readonly string[]; readonly json: boolean }
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
-/** Everything that is wrong with the command line (64, EX_USAGE) or the rest (78, EX_CONFIG). */
-export class ConfigError extends Error {
-  override readonly name = "ConfigError";
-  readonly exitCode: 64 | 78;
-  constructor(exitCode: 64 | 78, mistakes: readonly string[]) {
-    super(mistakes.join("\n"));
-    this.exitCode = exitCode;
-  }
-}
 
 /** Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
  * A flag wins over its environment variable; an empty one counts as none. Throws ConfigError. */
@@ -33,7 +25,7 @@ export function readCommand(argv: readonly string[], environment: NodeJS.Process
   if (command === "token" && !isTokenName(name)) {
     mistakes.push(`a token's name must be one word without # in front, found ${quoted(name)}`);
   }
-  if (mistakes.length > 0) throw new ConfigError(64, mistakes);
+  if (mistakes.length > 0) throw new ConfigError("usage", mistakes);
   if (command === "verify") return { command, files: words, json: flags.has("json") };
   return command === "token" ? { command, name } : { command: "openapi" };
 }
@@ -115,5 +107,5 @@ function readConfig(
     mistakes.push(error instanceof Error ? error.message : String(error));
     isUsage ||= flags.size > 0;
   }
-  throw new ConfigError(isUsage ? 64 : 78, mistakes);
+  throw new ConfigError(isUsage ? "usage" : "config", mistakes);
 }

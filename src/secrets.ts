@@ -1,6 +1,6 @@
 /** The one reader of secret files: the tokens' digests. */
 import { readFileSync, statSync } from "node:fs";
-import { ConfigError } from "./command.ts";
+import { ConfigError } from "./exit.ts";
 import { parseTokensFile } from "./http/bearer.ts";
 
 /** Reads a tokens file that only its owner can read; returns digests as BearerTokens takes them.
@@ -16,6 +16,6 @@ export function readTokensFile(path: string): readonly string[] {
     return parseTokensFile(readFileSync(path, "utf8"));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(78, [`tokens file ${path}: ${reason}`]);
+    throw new ConfigError("config", [`tokens file ${path}: ${reason}`]);
   }
 }

@@ -2,8 +2,9 @@
 /** The program: arguments, store, listen, drain.
  * The only file that knows the process: its signals, exit status, stdout and stderr. */
 import { once } from "node:events";
-import { ConfigError, readCommand, type Config } from "./command.ts";
+import { readCommand, type Config } from "./command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
+import { ExitError, exitCodes } from "./exit.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
 import type { DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
@@ -14,9 +15,9 @@ import { verifyJournal } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
-const exitCodes = { done: 0, data: 65, unavailable: 69, fault: 70, io: 74 }; // sysexits
 const version = "1.0.0";
-const print = (text: string): void => void process.stdout.write(`${text}\n`);
+/** Writes a line; rejects where stdout can't be written. */
+const print = (text: string): Promise<void> => write(process.stdout, "stdout", text);
 const warn = (text: string): void => void process.stderr.write(`plant-store: ${text}\n`);
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : `${error}`);
 
@@ -27,6 +28,17 @@ process.on("uncaughtException", (error) => {
   onFault(error);
   process.exit(exitCodes.fault);
 });
+
+/** A reader that goes away, as in `| head -1`, has had what it wanted: that is no error. */
+function write(stream: NodeJS.WriteStream, name: string, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(`${text}\n`, (error?: NodeJS.ErrnoException | null) => {
+      if (!error || error.code === "EPIPE") resolve();
+      else reject(new ExitError("io", `can't write to ${name}: ${error.message}`));
+    });
+  });
+}
+
 process.exitCode = await run().catch(failed);
 
 async function run(): Promise<number> {
@@ -37,13 +49,13 @@ async function run(): Promise<number> {
     case "token": {
       // What goes into the tokens file goes to stdout, so that it can be appended.
       const made = makeToken();
-      process.stderr.write(`${made}\n`);
-      print(`${command.name} ${tokenDigest(made)}`);
+      await write(process.stderr, "stderr", made);
+      await print(`${command.name} ${tokenDigest(made)}`);
       break;
     }
-    case "openapi": print(JSON.stringify(describeApi(), undefined, 2)); break;
-    case "help": print(help()); break;
-    case "version": print(version); break;
+    case "openapi": await print(JSON.stringify(describeApi(), undefined, 2)); break;
+    case "help": await print(help()); break;
+    case "version": await print(version); break;
   }
   return exitCodes.done;
 }
@@ -51,7 +63,7 @@ async function run(): Promise<number> {
 /** Tells what went wrong; the exit status for it. */
 function failed(error: unknown): number {
   for (const line of messageOf(error).split("\n")) warn(line);
-  if (error instanceof ConfigError || error instanceof JournalError) return error.exitCode;
+  if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
   return error instanceof Error && "errno" in error ? exitCodes.io : exitCodes.fault;
 }
 
@@ -92,7 +104,8 @@ async function serve(config: Config): Promise<number> {
       resolve(code);
     });
   });
-  announce(server, config, made);
+  // Where nobody can read it, it is served all the same.
+  print(announcement(server, config, made)).catch((error: unknown) => warn(messageOf(error)));
   await ended;
   for (const signal of ["SIGTERM", "SIGINT"]) {
     process.on(signal, () => process.exit(exitCodes.unavailable));
@@ -111,49 +124,62 @@ async function listen(server: DrainableServer, { socket, host, port }: Config): 
   await once(server, "listening");
 }
 
-function announce(server: DrainableServer, { host, socket, basePath }: Config, made: string): void {
+/** The first line is what scripts rely on; behind it stands a token that was made. */
+function announcement(server: DrainableServer, config: Config, made: string): string {
+  const { host, socket, basePath } = config;
   const address = server.address();
   const isIp = typeof address === "object" && address !== null;
   const name = host.includes(":") ? `[${host}]` : host;
   const base = isIp ? `http://${name}:${address.port}` : `unix:${socket}`;
-  print(`plant-store listening on ${base}`);
-  if (made === "") return;
+  const first = `plant-store listening on ${base}`;
+  if (made === "") return first;
   const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
   const option = isIp ? "" : `--unix-socket ${quoted(socket)} `;
   const url = quoted(`${isIp ? base : "http://localhost"}${basePath}/plants`);
-  print(`No token is configured: this one is made for now, and gone when this process ends.\n
+  return `${first}
+No token is configured: this one is made for now, and gone when this process ends.\n
   curl ${option}${url} -H 'Authorization: Bearer ${made}' \\
-    -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`);
+    -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'\n`;
 }
 
+/** Damage in any of the files counts most, then the first that could not be read. */
 async function verify(paths: readonly string[], isJson: boolean): Promise<number> {
-  let code: number = exitCodes.done;
+  const codes: number[] = [];
   for (const path of paths) {
-    try {
-      if (!await verifyOne(path, isJson)) code = exitCodes.data;
-    } catch (error) {
-      code ||= failed(error); // the other files are read all the same
+    // The other files are read all the same.
+    const report = await reportOf(path).catch(failed);
+    if (typeof report === "number") codes.push(report);
+    else {
+      await print(isJson ? forPrograms(path, report) : forPeople(path, report));
+      if (report.spots.length > 0) codes.push(exitCodes.data);
     }
   }
-  return code;
+  return codes.includes(exitCodes.data) ? exitCodes.data : codes[0] ?? exitCodes.done;
 }
 
-async function verifyOne(path: string, isJson: boolean): Promise<boolean> {
+type Report = ReturnType<typeof verifyJournal>;
+
+async function reportOf(path: string): Promise<Report> {
   const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
   const file = openToRead(path);
-  const isLive = await isLocked(path, identity);
-  const { spots, ...totals } = verifyJournal(file, isLive, progressOf(path));
-  file.close();
-  const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
-  if (isJson) print(JSON.stringify({ path, ...totals, ...ids, spots }));
-  else {
-    for (const [name, value = "-"] of Object.entries(totals)) print(`${path}: ${name} ${value}`);
-    for (const { offset, line, reason } of spots) {
-      print(`${path}: at offset ${offset}, line ${line}: ${reason}`);
-    }
+  try {
+    return verifyJournal(file, await isLocked(path, identity), progressOf(path));
+  } finally {
+    file.close();
   }
-  return spots.length === 0;
+}
+
+function forPrograms(path: string, { spots, ...totals }: Report): string {
+  const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
+  return JSON.stringify({ path, ...totals, ...ids, spots });
+}
+
+function forPeople(path: string, { spots, ...totals }: Report): string {
+  return [
+    ...Object.entries(totals).map(([name, value = "-"]) => `${name} ${value}`),
+    ...spots.map(({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`),
+  ].map((text) => `${path}: ${text}`).join("\n");
 }
 
 /** Draws on a terminal how far it is; nothing elsewhere. */
