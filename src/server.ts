@@ -71,8 +71,12 @@ async function serve(config: Config): Promise<number> {
   const { store, limits, basePath, tokensFile } = config;
   process.on("SIGHUP", () => undefined); // not deadly while it starts
   const made = config.token === "" && tokensFile === "" ? makeToken() : "";
-  const readTokens = (): readonly string[] =>
-    [made, config.token, ...(tokensFile === "" ? [] : readTokensFile(tokensFile))].filter(Boolean);
+  const told = new Set<string>();
+  const warnOnce = (text: string): void => void (told.has(text) || (told.add(text), warn(text)));
+  const readTokens = (): readonly string[] => {
+    const ofFile = tokensFile === "" ? [] : readTokensFile(tokensFile, warnOnce);
+    return [made, config.token, ...ofFile].filter(Boolean);
+  };
   const tokens = new BearerTokens(readTokens());
   const journal = await openJournal(store, { limits, warn });
   const server = createPlantServer({ store: journal, tokens, basePath, limits, onFault });
