@@ -16,6 +16,8 @@ import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
 
 const version = "1.0.0";
+/** npm repeats to its child the Ctrl-C that the terminal has sent to both. */
+const sameWishMillis = 1_000;
 /** Writes a line; rejects where stdout can't be written. */
 const print = (text: string): Promise<void> => write(process.stdout, "stdout", text);
 const warn = (text: string): void => void process.stderr.write(`plant-store: ${text}\n`);
@@ -68,8 +70,50 @@ function failed(error: unknown): number {
 }
 
 async function serve(config: Config): Promise<number> {
+  const { limits } = config;
+  let code: number = exitCodes.done;
+
+  // No signal is lost from here on: what comes during the start is done when the start is.
+  process.on("SIGHUP", () => void starting.then(({ reload }) => reload(), () => undefined));
+  let end = (): void => undefined;
+  const ended = new Promise<void>((resolve) => { end = resolve; });
+  onEndSignal(end, () => process.exit(code || exitCodes.unavailable));
+  const starting = start(config, (error) => {
+    warn(error.message);
+    code = error.exitCode;
+    end();
+  });
+
+  const { server, journal, made } = await starting;
+  // Where nobody can read it, it is served all the same.
+  print(announcement(server, config, made)).catch((error: unknown) => warn(messageOf(error)));
+  await ended;
+  if (!await server.drain()) {
+    warn(`requests were cut off after ${limits.drainMillis} ms`);
+    process.exit(code || exitCodes.unavailable);
+  }
+  await journal.close();
+  return code;
+}
+
+/** The first SIGTERM or SIGINT asks for the end; the same within a second is the same wish, the
+ * other one or a later one is another. */
+function onEndSignal(ask: () => void, insist: () => void): void {
+  let first: { readonly signal: string; readonly at: number } | undefined;
+  for (const signal of ["SIGTERM", "SIGINT"]) {
+    process.on(signal, () => {
+      const at = performance.now();
+      if (!first) {
+        first = { signal, at };
+        ask();
+      } else if (signal !== first.signal || at - first.at >= sameWishMillis) insist();
+    });
+  }
+}
+
+/** Reads the tokens, opens the journal, and listens. */
+async function start(config: Config, onFailed: (error: JournalError) => void) {
   const { store, limits, basePath, tokensFile } = config;
-  process.on("SIGHUP", () => undefined); // not deadly while it starts
   const made = config.token === "" && tokensFile === "" ? makeToken() : "";
   const told = new Set<string>();
   const warnOnce = (text: string): void => void (told.has(text) || (told.add(text), warn(text)));
@@ -79,16 +123,16 @@ async function serve(config: Config): Promise<number> {
   };
   const tokens = new BearerTokens(readTokens());
   const journal = await openJournal(store, { limits, warn });
+  journal.once("failed", onFailed);
   const server = createPlantServer({ store: journal, tokens, basePath, limits, onFault });
   try {
     await listen(server, config);
   } catch (error) {
-    warn(`can't listen: ${messageOf(error)}`);
     await journal.close();
-    return exitCodes.unavailable;
+    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
   }
   server.on("error", (error) => warn(messageOf(error)));
-  process.on("SIGHUP", () => {
+  const reload = (): void => {
     try {
       tokens.replace(readTokens());
     } catch (error) {
@@ -98,28 +142,8 @@ async function serve(config: Config): Promise<number> {
       (isNew) => isNew && warn(`goes on in a new file at ${store}`),
       (error: unknown) => warn(`${messageOf(error)}; the old file stays in use`),
     );
-  });
-  let code: number = exitCodes.done;
-  const ended = new Promise<unknown>((resolve) => {
-    process.once("SIGTERM", resolve).once("SIGINT", resolve);
-    journal.once("failed", (error) => {
-      warn(error.message);
-      code = error.exitCode;
-      resolve(code);
-    });
-  });
-  // Where nobody can read it, it is served all the same.
-  print(announcement(server, config, made)).catch((error: unknown) => warn(messageOf(error)));
-  await ended;
-  for (const signal of ["SIGTERM", "SIGINT"]) {
-    process.on(signal, () => process.exit(exitCodes.unavailable));
-  }
-  if (!await server.drain()) {
-    warn(`requests were cut off after ${limits.drainMillis} ms`);
-    process.exit(code || exitCodes.unavailable);
-  }
-  await journal.close();
-  return code;
+  };
+  return { server, journal, made, reload };
 }
 
 async function listen(server: DrainableServer, { socket, host, port }: Config): Promise<void> {
