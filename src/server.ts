@@ -2,9 +2,9 @@
 /** The program: arguments, store, listen, drain.
  * The only file that knows the process: its signals, exit status, stdout and stderr. */
 import { once } from "node:events";
-import { readCommand, type Config } from "./command.ts";
+import { readCommand, type Config } from "./program/command.ts";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "./config.ts";
-import { ExitError, exitCodes } from "./exit.ts";
+import { ExitError, exitCodes } from "./program/exit.ts";
 import { BearerTokens, makeToken, tokenDigest } from "./http/bearer.ts";
 import type { DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
@@ -13,7 +13,7 @@ import { openJournal } from "./journal/journal.ts";
 import { JournalError } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
-import { readTokensFile } from "./secrets.ts";
+import { readTokensFile } from "./program/secrets.ts";
 
 const version = "1.0.0";
 /** npm repeats to its child the Ctrl-C that the terminal has sent to both. */

@@ -9,7 +9,7 @@ import {
   BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest,
 } from "../src/http/bearer.ts";
 import { ApiError } from "../src/http/errors.ts";
-import { readTokensFile } from "../src/secrets.ts";
+import { readTokensFile } from "../src/program/secrets.ts";
 import { temporaryFolder } from "./support.ts";
 
 const secret = "S3cret-._~+/token==";

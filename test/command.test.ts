@@ -1,9 +1,9 @@
 /** The command line and the environment: what is read of them, and how mistakes are told. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readCommand, type Command } from "../src/command.ts";
+import { readCommand, type Command } from "../src/program/command.ts";
 import { environmentOf, limitTable, settingTable } from "../src/config.ts";
-import { ConfigError } from "../src/exit.ts";
+import { ConfigError } from "../src/program/exit.ts";
 import { tokenDigest } from "../src/http/bearer.ts";
 import { run } from "./support.ts";
 

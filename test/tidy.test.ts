@@ -126,7 +126,7 @@ describe("the layers", () => {
 
 describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
-    "node:fs": ["journal/disk.ts", "secrets.ts"],
+    "node:fs": ["journal/disk.ts", "program/secrets.ts"],
     "node:net": ["http/server.ts", "journal/lock.ts"],
     "node:tls": [],
     "node:https": ["http/server.ts"],

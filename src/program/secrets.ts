@@ -1,7 +1,7 @@
 /** The one reader of secret files: the tokens' digests. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { ConfigError } from "./exit.ts";
-import { parseTokensFile } from "./http/bearer.ts";
+import { parseTokensFile } from "../http/bearer.ts";
 
 /** A named pipe without a writer must not hold up the start: its opening does not wait. */
 const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;

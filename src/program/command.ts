@@ -2,9 +2,9 @@
 import { parseArgs } from "node:util";
 import {
   bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable, type Limits,
-} from "./config.ts";
+} from "../config.ts";
 import { ConfigError } from "./exit.ts";
-import { isToken, isTokenName } from "./http/bearer.ts";
+import { isToken, isTokenName } from "../http/bearer.ts";
 
 /** What `serve` needs; of its texts, an empty one means none. */
 export type Config = ReturnType<typeof readConfig>;
