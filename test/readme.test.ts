@@ -293,7 +293,7 @@ function errorRows(): string {
 
 function settingRows(): string {
   const rows = Object.entries(settingTable).map(([flag, { environment, standard, meaning }]) =>
-    [code(`--${flag}`), code(environment), code(standard), meaning]);
+    [code(`--${flag}`), code(environment), code(String(standard)), meaning]);
   const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
   return tableOf("flag | environment | default | meaning", [...rows, last]);
 }
