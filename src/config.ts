@@ -65,17 +65,16 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
   return Object.freeze(limits);
 }
 
-export const isWithin = (limit: Limit, value: number): boolean =>
+export const isWithin = (limit: Pick<Limit, "min" | "max">, value: number): boolean =>
   Number.isInteger(value) && value >= limit.min && value <= limit.max;
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
-/** The flags besides the limits' own; what does not have the form is a mistake. */
+/** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
     wanted: "a host name or an address", meaning: "address to listen on" },
-  port: { environment: "PORT", standard: "8080", wanted: "a port, 0 to 65535",
-    form: /^(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$/,
+  port: { environment: "PORT", standard: 8080, min: 0, max: 65_535, wanted: "a port",
     meaning: "port to listen on; 0: any free one" },
   socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },

@@ -8,10 +8,17 @@ const schemas: Readonly<Record<string, Schema>> = {
   Plant: plantSchema, NewPlant: newPlantSchema, Error: errorSchema,
 };
 
+/** Of the contract, which is published: the program has a version of its own. */
+const contractVersion = "1.0.0";
+
 export function describeApi(): unknown {
   return {
     openapi: "3.1.0",
-    info: { title: "Plant store", version: "1.0.0", license: { name: "MIT", identifier: "MIT" } },
+    info: {
+      title: "Plant store",
+      version: contractVersion,
+      license: { name: "MIT", identifier: "MIT" },
+    },
     security: [{ bearer: [] }],
     paths: {
       [plantsPath]: {

@@ -9,7 +9,7 @@ import {
   BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest,
 } from "../src/http/bearer.ts";
 import { ApiError } from "../src/http/errors.ts";
-import { readTokensFile } from "../src/secrets.ts";
+import { readTokensFile } from "../src/program/secrets.ts";
 import { temporaryFolder } from "./support.ts";
 
 const secret = "S3cret-._~+/token==";
@@ -199,13 +199,26 @@ for (const [what, text, line] of badFiles) {
 
 const folder = temporaryFolder();
 const good = `ci ${a}\n`;
+const silent = (text: string): void => assert.fail(text);
 
 for (const mode of [0o600, 0o400, 0o700]) {
   test(`a tokens file of mode ${mode.toString(8)} is read`, () => {
     const path = join(folder, `good-${mode}`);
     writeFileSync(path, good);
     chmodSync(path, mode);
-    assert.deepEqual(readTokensFile(path), [a]);
+    assert.deepEqual(readTokensFile(path, silent), [a]);
+  });
+}
+
+for (const mode of [0o640, 0o604, 0o644, 0o444]) {
+  test(`a tokens file of mode ${mode.toString(8)} is read, with a warning`, () => {
+    const path = join(folder, `readable-${mode}`);
+    writeFileSync(path, good);
+    chmodSync(path, mode);
+    const warnings: string[] = [];
+    assert.deepEqual(readTokensFile(path, (text) => void warnings.push(text)), [a]);
+    const wanted = `group or others can read its digests, mode ${mode.toString(8)}`;
+    assert.deepEqual(warnings, [`tokens file ${path}: ${wanted}`]);
   });
 }
 
@@ -213,7 +226,7 @@ test("a tokens file behind a symbolic link is read", () => {
   const path = join(folder, "target");
   writeFileSync(path, good, { mode: 0o600 });
   symlinkSync(path, join(folder, "link"));
-  assert.deepEqual(readTokensFile(join(folder, "link")), [a]);
+  assert.deepEqual(readTokensFile(join(folder, "link"), silent), [a]);
 });
 
 const file = (text: string, mode: number): Make => (path) => {
@@ -222,12 +235,14 @@ const file = (text: string, mode: number): Make => (path) => {
 };
 type Make = (path: string) => void;
 const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] = [
-  ["that the group can read", file(good, 0o640), /640/],
-  ["that others can read", file(good, 0o604), /604/],
-  ["that all can read", file(good, 0o644), /644/],
-  ["that all can only read", file(good, 0o444), /444/],
+  ["that the group can write", file(good, 0o620), /write it, found mode 620$/],
+  ["that others can write", file(good, 0o602), /write it, found mode 602$/],
+  ["that all can read and write", file(good, 0o666), /write it, found mode 666$/],
+  ["that only others can write", file(good, 0o002), /write it, found mode 002$/],
   ["that is a folder", (path) => mkdirSync(path, { mode: 0o700 }), /regular file/],
+  // One that is waited for stops this test, and any start.
   ["that is a pipe", (path) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],
+  ["that is a pipe for all", (path) => execFileSync("mkfifo", ["-m", "666", path]), /regular file/],
   ["that is a device", (path) => symlinkSync("/dev/null", path), /regular file/],
   ["that is missing", () => undefined, /ENOENT|no such file/],
   ["behind a dangling link", (path) => symlinkSync(`${path}-gone`, path), /ENOENT|no such file/],
@@ -239,7 +254,7 @@ for (const [what, make, reason] of noFiles) {
   test(`a tokens file ${what} is refused by its name`, () => {
     const path = join(folder, what.replaceAll(" ", "-"));
     make(path);
-    assert.throws(() => readTokensFile(path), (error) => {
+    assert.throws(() => readTokensFile(path, silent), (error) => {
       assert.ok(error instanceof Error && error.message.includes(path));
       assert.match(error.message.replaceAll(path, ""), reason);
       assert.doesNotMatch(error.message, /S3cret|[0-9a-f]{9}/i);

@@ -1,8 +1,9 @@
 /** The command line and the environment: what is read of them, and how mistakes are told. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ConfigError, readCommand, type Command } from "../src/command.ts";
+import { readCommand, type Command } from "../src/program/command.ts";
 import { environmentOf, limitTable, settingTable } from "../src/config.ts";
+import { ConfigError } from "../src/program/exit.ts";
 import { tokenDigest } from "../src/http/bearer.ts";
 import { run } from "./support.ts";
 
@@ -151,12 +152,12 @@ test("PLANTS_TOKEN is the one token itself, and no message repeats a bad one", (
 });
 
 const others: readonly (readonly [line: string, command: Command])[] = [
-  ["verify a", { command: "verify", files: ["a"], json: false }],
-  ["verify a b c", { command: "verify", files: ["a", "b", "c"], json: false }],
-  ["verify --json a", { command: "verify", files: ["a"], json: true }],
-  ["verify a --json", { command: "verify", files: ["a"], json: true }],
-  ["--json verify a", { command: "verify", files: ["a"], json: true }],
-  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], json: false }],
+  ["verify a", { command: "verify", files: ["a"], format: "text" }],
+  ["verify a b c", { command: "verify", files: ["a", "b", "c"], format: "text" }],
+  ["verify --json a", { command: "verify", files: ["a"], format: "json" }],
+  ["verify a --json", { command: "verify", files: ["a"], format: "json" }],
+  ["--json verify a", { command: "verify", files: ["a"], format: "json" }],
+  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], format: "text" }],
   ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
   ["openapi", { command: "openapi" }], ["--help", { command: "help" }],
   ["--version", { command: "version" }], ["serve --help", { command: "help" }],
@@ -185,7 +186,8 @@ const mistakes: readonly Mistakes[] = [
   ["--port 1 --port 1", {}, 64, [/--port.*twice/]], ["--json", {}, 64, [/--json/]],
   ["serve --json", {}, 64, [/--json/]], ["verify", {}, 64, [/verify/]],
   ["verify --json", {}, 64, [/verify/]], ["verify --port 1 a", {}, 64, [/--port/]],
-  ["verify --json=yes a", {}, 64, [/--json.*value/]], ["token a b", {}, 64, [/"b"/]],
+  ["verify --json=yes a", {}, 64, [/--json.*value/]],
+  ["verify --json --json a", {}, 64, [/--json.*twice/]], ["token a b", {}, 64, [/"b"/]],
   ["openapi x", {}, 64, [/"x"/]], ["openapi --port 1", {}, 64, [/--port/]],
   ["token --json", {}, 64, [/--json/]], ["--help=yes", {}, 64, [/--help/]],
   // All at once.

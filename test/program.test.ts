@@ -248,12 +248,12 @@ test("SIGHUP reads the tokens again; a bad file keeps the old ones", async () =>
   assert.equal(await server.end(), 0);
 });
 
-test("a tokens file that is bad, or open to others, is refused at start with 78", async () => {
+test("a tokens file that is bad, or that others can write, is refused at start: 78", async () => {
   const tokens = join(temporaryFolder(), "tokens");
   for (const [text, mode, message] of [
     ["", 0o600, /line 1/], ["alice sha256:00\n", 0o600, /line 1/],
     [`\na ${tokenDigest("a").toUpperCase()}\n`, 0o600, /line 2/],
-    [`a ${tokenDigest("a")}\n`, 0o640, /mode 640/], [`a ${tokenDigest("a")}\n`, 0o604, /mode 604/],
+    [`a ${tokenDigest("a")}\n`, 0o620, /mode 620/], [`a ${tokenDigest("a")}\n`, 0o602, /mode 602/],
   ] as const) {
     writeFileSync(tokens, text);
     chmodSync(tokens, mode);
@@ -261,6 +261,28 @@ test("a tokens file that is bad, or open to others, is refused at start with 78"
     assert.equal(code, 78, stderr);
     assert.match(stderr, message);
   }
+});
+
+test("a tokens file that others can read is served, with one warning", async () => {
+  const tokens = join(temporaryFolder(), "tokens");
+  writeFileSync(tokens, `alice ${tokenDigest("one")}\n`);
+  chmodSync(tokens, 0o644);
+  const server = await start({ args: ["--tokens", tokens] });
+  assert.equal(await post({ port: server.port }, 1, "one"), 200);
+  writeFileSync(tokens, `alice ${tokenDigest("two")}\n`);
+  server.process.kill("SIGHUP");
+  await untilStatus(200, () => post({ port: server.port }, 1, "two"));
+  // Who can write it can let themselves in: that is never taken, whatever it holds.
+  writeFileSync(tokens, `alice ${tokenDigest("three")}\n`);
+  chmodSync(tokens, 0o664);
+  server.process.kill("SIGHUP");
+  await printed(server, "stderr", "old tokens stay");
+  assert.equal(await post({ port: server.port }, 1, "three"), 401);
+  assert.equal(await server.end(), 0);
+  const [first = "", second = "", ...others] = server.stderr().split("\n");
+  assert.match(first, /^plant-store: tokens file .*: group or others can read .*, mode 644$/);
+  assert.match(second, /can't write it, found mode 664; the old tokens stay$/);
+  assert.deepEqual(others, [""]);
 });
 
 test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one file", async () => {

@@ -293,7 +293,7 @@ function errorRows(): string {
 
 function settingRows(): string {
   const rows = Object.entries(settingTable).map(([flag, { environment, standard, meaning }]) =>
-    [code(`--${flag}`), code(environment), code(standard), meaning]);
+    [code(`--${flag}`), code(environment), code(String(standard)), meaning]);
   const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
   return tableOf("flag | environment | default | meaning", [...rows, last]);
 }
@@ -368,7 +368,8 @@ test("no file of src loads a module that the table of capabilities does not show
 
 test("the table of exit codes has those of the code, and no other", () => {
   const named = files.flatMap((file) => withoutComments(file).split("\n"))
-    .filter((line) => /exit|ConfigError\(/i.test(line))
+    .filter((line) => /exit/i.test(line))
+    .concat(files.flatMap((file) => withoutComments(file).match(/exitCodes = \{[^}]*\}/g) ?? []))
     .flatMap((line) => line.match(/\b(?:6[4-9]|7[0-8])\b/g) ?? []);
   const [, table = ""] = /\| exit code \|[^\n]*\n((?:\|.*\n)+)/.exec(readme) ?? [];
   const shown = [...table.matchAll(/^\| (\d+) \|/gm)].map(([, number = ""]) => number);

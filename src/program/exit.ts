@@ -1,0 +1,49 @@
+/** How the program ends: its exit codes, the errors that carry one, and how they are told. */
+import { JournalError } from "../journal/open.ts";
+import type { Host } from "./host.ts";
+
+/** sysexits(3). A JournalError has its own, of these and 75 (EX_TEMPFAIL: locked by another). */
+export const exitCodes = {
+  done: 0,
+  usage: 64,
+  data: 65,
+  unavailable: 69,
+  fault: 70,
+  io: 74,
+  config: 78,
+} as const;
+
+/** Ends the program; each line of the message is told on stderr. */
+export class ExitError extends Error {
+  override readonly name: string = "ExitError";
+  readonly exitCode: number;
+
+  constructor(exit: keyof typeof exitCodes, message: string) {
+    super(message);
+    this.exitCode = exitCodes[exit];
+  }
+}
+
+/** Everything that is wrong with the command line (`usage`) or the rest (`config`), a line each. */
+export class ConfigError extends ExitError {
+  override readonly name = "ConfigError";
+
+  constructor(exit: "usage" | "config", mistakes: readonly string[]) {
+    super(exit, mistakes.join("\n"));
+  }
+}
+
+/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
+export function tell(error: unknown, host: Host): number {
+  for (const line of messageOf(error).split("\n")) host.warn(line);
+  if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
+  // What the system refused; anything else should not have happened.
+  const isSystems = error instanceof Error && "errno" in error;
+  return isSystems ? exitCodes.io : exitCodes.fault;
+}
+
+export const messageOf = (error: unknown): string =>
+  (error instanceof Error ? error.message : String(error));
+
+/** One line: no stack, which would show paths of the inside. */
+export const faultMessage = (error: unknown): string => `a fault of ours: ${messageOf(error)}`;

@@ -1,0 +1,28 @@
+/** What the program may use of its process. Only `server.ts` has the process itself, and hands
+ * this in: who audits the rest of the program need not look for more. */
+export interface Host {
+  readonly args: readonly string[];
+  readonly environment: Environment;
+
+  /** Writes a line to stdout; rejects with an ExitError where it can't be written. */
+  print(line: string): Promise<void>;
+
+  /** The same to stderr. */
+  printError(line: string): Promise<void>;
+
+  /** Tells an operator on stderr; where nobody can read it, nothing comes of it. */
+  warn(message: string): void;
+
+  /** Draws over the last line of a terminal; absent where stderr is none. */
+  readonly draw?: (line: string) => void;
+
+  /** Calls back each time the signal comes. Until this is called, the signal is deadly. */
+  onSignal(signal: Signal, listener: () => void): void;
+
+  /** Ends the process now; what is under way is cut off. */
+  exit(code: number): never;
+}
+
+export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM";
+
+export type Environment = Readonly<Record<string, string | undefined>>;

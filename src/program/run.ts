@@ -1,0 +1,49 @@
+/** Which command is run, and the exit code that comes of it. */
+import { makeToken, tokenDigest } from "../http/bearer.ts";
+import { describeApi } from "../openapi.ts";
+import { readCommand, type Command } from "./command.ts";
+import { exitCodes, tell } from "./exit.ts";
+import { help, version } from "./help.ts";
+import type { Host } from "./host.ts";
+import { serve } from "./serve.ts";
+import { verify } from "./verify.ts";
+
+/** Runs what the command line says; the exit code. It never rejects: what goes wrong is told. */
+export async function run(host: Host): Promise<number> {
+  try {
+    return await execute(readCommand(host.args, host.environment), host);
+  } catch (error) {
+    return tell(error, host);
+  }
+}
+
+/** Only what was printed is done: an answer that did not leave is no success. */
+async function execute(command: Command, host: Host): Promise<number> {
+  switch (command.command) {
+    case "serve":
+      return serve(command.config, host);
+    case "verify":
+      return verify(command, host);
+    case "token":
+      await printToken(command.name, host);
+      break;
+    case "openapi":
+      await host.print(JSON.stringify(describeApi(), undefined, 2));
+      break;
+    case "help":
+      await host.print(help());
+      break;
+    case "version":
+      await host.print(version);
+      break;
+  }
+  return exitCodes.done;
+}
+
+/** What goes into the tokens file goes to stdout, so that it can be appended. The token is shown
+ * before: no line is made for one that nobody has seen. */
+async function printToken(name: string, host: Host): Promise<void> {
+  const made = makeToken();
+  await host.printError(made);
+  await host.print(`${name} ${tokenDigest(made)}`);
+}

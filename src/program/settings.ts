@@ -1,0 +1,116 @@
+/** What `serve` needs, of flags and environment: read once, and frozen. */
+import {
+  bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable,
+  type Limit, type Limits,
+} from "../config.ts";
+import { isToken } from "../http/bearer.ts";
+import { ConfigError, messageOf } from "./exit.ts";
+import type { Environment } from "./host.ts";
+
+/** Of its texts, an empty one means none. */
+export type Config = ReturnType<typeof readConfig>;
+
+/** The flags of a command line by their names, and what is wrong with the line already. */
+export interface Flags {
+  readonly flags: ReadonlyMap<string, string>;
+  readonly mistakes: readonly string[];
+}
+
+/** A flag wins over its variable; an empty variable counts as none.
+ * @throws ConfigError that tells all that is wrong at once, the line's mistakes first */
+export function readConfig(given: Flags, environment: Environment) {
+  const sources = new Sources(given, environment);
+  const read = (flag: keyof typeof settingTable): string =>
+    sources.read(flag, settingTable[flag]);
+
+  // In this order mistakes are told. What a limit may be beside another comes last: that is
+  // looked at when each is good by itself.
+  const numbers = Object.entries(limitTable).map(([name, limit]) =>
+    [name, Number(sources.read(limit.flag, limit))] as const);
+  const settings = {
+    token: sources.readToken(),
+    host: read("host"),
+    port: Number(read("port")),
+    socket: read("socket"),
+    basePath: read("base-path"),
+    store: read("store"),
+    tokensFile: read("tokens"),
+  };
+  const limits = sources.readTogether(Object.fromEntries(numbers));
+  sources.throwMistakes();
+  return Object.freeze({ ...settings, limits });
+}
+
+/** A short, escaped excerpt of what was given. */
+export const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
+
+/** Flags and environment, and what was found to be wrong with them. */
+class Sources {
+  readonly #flags: ReadonlyMap<string, string>;
+  readonly #environment: Environment;
+  readonly #mistakes: string[];
+  /** One mistake on the command line makes all of them `usage`. */
+  #exit: "usage" | "config";
+
+  constructor({ flags, mistakes }: Flags, environment: Environment) {
+    this.#flags = flags;
+    this.#environment = environment;
+    this.#mistakes = [...mistakes];
+    this.#exit = mistakes.length > 0 ? "usage" : "config";
+  }
+
+  /** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
+  read(flag: string, entry: Entry): string {
+    const variable = "environment" in entry ? entry.environment : environmentOf(entry);
+    const standard = String(entry.standard);
+    const given = this.#flags.get(flag);
+    // A flag without its value is told already.
+    if (given === "") return standard;
+
+    const text = given ?? (this.#environment[variable] || standard);
+    if (isGood(entry, text)) return text;
+    const source = given === undefined ? variable : `--${flag}`;
+    if (given !== undefined) this.#exit = "usage";
+    this.#mistakes.push(`${source} must be ${wantedOf(entry)}, found ${quoted(text)}`);
+    return standard;
+  }
+
+  /** Told without what was found: it may be a token all the same. */
+  readToken(): string {
+    const token = this.#environment[tokenVariable] ?? "";
+    if (token !== "" && !isToken(token)) {
+      const wanted = "a b64token: letters, digits and -._~+/, = at its end";
+      this.#mistakes.push(`${tokenVariable} must be ${wanted}`);
+    }
+    return token;
+  }
+
+  /** Which of two limits is to blame, or whether a flag is, can't be known. */
+  readTogether(numbers: Partial<Limits>): Limits {
+    try {
+      return limitsWith(numbers);
+    } catch (error) {
+      this.#mistakes.push(messageOf(error));
+      if (this.#flags.size > 0) this.#exit = "usage";
+      return limitsWith();
+    }
+  }
+
+  throwMistakes(): void {
+    if (this.#mistakes.length > 0) throw new ConfigError(this.#exit, this.#mistakes);
+  }
+}
+
+/** A row of config.ts: a text of some form, or a whole number within bounds. */
+type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
+
+/** No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake. */
+function isGood(entry: Entry, text: string): boolean {
+  if ("form" in entry) return entry.form.test(text);
+  return /^\d+$/.test(text) && isWithin(entry, Number(text));
+}
+
+function wantedOf(entry: Entry): string {
+  if ("unit" in entry) return bounds(entry);
+  return "form" in entry ? entry.wanted : `${entry.wanted}, ${entry.min} to ${entry.max}`;
+}

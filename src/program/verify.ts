@@ -1,0 +1,71 @@
+/** `verify`: what is said of each journal, to people and to programs. */
+import { isLocked, openToRead, realDisk } from "../journal/disk.ts";
+import { JournalError } from "../journal/open.ts";
+import { verifyJournal } from "../journal/verify.ts";
+import type { Command } from "./command.ts";
+import { exitCodes, tell } from "./exit.ts";
+import type { Host } from "./host.ts";
+
+type Report = ReturnType<typeof verifyJournal>;
+type Given = Extract<Command, { readonly command: "verify" }>;
+
+/** Reports on each file. The exit code is that of damage, in whichever it is; else that of the
+ * first that could not be read. */
+export async function verify({ files, format }: Given, host: Host): Promise<number> {
+  const print = format === "json" ? jsonOf : textOf;
+  const codes: number[] = [];
+  for (const path of files) {
+    // The other files are read all the same.
+    const report = await read(path, host).catch((error: unknown) => tell(error, host));
+    if (typeof report === "number") {
+      codes.push(report);
+      continue;
+    }
+    // What can't be printed ends the command: to read on would be for nobody.
+    await host.print(print(path, report));
+    if (report.spots.length > 0) codes.push(exitCodes.data);
+  }
+  if (codes.includes(exitCodes.data)) return exitCodes.data;
+  return codes[0] ?? exitCodes.done;
+}
+
+/** What is no regular file may be endless, or never begin. */
+async function read(path: string, host: Host): Promise<Report> {
+  const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
+  if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+  const file = openToRead(path);
+  try {
+    const isLive = await isLocked(path, identity);
+    return verifyJournal(file, isLive, progressOf(path, host));
+  } finally {
+    file.close();
+  }
+}
+
+/** Draws on a terminal how far it is; nothing elsewhere. Drawn is what has changed: a journal of
+ * gigabytes has many more blocks than the bar has cells. */
+function progressOf(path: string, host: Host): (read: number, all: number) => void {
+  const cells = 25;
+  let drawn = "";
+  return (read, all) => {
+    const done = "#".repeat((cells * read) / all);
+    const bar = read < all ? `${path} [${done.padEnd(cells, ".")}]` : "";
+    if (bar !== drawn) host.draw?.(bar);
+    drawn = bar;
+  };
+}
+
+/** One line of JSON; an `id` in it is text, for many readers round numbers beyond 2^53. */
+function jsonOf(path: string, { spots, ...totals }: Report): string {
+  const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
+  return JSON.stringify({ path, ...totals, ...ids, spots });
+}
+
+/** Lines that grep finds by the file's name. */
+function textOf(path: string, { spots, ...totals }: Report): string {
+  const lines = [
+    ...Object.entries(totals).map(([name, value = "-"]) => `${name} ${value}`),
+    ...spots.map(({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`),
+  ];
+  return lines.map((line) => `${path}: ${line}`).join("\n");
+}
