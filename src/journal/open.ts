@@ -3,7 +3,7 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal. */
 import { randomUUID } from "node:crypto";
 import { appendAll, type Disk, type JournalFile, type Lock } from "./disk.ts";
-import { checksum, headerBytesMax, headerText, seal } from "./record.ts";
+import { checksum, headerBytes, headerText, seal } from "./record.ts";
 import { examine } from "./recover.ts";
 
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const; // sysexits
@@ -140,7 +140,7 @@ async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promi
   const offset = Number(at);
   const size = file.size();
   const [start, there] = attempt("unreadable", path, () =>
-    [file.read(0, headerBytesMax), file.read(offset, bytes.length)] as const);
+    [file.read(0, headerBytes), file.read(offset, bytes.length)] as const);
   if (size < offset || (offset > 0 && !start.includes(uuid))) {
     throw new JournalError("damaged", path,
       `${name} is the end of another file: move it beside that, as its .anew`);

@@ -13,8 +13,6 @@ import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import { readNewPlant, type NewPlant } from "../plant.ts";
 
-/** No header is longer; it has one length, as UUID, TIME and CRC have. */
-export const headerBytesMax = 256;
 export const lineFeed = 0x0a;
 const headerStart = '{"journal":"plant-store","version":1,"file":"';
 const time = "0000-00-00T00:00:00.000Z";
@@ -22,6 +20,9 @@ const timeForm = time.replaceAll("0", "\\d").replaceAll(".", "\\.");
 const headerForm = new RegExp(
   `^${headerStart}([\\da-f-]{36})","at":"${timeForm}","crc":"[\\da-f]{8}"}$`);
 const emptySeal = ',"crc":"00000000"}';
+const emptyHeader = `${headerStart}${"0".repeat(36)}","at":"${time}"${emptySeal}\n`;
+/** A header has one length, with its LF, as UUID, TIME and CRC have. */
+export const headerBytes = emptyHeader.length;
 const digitsAt = emptySeal.indexOf("0");
 const lineStart = String.raw`^{"seq":([1-9]\d*),"at":"(${timeForm})","synced":([1-9]\d*),"plant":`;
 /** Nearly all plants are ASCII without escapes: what has this form needs no parsing. */
@@ -61,15 +62,15 @@ export function decodeHeader(line: Buffer): string | undefined {
   return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
 }
 
-/** Whether the bytes can be what a crash left of a header: a part of one, and then NULs. */
-export function isPartOfHeader(bytes: Buffer): boolean {
-  if (bytes.length > headerBytesMax) return false;
-  const text = bytes.toString("latin1").replace(/\0+$/, "");
-  const whole = headerText("0".repeat(36), time).trimEnd();
-  const shape = (part: string): string => part.replace(/[\dA-Fa-f:.TZ-]/g, "0");
-  if (text.length === whole.length) return text.length < bytes.length && headerForm.test(text);
-  return (headerStart.startsWith(text) || text.startsWith(headerStart))
-    && shape(whole).startsWith(shape(text));
+/** Whether a file can be what a crash left of its header: a part of one, and then NULs, no longer
+ * than a header together. A longer one may have held a record, which nobody may take for nothing. */
+export function isPartOfHeader(file: Buffer): boolean {
+  if (file.length > headerBytes) return false;
+  const part = file.toString("latin1").replace(/\0+$/, "");
+  const missing = emptyHeader.slice(part.length, -1);
+  if (missing !== "") return headerForm.test(part + missing);
+  // With a NUL in the place of its LF it is a part; it is kept where only the LF is missing.
+  return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
 export function decodeRecord(line: Buffer): Line {

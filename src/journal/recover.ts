@@ -4,7 +4,7 @@
  * file rightly. A crash can only tear what nobody certified: X >= C. */
 import type { JournalFile } from "./disk.ts";
 import {
-  decodeHeader, decodeRecord, headerBytesMax, isPartOfHeader, lineFeed, type Line,
+  decodeHeader, decodeRecord, headerBytes, isPartOfHeader, lineFeed, type Line,
 } from "./record.ts";
 
 export type Bytes = Pick<JournalFile, "size" | "read">;
@@ -23,7 +23,7 @@ const windowBytesMax = 1024 * 1024 * 1024;
 /** Reads the end of the file only: as fast for a hundred million records as for one. */
 export function examine(bytes: Bytes): Verdict {
   const size = bytes.size();
-  const head = bytes.read(0, Math.min(size, headerBytesMax + 1));
+  const head = bytes.read(0, Math.min(size, headerBytes + 1));
   if (isPartOfHeader(head)) return { kind: "new" };
   const lf = head.indexOf(lineFeed);
   const file = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
