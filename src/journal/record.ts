@@ -11,8 +11,11 @@
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"` */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
-import { readNewPlant, type NewPlant } from "../plant.ts";
+import { readNewPlant, StoreError, type NewPlant } from "../plant.ts";
 
+/** No line is longer, with its LF, and no write: so a reader that holds a line, or an end, needs
+ * no more. Four times the largest body that can be set: only a library's plant can be too long. */
+export const lineBytesMax = 64 * 1024 * 1024;
 export const lineFeed = 0x0a;
 const headerStart = '{"journal":"plant-store","version":1,"file":"';
 const time = "0000-00-00T00:00:00.000Z";
@@ -37,14 +40,25 @@ export type Line = "unsound" | "foreign" | {
 
 export const headerText = (file: string, at: string): string =>
   `${headerStart}${file}","at":"${at}"${emptySeal}\n`;
-/** A plant as its record holds it: encoded once, before seq, time and offset are known. */
+/** A plant as its record holds it: encoded once, before seq, time and offset are known.
+ * @throws StoreError `invalid` where its line could be too long */
 export function plantText({ id, name, tag }: NewPlant): string {
-  const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
-  return `{"id":${id},"name":${JSON.stringify(name)}${end}`;
+  // Asked before it is encoded, too: six times as long, it may be more than a string can be.
+  if (name.length + (tag?.length ?? 0) <= plantBytesMax) {
+    const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
+    const text = `{"id":${id},"name":${JSON.stringify(name)}${end}`;
+    // A UTF-16 unit has at most three bytes in UTF-8: nearly all need not be counted.
+    if (3 * text.length <= plantBytesMax || Buffer.byteLength(text) <= plantBytesMax) return text;
+  }
+  throw new StoreError("invalid", `a plant has at most ${plantBytesMax} bytes in the journal`);
 }
 
 export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
   `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+const { MAX_SAFE_INTEGER } = Number;
+/** Whatever a line's numbers are. */
+const plantBytesMax =
+  lineBytesMax - recordText(MAX_SAFE_INTEGER, time, MAX_SAFE_INTEGER, "").length;
 /** The bytes of lines as `headerText` and `recordText` give them, each with its checksum. */
 export function seal(lines: string): Buffer {
   const bytes = Buffer.from(lines);
@@ -73,8 +87,9 @@ export function isPartOfHeader(file: Buffer): boolean {
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
+/** Reads a line without its LF; one that is too long is unsound, whatever its checksum. */
 export function decodeRecord(line: Buffer): Line {
-  if (!isSound(line)) return "unsound";
+  if (line.length >= lineBytesMax || !isSound(line)) return "unsound";
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
   const match = plainForm.exec(text) ?? startForm.exec(text);
   if (!match) return "foreign";
@@ -83,7 +98,8 @@ export function decodeRecord(line: Buffer): Line {
   try {
     const json = line.subarray(match[0].length, text.length);
     const plant = readNewPlant(parseJson(json, 1));
-    return plantText(plant) === json.toString() ? { seq, at, synced, id: plant.id } : "foreign";
+    const isOurs = Buffer.from(plantText(plant)).equals(json);
+    return isOurs ? { seq, at, synced, id: plant.id } : "foreign";
   } catch {
     return "foreign";
   }

@@ -4,7 +4,8 @@
  * file rightly. A crash can only tear what nobody certified: X >= C. */
 import type { JournalFile } from "./disk.ts";
 import {
-  decodeHeader, decodeRecord, headerBytes, isPartOfHeader, lineFeed, type Line,
+  decodeHeader, decodeRecord, headerBytes, isPartOfHeader, lineBytesMax, lineFeed,
+  type Line,
 } from "./record.ts";
 
 export type Bytes = Pick<JournalFile, "size" | "read">;
@@ -19,7 +20,8 @@ export type Verdict =
     readonly certified: number; readonly end: number; readonly unterminated: boolean };
 
 const windowBytesMin = 64 * 1024;
-const windowBytesMax = 1024 * 1024 * 1024;
+/** A certified line, a write that nobody certified, a torn one, and NULs behind that. */
+const windowBytesMax = 4 * lineBytesMax;
 /** Reads the end of the file only: as fast for a hundred million records as for one. */
 export function examine(bytes: Bytes): Verdict {
   const size = bytes.size();
@@ -49,7 +51,8 @@ export function problemOf(
   if (line === "unsound") {
     if (bytes.length === 0) return "the line is blank";
     const isCrlf = bytes.at(-1) === 0x0d && decodeRecord(bytes.subarray(0, -1)) !== "unsound";
-    return isCrlf ? "the line ends in CRLF" : wrongChecksum;
+    if (isCrlf) return "the line ends in CRLF";
+    return bytes.length < lineBytesMax ? wrongChecksum : `the line has over ${lineBytesMax} bytes`;
   }
   const { seq, synced } = line;
   if (seq !== last.seq + 1) return `expected seq ${last.seq + 1}, found ${seq}`;
