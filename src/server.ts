@@ -9,7 +9,7 @@ import type { DrainableServer } from "./http/server.ts";
 import { createPlantServer } from "./index.ts";
 import { isLocked, openToRead, realDisk, removeAbandoned } from "./journal/disk.ts";
 import { openJournal } from "./journal/journal.ts";
-import { JournalError } from "./journal/open.ts";
+import { JournalError, readCopy } from "./journal/open.ts";
 import { verifyJournal } from "./journal/verify.ts";
 import { describeApi } from "./openapi.ts";
 import { readTokensFile } from "./secrets.ts";
@@ -140,10 +140,12 @@ async function verify(paths: readonly string[], isJson: boolean): Promise<number
 
 async function verifyOne(path: string, isJson: boolean): Promise<boolean> {
   const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
-  if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+  if (!isFile) throw new JournalError("failed", path, "is no regular file");
   const file = openToRead(path);
   const isLive = await isLocked(path, identity);
-  const { spots, ...totals } = verifyJournal(file, isLive, progressOf(path));
+  const copy = isLive ? undefined : readCopy(realDisk, realDisk.resolve(path));
+  const onProgress = progressOf(path);
+  const { spots, ...totals } = verifyJournal(file, { copy, isLive, onProgress });
   file.close();
   const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
   if (isJson) print(JSON.stringify({ path, ...totals, ...ids, spots }));

@@ -72,7 +72,7 @@ test("verify refuses what is no regular file, and does not wait for it", async (
   const cwd = temporaryFolder();
   execFileSync("mkfifo", [join(cwd, "fifo")]);
   const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
-  assert.deepEqual([code, stderr], [65, "plant-store: fifo: is no regular file\n"]);
+  assert.deepEqual([code, stderr], [74, "plant-store: fifo: is no regular file\n"]);
 });
 
 test("a library's journal stays where it was opened", async () => {

@@ -8,7 +8,14 @@
  * at      when the write that holds the line was begun, RFC 3339, UTC, milliseconds
  * synced  the offset at which that write begins: all before it was on stable storage by then
  * plant   id in plain digits, name, and tag where there is one; no space, no other member
- * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"` */
+ * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
+ *
+ * While opening writes a file's end anew, a copy of that end stands beside it in FILE.anew:
+ *
+ *   copy    = CRC SP {"anew":UUID,"offset":N,"size":N} LF bytes
+ *
+ * UUID    the journal's;  offset  where the bytes stand;  size  of the file before
+ * CRC     of all that follows its SP */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import { readNewPlant, StoreError, type NewPlant } from "../plant.ts";
@@ -114,6 +121,24 @@ function isSound(line: Buffer): boolean {
     if (line[at + index] !== wanted) return false;
   }
   return at > 0;
+}
+
+const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+
+export function encodeCopy(file: string, offset: number, size: number, bytes: Buffer): Buffer {
+  const copy = Buffer.concat([
+    Buffer.from(`00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`), bytes,
+  ]);
+  copy.write(checksum(copy.subarray(9)));
+  return copy;
+}
+
+/** Undefined for what is not a whole copy. */
+export function decodeCopy(copy: Buffer) {
+  const [head = "", crc, file = "", offset, size] =
+    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  if (checksum(copy.subarray(9)) !== crc) return undefined;
+  return { file, offset: Number(offset), size: Number(size), bytes: copy.subarray(head.length) };
 }
 
 export const checksum = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(8, "0");

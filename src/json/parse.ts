@@ -149,8 +149,8 @@ class Reader {
     if (this.#text[this.#at] !== "u") this.#fail('one of " \\ / b f n r t u');
     let unit = 0;
     for (const end = this.#at + 5; ++this.#at < end;) {
-      const digit = Number.parseInt(this.#text[this.#at] ?? "", 16);
-      if (Number.isNaN(digit)) this.#fail("a hexadecimal digit");
+      const digit = hexDigit(this.#text.charCodeAt(this.#at));
+      if (digit === undefined) this.#fail("a hexadecimal digit");
       unit = 16 * unit + digit;
     }
     return unit;
@@ -195,4 +195,11 @@ class Reader {
     if (point > 0x20 && point < 0x7f) return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
   }
+}
+
+/** A digit's value by its code: faster than its text for a body of nothing but escapes. */
+function hexDigit(code: number): number | undefined {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30;
+  const letter = code | 0x20; // in lower case
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : undefined;
 }
