@@ -80,7 +80,7 @@ export function readNewPlant(value: JsonValue): NewPlant {
 
 /** A plant of a host's as it may be kept. Each member is read once: a getter may answer twice
  * differently, and what is checked must be what is written.
- * @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
+ * @throws StoreError `invalid` for what int64 or JSON can't hold */
 export function checkPlant(given: NewPlant): NewPlant {
   let cause: unknown;
   try {
@@ -98,4 +98,4 @@ export function checkPlant(given: NewPlant): NewPlant {
 }
 
 const isText = (text: unknown): boolean =>
-  typeof text === "string" && text.length <= 2 ** 25 && text.isWellFormed();
+  typeof text === "string" && text.isWellFormed();

@@ -23,7 +23,11 @@ const record = (seq: number, synced: number): string =>
 const heads = {
   "is ours": headerOf(1), "is of version 2": headerOf(2), "is another's": "hello\n",
   "is empty": "", "is a part": headerOf(1).slice(0, 70),
-  "is a part with NULs": `${headerOf(1).slice(0, 70)}${"\0".repeat(60)}`,
+  "is a part with NULs": `${headerOf(1).slice(0, 70)}${"\0".repeat(63)}`,
+  "is NULs": "\0".repeat(133), "has a NUL for its LF": headerOf(1).replace("\n", "\0"),
+  "is a part with NULs over a record": `${headerOf(1).slice(0, 70)}${"\0".repeat(64)}`,
+  "is NULs, a record too": "\0".repeat(233),
+  "has NULs for its LF and a record": headerOf(1).replace("\n", "\0".repeat(101)),
 } as const;
 const first = `${headerOf(1)}${record(1, 133)}`;
 const X = first.length;
@@ -72,7 +76,8 @@ const rows: readonly (readonly [found: string, verdict: string, holds: (f: Facts
   ["damaged or edited", "damaged", (f) => !isTorn(f)],
 ];
 const isNewHead = (head: Facts["head"]): boolean => head === "is missing" || head === "is empty"
-  || head === "is a part" || head === "is a part with NULs";
+  || head === "is a part" || head === "is a part with NULs" || head === "is NULs"
+  || head === "has a NUL for its LF";
 
 /** An unfinished last line, NULs to the end, NULs in the last write; not behind an edited line. */
 function isTorn(facts: Facts): boolean {

@@ -73,11 +73,24 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header without its last two bytes", bytesOf(header.slice(0, -2)), fresh],
   ["a header without its LF", bytesOf(header.slice(0, -1)), unterminated],
   ["a header without its LF, then a NUL", bytesOf(header.slice(0, -1), nuls(1)), fresh],
-  ["the same, NULs up to 256 bytes", bytesOf(header.slice(0, -1), nuls(124)), fresh],
-  ["the same, NULs up to 257 bytes", bytesOf(header.slice(0, -1), nuls(125)), refused(0)],
-  ["256 NULs", nuls(256), fresh], ["257 NULs", nuls(257), refused(0)],
-  ["half a header, NULs up to 256 bytes", bytesOf(header.slice(0, 70), nuls(186)), fresh],
-  ["half a header, NULs up to 257 bytes", bytesOf(header.slice(0, 70), nuls(187)), refused(0)],
+  ["a header without its LF, then two NULs", bytesOf(header.slice(0, -1), nuls(2)), refused(0)],
+  ["133 NULs", nuls(133), fresh], ["134 NULs", nuls(134), refused(0)],
+  ["half a header, NULs up to 133 bytes", bytesOf(header.slice(0, 70), nuls(63)), fresh],
+  ["half a header, NULs up to 134 bytes", bytesOf(header.slice(0, 70), nuls(64)), refused(0)],
+  ["a header without its last byte but one, a NUL, an LF",
+    bytesOf(header.slice(0, -2), nuls(1), "\n"), refused(0)],
+  ["a header with a wrong checksum, a NUL for its LF",
+    bytesOf(sealed(headerText, "00000000").slice(0, -1), nuls(1)), refused(0)],
+  ["a part of a header with a UUID in capitals", bytesOf(header.slice(0, 45), "5F0C"), refused(0)],
+  ["a part of a header with another's UUID", bytesOf(header.slice(0, 45), "T:Z"), refused(0)],
+  ["a part of a header with another member behind its UUID",
+    bytesOf(header.slice(0, 81), '","bt":'), refused(0)],
+  ["a header and a record, all of it NULs", nuls(133 + size), refused(0)],
+  ["the same, NULs from the header's LF on", bytesOf(header.slice(0, -1), nuls(1 + size)),
+    refused(0)],
+  ["the same, NULs from the header's middle on", bytesOf(header.slice(0, 70), nuls(63 + size)),
+    refused(0)],
+  ["the same, NULs from the record on", bytesOf(header, nuls(size)), torn(133)],
   ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
   ["half a header, NULs, text", bytesOf(header.slice(0, 70), nuls(9), "a"), refused(0)],
   ["a text", bytesOf("hello\n"), refused(0)],
@@ -257,7 +270,7 @@ function predict(file: Buffer): Verdict {
   const hasNuls = text.length > first.length && /^\0*$/.test(text.slice(first.length));
   if (text === realHeader.slice(0, -1)) return unterminated;
   const isNew = first === text ? isPart : hasNuls && (isPart || first.length === 132);
-  if (isNew && file.length <= 256) return fresh;
+  if (isNew && file.length <= 133) return fresh;
   if (!text.startsWith(realHeader)) return refused(0);
   let offset = realHeader.length;
   const lines = text.slice(offset).split(/(?<=\n)/).filter((line) => line !== "").map((line) => {

@@ -1,10 +1,12 @@
 /** `verify` as its operator meets it: whole, damaged and torn files, beside a live server. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openJournal } from "../src/index.ts";
+import type { Bytes } from "../src/journal/lines.ts";
+import { headerText, recordText, seal } from "../src/journal/record.ts";
 import { verifyJournal } from "../src/journal/verify.ts";
 import {
   exchange, post, program, run, start, temporaryFolder, type Running,
@@ -106,10 +108,56 @@ test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
   assert.deepEqual([piped.code, piped.stderr], [65, ""]);
 });
 
-test("verify of a file that can't be read ends with 74", async () => {
-  const { code, stderr } = await run(["verify", "nowhere"], {}, temporaryFolder());
-  assert.match(stderr, /nowhere/);
-  assert.equal(code, 74);
+test("verify of a file that can't be read, or of none, ends with 74", async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, "a folder"));
+  for (const name of ["nowhere", "a folder", "/dev/null"]) {
+    const { code, stderr } = await run(["verify", name], {}, folder);
+    assert.match(stderr, new RegExp(name));
+    assert.equal(code, 74, name);
+  }
+});
+
+test("behind a damaged spot nothing is known of the record before: it is one spot", async () => {
+  const bytes = readFileSync(await journalOf(temporaryFolder()));
+  const second = bytes.indexOf("\n", bytes.indexOf("\n") + 1) + 1;
+  bytes[second + 20] = 0x78;
+  const file: Bytes = {
+    size: () => bytes.length, read: (from, length) => bytes.subarray(from, from + length),
+  };
+  const { records, spots } = verifyJournal(file);
+  assert.deepEqual(spots, [{ offset: second, line: 3, reason: "the line's checksum is wrong" }]);
+  assert.equal(records, 2);
+});
+
+test("beside a live server, lines that it cuts and writes anew are no damaged spot", () => {
+  const at = "2026-11-21T02:56:07.123Z";
+  const textOf = (length: number): string => `{"id":7,"name":"${"x".repeat(length)}"}`;
+  const certified = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)
+    + recordText(1, at, 133, textOf(30_000)));
+  const write = (...lengths: readonly number[]): Buffer => Buffer.concat([certified,
+    seal(lengths.map((length, index) =>
+      recordText(2 + index, at, certified.length, textOf(length))).join(""))]);
+  // A write that found no space, in part; it is cut back, and another takes its place.
+  const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
+  const next = write(100, 50_000, 60_000);
+  const reading = (isLive: boolean) => {
+    let file = full;
+    const read = (from: number, length: number): Buffer => {
+      const bytes = file.subarray(from, from + length);
+      // The first block is read, and not only the header: now it is cut.
+      if (from === 0 && length > 1_000) file = next;
+      return bytes;
+    };
+    return verifyJournal({ size: () => full.length, read }, { isLive });
+  };
+  assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
+  assert.equal(reading(false).spotsTotal, 2, "the control: what was cut was met");
+  // What was certified when the reading began is told, beside a live server, too.
+  const damaged = Buffer.from(next).fill("y", 200, 210);
+  const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);
+  const { spots } = verifyJournal({ size: () => damaged.length, read }, { isLive: true });
+  assert.deepEqual(spots.map(({ offset }) => offset), [133]);
 });
 
 test("a line longer than a block is read whole, and damage behind it is placed", async () => {
@@ -133,6 +181,6 @@ test("a line longer than a block is read whole, and damage behind it is placed",
 test("a file that is cut while it is read is read to its new end", () => {
   const read = (offset: number, length: number): Buffer =>
     Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");
-  const { spotsTotal, records } = verifyJournal({ size: () => 200_000, read }, false);
+  const { spotsTotal, records } = verifyJournal({ size: () => 200_000, read });
   assert.deepEqual([spotsTotal, records], [1, 0]);
 });

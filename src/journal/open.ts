@@ -3,8 +3,8 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal. */
 import { randomUUID } from "node:crypto";
 import { appendAll, type Disk, type JournalFile, type Lock } from "./disk.ts";
-import { checksum, headerBytesMax, headerText, seal } from "./record.ts";
-import { examine } from "./recover.ts";
+import { encodeCopy, headerText, seal } from "./record.ts";
+import { copyBytesMax, examine, planOpening } from "./recover.ts";
 
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const; // sysexits
 export type JournalErrorCode = keyof typeof exitCodes;
@@ -61,10 +61,7 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   const size = attempt("unreadable", path, () => file.size());
   const verdict = attempt("unreadable", path, () => examine(file));
   checkSize(path, file, size);
-  if (verdict.kind === "damaged") {
-    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
-  }
+  if (verdict.kind === "damaged") throw refusal(path, verdict);
   if (verdict.kind === "new") {
     file.cut(0);
     await appendAll(file, seal(headerText(randomUUID(), new Date().toISOString())));
@@ -80,11 +77,16 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   }
   const lf = unterminated ? "\n" : "";
   const sound = Buffer.concat([tail.subarray(0, end - certified), Buffer.from(lf)]);
-  const copy = copyOf(verdict.file, certified, size, sound);
+  const copy = encodeCopy(verdict.file, certified, size, sound);
   if (sound.length > 0) {
     await rewrite(disk, path, file, { size, offset: certified, bytes: sound, copy });
   } else if (torn.length > 0) cut(path, file, size, end);
   return seq;
+}
+
+function refusal(path: string, { offset, reason }: { offset: number; reason: string }) {
+  const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
+  return new JournalError("damaged", path, `${reason}; ${help}`, offset);
 }
 
 /** Cuts what still has the size at which it was looked at. */
@@ -105,8 +107,13 @@ async function saveTorn(
 ): Promise<string> {
   for (let number = 1; ; number++) {
     const copy = `${journal}.torn-${offset}${number === 1 ? "" : `-${number}`}`;
-    const known = attempt("unreadable", copy, () => disk.readBeside(copy, journal));
-    if (known && !bytes.subarray(0, known.length).equals(known)) continue;
+    const isAnother = attempt("unreadable", copy, () => {
+      const there = disk.look(copy);
+      if (there && (!there.isFile || there.bytes > bytes.length)) return true;
+      const known = disk.readBeside(copy, journal);
+      return known !== undefined && !bytes.subarray(0, known.length).equals(known);
+    });
+    if (isAnother) continue;
     await saveBeside(disk, copy, bytes);
     return copy;
   }
@@ -143,36 +150,26 @@ async function rewrite(
   disk.remove(`${path}.anew`);
 }
 
-function copyOf(uuid: string, offset: number, size: number, bytes: Buffer): Buffer {
-  const head = `{"anew":"${uuid}","offset":${offset},"size":${size}}\n`;
-  const copy = Buffer.concat([Buffer.from(head), bytes]);
-  return Buffer.concat([Buffer.from(`${checksum(copy)} `), copy]);
+/** FILE.anew, as `planOpening` takes it; undefined where there is none.
+ * @throws JournalError */
+export function readCopy(disk: Disk, path: string): Buffer | undefined {
+  const name = `${path}.anew`;
+  return attempt("unreadable", name, () => {
+    const there = disk.look(name);
+    if (!there) return undefined;
+    if (there.isFile && there.bytes <= copyBytesMax) return disk.readBeside(name, path);
+    throw new Error("is no copy of a journal's end");
+  });
 }
 
-const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 /** Finishes what a killed opening has begun. */
 async function finishRewrite(disk: Disk, path: string, file: JournalFile): Promise<void> {
-  const name = `${path}.anew`;
-  const copy = attempt("unreadable", name, () => disk.readBeside(name, path));
-  if (!copy) return;
-  const match = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
-  const [head = "", crc, uuid = "", at, before] = match;
-  // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (checksum(copy.subarray(9)) !== crc) return disk.remove(name);
-  const bytes = copy.subarray(head.length);
-  const offset = Number(at);
-  const size = file.size();
-  const [start, there] = attempt("unreadable", path, () =>
-    [file.read(0, headerBytesMax), file.read(offset, bytes.length)] as const);
-  if (size < offset || (offset > 0 && !start.includes(uuid))) {
-    throw new JournalError("damaged", path,
-      `${name} is the end of another file: move it beside that, as its .anew`);
-  }
-  // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
-  const end = { size, offset, bytes, copy };
-  if (size <= offset + bytes.length) return rewrite(disk, path, file, end);
-  if (there.equals(bytes)) return disk.remove(name);
-  // A crash has undone the cut: the old size is back, with NULs in the place of the end.
-  if (size === Number(before)) return rewrite(disk, path, file, end);
-  throw new JournalError("damaged", path, `differs from its copy in ${name}`, offset);
+  const bytes = readCopy(disk, path);
+  if (!bytes) return;
+  const size = attempt("unreadable", path, () => file.size());
+  const { copy, end } = attempt("unreadable", path, () => planOpening(file, bytes));
+  if (end.kind === "damaged") throw refusal(path, end);
+  if (copy.kind === "due") {
+    await rewrite(disk, path, file, { size, offset: copy.offset, bytes: copy.bytes, copy: bytes });
+  } else disk.remove(`${path}.anew`);
 }

@@ -35,8 +35,7 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   throw new JsonError("utf8", at, "found a byte that is not UTF-8");
 }
 
-const escapes: ReadonlyMap<string, string> = new Map([['"', '"'], ["\\", "\\"], ["/", "/"],
-  ["b", "\b"], ["f", "\f"], ["n", "\n"], ["r", "\r"], ["t", "\t"]]);
+const simpleEscapes: ReadonlySet<string> = new Set('"\\/bfnrt');
 /** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
@@ -113,44 +112,48 @@ class Reader {
   }
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
   #string(): string {
-    const text = this.#text;
-    let result = "";
-    let start = ++this.#at;
+    const start = this.#at++;
+    let hasEscape = false;
     for (;;) {
-      const code = text.charCodeAt(this.#at);
-      if (code === 0x22 /* " */) return result + text.slice(start, this.#at++);
+      const code = this.#text.charCodeAt(this.#at);
+      if (code === 0x22 /* " */) break;
       if (code === 0x5c /* \ */) {
-        result += text.slice(start, this.#at) + this.#escape();
-        start = this.#at;
+        hasEscape = true;
+        this.#escape();
       } else if (code >= 0x20) this.#at++;
       else this.#fail("a character, control characters escaped, or the string's closing quote");
     }
+    const end = ++this.#at;
+    if (!hasEscape) return this.#text.slice(start + 1, end - 1);
+    // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
+    const decoded: string = JSON.parse(this.#text.slice(start, end));
+    return decoded;
   }
-
-  #escape(): string {
+  /** Goes behind an escape, or a pair of them. */
+  #escape(): void {
     const start = this.#at++;
-    const simple = escapes.get(this.#text[this.#at] ?? "");
-    if (simple !== undefined) {
+    if (simpleEscapes.has(this.#text[this.#at] ?? "")) {
       this.#at++;
-      return simple;
+      return;
     }
     const unit = this.#unicodeEscape();
-    if (unit < 0xd800 || unit > 0xdfff) return String.fromCharCode(unit);
+    if (unit < 0xd800 || unit > 0xdfff) return;
     const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#at++);
     const low = hasLow ? this.#unicodeEscape() : 0;
     if (low < 0xdc00 || low > 0xdfff) {
       this.#fail("a high and a low one", "surrogate", "half of a surrogate pair", start);
     }
-    return String.fromCharCode(unit, low);
   }
 
   #unicodeEscape(): number {
     if (this.#text[this.#at] !== "u") this.#fail('one of " \\ / b f n r t u');
-    const end = this.#at + 5;
-    while (++this.#at < end) {
-      if (!/^[\dA-Fa-f]/.test(this.#text[this.#at] ?? "")) this.#fail("a hexadecimal digit");
+    let unit = 0;
+    for (const end = this.#at + 5; ++this.#at < end;) {
+      const digit = hexDigit(this.#text.charCodeAt(this.#at));
+      if (digit === undefined) this.#fail("a hexadecimal digit");
+      unit = 16 * unit + digit;
     }
-    return Number.parseInt(this.#text.slice(end - 4, end), 16);
+    return unit;
   }
 
   #number(): JsonNumber {
@@ -192,4 +195,11 @@ class Reader {
     if (point > 0x20 && point < 0x7f) return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
   }
+}
+
+/** A digit's value by its code: faster than its text for a body of nothing but escapes. */
+function hexDigit(code: number): number | undefined {
+  if (code >= 0x30 && code <= 0x39) return code - 0x30;
+  const letter = code | 0x20; // in lower case
+  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : undefined;
 }

@@ -1,6 +1,6 @@
 /** `verify`: what is said of each journal, to people and to programs. */
 import { isLocked, openToRead, realDisk } from "../journal/disk.ts";
-import { JournalError } from "../journal/open.ts";
+import { JournalError, readCopy } from "../journal/open.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
 import { exitCodes, tell } from "./exit.ts";
@@ -32,11 +32,13 @@ export async function verify({ files, format }: Given, host: Host): Promise<numb
 /** What is no regular file may be endless, or never begin. */
 async function read(path: string, host: Host): Promise<Report> {
   const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
-  if (!isFile) throw new JournalError("unreadable", path, "is no regular file");
+  if (!isFile) throw new JournalError("failed", path, "is no regular file");
   const file = openToRead(path);
   try {
     const isLive = await isLocked(path, identity);
-    return verifyJournal(file, isLive, progressOf(path, host));
+    // A live server is done with opening: no FILE.anew is due.
+    const copy = isLive ? undefined : readCopy(realDisk, realDisk.resolve(path));
+    return verifyJournal(file, { copy, isLive, onProgress: progressOf(path, host) });
   } finally {
     file.close();
   }
