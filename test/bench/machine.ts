@@ -112,6 +112,8 @@ export function doubtsOf(facts: Facts): readonly string[] {
   const doubts = [
     "One machine, and server and generator share its memory, caches and kernel.",
     "What a flush costs is this disk's word, and that of its hypervisor.",
+    "Neighbours slow a durable server more than one that keeps nothing: behind each write it waits "
+      + "for a core again. Where others used much, its rate is too low; CPU a request hardly moves.",
   ];
   if (read("/proc/cpuinfo")?.includes("hypervisor")) {
     doubts.push("A virtual machine: its cores may be shared with strangers, who may be unseen.");

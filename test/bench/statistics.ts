@@ -35,7 +35,7 @@ export const spreadOf = (values: readonly number[]): Spread => ({
 /** The median of n draws stands between the ranks n/2 ± 0.98 √n, 95 times of 100. */
 function medianErrorOf(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
-  const below = Math.floor((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2);
+  const below = Math.round((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2);
   const [low = NaN, high = NaN] = below < 1 ? [] : [sorted[below - 1], sorted.at(-below)];
   return (high - low) / 2;
 }
