@@ -64,7 +64,7 @@ export const help = `npm run bench -- [options]
   --folder FOLDER      where the stores are, for the choice of disk (the temporary folder)
   --out FILE           all figures as JSON (test/bench/results.json)
   --chart FILE         the chart (test/bench/chart.svg; none with --quick, --servers, --against)
-  --quick              a smoke run of two minutes: its figures mean little`;
+  --quick              a smoke run of three minutes: its figures mean little`;
 
 export function readOptions(argv: readonly string[]): Options | "help" {
   const text = { type: "string" } as const;

@@ -102,13 +102,13 @@ async function measureAll(bench: Bench): Promise<Omit<Results, "facts" | "doubts
   };
 }
 
-const options = readOptions(process.argv.slice(2));
-if (options === "help") process.stdout.write(`${help}\n`);
-else {
-  await main(options).catch((error: unknown) => {
-    log(`FAILED: ${error instanceof Error ? error.message : String(error)}`);
-    process.exit(1);
-  });
-  // A slow connection's timer, or a socket, must not keep a finished benchmark alive.
-  process.exit();
+try {
+  const options = readOptions(process.argv.slice(2));
+  if (options === "help") process.stdout.write(`${help}\n`);
+  else await main(options);
+} catch (error) {
+  log(`FAILED: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
 }
+// A slow connection's timer, or a socket, must not keep a finished benchmark alive.
+process.exit();
