@@ -1,6 +1,6 @@
-/** Requests per second at 64 connections as an SVG: bars are medians, whiskers the range. */
-import { samplesOf, type RoundsResult } from "./rounds.ts";
-import { rangeOf } from "./statistics.ts";
+/** Requests per second as an SVG: bars are medians, whiskers hold 80 of 100 rounds. */
+import { figuresOf, type Comparison } from "./rounds.ts";
+import { spreadOf } from "./statistics.ts";
 import type { Variant } from "./variants.ts";
 
 const [width, left, right, top, rowHeight, barHeight] = [860, 330, 130, 64, 34, 18];
@@ -21,32 +21,34 @@ const escape = (text: string): string => text.replaceAll("&", "&amp;").replaceAl
 const shown = (value: number): string => Math.round(value).toLocaleString("en-US");
 
 export function chartOf(
-  rounds: RoundsResult, variants: readonly Variant[], facts: string,
+  comparison: Comparison,
+  variants: readonly Variant[],
+  facts: string,
 ): string {
   // The fixed bytes are the generator's limit, no server to compare with.
   const rows = variants.filter(({ key }) => key !== "raw").map(({ key, name, keeps, skipped }) => ({
-    label: `${key}: ${name}`, kind: keeps === "nothing" || keeps === "durable" ? keeps : "file",
-    skipped, ...rangeOf(samplesOf(rounds, key, 64).map(({ perSecond }) => perSecond)),
+    label: name, kind: keeps === "nothing" || keeps === "durable" ? keeps : "file",
+    skipped, ...spreadOf(figuresOf(comparison, key, "perSecond")),
   }));
-  const most = Math.max(...rows.map(({ max }) => max));
+  const most = Math.max(...rows.flatMap(({ high }) => (Number.isFinite(high) ? [high] : [])));
   const scale = (value: number): number => ((width - left - right) * value) / most;
   const height = top + rows.length * rowHeight + 44;
-  const bars = rows.map(({ label, kind, skipped, median, min, max }, index) => {
+  const bars = rows.map(({ label, kind, skipped, median, low, high }, index) => {
     const y = top + index * rowHeight;
     const middle = y + barHeight / 2;
     const name = `<text x="${left - 10}" y="${middle + 4.5}" text-anchor="end">${
       escape(label)}</text>`;
-    if (skipped !== undefined || !Number.isFinite(min)) {
+    if (skipped !== undefined || !Number.isFinite(median)) {
       return `${name}\n<text class="note" x="${left}" y="${middle + 4.5}">not measured</text>`;
     }
-    const [from, to] = [(left + scale(min)).toFixed(1), (left + scale(max)).toFixed(1)];
+    const [from, to] = [(left + scale(low)).toFixed(1), (left + scale(high)).toFixed(1)];
     const colour = kind === "nothing" ? "none" : kind;
     return `${name}
 <rect class="${colour}" x="${left}" y="${y}" width="${scale(median).toFixed(1)}" height="${
       barHeight}"/>
 <path class="range" d="M${from} ${middle}H${to}M${from} ${y + 4}v${barHeight - 8}M${to} ${y + 4}v${
   barHeight - 8}"/>
-<text x="${(left + scale(max) + 8).toFixed(1)}" y="${middle + 4.5}">${shown(median)}</text>`;
+<text x="${(left + scale(high) + 8).toFixed(1)}" y="${middle + 4.5}">${shown(median)}</text>`;
   });
   const legend = [["durable", "durable before the answer"], ["file", "a file, not flushed"],
     ["none", "keeps nothing"]].map(([kind, text], index) => {
@@ -59,7 +61,7 @@ export function chartOf(
 <style>${style}
 </style>
 <text class="title" x="16" y="26">POST /plants: requests per second at 64 connections</text>
-<text class="note" x="16" y="46">Medians, lines show the range. ${escape(facts)}</text>
+<text class="note" x="16" y="46">Medians; lines: 80 of 100 rounds. ${escape(facts)}</text>
 ${bars.join("\n")}
 ${legend.join("\n")}
 </svg>

@@ -1,10 +1,28 @@
-/** Child processes: pinned to a core, ended by their pid, none left behind. */
+/** Child processes: placed on cores, bounded in time, ended by their pid, none left behind. */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
 
-/** Core 0 is the servers', core 1 the load generator's and ours. */
-export type Core = "0" | "1";
+/** Cores, as `taskset --cpu-list` takes them. */
+export type Cores = "0" | "1" | "0,1";
+
+/** Where the servers of a comparison run, and where their load comes from. */
+export interface Setting {
+  readonly key: "one" | "both";
+  readonly title: string;
+  readonly servers: Cores;
+  readonly load: Cores;
+}
+
+export const settings: readonly [Setting, Setting] = [
+  { key: "one", title: "server on one core, load on the other", servers: "0", load: "1" },
+  { key: "both", title: "server and load on both cores", servers: "0,1", load: "0,1" },
+];
+
+/** No command that is run to its end takes longer; what hangs must not hang the benchmark. */
+const commandMillisMax = 300_000;
+const startMillisMax = 60_000;
+const endMillisMax = 15_000;
 
 const live = new Set<ChildProcess>();
 
@@ -14,7 +32,7 @@ export const livePids = (): readonly number[] =>
 export const isPinned = availableParallelism() > 1
   && spawnSync("taskset", ["--version"]).error === undefined;
 
-/** Keeps this process, all its threads, off the servers' core. */
+/** Keeps this process, all its threads, off the core of a server that has one to itself. */
 export function pinSelf(): void {
   if (isPinned) spawnSync("taskset", ["--all-tasks", "-pc", "1", String(process.pid)]);
 }
@@ -25,29 +43,40 @@ export function killAll(): void {
 }
 
 function launch(
-  core: Core, command: readonly string[], env: Readonly<Record<string, string>>, cwd: string,
+  cores: Cores,
+  command: readonly string[],
+  env: Readonly<Record<string, string>>,
+  cwd: string,
 ) {
-  const [name = "", ...args] = isPinned ? ["taskset", "-c", core, ...command] : command;
+  const [name = "", ...args] = isPinned ? ["taskset", "-c", cores, ...command] : command;
   const { PATH = "", HOME = "" } = process.env;
   const child = spawn(name, args, {
-    cwd, env: { PATH, HOME, NODE_ENV: "production", ...env }, stdio: ["ignore", "pipe", "pipe"],
+    cwd,
+    env: { PATH, HOME, NODE_ENV: "production", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
   });
   live.add(child);
   child.once("exit", () => live.delete(child));
+
   const texts = { stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (text: string) => { texts.stdout += text; });
   child.stderr.setEncoding("utf8").on("data", (text: string) => { texts.stderr += text; });
   return { child, texts };
 }
 
-/** Runs a command to its end; what it wrote to stdout. */
+/** Runs a command to its end.
+ * @returns what it wrote to stdout
+ * @throws Error where it fails, or takes too long */
 export async function run(
-  core: Core, command: readonly string[], env: Readonly<Record<string, string>> = {}, cwd = ".",
+  cores: Cores,
+  command: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  cwd = ".",
 ): Promise<string> {
-  const { child, texts } = launch(core, command, env, cwd);
-  await Promise.race([once(child, "close"), once(child, "error").then(([error]) => {
-    throw error;
-  })]);
+  const { child, texts } = launch(cores, command, env, cwd);
+  const deadline = setTimeout(() => child.kill("SIGKILL"), commandMillisMax);
+  // "error", where it can't even be spawned, rejects.
+  await once(child, "close").finally(() => clearTimeout(deadline));
   if (child.exitCode === 0) return texts.stdout;
   throw new Error(`${command.join(" ")}: ${child.exitCode ?? child.signalCode} ${texts.stderr}`);
 }
@@ -55,34 +84,37 @@ export async function run(
 export interface Server {
   readonly pid: number;
   readonly port: number;
-  /** When it was spawned, and when its line said that it listens (performance.now). */
+  /** When it was spawned (performance.now). */
   readonly spawnedAt: number;
-  readonly listeningAt: number;
   /** SIGTERM, and SIGKILL for who does not hear it. */
   end(): Promise<void>;
 }
 
-/** Starts a server on core 0, and waits for the line that has its port. */
+/** Starts a server, and waits for the line that has its port. */
 export async function startServer(
-  command: readonly string[], env: Readonly<Record<string, string>>, cwd: string,
+  cores: Cores,
+  command: readonly string[],
+  env: Readonly<Record<string, string>>,
+  cwd: string,
 ): Promise<Server> {
   const spawnedAt = performance.now();
-  const { child, texts } = launch("0", command, env, cwd);
+  const { child, texts } = launch(cores, command, env, cwd);
   const exited = once(child, "exit");
+  const deadline = setTimeout(() => child.kill("SIGKILL"), startMillisMax);
   const port = await new Promise<number>((resolve, reject) => {
     child.stdout.on("data", () => {
       const found = /(?:listening|started) on .*?(\d+)\/?\s*\n/.exec(texts.stdout)?.[1];
       if (found !== undefined) resolve(Number(found));
     });
-    child.once("error", reject);
     exited.then(() => reject(new Error(`${command.join(" ")} ended: ${texts.stderr}`)), reject);
-  });
-  const listeningAt = performance.now();
+  }).finally(() => clearTimeout(deadline));
   return {
-    pid: child.pid ?? 0, port, spawnedAt, listeningAt,
+    pid: child.pid ?? 0,
+    port,
+    spawnedAt,
     async end() {
       child.kill("SIGTERM");
-      const hurry = setTimeout(() => child.kill("SIGKILL"), 15_000);
+      const hurry = setTimeout(() => child.kill("SIGKILL"), endMillisMax);
       await exited;
       clearTimeout(hurry);
     },

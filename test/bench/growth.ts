@@ -1,21 +1,81 @@
 /** Does a long journal slow the server down? Its rate, memory and start with old records. */
-import { closeSync, fsyncSync, openSync, rmSync, statSync, truncateSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { headerText, plantText, recordText, seal } from "../../src/journal/record.ts";
-import { assertAnswers, loadServer, variantOf, type Bench, type Sample } from "./measure.ts";
-import { freeGiB } from "./machine.ts";
-import { countJournal } from "./variants.ts";
-
-export interface GrowthSample extends Sample {
-  /** From the spawn to the line that says it listens. */
-  readonly openingMillis: number;
-}
+import { settings } from "./child.ts";
+import { freeGiB, memoryOf } from "./machine.ts";
+import { root } from "./options.ts";
+import {
+  loadOnce, takeTurns, variantOf, warmUp, withServer, withServers, type Bench, type Sample,
+} from "./turns.ts";
+import { countJournal, plantStore, type Variant } from "./variants.ts";
 
 export interface GrowthResult {
+  /** The samples of each, round by round. */
   readonly journals: readonly {
-    readonly records: number; readonly bytes: number; readonly samples: readonly GrowthSample[];
+    readonly records: number;
+    readonly bytes: number;
+    /** From the spawn to the first good answer. */
+    readonly startMillis: readonly number[];
+    readonly samples: readonly Sample[];
+    /** Resident, at the end of all rounds. */
+    readonly rssMiB: number;
   }[];
   readonly skipped: readonly string[];
+}
+
+const connections = 64;
+
+export async function measureGrowth(bench: Bench): Promise<GrowthResult> {
+  const { rounds, seconds, quick } = bench.options;
+  const [{ servers, load }] = settings;
+  const { journals, skipped } = writeJournals(bench);
+  const variants = journals.map(({ path, records, bytes }): Variant => ({
+    ...variantOf(bench, "plant-store"),
+    start: plantStore(root, ["--store", path]),
+    count: async () => countJournal(path, bytes, records),
+  }));
+
+  const starts = await takeTurns(quick ? 2 : 11, variants, (variant) =>
+    withServer(bench, variant, servers, async ({ startMillis }) => startMillis));
+
+  const loaded = await withServers(bench, variants, servers, async (all) => {
+    await warmUp(bench, all, connections, load);
+    const runs = await takeTurns(rounds, all, (live) =>
+      loadOnce(live, connections, seconds, load));
+    return runs.map(({ one, samples }) =>
+      ({ samples, rssMiB: memoryOf(one.server.pid).rssMiB }));
+  });
+
+  for (const { path } of journals) rmSync(path, { force: true });
+  bench.log(`growth: ${rounds} rounds`);
+  return {
+    skipped,
+    journals: journals.map(({ records, bytes }, index) => ({
+      records,
+      bytes,
+      startMillis: starts[index]?.samples ?? [],
+      samples: loaded[index]?.samples ?? [],
+      rssMiB: loaded[index]?.rssMiB ?? NaN,
+    })),
+  };
+}
+
+/** One of each size for which the disk has room, with more for what the load adds. */
+function writeJournals(bench: Bench) {
+  const skipped: string[] = [];
+  const journals = bench.options.journals.flatMap((records) => {
+    const gibNeeded = (2 * records * 150) / 2 ** 30 + 1;
+    if (freeGiB(bench.folder) < gibNeeded) {
+      skipped.push(`${records} records: they need ${gibNeeded.toFixed(1)} GiB free`);
+      return [];
+    }
+    const path = join(bench.folder, `grown-${records}.ndjson`);
+    bench.log(`growth: writing ${records} records`);
+    if (records > 0) writeJournal(path, records);
+    return [{ path, records, bytes: records > 0 ? statSync(path).size : 0 }];
+  });
+  return { journals, skipped };
 }
 
 /** A sound journal, as if sixty plants had shared each write. */
@@ -37,61 +97,4 @@ function writeJournal(path: string, records: number): void {
   writeSync(file, seal(text));
   fsyncSync(file); // its flush must not fall into a measurement
   closeSync(file);
-}
-
-async function measureGrown(bench: Bench, path: string, records: number): Promise<GrowthSample> {
-  const { seconds, warmup } = bench.options;
-  const variant = variantOf(bench, "g");
-  const bytes = records === 0 ? 0 : statSync(path).size;
-  const once = async (): Promise<GrowthSample> => {
-    const server = await variant.start(bench.folder, ["--store", path]);
-    try {
-      await assertAnswers(variant, server);
-      const sample = await loadServer(server, 64, warmup, seconds);
-      await server.end();
-      const kept = countJournal(path, bytes, records);
-      const { acknowledged, warmed } = sample;
-      if (kept < 1 + warmed + acknowledged) throw new Error(`${path} lost what was acknowledged`);
-      return { ...sample, openingMillis: server.listeningAt - server.spawnedAt };
-    } finally {
-      await server.end();
-      // Every round finds the same journal.
-      if (records === 0) rmSync(path, { force: true });
-      else truncateSync(path, bytes);
-    }
-  };
-  return bench.quiet.measure(once, bench.log);
-}
-
-export async function measureGrowth(bench: Bench): Promise<GrowthResult> {
-  const skipped: string[] = [];
-  const journals = bench.options.journals.flatMap((records) => {
-    const gib = (records * 150) / 2 ** 30;
-    const free = freeGiB(bench.folder);
-    if (free > 2 * gib + 1) {
-      return [{ records, path: join(bench.folder, `grown-${records}.ndjson`),
-        samples: new Array<GrowthSample>() }];
-    }
-    skipped.push(`${records} records: ${free.toFixed(1)} GiB free are too few`);
-    return [];
-  });
-  for (const { path, records } of journals) {
-    bench.log(`growth: writing ${records} records`);
-    if (records > 0) writeJournal(path, records);
-  }
-  const bytes = journals.map(({ path, records }) => (records === 0 ? 0 : statSync(path).size));
-  for (let round = 1; round <= bench.options.rounds; round++) {
-    for (const { records, path, samples } of journals) {
-      const sample = await measureGrown(bench, path, records);
-      samples.push(sample);
-      bench.log(`round ${round}, ${records} records: ${Math.round(sample.perSecond)} requests/s, `
-        + `open in ${Math.round(sample.openingMillis)} ms`);
-    }
-  }
-  for (const { path } of journals) rmSync(path, { force: true });
-  return {
-    journals: journals.map(({ records, samples }, index) =>
-      ({ records, bytes: bytes[index] ?? 0, samples })),
-    skipped,
-  };
 }

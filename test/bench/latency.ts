@@ -1,72 +1,46 @@
-/** Latency: on one connection against the bar and a bare durable write, and in an open loop. */
-import { join } from "node:path";
-import { run } from "./child.ts";
-import { assertAnswers, assertKept, inFolder, measure, variantOf, type Bench } from "./measure.ts";
-import { cpuBetween, readCpu, type CpuUse } from "./machine.ts";
+/** Latency in an open loop: requests that come when they are due, at half of what the plant store
+ * can do. */
+import { settings } from "./child.ts";
+import type { Key } from "./options.ts";
 import { runOpenLoop, type OpenLoop } from "./openloop.ts";
-import { here } from "./options.ts";
-import { median, ratioOf, type Range } from "./statistics.ts";
-import type { Key } from "./variants.ts";
+import {
+  loadOnce, takeTurns, variantOf, warmUp, withServer, type Bench, type Live,
+} from "./turns.ts";
 
 export interface LatencyResult {
-  /** Medians of each round on one connection, microseconds. */
-  readonly one: Readonly<Record<"b" | "g" | "write", readonly number[]>>;
-  /** g / (b + write), within each round. */
-  readonly ratio: Range;
+  /** How many requests were due in a second. */
   readonly perSecond: number;
-  readonly open: Readonly<Record<"b" | "g", readonly OpenLoop[]>>;
+  /** Each one's, round by round. */
+  readonly runs: readonly {
+    readonly key: Key;
+    readonly samples: readonly OpenLoop[];
+  }[];
 }
 
-async function measureWrite(bench: Bench): Promise<number> {
-  const { seconds } = bench.options;
-  const measureOnce = (): Promise<{ readonly p50: number; readonly cpu: CpuUse | undefined }> =>
-    inFolder(bench, async (folder) => {
-      const before = readCpu();
-      const program = join(here, "servers", "write.mjs");
-      const text = await run("0", [process.execPath, program, join(folder, "bytes"), `${seconds}`]);
-      const told: unknown = JSON.parse(text);
-      return { p50: Number(Object(told).p50), cpu: cpuBetween(before, readCpu()) };
-    });
-  return (await bench.quiet.measure(measureOnce, bench.log)).p50;
+const connections = 64;
+
+export function measureLatency(bench: Bench): Promise<LatencyResult> {
+  const { rounds, seconds } = bench.options;
+  const [{ servers, load }] = settings;
+  return withServer(bench, variantOf(bench, "bar"), servers, (bar) =>
+    withServer(bench, variantOf(bench, "plant-store"), servers, async (plantStore) => {
+      await warmUp(bench, [bar, plantStore], connections, load);
+      const capacity = await loadOnce(plantStore, connections, Math.max(3, seconds), load);
+      const perSecond = Math.round(capacity.perSecond / 2);
+
+      const runs = await takeTurns(rounds, [bar, plantStore], (live) =>
+        loopOnce(live, perSecond, seconds));
+      bench.log(`latency: ${rounds} rounds at ${perSecond} requests/s`);
+      return {
+        perSecond,
+        runs: runs.map(({ one, samples }) => ({ key: one.variant.key, samples })),
+      };
+    }));
 }
 
-function measureOpen(bench: Bench, key: Key, perSecond: number): Promise<OpenLoop> {
-  const variant = variantOf(bench, key);
-  const { seconds, warmup } = bench.options;
-  return bench.quiet.measure(() => inFolder(bench, async (folder) => {
-    const server = await variant.start(folder);
-    try {
-      await assertAnswers(variant, server);
-      const warmed = await runOpenLoop(server.port, perSecond, Math.max(1, warmup), 64);
-      const before = readCpu();
-      const loop = await runOpenLoop(server.port, perSecond, seconds, 64);
-      const cpu = cpuBetween(before, readCpu());
-      await server.end();
-      if (warmed.failed + loop.failed > 0) throw new Error(`${variant.name}: a request failed`);
-      await assertKept(variant, folder, 1 + warmed.sent + loop.sent);
-      return { ...loop, cpu };
-    } finally {
-      await server.end();
-    }
-  }), bench.log);
-}
-
-/** @param capacity of g at 64 connections, where it is known already */
-export async function measureLatency(
-  bench: Bench, capacity: number | undefined,
-): Promise<LatencyResult> {
-  const one = { b: new Array<number>(), g: new Array<number>(), write: new Array<number>() };
-  const open = { b: new Array<OpenLoop>(), g: new Array<OpenLoop>() };
-  const full = capacity ?? (await measure(bench, variantOf(bench, "g"), 64)).perSecond;
-  const perSecond = Math.round(full / 2);
-  for (let round = 1; round <= bench.options.rounds; round++) {
-    one.b.push((await measure(bench, variantOf(bench, "b"), 1)).p50);
-    one.g.push((await measure(bench, variantOf(bench, "g"), 1)).p50);
-    one.write.push(await measureWrite(bench));
-    for (const key of ["b", "g"] as const) open[key].push(await measureOpen(bench, key, perSecond));
-    bench.log(`round ${round}, latency: b ${Math.round(median(one.b))} µs, `
-      + `g ${Math.round(median(one.g))} µs, a write ${Math.round(median(one.write))} µs`);
-  }
-  const sums = one.b.map((micros, round) => micros + (one.write[round] ?? NaN));
-  return { one, ratio: ratioOf(one.g, sums), perSecond, open };
+async function loopOnce(live: Live, perSecond: number, seconds: number): Promise<OpenLoop> {
+  const loop = await runOpenLoop(live.server.port, perSecond, seconds, connections);
+  if (loop.failed > 0) throw new Error(`${live.variant.name}: ${loop.failed} requests failed`);
+  live.acknowledged += loop.sent;
+  return loop;
 }

@@ -2,7 +2,7 @@
  * connections, one request at a time on each. */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { run } from "./child.ts";
+import { run, type Cores } from "./child.ts";
 import { body, token } from "./client.ts";
 import { here } from "./options.ts";
 
@@ -21,24 +21,35 @@ const versionOfWrk = /^wrk (\S+)/.exec(spawnSync("wrk", ["-v"], { encoding: "utf
 export const generator = versionOfWrk ? `wrk ${versionOfWrk[1] ?? ""}, 1 thread`
   : "autocannon 9.0.0 (no wrk here: install it, autocannon may be slower than the servers)";
 
-/** @throws Error where any request was refused or got no answer */
-export function applyLoad(port: number, connections: number, seconds: number): Promise<Load> {
+/** @param cores where the generator runs
+ * @throws Error where any request was refused or got no answer */
+export function applyLoad(
+  port: number,
+  connections: number,
+  seconds: number,
+  cores: Cores,
+): Promise<Load> {
   const url = `http://127.0.0.1:${port}/plants`;
-  return (versionOfWrk ? runWrk : runAutocannon)(url, connections, seconds);
+  return (versionOfWrk ? runWrk : runAutocannon)(url, connections, seconds, cores);
 }
 
-/** Whole numbers by name out of a program's JSON. */
-function figuresIn(value: unknown): (name: string) => number {
+/** Numbers by name out of a program's JSON. */
+export function figuresIn(value: unknown): (name: string) => number {
   return (name) => {
     const found: unknown = Object(value)[name];
-    if (typeof found !== "number") throw new Error(`the load generator told no ${name}`);
+    if (typeof found !== "number") throw new Error(`a program that measures told no ${name}`);
     return found;
   };
 }
 
-async function runWrk(url: string, connections: number, seconds: number): Promise<Load> {
+async function runWrk(
+  url: string,
+  connections: number,
+  seconds: number,
+  cores: Cores,
+): Promise<Load> {
   const env = { PLANTS_TOKEN: token, BENCH_BODY: body };
-  const text = await run("1", ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`,
+  const text = await run(cores, ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`,
     "--timeout", "10s", "-s", join(here, "post.lua"), url], env);
   const figure = figuresIn(JSON.parse(/^figures (.*)$/m.exec(text)?.[1] ?? "{}"));
   assertClean(figure("refused"), figure("broken"), url);
@@ -49,9 +60,14 @@ async function runWrk(url: string, connections: number, seconds: number): Promis
   };
 }
 
-async function runAutocannon(url: string, connections: number, seconds: number): Promise<Load> {
+async function runAutocannon(
+  url: string,
+  connections: number,
+  seconds: number,
+  cores: Cores,
+): Promise<Load> {
   const program = join(here, "node_modules", "autocannon", "autocannon.js");
-  const text = await run("1", [process.execPath, program, "--json", "--no-progress",
+  const text = await run(cores, [process.execPath, program, "--json", "--no-progress",
     "--connections", String(connections), "--duration", String(seconds), "--method", "POST",
     "--headers", `Authorization=Bearer ${token}`, "--headers", "Content-Type=application/json",
     "--body", body, url]);

@@ -1,11 +1,8 @@
 /** What is known of this machine, and who used its CPU. Linux's /proc; elsewhere unknown. */
-import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync, statfsSync } from "node:fs";
 import { cpus, loadavg, release } from "node:os";
 import { livePids } from "./child.ts";
 
-/** Clock ticks a second in /proc: 100 on every Linux there is. */
-const ticksPerSecond = 100;
 const read = (path: string): string | undefined => {
   try {
     return readFileSync(path, "utf8");
@@ -16,74 +13,52 @@ const read = (path: string): string | undefined => {
 
 const numbers = (text: string): readonly number[] => text.trim().split(/\s+/).map(Number);
 
-interface Ticks {
-  readonly parent: number;
-  readonly own: number;
-  /** With those of its children that have ended. */
-  readonly all: number;
+/** Microseconds on a core that all threads of a process had since it began; unknown: NaN.
+ * The scheduler's own count of nanoseconds (the first field of schedstat), no ticks of 10 ms. */
+export function cpuMicrosOf(pid: number): number {
+  const threads = read(`/proc/${pid}/stat`) === undefined ? [] : readdirSync(`/proc/${pid}/task`);
+  const nanos = threads.map((thread) => read(`/proc/${pid}/task/${thread}/schedstat`) ?? "0");
+  const sum = nanos.reduce((total, text) => total + (numbers(text)[0] ?? NaN), 0);
+  return threads.length === 0 ? NaN : sum / 1000;
 }
 
-function ticksOf(pid: number): Ticks {
+/** Clock ticks a second in /proc: 100 on every Linux there is. */
+const ticksPerSecond = 100;
+
+/** A process's own time in ticks, user's and system's, and that of its children that ended. */
+function ticksOf(pid: number): { readonly own: number; readonly ended: number } {
   // The name, in brackets, may hold spaces: the numbers begin behind it.
   const fields = numbers(read(`/proc/${pid}/stat`)?.replace(/^.*\) \S+ /s, "") ?? "0");
-  const [user = 0, system = 0, childrenUser = 0, childrenSystem = 0] = fields.slice(10);
-  const own = user + system;
-  return { parent: fields[0] ?? 0, own, all: own + childrenUser + childrenSystem };
+  const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(10);
+  return { own: user + system, ended: endedUser + endedSystem };
 }
 
-/** A process that ends leaves its ticks to its parent: the sum over all only grows by use.
- * The kernel's threads are left out: what they flush and deliver here is mostly ours. */
-function ticksOfOthers(ours: ReadonlySet<number>): number {
-  const pids = readdirSync("/proc").map(Number).filter((pid) => pid > 2 || pid === 1);
-  return pids.filter((pid) => !ours.has(pid)).map(ticksOf)
-    .reduce((sum, { parent, all }) => sum + (parent === 2 ? 0 : all), 0);
-}
-
-interface Reading {
+export interface UseReading {
   readonly at: number;
-  /** Everybody's, without interrupts: whether those count for a process differs by kernel. */
+  /** Ticks of all processes, with what the hypervisor gave to other machines. */
   readonly everybody: number;
-  /** What the hypervisor gave to other machines. */
-  readonly steal: number;
-  readonly others: number;
+  /** Ticks of this process and of its children, living or ended. */
   readonly ours: number;
-  readonly servers: number;
 }
 
-export function readCpu(): Reading | undefined {
-  const line = /^cpu (.*)$/m.exec(read("/proc/stat") ?? "")?.[1];
-  if (line === undefined) return undefined;
-  const [user = 0, nice = 0, system = 0, , , , , steal = 0] = numbers(line);
-  const pids = livePids();
-  const servers = pids.reduce((sum, pid) => sum + ticksOf(pid).own, 0);
+export function readUse(): UseReading {
+  const line = /^cpu (.*)$/m.exec(read("/proc/stat") ?? "")?.[1] ?? "";
+  // Without interrupts: whether those count for a process differs by kernel.
+  const [user = NaN, nice = NaN, system = NaN, , , , , steal = 0] = numbers(line);
+  const { own, ended } = ticksOf(process.pid);
+  const servers = livePids().reduce((sum, pid) => sum + ticksOf(pid).own, 0);
   return {
-    at: performance.now(), everybody: user + nice + system, steal, servers,
-    others: ticksOfOthers(new Set([...pids, process.pid])),
-    ours: servers + ticksOf(process.pid).all,
+    at: performance.now(),
+    everybody: user + nice + system + steal,
+    ours: own + ended + servers,
   };
 }
 
-export interface CpuUse {
-  /** Parts of one core: everybody else with steal, the servers, and the load generator with us. */
-  readonly others: number;
-  readonly server: number;
-  readonly generator: number;
-}
-
-/** Between two readings with the same servers alive. */
-export function cpuBetween(from?: Reading, to?: Reading): CpuUse | undefined {
-  if (!from || !to) return undefined;
-  const window = (ticksPerSecond * (to.at - from.at)) / 1000;
-  const ours = to.ours - from.ours;
-  const server = to.servers - from.servers;
-  // Either sees less than all: the first misses other containers, the second has no interrupts.
-  const most = Math.max(to.others - from.others, to.everybody - from.everybody - ours);
-  // Two ticks are no news: they may have been earned before.
-  const others = Math.max(0, most - 2);
-  return {
-    others: (others + to.steal - from.steal) / window,
-    server: server / window, generator: (ours - server) / window,
-  };
+/** What others used between two readings, in parts of one core; unknown: NaN. */
+export function othersBetween(from: UseReading, to: UseReading): number {
+  const others = to.everybody - from.everybody - (to.ours - from.ours);
+  const ticks = (ticksPerSecond * (to.at - from.at)) / 1000;
+  return Math.max(0, others / ticks);
 }
 
 export interface Memory {
@@ -110,8 +85,13 @@ export interface Facts {
 export function factsOf(folder: string, generator: string, isPinned: boolean): Facts {
   const cores = cpus();
   const [load = 0] = loadavg();
-  const kinds = new Map([[0xef53, "ext4"], [0x01021994, "tmpfs"], [0x58465342, "xfs"],
-    [0x9123683e, "btrfs"], [0x794c7630, "overlayfs"]]);
+  const kinds = new Map([
+    [0xef53, "ext4"],
+    [0x01021994, "tmpfs"],
+    [0x58465342, "xfs"],
+    [0x9123683e, "btrfs"],
+    [0x794c7630, "overlayfs"],
+  ]);
   const { type } = statfsSync(folder);
   return {
     date: new Date().toISOString(),
@@ -121,7 +101,7 @@ export function factsOf(folder: string, generator: string, isPinned: boolean): F
     kernel: `Linux ${release()}`,
     "file system": kinds.get(type) ?? `type 0x${type.toString(16)}`,
     generator,
-    pinning: isPinned ? "servers to core 0, load generator to core 1 (taskset)"
+    pinning: isPinned ? "by taskset, to the cores that each table names"
       : "NONE: no taskset, or a single core; server and generator may share a core",
     "load average at start": load.toFixed(2),
   };
@@ -132,6 +112,8 @@ export function doubtsOf(facts: Facts): readonly string[] {
   const doubts = [
     "One machine, and server and generator share its memory, caches and kernel.",
     "What a flush costs is this disk's word, and that of its hypervisor.",
+    "Neighbours slow a durable server more than one that keeps nothing: behind each write it waits "
+      + "for a core again. Where others used much, its rate is too low; CPU a request hardly moves.",
   ];
   if (read("/proc/cpuinfo")?.includes("hypervisor")) {
     doubts.push("A virtual machine: its cores may be shared with strangers, who may be unseen.");
@@ -142,6 +124,3 @@ export function doubtsOf(facts: Facts): readonly string[] {
   if (facts["pinning"]?.startsWith("NONE")) doubts.push("Nothing was pinned to a core.");
   return doubts;
 }
-
-export const hasCommand = (name: string, argument = "--version"): boolean =>
-  spawnSync(name, [argument], { stdio: "ignore" }).error === undefined;

@@ -1,38 +1,110 @@
-/** Requests per second, everybody in turn in every round: a slow minute hits all alike. */
-import { measure, type Bench, type Sample } from "./measure.ts";
-import type { Key } from "./variants.ts";
+/** Who is how fast, and at what price: all servers in turn, at some numbers of connections, and
+ * with one core or both. */
+import { join } from "node:path";
+import { run, type Setting } from "./child.ts";
+import { figuresIn } from "./load.ts";
+import { othersBetween, readUse } from "./machine.ts";
+import { here, type Key } from "./options.ts";
+import {
+  loadOnce, takeTurns, warmUp, withServers, type Bench, type Live, type Sample,
+} from "./turns.ts";
+import { journalIn } from "./variants.ts";
 
-export interface RoundsResult {
-  /** The samples of all rounds, in order. */
+/** A server, or the bare durable write that takes its turn beside them at one connection. */
+export type RunKey = Key | "write";
+
+interface Contestant {
+  readonly key: RunKey;
+  measure(): Promise<Sample>;
+}
+
+export interface Comparison {
+  readonly connections: number;
+  readonly setting: Setting;
+  /** What other processes used meanwhile, in parts of one core. */
+  readonly others: number;
+  /** Each one's samples, round by round. */
   readonly runs: readonly {
-    readonly connections: number; readonly key: Key; readonly samples: readonly Sample[];
+    readonly key: RunKey;
+    readonly samples: readonly Sample[];
   }[];
 }
 
+export type RoundsResult = readonly Comparison[];
+
 /** At 64 connections everybody; at the others who says how the server itself behaves. */
-const keysAt = (connections: number): readonly Key[] =>
-  connections === 64 ? ["raw", "a", "b", "c", "d", "e", "f", "g", "h"] : ["b", "c", "g", "h"];
+const isAt = (connections: number, key: Key): boolean =>
+  connections === 64
+  || ["bar", "fastify", "plant-store", "library", "against", "against-library"].includes(key);
 
 export async function measureRounds(bench: Bench): Promise<RoundsResult> {
-  const runs = bench.options.connections.flatMap((connections) =>
-    bench.variants
-      .filter(({ key, skipped }) => skipped === undefined && keysAt(connections).includes(key))
-      .map((variant) => ({ connections, variant, samples: new Array<Sample>() })));
-  for (let round = 1; round <= bench.options.rounds; round++) {
-    for (const { connections, variant, samples } of runs) {
-      const sample = await measure(bench, variant, connections);
-      samples.push(sample);
-      bench.log(`round ${round}, ${connections} connections, ${variant.key}: `
-        + `${Math.round(sample.perSecond)} requests/s`);
+  const comparisons: Comparison[] = [];
+  for (const connections of bench.options.connections) {
+    for (const setting of bench.options.settings) {
+      comparisons.push(await compare(bench, connections, setting));
     }
   }
+  return comparisons;
+}
+
+function compare(bench: Bench, connections: number, setting: Setting): Promise<Comparison> {
+  const { rounds, seconds, servers } = bench.options;
+  const variants = bench.variants.filter(({ key, skipped }) =>
+    skipped === undefined && servers.includes(key) && isAt(connections, key));
+
+  return withServers(bench, variants, setting.servers, async (live) => {
+    await warmUp(bench, live, connections, setting.load);
+    const contestants: Contestant[] = live.map((one) => ({
+      key: one.variant.key,
+      measure: () => loadOnce(one, connections, seconds, setting.load),
+    }));
+    const durable = live.find(({ variant }) => variant.key === "plant-store");
+    if (connections === 1 && durable) {
+      contestants.push({ key: "write", measure: () => writeAlone(durable, seconds, setting) });
+    }
+
+    const before = readUse();
+    const runs = await takeTurns(rounds, contestants, ({ measure }) => measure());
+    const others = othersBetween(before, readUse());
+    bench.log(`${connections} at once, ${setting.title}: ${rounds} rounds`);
+    return {
+      connections,
+      setting,
+      others,
+      runs: runs.map(({ one: { key }, samples }) => ({ key, samples })),
+    };
+  });
+}
+
+/** The bytes of one record, written durably on the servers' cores, again and again. */
+async function writeAlone(durable: Live, seconds: number, setting: Setting): Promise<Sample> {
+  const { folder } = durable;
+  const program = join(here, "servers", "write.mjs");
+  const text = await run(setting.servers,
+    [process.execPath, program, join(folder, "write"), String(seconds), journalIn(folder)]);
+  const figure = figuresIn(JSON.parse(text));
   return {
-    runs: runs.map(({ connections, variant: { key }, samples }) => ({ connections, key, samples })),
+    acknowledged: figure("acknowledged"),
+    perSecond: figure("perSecond"),
+    cpuMicros: figure("cpuMicros"),
+    p50: figure("p50"),
+    p99: figure("p99"),
+    p999: figure("p999"),
+    max: figure("max"),
   };
 }
 
-/** A variant's samples, round by round; none where it was not measured. */
-export const samplesOf = (
-  { runs }: RoundsResult, key: Key, connections: number,
-): readonly Sample[] =>
-  runs.find((run) => run.key === key && run.connections === connections)?.samples ?? [];
+/** One figure of a contestant, round by round; none where it was not measured. */
+export const figuresOf = (
+  { runs }: Comparison,
+  key: RunKey,
+  pick: keyof Sample,
+): readonly number[] =>
+  runs.find((run) => run.key === key)?.samples.map((sample) => sample[pick]) ?? [];
+
+export const comparisonAt = (
+  rounds: RoundsResult,
+  connections: number,
+  setting: Setting,
+): Comparison | undefined =>
+  rounds.find((one) => one.connections === connections && one.setting.key === setting.key);

@@ -1,10 +1,13 @@
 /** Honest clients beside a thousand slow ones, which send a byte a second and never finish. */
 import { connect } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
-import { applyLoad, type Load } from "./load.ts";
-import { assertAnswers, assertKept, inFolder, variantOf, type Bench } from "./measure.ts";
-import { cpuBetween, memoryOf, readCpu, type CpuUse } from "./machine.ts";
+import { settings } from "./child.ts";
 import { token } from "./client.ts";
+import type { Load } from "./load.ts";
+import { memoryOf, othersBetween, readUse } from "./machine.ts";
+import { root } from "./options.ts";
+import { loadOnce, variantOf, withServer, type Bench } from "./turns.ts";
+import { plantStore } from "./variants.ts";
 
 const kinds = ["head", "body", "chunks"] as const;
 type Kind = (typeof kinds)[number];
@@ -21,7 +24,8 @@ export interface SlowResult {
   readonly honest: number;
   readonly headSeconds: number;
   readonly requestSeconds: number;
-  readonly cpu: CpuUse | undefined;
+  /** What other processes used meanwhile, in parts of one core. */
+  readonly others: number;
   readonly without: readonly Load[];
   readonly with: Load;
   readonly rssMiB: { readonly without: number; readonly with: number };
@@ -63,61 +67,61 @@ function beSlow(port: number, kind: Kind): Promise<Closed> {
 }
 
 export function measureSlow(bench: Bench): Promise<SlowResult> {
-  const { quick, seconds, warmup } = bench.options;
-  const [headSeconds, requestSeconds] = quick ? [2, 4] : [10, 30];
+  const { quick } = bench.options;
+  const [headSeconds, requestSeconds, honestSeconds] = quick ? [2, 4, 1] : [10, 30, 4];
   const flags = quick ? ["--head-timeout", "2000", "--request-timeout", "4000"] : [];
+  const variant = { ...variantOf(bench, "plant-store"), start: plantStore(root, flags) };
   const [connections, honest] = [1000, 16];
-  const variant = variantOf(bench, "g");
-  return inFolder(bench, async (folder) => {
-    const server = await variant.start(folder, flags);
-    try {
-      await assertAnswers(variant, server);
-      const loads: Load[] = [];
-      const load = async (during: number): Promise<Load> => {
-        const made = await applyLoad(server.port, honest, during);
-        loads.push(made);
-        return made;
-      };
-      await load(Math.max(1, warmup));
-      const before = await load(seconds);
-      const rssBefore = memoryOf(server.pid).rssMiB;
-      bench.log(`slow: ${connections} slow connections for ${requestSeconds + 3} s`);
-      const closed: Closed[] = [];
-      const slow: Promise<number>[] = [];
-      for (let index = 0; index < connections; index++) {
-        const kind = kinds[index % kinds.length] ?? "head";
-        slow.push(beSlow(server.port, kind).then((one) => closed.push(one)));
-        // All at once would overflow the kernel's queue, and try again a second later.
-        if (index % 50 === 49) await wait(25);
-      }
-      const cpuBefore = readCpu();
-      const beside = load(requestSeconds + 2);
-      // Half of the time that the first of them are given up after: all are still there.
-      await wait(500 * headSeconds);
-      const rssWith = memoryOf(server.pid).rssMiB;
-      const withSlow = await beside;
-      const cpu = cpuBetween(cpuBefore, readCpu());
-      await Promise.race([Promise.all(slow), wait(1000)]);
-      const neverClosed = connections - closed.length;
-      const after = await load(seconds);
-      await server.end();
-      await assertKept(variant, folder, loads.reduce((sum, one) => sum + one.acknowledged, 1));
-      return {
-        connections, honest, headSeconds, requestSeconds, cpu,
-        without: [before, after], with: withSlow,
-        rssMiB: { without: rssBefore, with: rssWith }, neverClosed,
-        closed: kinds.map((kind) => {
-          const limit = (kind === "head" ? headSeconds : requestSeconds) + 1;
-          const those = closed.filter((one) => one.kind === kind);
-          return {
-            kind, count: those.length, status408: those.filter((one) => one.status === 408).length,
-            slowest: Math.max(...those.map((one) => one.seconds)),
-            late: those.filter((one) => one.seconds > limit).length,
-          };
-        }),
-      };
-    } finally {
-      await server.end();
+  const [setting] = settings;
+
+  return withServer(bench, variant, setting.servers, async (live) => {
+    const load = (seconds: number): Promise<Load> =>
+      loadOnce(live, honest, seconds, setting.load);
+    await load(honestSeconds);
+    const before = await load(honestSeconds);
+    const rssBefore = memoryOf(live.server.pid).rssMiB;
+
+    bench.log(`slow: ${connections} slow connections for ${requestSeconds + 3} s`);
+    const closed: Closed[] = [];
+    const slow: Promise<number>[] = [];
+    for (let index = 0; index < connections; index++) {
+      const kind = kinds[index % kinds.length] ?? "head";
+      slow.push(beSlow(live.server.port, kind).then((one) => closed.push(one)));
+      // All at once would overflow the kernel's queue, and try again a second later.
+      if (index % 50 === 49) await wait(25);
     }
+    const useBefore = readUse();
+    const beside = load(requestSeconds + 2);
+    // Half of the time that the first of them are given up after: all are still there.
+    await wait(500 * headSeconds);
+    const rssWith = memoryOf(live.server.pid).rssMiB;
+    const withSlow = await beside;
+    const others = othersBetween(useBefore, readUse());
+    await Promise.race([Promise.all(slow), wait(1000)]);
+    const neverClosed = connections - closed.length;
+
+    const after = await load(honestSeconds);
+    return {
+      connections,
+      honest,
+      headSeconds,
+      requestSeconds,
+      others,
+      without: [before, after],
+      with: withSlow,
+      rssMiB: { without: rssBefore, with: rssWith },
+      neverClosed,
+      closed: kinds.map((kind) => {
+        const limit = (kind === "head" ? headSeconds : requestSeconds) + 1;
+        const those = closed.filter((one) => one.kind === kind);
+        return {
+          kind,
+          count: those.length,
+          status408: those.filter((one) => one.status === 408).length,
+          slowest: Math.max(...those.map((one) => one.seconds)),
+          late: those.filter((one) => one.seconds > limit).length,
+        };
+      }),
+    };
   });
 }

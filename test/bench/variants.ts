@@ -5,11 +5,16 @@ import {
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
-import { startServer, run, type Server } from "./child.ts";
+import { startServer, run, type Cores, type Server } from "./child.ts";
 import { token } from "./client.ts";
-import { here, root } from "./options.ts";
+import { here, root, type Key } from "./options.ts";
 
-export type Key = "raw" | "a" | "b" | "c" | "d" | "e" | "f" | "g" | "h";
+/** Where a server is started. */
+export interface Place {
+  /** Of its own, for its store. */
+  readonly folder: string;
+  readonly cores: Cores;
+}
 
 export interface Variant {
   readonly key: Key;
@@ -19,31 +24,40 @@ export interface Variant {
   readonly status: number;
   /** Why it can't be measured here. */
   readonly skipped?: string;
-  start(folder: string, args?: readonly string[]): Promise<Server>;
+  start(place: Place): Promise<Server>;
   /** How many plants it kept; throws where they are not sound. Without: it keeps nothing. */
   count?(folder: string): Promise<number>;
 }
 
 const node = process.execPath;
 const file = (name: string): string => join(here, "servers", name);
-const peer = (name: string, withStore = false): Variant["start"] => (folder) =>
-  startServer([node, file(name)], {
-    PLANTS_TOKEN: token, ...(withStore && { BENCH_STORE: join(folder, "plants.db") }),
-  }, folder);
+
+/** One of the servers in `servers`, told by its environment what to load or where to store. */
+const peer = (name: string, env: Readonly<Record<string, string>> = {}): Variant["start"] =>
+  ({ folder, cores }) =>
+    startServer(cores, [node, file(name)], { PLANTS_TOKEN: token, ...env }, folder);
+
+/** Relative: every server runs in a folder of its own. */
+const database = { BENCH_STORE: "plants.db" };
+
 const countRows = async (folder: string): Promise<number> =>
-  Number(await run("1", [node, file("count.mjs"), join(folder, "plants.db")]));
+  Number(await run("1", [node, file("count.mjs"), join(folder, database.BENCH_STORE)]));
 
-const journalIn = (folder: string): string => join(folder, "plants.ndjson");
+export const journalIn = (folder: string): string => join(folder, "plants.ndjson");
 
-/** The plant store as its README starts it; a second `--store` or limit may follow. */
-const startPlantStore: Variant["start"] = (folder, args = []) =>
-  startServer([node, join(root, "dist", "server.js"), "--port", "0", ...args],
-    { PLANTS_TOKEN: token }, folder);
+/** The plant store of a checkout, as its README starts it; more of its flags may follow. */
+export const plantStore = (checkout: string, flags: readonly string[] = []): Variant["start"] =>
+  ({ folder, cores }) =>
+    startServer(cores, [node, join(checkout, "dist", "server.js"), "--port", "0", ...flags],
+      { PLANTS_TOKEN: token }, folder);
 
-async function startJsonServer(folder: string): Promise<Server> {
-  const database = join(folder, "db.json");
+const libraryOf = (checkout: string): Variant["start"] =>
+  peer("library.mjs", { BENCH_LIBRARY: join(checkout, "dist", "index.js") });
+
+async function startJsonServer({ folder, cores }: Place): Promise<Server> {
+  const plants = join(folder, "db.json");
   mkdirSync(join(folder, "public")); // it needs one, to serve files from
-  writeFileSync(database, '{"plants":[]}');
+  writeFileSync(plants, '{"plants":[]}');
   // It does not tell which port it got for 0: one that was free a moment ago.
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
@@ -51,7 +65,8 @@ async function startJsonServer(folder: string): Promise<Server> {
   const port = typeof address === "object" && address ? String(address.port) : "3000";
   await new Promise((resolve) => probe.close(resolve));
   const program = join(here, "node_modules", "json-server", "lib", "bin.js");
-  return startServer([node, program, "--host", "127.0.0.1", "--port", port, database], {}, folder);
+  const command = [node, program, "--host", "127.0.0.1", "--port", port, plants];
+  return startServer(cores, command, {}, folder);
 }
 
 async function countJson(folder: string): Promise<number> {
@@ -82,28 +97,93 @@ export function countJournal(path: string, offset: number, seqBefore: number): n
   return seq - seqBefore;
 }
 
-/** @param sqlite why better-sqlite3 is not there, or empty */
-export function variantsWith(sqlite: string): readonly Variant[] {
-  const withoutSqlite = sqlite === "" ? {} : { skipped: sqlite };
+/** All that can be measured, in the order of the tables.
+ * @param sqlite why better-sqlite3 is not there, or empty
+ * @param against another checkout, or undefined */
+export function variantsWith(sqlite: string, against: string | undefined): readonly Variant[] {
+  const keepsNothing = { keeps: "nothing", status: 200 };
+  const durable = { keeps: "durable", status: 200 };
+  const withSqlite = {
+    ...durable,
+    count: countRows,
+    ...(sqlite !== "" && { skipped: sqlite }),
+  };
+  const withJournal = {
+    ...durable,
+    count: async (folder: string) => countJournal(journalIn(folder), 0, 0),
+  };
+  const others: readonly Variant[] = against === undefined ? [] : [
+    {
+      key: "against",
+      name: `the plant-store of ${against}`,
+      ...withJournal,
+      start: plantStore(against),
+    },
+    {
+      key: "against-library",
+      name: `the library of ${against}, no store`,
+      ...keepsNothing,
+      start: libraryOf(against),
+    },
+  ];
   return [
-    { key: "raw", name: "node:net, fixed bytes: the generator's limit", keeps: "nothing",
-      status: 200, start: peer("raw.mjs") },
-    { key: "a", name: "node:http, constant answer", keeps: "nothing", status: 200,
-      start: peer("constant.mjs") },
-    { key: "b", name: "node:http, reads and answers JSON: the bar", keeps: "nothing", status: 200,
-      start: peer("bar.mjs") },
-    { key: "c", name: "Fastify 5, schema and bearer", keeps: "nothing", status: 200,
-      start: peer("fastify.mjs") },
-    { key: "d", name: "Fastify 5 + better-sqlite3", keeps: "durable", status: 200, ...withoutSqlite,
-      start: peer("fastify.mjs", true), count: countRows },
-    { key: "e", name: "Express 5 + better-sqlite3", keeps: "durable", status: 200, ...withoutSqlite,
-      start: peer("express.mjs", true), count: countRows },
-    { key: "f", name: "json-server", keeps: "a file, not flushed", status: 201,
-      start: startJsonServer, count: countJson },
-    { key: "g", name: "plant-store", keeps: "durable", status: 200, start: startPlantStore,
-      count: async (folder) => countJournal(journalIn(folder), 0, 0) },
-    { key: "h", name: "plant-store's library, no store", keeps: "nothing", status: 200,
-      start: peer("library.mjs") },
+    {
+      key: "raw",
+      name: "node:net, fixed bytes: the generator's limit",
+      ...keepsNothing,
+      start: peer("raw.mjs"),
+    },
+    {
+      key: "constant",
+      name: "node:http, constant answer",
+      ...keepsNothing,
+      start: peer("constant.mjs"),
+    },
+    {
+      key: "bar",
+      name: "node:http, reads and answers JSON: the bar",
+      ...keepsNothing,
+      start: peer("bar.mjs"),
+    },
+    {
+      key: "fastify",
+      name: "Fastify 5, schema and bearer",
+      ...keepsNothing,
+      start: peer("fastify.mjs"),
+    },
+    {
+      key: "fastify-sqlite",
+      name: "Fastify 5 + better-sqlite3",
+      ...withSqlite,
+      start: peer("fastify.mjs", database),
+    },
+    {
+      key: "express-sqlite",
+      name: "Express 5 + better-sqlite3",
+      ...withSqlite,
+      start: peer("express.mjs", database),
+    },
+    {
+      key: "json-server",
+      name: "json-server",
+      keeps: "a file, not flushed",
+      status: 201,
+      start: startJsonServer,
+      count: countJson,
+    },
+    {
+      key: "plant-store",
+      name: "plant-store",
+      ...withJournal,
+      start: plantStore(root),
+    },
+    {
+      key: "library",
+      name: "plant-store's library, no store",
+      ...keepsNothing,
+      start: libraryOf(root),
+    },
+    ...others,
   ];
 }
 
