@@ -86,9 +86,8 @@ export function checkPlant(given: NewPlant): NewPlant {
   try {
     const { id, name, tag } = given;
     const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
-    if (isId && isText(name)) {
-      if (tag === undefined) return { id, name };
-      if (isText(tag)) return { id, name, tag };
+    if (isId && isText(name) && (tag === undefined || isText(tag))) {
+      return tag === undefined ? { id, name } : { id, name, tag };
     }
   } catch (error) {
     cause = error; // null has no members, and a getter or a proxy may throw

@@ -98,6 +98,8 @@ class Run {
   #isRenamed = false;
   #wasPowerLost = false;
   #renames = 0;
+  /** The file in use, where it was renamed. */
+  #inUse = path;
 
   constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
     [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
@@ -235,9 +237,12 @@ class Run {
   async #rotate(journal: Journal): Promise<void> {
     const before = this.#one(journal);
     if (this.#dice.happens(50)) await setImmediate();
+    const name = `${path}.${++this.#renames}`;
+    // What stands at the path after a rotation that was refused is not the file in use.
+    if (!this.#isRenamed) this.#inUse = name;
     this.#isRenamed = true;
     try {
-      if (this.#disk.bytes(path)) this.#disk.rename(path, `${path}.${++this.#renames}`);
+      if (this.#disk.bytes(path)) this.#disk.rename(path, name);
     } catch (error) {
       this.story.push(`${error}`);
     }
@@ -255,7 +260,7 @@ class Run {
   #putBack(): void {
     try {
       if (this.#disk.bytes(path)) return;
-      this.#disk.rename(`${path}.${this.#renames}`, path);
+      this.#disk.rename(this.#inUse, path);
       this.#isRenamed = false;
       this.#count("put back");
     } catch (error) {

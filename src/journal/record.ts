@@ -83,8 +83,8 @@ export function decodeHeader(line: Buffer): string | undefined {
   return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
 }
 
-/** Whether a file can be what a crash left of its header: a part of one, and then NULs, no longer
- * than a header together. A longer one may have held a record, which nobody may take for nothing. */
+/** Whether a file can be what a crash left of its header: a part of one, and then NULs, together no
+ * longer than a header. A longer one may have held a record: nobody may take that for nothing. */
 export function isPartOfHeader(file: Buffer): boolean {
   if (file.length > headerBytes) return false;
   const part = file.toString("latin1").replace(/\0+$/, "");

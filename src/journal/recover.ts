@@ -17,7 +17,7 @@ export type Verdict =
     readonly certified: number; readonly end: number; readonly unterminated: boolean };
 
 interface Damaged { readonly kind: "damaged"; readonly offset: number; readonly reason: string }
-/** What FILE.anew means: there is none; it is no use any more; the file's end is written from it. */
+/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
 export type CopyVerdict =
   | { readonly kind: "none" | "spent" }
   | { readonly kind: "due"; readonly offset: number; readonly bytes: Buffer }
