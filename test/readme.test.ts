@@ -1,12 +1,14 @@
-/** The README, executed: its transcripts, commands and examples run, its tables are the code's.
- * `README_TABLES=write` writes the tables and the transcripts' answers anew. */
+/**
+ * Every README, executed: transcripts, commands and examples run, tables are the code's, links
+ * lead somewhere. `README_TABLES=write` writes the tables and the transcripts' answers anew.
+ */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { environmentOf, limitTable, settingTable, tokenVariable } from "../src/config.ts";
 import { catalogue } from "../src/http/errors.ts";
@@ -15,29 +17,45 @@ import {
   cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
 } from "./support.ts";
 
-const path = join(root, "README.md");
-let readme = readFileSync(path, "utf8");
+interface Document {
+  /** Relative to the project. */
+  readonly name: string;
+  text: string;
+}
+
+const face = documentOf("README.md");
+const documents: readonly Document[] = [
+  face,
+  ...["src", "src/http", "src/json", "src/journal", "src/program", "test/bench"]
+    .map((folder) => documentOf(`${folder}/README.md`)),
+];
+
+function documentOf(name: string): Document {
+  return { name, text: readFileSync(join(root, name), "utf8") };
+}
+
 const { README_TABLES: mode, PLANT_TEST_NODES: nodes = "", PLANT_TEST_PEERS: peers = "" } =
   process.env;
 const isWriting = mode === "write";
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-/** The README must have this text; when writing, it gets it. */
-function holds(found: string, wanted: string, mend: string): void {
+/** The document must have this text; when writing, it gets it. */
+function holds(document: Document, found: string, wanted: string, mend: string): void {
   if (found === wanted) return;
-  if (!isWriting) assert.equal(found, wanted, `README.md: ${mend}, or README_TABLES=write`);
-  readme = readme.replace(found, () => wanted);
-  writeFileSync(path, readme);
+  if (!isWriting) assert.equal(found, wanted, `${document.name}: ${mend}, or README_TABLES=write`);
+  document.text = document.text.replace(found, () => wanted);
+  writeFileSync(join(root, document.name), document.text);
 }
 
 interface Block {
+  readonly document: Document;
   readonly language: string;
   readonly name: string;
   readonly text: string;
 }
-const blocks: readonly Block[] =
-  [...readme.matchAll(/^```(\w+)(?: (\S+))?\n([\s\S]*?)^```$/gm)].map(
-    ([, language = "", name = "", text = ""]) => ({ language, name, text }));
+const blocks: readonly Block[] = documents.flatMap((document) =>
+  [...document.text.matchAll(/^```(\w+)(?: (\S+))?\n([\s\S]*?)^```$/gm)].map(
+    ([, language = "", name = "", text = ""]) => ({ document, language, name, text })));
 
 function blockOf(language: string, name: string): string {
   const [block, ...others] = blocks.filter((each) => each.name === name);
@@ -104,12 +122,12 @@ async function replay(transcript: string): Promise<readonly (readonly [string, s
 }
 
 const transcripts = blocks.filter(({ language }) => language === "console");
-for (const [index, { text }] of transcripts.entries()) {
-  test(`transcript ${index + 1} happens as written`, async () => {
+for (const [index, { document, text }] of transcripts.entries()) {
+  test(`transcript ${index + 1}, of ${document.name}, happens as written`, async () => {
     const outputs = await replay(text);
     const found = outputs.map(([line, output]) => `$ ${line}${output && `\n${output}`}\n`).join("");
     if (masked(found) === masked(text)) return;
-    if (isWriting) holds(text, found, "");
+    if (isWriting) holds(document, text, found, "");
     else assert.equal(masked(found), masked(text));
   });
 }
@@ -124,10 +142,10 @@ test("the first transcript shows that an acknowledged plant survives kill -9", (
 // Commands
 
 test("the commands to start and to test are scripts of package.json", () => {
-  assert.ok(readme.includes("```sh\nnpm ci && npm start\nnpm ci && npm test\n```"));
+  assert.ok(face.text.includes("```sh\nnpm ci && npm start\nnpm ci && npm test\n```"));
   const { start: startScript, test: testScript, prestart, pretest } = manifest.scripts;
   assert.deepEqual([startScript, prestart], ["node dist/server.js", "npm run --silent build"]);
-  assert.match(`${pretest} ${testScript}`, /build.* test\/\*\.test\.ts$/);
+  assert.match(`${pretest} ${testScript}`, /build.* test\/\*\/\*\.test\.ts$/);
 });
 
 test("the commands for tokens make a file that the server accepts", async () => {
@@ -273,7 +291,10 @@ const grouped = (value: number): string => value.toLocaleString("en");
 const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
   .filter((name) => name.endsWith(".ts")).map((name) => `src/${name.replaceAll("\\", "/")}`).sort();
 const sourceOf = (file: string): string => readFileSync(join(root, file), "utf8");
-const linesOf = (file: string): number => sourceOf(file).split("\n").length - 1;
+
+/** Its lines that are neither blank nor comment. */
+const codeLinesOf = (file: string): number => withoutComments(file).split("\n")
+  .filter((line) => line.trim() !== "").length;
 
 interface Row {
   readonly error: number;
@@ -335,26 +356,48 @@ function tourRows(table: string): string {
   const listed = [...table.matchAll(/`(src\/[^`]+)`/g)].map(([, file = ""]) => file);
   const order = [...listed.filter((file) => files.includes(file)),
     ...files.filter((file) => !listed.includes(file))];
-  const total = files.reduce((sum, file) => sum + linesOf(file), 0);
+  const total = files.reduce((sum, file) => sum + codeLinesOf(file), 0);
   const rows = order.map((file) => {
     const [, first = ""] = /\/\*\*\s([\s\S]*?[.?])(?=\s)/.exec(sourceOf(file)) ?? [];
     const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|");
-    return [code(file), linesOf(file), sentence];
+    return [code(file), codeLinesOf(file), sentence];
   });
-  return tableOf("file | lines | what it is", [...rows, ["all", grouped(total), ""]]);
+  return tableOf("file | code lines | what it is", [...rows, ["all", grouped(total), ""]]);
+}
+
+/** What an auditor asks first, counted. */
+function factRows(): string {
+  const isProgram = (file: string): boolean => file.startsWith("src/program/");
+  const sum = (list: readonly string[]): string =>
+    grouped(list.reduce((lines, file) => lines + codeLinesOf(file), 0));
+  const others = /for version in ([\d ]+);/.exec(sourceOf(".ci/run"))?.[1] ?? "";
+  const own = /\d+/.exec(manifest.engines.node)?.[0] ?? "";
+  const needed = Object.keys(manifest.dependencies ?? {}).length;
+  return tableOf("fact | figure", [
+    ["packages needed at run time", needed],
+    ["files of source", files.length],
+    ["code lines, neither blank nor comment", `${sum(files.filter((file) => !isProgram(file)))}, `
+      + `and ${sum(files.filter(isProgram))} of the program around them`],
+    ["versions of Node that are tested", [own, ...others.split(" ")].join(", ")],
+  ]);
 }
 
 const tables = {
-  errors: errorRows, settings: settingRows, limits: limitRows,
-  capabilities: capabilityRows, tour: tourRows,
+  facts: factRows,
+  errors: errorRows,
+  settings: settingRows,
+  limits: limitRows,
+  capabilities: capabilityRows,
+  tour: tourRows,
 };
 for (const [name, make] of Object.entries(tables)) {
   test(`the table of ${name} says what the code says`, () => {
     const marks = new RegExp(`<!-- table: ${name} -->\n([\\s\\S]*?)<!-- end -->`);
-    const [whole = "", found = ""] = marks.exec(readme) ?? [];
-    assert.notEqual(whole, "", `a table ${name}`);
-    const wanted = make(found);
-    holds(whole, `<!-- table: ${name} -->\n${wanted}\n<!-- end -->`, `mend the table ${name}`);
+    const [document, ...others] = documents.filter(({ text }) => marks.test(text));
+    assert.ok(document && others.length === 0, `one table ${name}`);
+    const [whole = "", found = ""] = marks.exec(document.text) ?? [];
+    const wanted = `<!-- table: ${name} -->\n${make(found)}\n<!-- end -->`;
+    holds(document, whole, wanted, `mend the table ${name}`);
   });
 }
 
@@ -370,31 +413,72 @@ test("the table of exit codes has those of the code, and no other", () => {
   const named = files.flatMap((file) => withoutComments(file).split("\n"))
     .filter((line) => /exit|ConfigError\(/i.test(line))
     .flatMap((line) => line.match(/\b(?:6[4-9]|7[0-8])\b/g) ?? []);
-  const [, table = ""] = /\| exit code \|[^\n]*\n((?:\|.*\n)+)/.exec(readme) ?? [];
+  const [, table = ""] = /\| exit code \|[^\n]*\n((?:\|.*\n)+)/.exec(allText()) ?? [];
   const shown = [...table.matchAll(/^\| (\d+) \|/gm)].map(([, number = ""]) => number);
   assert.deepEqual(shown, [...new Set(["0", ...named])].sort());
 });
 
 test("the table of development packages is package.json's, and none is needed to run", () => {
-  const shown = [...readme.matchAll(/^\| `([@\w/]+)` \| (\d[\d.]+) \| \w/gm)];
+  const shown = [...allText().matchAll(/^\| `([@\w/]+)` \| (\d[\d.]+) \| \w/gm)];
   assert.deepEqual(Object.fromEntries(shown.map(([, name, version]) => [name, version])),
     manifest.devDependencies);
   assert.equal(manifest.dependencies, undefined);
 });
 
-test("every file, flag and script that README and SECURITY.md name exists", async () => {
-  const security = sourceOf(".github/SECURITY.md");
-  const named = [...`${readme}${security}`.matchAll(/`((?:src|test|\.ci|\.github)\/[\w./-]+)`/g)];
+/** All documents, and the threat model. */
+const allText = (): string => [...documents, documentOf(".github/SECURITY.md")]
+  .map(({ text }) => text).join("\n");
+
+test("every file, flag and script that the documents name exists", async () => {
+  const named = [...allText().matchAll(/`((?:src|test|\.ci|\.github)\/[\w./-]+)`/g)];
   for (const [, file = ""] of named) assert.ok(existsSync(join(root, file)), file);
   assert.ok(named.length > 40, "the control: names are found");
-  for (const [, script = ""] of readme.matchAll(/npm run ([\w:]+)/g)) {
+  for (const [, script = ""] of allText().matchAll(/npm run ([\w:]+)/g)) {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
   const { stdout: help } = await run(["--help"]);
   const nodes = "--permission --allow-net --allow-fs-read --allow-fs-write";
   const known = `${help} ${nodes}`;
-  const given = `${readme}${security}`.replace(/npm run bench -- --.*`/g, "");
+  const given = allText().replace(/npm run bench -- --.*`/g, "");
   for (const [flag] of given.matchAll(/(?<=`)--[\w-]+/g)) assert.ok(known.includes(flag), flag);
-  assert.ok(readme.includes("MIT") && existsSync(join(dirname(path), "LICENSE")));
+  assert.ok(face.text.includes("MIT") && existsSync(join(root, "LICENSE")));
   assert.ok(existsSync(program));
+});
+
+/** A heading's name in links, as code hosts make it. */
+const anchorOf = (heading: string): string => heading.toLowerCase()
+  .replace(/[^\w\s-]/g, "").replaceAll(" ", "-");
+
+test("every link of the documents leads to a file, and to a heading of it", () => {
+  let links = 0;
+  for (const { name, text } of documents) {
+    for (const [, target = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      const [file = "", anchor] = target.split("#");
+      const path = file === "" ? join(root, name) : join(root, dirname(name), file);
+      assert.ok(existsSync(path), `${name}: ${target}`);
+      links++;
+      if (anchor === undefined) continue;
+      const headings = [...readFileSync(path, "utf8").matchAll(/^#+ (.*)$/gm)];
+      const anchors = headings.map(([, heading = ""]) => anchorOf(heading));
+      assert.ok(anchors.includes(anchor), `${name}: ${target}, expected one of ${anchors.join()}`);
+    }
+  }
+  assert.ok(links > 8, `the control: ${links} links were seen`);
+});
+
+test("the README is a face: at most 220 lines; each folder with more than one file has its own", () => {
+  assert.ok(face.text.split("\n").length <= 220, "say it where it is at home");
+  const folders = [...new Set(files.map((file) => dirname(file)))];
+  for (const folder of folders) {
+    assert.ok(existsSync(join(root, folder, "README.md")), folder);
+  }
+});
+
+test("each README of a folder names every file beside it", () => {
+  for (const { name, text } of documents.filter((each) => /^src\/\w+\//.test(each.name))) {
+    const beside = files.filter((file) => dirname(file) === dirname(name)).map((file) => basename(file));
+    for (const file of beside) assert.ok(text.includes(`| \`${file}\` |`), `${name}: ${file}`);
+    const shown = [...text.matchAll(/^\| `(\w+\.ts)` \|/gm)].map(([, file = ""]) => file);
+    assert.deepEqual(shown.toSorted(), beside.toSorted(), name);
+  }
 });
