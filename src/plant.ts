@@ -1,5 +1,5 @@
 /** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
-import { exactInteger, JsonNumber } from "./json/number.ts";
+import { exactInteger, int64, JsonNumber } from "./json/number.ts";
 import type { JsonValue } from "./json/parse.ts";
 import { checkSchema, type Schema, type Violation } from "./json/schema.ts";
 
@@ -32,7 +32,6 @@ export class StoreError extends Error {
   }
 }
 
-const [int64Min, int64Max] = [-(2n ** 63n), 2n ** 63n - 1n];
 export const plantSchema = {
   title: "Plant", type: "object", required: ["name"],
   properties: {
@@ -68,7 +67,7 @@ export class PlantError extends Error {
 export function readNewPlant(value: JsonValue): NewPlant {
   if (value instanceof Map) {
     const [number, name, tag] = [value.get("id"), value.get("name"), value.get("tag")];
-    const id = number instanceof JsonNumber && exactInteger(number, int64Min, int64Max);
+    const id = number instanceof JsonNumber && exactInteger(number, int64);
     if (typeof id === "bigint" && typeof name === "string") {
       if (tag === undefined) return { id, name };
       if (typeof tag === "string") return { id, name, tag };
@@ -80,7 +79,7 @@ export function readNewPlant(value: JsonValue): NewPlant {
 
 /** @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
 export function checkPlant({ id, name, tag = "" }: NewPlant): void {
-  const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
+  const isId = typeof id === "bigint" && id >= int64.min && id <= int64.max;
   if (isId && isText(name) && isText(tag)) return;
   throw new StoreError("invalid", "a plant is an int64 id as bigint, a name, and a tag or none");
 }

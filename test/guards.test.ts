@@ -88,10 +88,10 @@ const guards: readonly Guard[] = [
   ...Object.entries(causes).map(([cause, row]): Guard => [
     `the cause ${cause}`, "http/errors.js", must, `${must} if (cause === "${cause}") return;`, row,
   ]),
-  ["a Host twice", "http/head.js", '["host", "host"], ', "", "RFC 9112, 3.2: two Hosts, other"],
+  ["a Host twice", "http/head.js", '["host", "host"],', "", "RFC 9112, 3.2: two Hosts, other"],
   ["an Authorization twice", "http/head.js", '["authorization", "manyCredentials"],', "",
     "B, Statuses 400: Authorization twice"],
-  ["a Content-Type twice", "http/head.js", '["content-type", "repeated"], ', "",
+  ["a Content-Type twice", "http/head.js", '["content-type", "repeated"],', "",
     "B, Strict: Content-Type twice"],
   ["the form of Host", "http/head.js", "hostForm.test(host)", 'host !== ""',
     "RFC 9110, 7.2: Host: userinfo"],

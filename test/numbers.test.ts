@@ -14,7 +14,7 @@ type Range = typeof int64;
 type Verdict = bigint | "fraction" | "range";
 
 const read = (text: string, { min, max }: Range): Verdict =>
-  exactInteger(new JsonNumber(text), min, max);
+  exactInteger(new JsonNumber(text), { min, max });
 const zeros = (count: number): string => "0".repeat(count);
 const shown = (text: string): string =>
   text.length > 44 ? `${text.slice(0, 20)}...${text.slice(-20)} (${text.length} characters)` : text;
