@@ -97,12 +97,12 @@ function patched(file: string, changes: readonly (readonly [from: string, to: st
   writeFileSync(path, text);
   return join(folder, "server.js");
 }
-const write = "await appendAll(this.#open.file, bytes);";
+const write = "await appendAll(this.#inUse.file, bytes);";
 /** The wait makes sure that the answer has left. */
 const eager = () => patched("journal.js", [[write,
   `for (const { resolve } of this.#queue.batch) resolve(); await setTimeout(300); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
-  "await appendAll(this.#open.file, bytes).catch(() => appendAll(this.#open.file, bytes));"]]);
+  "await appendAll(this.#inUse.file, bytes).catch(() => appendAll(this.#inUse.file, bytes));"]]);
 const uncut = () => patched("journal.js", [["file.cut(end);", ";"],
   [" || file.size() !== end", ""]]);
 

@@ -56,7 +56,7 @@ test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
   await exchange(server.port, plant(1), { answers: 1 });
   rmSync(join(cwd, "plants.ndjson"));
   assert.equal(await server.end("SIGHUP"), 74);
-  assert.match(server.stderr(), /it was deleted, or changed by another/);
+  assert.match(server.stderr(), /it was deleted while in use/);
   assert.equal(existsSync(join(cwd, "plants.ndjson")), false);
 });
 

@@ -248,6 +248,19 @@ class Run {
     this.#count(outcome);
     this.story.push(outcome);
     if (outcome === "rotated") this.#isRenamed = false;
+    if (outcome === "rotation refused" && this.#dice.happens(50)) this.#putBack();
+  }
+
+  /** The file that got no successor is back at its path, where nothing is. */
+  #putBack(): void {
+    try {
+      if (this.#disk.bytes(path)) return;
+      this.#disk.rename(`${path}.${this.#renames}`, path);
+      this.#isRenamed = false;
+      this.#count("put back");
+    } catch (error) {
+      this.story.push(`${error}`);
+    }
   }
 
   /** Who opens a journal that is in use is sent away. */
@@ -356,7 +369,7 @@ const kinds: readonly string[] = [
   "append fails, a part is there", "append fails, no space", "short append", "append of no byte",
   "append fails, no space, a part is there", "crash in a write", "crash elsewhere", "hole of NULs",
   "bytes forgotten", "names forgotten", "torn end mended", "opening failed", "journal failed",
-  "stored", "full", "unknown", "rotated", "rotation refused", "second opening locked",
+  "stored", "full", "unknown", "rotated", "rotation refused", "put back", "second opening locked",
   "a cut that was undone",
 ];
 

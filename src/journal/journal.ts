@@ -1,185 +1,314 @@
-/** The journal: plants are queued, written together, and acknowledged when the write has returned.
- * One write is in flight at a time; what arrives meanwhile joins the next (group commit). */
+/**
+ * The journal: plants are queued, written together, and acknowledged when the write has returned.
+ *
+ * One loop does all that touches the file: rotations first, then a batch, else it rests. So one
+ * write is in flight at a time, what arrives meanwhile joins the next (group commit), and nothing
+ * else can happen between a write and its answer.
+ */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
-import { checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
+import { StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
-import { plantText, recordText, seal } from "./record.ts";
+import { recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
-  /** Told what opening has mended. Default: nobody is. */
+  /**
+   * Told what opening has mended, and of plants that could not be made into lines: without memory,
+   * or with a clock that has no RFC 3339 time. Default: nobody is.
+   */
   readonly warn?: (message: string) => void;
   /** Another disk, for tests. */
   readonly disk?: Disk;
 }
 
-/** Opens the journal at a path, or makes it; rejects with a JournalError. */
+/**
+ * Opens the journal at a path, or makes it; rejects with a JournalError, and with a RangeError for
+ * a bad limit.
+ */
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
   const { warn = () => undefined, disk = realDisk } = options;
-  const limits = limitsWith(options.limits);
-  const absolute = resolve(path);
-  const open = (): Promise<OpenFile> => openFile(disk, absolute, warn);
-  return new Journal(disk, limits, open, await open());
+  const site = { path: resolve(path), disk, warn, limits: limitsWith(options.limits) };
+  return new Journal(site, await openFile(disk, site.path, warn));
+}
+
+/** What a journal has for its whole life. */
+interface Site extends Required<JournalOptions> {
+  /** Absolute, and with its links: what it leads to is asked each time. */
+  readonly path: string;
+  readonly limits: Limits;
+}
+
+/**
+ * The file in use; its `bytes` and `seq`: where the records on stable storage end, and the last
+ * one's number.
+ */
+interface InUse extends OpenFile {
+  /** `file`: no successor could be made when it was renamed, so it may be at its path or not. */
+  watched: "path" | "file";
+}
+
+/** What the loop does. */
+type State =
+  /** Nothing: whoever asks for something wakes it. */
+  | { readonly kind: "resting"; readonly wake: () => void }
+  /** It writes or rotates, and then looks by itself for what else was asked. */
+  | { readonly kind: "working" }
+  /** A batch is written to a renamed file, and waits for the rotation that is to follow. */
+  | { readonly kind: "renamed"; readonly wake: () => void }
+  /** It never runs again: the journal is closed, or has failed for good. */
+  | { readonly kind: "ended" };
+
+interface Rotation {
+  readonly resolve: (isNew: boolean) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** Emits `failed` with a JournalError, once, when no later write can be trusted. */
 export class Journal extends EventEmitter<{ failed: [JournalError] }> implements PlantStore {
-  readonly #disk: Disk;
-  readonly #limits: Limits;
-  readonly #openAgain: () => Promise<OpenFile>;
+  readonly #site: Site;
   readonly #queue: Queue;
-  /** Its `bytes` and `seq`: where the records on stable storage end, and the last one's number. */
-  #open: OpenFile;
-  #state: "open" | "closed" | "failed" = "open";
-  /** The run of writes under way; it ends when nothing waits. */
-  #writing: Promise<void> | undefined;
+  /** Asked for and not done; the first may be under way. */
+  readonly #rotations: Rotation[] = [];
+  readonly #loop: Promise<void>;
+  #inUse: InUse;
+  #state: State = { kind: "working" };
   #closed: Promise<void> | undefined;
-  /** Writes and rotations take turns. */
-  #turn: Promise<unknown> = Promise.resolve();
-  #rotationsAsked = 0;
-  /** Ends the wait of a renamed file for its rotation. */
-  #wake = new AbortController();
-  /** A renamed file without a successor: it stays in use, and its path is not looked at. */
-  #isPathless = false;
 
-  constructor(disk: Disk, limits: Limits, openAgain: () => Promise<OpenFile>, open: OpenFile) {
+  constructor(site: Site, open: OpenFile) {
     super();
-    [this.#disk, this.#limits, this.#openAgain, this.#open] = [disk, limits, openAgain, open];
-    this.#queue = new Queue(limits);
+    this.#site = site;
+    this.#queue = new Queue(site.limits);
+    this.#inUse = { ...open, watched: "path" };
+    this.#loop = this.#run();
   }
 
   append(plant: NewPlant): Promise<void> {
     return new Promise((resolve, reject) => {
-      if (this.#state === "failed") throw new StoreError("unknown", "the journal has failed");
-      if (this.#state === "closed") throw new StoreError("closed", "the journal is closed");
-      checkPlant(plant);
-      this.#queue.push(plantText(plant), resolve, reject);
-      this.#writing ??= this.#write();
+      this.#queue.push(plant, resolve, reject);
+      if (this.#state.kind === "resting") this.#state.wake();
     });
   }
-  /** Goes on in a new file where the journal's was renamed; nothing is refused meanwhile.
-   * @returns whether there is one; rejects where none can be made: the old one stays in use */
-  rotate(): Promise<boolean> {
-    this.#rotationsAsked++;
-    this.#wake.abort();
-    return this.#inTurn(() => this.#rotate()).finally(() => this.#rotationsAsked--);
-  }
-  /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
-  close(): Promise<void> { return (this.#closed ??= this.#close()); }
 
-  async #close(): Promise<void> {
-    if (this.#state === "open") this.#state = "closed";
-    await this.#writing;
-    await this.#turn;
-    this.#open.file.close();
-    this.#open.lock.release();
+  /**
+   * Goes on in the file that the path now leads to, or in a new one where nothing is, when the
+   * journal's was renamed or the path's symbolic link moved; nothing is refused meanwhile.
+   * @returns whether there is one; rejects where none can be made: the old one stays in use
+   */
+  rotate(): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      if (this.#state.kind === "ended") return resolve(false);
+      this.#rotations.push({ resolve, reject });
+      if ("wake" in this.#state) this.#state.wake();
+    });
+  }
+
+  /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
+  close(): Promise<void> {
+    return (this.#closed ??= this.#close());
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #write(): Promise<void> {
-    while (this.#state !== "failed" && this.#queue.length > 0) {
-      // What the event loop still delivers joins the write, while a turn brings half as much again:
-      // a write costs as much as 20 requests. With 64 clients this makes a sixth more answers.
-      let known;
-      do { known = this.#queue.length; await setImmediate(); }
-      while (this.#queue.length > 1.5 * known);
-      await this.#inTurn(async () => this.#queue.length > 0 && this.#commit());
+  async #close(): Promise<void> {
+    // A file that waits for its rotation goes on waiting: until then its batch is not settled.
+    this.#queue.end(new StoreError("closed", "the journal is closed"));
+    if (this.#state.kind === "resting") this.#state.wake();
+    await this.#loop;
+    release(this.#inUse);
+  }
+
+  /** Whatever is thrown to it is final: no later write could be trusted. */
+  async #run(): Promise<void> {
+    try {
+      for (;;) {
+        const [rotation] = this.#rotations;
+        if (rotation) await this.#rotate(rotation);
+        else if (this.#queue.length > 0) await this.#commit();
+        else if (this.#queue.isEnded) break;
+        else await this.#rest();
+      }
+    } catch (error) {
+      this.#fail(error);
     }
-    this.#writing = undefined;
+
+    this.#state = { kind: "ended" };
+    for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  #inTurn<T>(step: () => Promise<T>): Promise<T> {
-    const turn = this.#turn.then(step);
-    this.#turn = turn.catch(() => undefined);
-    return turn;
+  async #rest(): Promise<void> {
+    await new Promise<void>((wake) => {
+      this.#state = { kind: "resting", wake };
+    });
+    this.#state = { kind: "working" };
   }
 
+  /** @throws Error where the file is not ours any more */
+  async #rotate({ resolve, reject }: Rotation): Promise<void> {
+    const old = this.#inUse;
+    const { path, disk, warn } = this.#site;
+    // What was deleted or changed is lost: a new file would hide it.
+    this.#check(old.file.look());
+
+    try {
+      const isInPlace = disk.look(path)?.identity === old.identity;
+      if (isInPlace) old.watched = "path";
+      else this.#inUse = { ...await openFile(disk, path, warn), watched: "path" };
+      resolve(!isInPlace);
+    } catch (error) {
+      // The old one stays in use, whatever failed.
+      old.watched = "file";
+      reject(error);
+    }
+
+    if (old !== this.#inUse) release(old);
+    this.#rotations.shift();
+  }
+
+  /** @throws Error where the batch, and what follows, may be stored or not */
   async #commit(): Promise<void> {
-    const at = new Date().toISOString();
-    const { seq, bytes: end } = this.#open;
-    const bytes = seal(this.#queue.take((plant, index) =>
-      recordText(seq + 1 + index, at, end, plant)));
+    await this.#collect();
+    const bytes = this.#takeBatch();
+    if (!bytes) return;
+
     try {
-      await appendAll(this.#open.file, bytes);
+      await appendAll(this.#inUse.file, bytes);
     } catch (error) {
-      return this.#onWriteError(error, bytes.length);
+      this.#takeBack(error, bytes.length);
+      return;
     }
-    this.#open.bytes += bytes.length;
-    this.#open.seq += this.#queue.batch.length;
-    try {
-      await this.#watch();
-    } catch (error) {
-      return this.#fail(error);
-    }
-    for (const { resolve } of this.#queue.settle()) resolve();
+    this.#inUse.bytes += bytes.length;
+    this.#inUse.seq += this.#queue.batch.length;
+
+    await this.#watch();
+    this.#queue.acknowledge();
   }
+
+  /**
+   * What the event loop still delivers joins the write, while a turn brings half as much again:
+   * a write costs as much as 20 requests. With 64 clients this makes a sixth more answers.
+   */
+  async #collect(): Promise<void> {
+    let known;
+    do {
+      known = this.#queue.length;
+      await setImmediate();
+    } while (this.#queue.length > 1.5 * known);
+  }
+
+  /**
+   * The next batch's bytes; undefined where they can't be made: then its appends are rejected, the
+   * file is as it was, and the next batch is tried as usual.
+   */
+  #takeBatch(): Buffer | undefined {
+    const { path, seq, bytes: end } = this.#inUse;
+    // No seq of the batch is longer than this one, nor a time than another.
+    const frame = recordText(seq + this.#queue.length, epoch, end, "");
+    this.#queue.take(frame.length);
+
+    try {
+      const at = new Date().toISOString();
+      let last = seq;
+      let lines = "";
+      for (const { plant } of this.#queue.batch) lines += recordText(++last, at, end, plant);
+      return seal(lines);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const warning = `${path}: ${this.#queue.batch.length} plants are not stored: ${reason}`;
+      const unknown = new StoreError("unknown", "no line could be made of it", { cause: error });
+      this.#queue.reject(unknown);
+      queueMicrotask(() => this.#site.warn(warning));
+      return undefined;
+    }
+  }
+
+  /**
+   * Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed must
+   * go, for a retried flush says success over zeros (seen on ext4). Where there was no space, the
+   * next batch is tried as usual.
+   * @throws the error where it is another, or the file can't be cut back
+   */
+  #takeBack(error: unknown, bytes: number): void {
+    const { file, bytes: end } = this.#inUse;
+    const found = file.size();
+    // What is beyond may be another's: that is not cut.
+    if (found >= end && found <= end + bytes) file.cut(end);
+
+    const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
+    if (!isFull || file.size() !== end) throw error;
+    this.#queue.reject(new StoreError("full", "there is no space left", { cause: error }));
+  }
+
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
-    const { path, identity, file, bytes: expected } = this.#open;
-    const there = this.#disk.look(path);
+    const { identity, file } = this.#inUse;
+    const there = this.#lookAtPath();
     const isInPlace = there?.identity === identity;
-    const { bytes, links } = isInPlace ? there : file.look();
-    if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
-    if (links === 0) throw new Error("it was deleted while in use");
-    if (isInPlace || this.#isPathless) return;
+    this.#check(isInPlace ? there : file.look());
+
+    // One that was put back after a failed rotation is watched again.
+    if (isInPlace) this.#inUse.watched = "path";
+    if (isInPlace || this.#inUse.watched === "file") return;
+
     // A rename is the first half of a rotation; without the second it is a fault.
-    if (this.#rotationsAsked > 0) return;
-    this.#wake = new AbortController();
-    const { signal } = this.#wake;
-    await setTimeout(this.#limits.rotationMillis, undefined, { signal }).catch(() => undefined);
-    if (this.#rotationsAsked === 0) throw new Error("it was renamed, and no rotation followed");
+    if (this.#rotations.length === 0) await this.#awaitRotation();
+    if (this.#rotations.length === 0) {
+      throw new Error("it was renamed, or its link was, and no rotation followed");
+    }
   }
 
-  async #rotate(): Promise<boolean> {
-    const { path, identity, file, lock } = this.#open;
-    if (this.#state !== "open") return false;
-    // Until there is a new file, the old one stays in use, whatever fails.
-    this.#isPathless = true;
-    this.#isPathless = this.#disk.look(path)?.identity !== identity;
-    const { bytes, links } = file.look();
-    const isOurs = bytes === this.#open.bytes && links > 0;
-    if (!isOurs) this.#fail(new Error("it was deleted, or changed by another"));
-    if (!isOurs || !this.#isPathless) return false;
-    this.#open = await this.#openAgain();
-    this.#isPathless = false;
-    file.close();
-    lock.release();
-    return true;
-  }
-  /** Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed
-   * must go, for a retried flush says success over zeros (seen on ext4). Where there was no
-   * space, the next batch is tried as usual; any other error is final. */
-  #onWriteError(error: unknown, bytes: number): void {
-    const { file, bytes: end } = this.#open;
+  /** What made a rotation fail may still be there: then the path holds nothing of ours. */
+  #lookAtPath(): ReturnType<Disk["look"]> {
     try {
-      const found = file.size();
-      // What is beyond may be another's: that is not cut.
-      if (found >= end && found <= end + bytes) file.cut(end);
-      const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
-      if (!isFull || file.size() !== end) throw error;
-      const full = new StoreError("full", "there is no space left", { cause: error });
-      for (const { reject } of this.#queue.settle()) reject(full);
-    } catch (failure) {
-      this.#fail(failure);
+      return this.#site.disk.look(this.#site.path);
+    } catch (error) {
+      if (this.#inUse.watched === "file") return undefined;
+      throw error;
     }
+  }
+
+  /** @throws Error where the file was deleted, or is not as long as this process has left it */
+  #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>): void {
+    const { bytes: expected } = this.#inUse;
+    if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
+    if (links === 0) throw new Error("it was deleted while in use");
+  }
+
+  async #awaitRotation(): Promise<void> {
+    const { rotationMillis } = this.#site.limits;
+    const asked = new AbortController();
+    const { signal } = asked;
+    this.#state = { kind: "renamed", wake: () => asked.abort() };
+    await setTimeout(rotationMillis, undefined, { signal }).catch(() => undefined);
+    this.#state = { kind: "working" };
   }
 
   #fail(cause: unknown): void {
-    this.#state = "failed";
-    const error = new JournalError("failed", this.#open.path, cause, this.#open.bytes);
-    const unknown = new StoreError("unknown", error.message, { cause: error });
-    for (const { reject } of this.#queue.settle(true)) reject(unknown);
+    const { path, bytes } = this.#inUse;
+    const error = new JournalError("failed", path, cause, bytes);
+    this.#queue.fail(new StoreError("unknown", error.message, { cause: error }));
     // A listener that throws does not get into the way of closing.
     queueMicrotask(() => this.emit("failed", error));
   }
 }
+
+/** All is on stable storage: what fails here is no loss, and keeps no lock. */
+function release({ file, lock }: OpenFile): void {
+  try {
+    file.close();
+  } catch {
+    // The descriptor is gone all the same.
+  }
+  lock.release();
+}
+
+/** As long as every other time. */
+const epoch = new Date(0).toISOString();
 
 /** Compared as numbers: libuv has no name for EDQUOT. */
 const { ENOSPC, EDQUOT, EFBIG } = constants.errno;

@@ -1,10 +1,14 @@
 /** What waits for the journal's next write, and what is in it: bounded in records and bytes. */
 import type { Limits } from "../config.ts";
-import { StoreError } from "../plant.ts";
+import { checkPlant, StoreError, type NewPlant } from "../plant.ts";
+import { plantText } from "./record.ts";
 
 interface Waiting {
-  readonly plant: string; readonly bytes: number;
-  readonly resolve: () => void; readonly reject: (error: StoreError) => void;
+  /** Its JSON, encoded once. */
+  readonly plant: string;
+  readonly bytes: number;
+  readonly resolve: () => void;
+  readonly reject: (error: StoreError) => void;
 }
 
 export class Queue {
@@ -12,37 +16,83 @@ export class Queue {
   batch: readonly Waiting[] = [];
   readonly #limits: Limits;
   #waiting: Waiting[] = [];
-  #bytes = 0; // of batch and waiting together
-  constructor(limits: Limits) { this.#limits = limits; }
-  /** Takes a plant's JSON, one alone whatever its size; throws StoreError over the limits. */
-  push(plant: string, resolve: () => void, reject: (error: StoreError) => void): void {
+  /** Of batch and waiting together. */
+  #bytes = 0;
+  /** Why no more is taken; undefined while it is. */
+  #refusal: StoreError | undefined;
+
+  constructor(limits: Limits) {
+    this.#limits = limits;
+  }
+
+  /** How many wait. */
+  get length(): number {
+    return this.#waiting.length;
+  }
+
+  get isEnded(): boolean {
+    return this.#refusal !== undefined;
+  }
+
+  /**
+   * Takes a plant, one alone whatever its size; one of the two is called, once.
+   * @throws StoreError for what is no plant, over the limits, and when it has ended
+   */
+  push(given: NewPlant, resolve: () => void, reject: (error: StoreError) => void): void {
+    if (this.#refusal) throw this.#refusal;
+    const plant = plantText(checkPlant(given));
     const bytes = Buffer.byteLength(plant);
+
+    // What is in flight counts, too: a disk that stalls must not fill the memory.
     const records = this.#waiting.length + this.batch.length;
     const { queueRecordsMax, queueBytesMax } = this.#limits;
     if (records >= queueRecordsMax || (records > 0 && this.#bytes + bytes > queueBytesMax)) {
       throw new StoreError("busy", "too many records wait");
     }
+
     this.#bytes += bytes;
     this.#waiting.push({ plant, bytes, resolve, reject });
   }
 
-  get length(): number { return this.#waiting.length; }
-  /** Makes what waits the batch, as far as `batchBytesMax` allows: its lines. */
-  take(lineOf: (plant: string, index: number) => string): string {
-    let [lines, bytes, count] = ["", 0, 0];
-    for (const { plant, bytes: plantBytes } of this.#waiting) {
-      const line = lineOf(plant, count);
-      bytes += line.length - plant.length + plantBytes;
+  /**
+   * Makes what waits the batch, as far as `batchBytesMax` allows, but one whatever its size.
+   * @param frameBytes what a line has besides its plant, at most
+   */
+  take(frameBytes: number): void {
+    let bytes = 0;
+    let count = 0;
+    for (const waiting of this.#waiting) {
+      bytes += frameBytes + waiting.bytes;
       if (count > 0 && bytes > this.#limits.batchBytesMax) break;
-      lines += line;
       count++;
     }
     this.batch = this.#waiting.splice(0, count);
-    return lines;
   }
-  /** Ends the batch, whatever came of it; `all`: and what waits. */
-  settle(all = false): readonly Waiting[] {
-    const ended = all ? [...this.batch, ...this.#waiting.splice(0)] : this.batch;
+
+  /** The batch is on stable storage. */
+  acknowledge(): void {
+    for (const { resolve } of this.#endBatch()) resolve();
+  }
+
+  /** The batch is not on stable storage, or nobody knows. */
+  reject(error: StoreError): void {
+    for (const { reject } of this.#endBatch()) reject(error);
+  }
+
+  /** Takes no more; what it has is still to be written. */
+  end(refusal: StoreError): void {
+    this.#refusal ??= refusal;
+  }
+
+  /** Takes no more, and rejects all that it has. */
+  fail(error: StoreError): void {
+    this.#refusal = error;
+    this.batch = [...this.batch, ...this.#waiting.splice(0)];
+    this.reject(error);
+  }
+
+  #endBatch(): readonly Waiting[] {
+    const ended = this.batch;
     this.batch = [];
     for (const { bytes } of ended) this.#bytes -= bytes;
     return ended;
