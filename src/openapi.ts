@@ -4,54 +4,88 @@ import { plantsMethod, plantsPath } from "./http/router.ts";
 import type { Schema } from "./json/schema.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
 
+/** The interface's version, which is not this package's: it changes with the contract alone. */
+const interfaceVersion = "1.0.0";
+
+/** What the description refers to by name. */
 const schemas: Readonly<Record<string, Schema>> = {
-  Plant: plantSchema, NewPlant: newPlantSchema, Error: errorSchema,
+  Plant: plantSchema,
+  NewPlant: newPlantSchema,
+  Error: errorSchema,
 };
 
-/** Of the contract, which is published: the program has a version of its own. */
-const contractVersion = "1.0.0";
-
+/** The whole description as a value that JSON.stringify takes. */
 export function describeApi(): unknown {
   return {
     openapi: "3.1.0",
     info: {
       title: "Plant store",
-      version: contractVersion,
+      version: interfaceVersion,
       license: { name: "MIT", identifier: "MIT" },
     },
     security: [{ bearer: [] }],
     paths: {
       [plantsPath]: {
-        [plantsMethod.toLowerCase()]: {
-          operationId: "createPlant",
-          summary: "Create a plant",
-          requestBody: { required: true, content: jsonOf(newPlantSchema) },
-          responses: {
-            200: { description: "The plant is on stable storage", content: jsonOf(plantSchema) },
-            400: { description: describe(400), content: jsonOf(errorSchema) },
-            default: { description: describe(), content: jsonOf(errorSchema) },
-          },
-        },
+        [plantsMethod.toLowerCase()]: createPlant(),
       },
     },
     components: {
-      schemas: Object.fromEntries(Object.entries(schemas).map(([name, schema]) =>
-        [name, { ...schema, ...(schema.allOf && { allOf: schema.allOf.map(referred) }) }])),
-      securitySchemes: { bearer: { type: "http", scheme: "bearer" } },
+      schemas: describeSchemas(),
+      securitySchemes: {
+        bearer: { type: "http", scheme: "bearer" },
+      },
     },
   };
 }
 
-const jsonOf = (schema: Schema): unknown => ({ "application/json": { schema: referred(schema) } });
+/** The one operation. */
+function createPlant(): unknown {
+  return {
+    operationId: "createPlant",
+    summary: "Create a plant",
+    requestBody: {
+      required: true,
+      content: jsonOf(newPlantSchema),
+    },
+    responses: {
+      200: {
+        description: "The plant is on stable storage",
+        content: jsonOf(plantSchema),
+      },
+      400: {
+        description: causesWith((status) => status === 400),
+        content: jsonOf(errorSchema),
+      },
+      default: {
+        description: causesWith((status) => status !== 400),
+        content: jsonOf(errorSchema),
+      },
+    },
+  };
+}
+
+/** The catalogue's rows of some statuses, as one sentence. */
+function causesWith(isMeant: (status: number) => boolean): string {
+  return Object.values(catalogue)
+    .filter(({ error }) => isMeant(Math.floor(error / 100)))
+    .map(({ error, when }) => `${error}: ${when}`)
+    .join("; ");
+}
+
+const jsonOf = (schema: Schema): unknown => ({
+  "application/json": { schema: referred(schema) },
+});
+
+/** The schemas by name; where one is a part of another, it is a reference. */
+function describeSchemas(): unknown {
+  const described = Object.entries(schemas).map(([name, schema]) => {
+    const parts = schema.allOf?.map(referred);
+    return [name, parts ? { ...schema, allOf: parts } : schema];
+  });
+  return Object.fromEntries(described);
+}
 
 function referred(schema: Schema): unknown {
   const name = Object.keys(schemas).find((known) => schemas[known] === schema);
   return name === undefined ? schema : { $ref: `#/components/schemas/${name}` };
-}
-
-/** The catalogue's rows of a status, or of all but 400. */
-function describe(status?: number): string {
-  return Object.values(catalogue)
-    .filter(({ error }) => (status === undefined) !== (Math.floor(error / 100) === 400))
-    .map(({ error, when }) => `${error}: ${when}`).join("; ");
 }

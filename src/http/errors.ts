@@ -1,19 +1,28 @@
 /** Every answer that is not a success, in one table. */
 
+/** What the catalogue says of one cause. */
 interface Row {
   /** The status times 100, plus the number of the cause. It never changes its meaning. */
   readonly error: number;
+  /** When it is answered, as the README and the description tell it. */
   readonly when: string;
-  /** The connection can't be used after it. */
+  /** Whether the connection can't be used after it; without it, it can. */
   readonly close?: boolean;
+  /** Names and values in turn, besides those of every answer. */
   readonly headers?: readonly string[];
 }
 
+/** The challenges of RFC 6750, 3: bare where no credentials came, else with what is wrong. */
 const challenge = 'Bearer realm="plant-store"';
+const noCredentials = ["WWW-Authenticate", challenge] as const;
 const invalidRequest = ["WWW-Authenticate", `${challenge}, error="invalid_request"`] as const;
 const invalidToken = ["WWW-Authenticate", `${challenge}, error="invalid_token"`] as const;
+
 const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
+const acceptEncoding = ["Accept-Encoding", "identity"] as const;
+
+/** A row for each cause, in the order of the numbers: laid out so that it reads as a table. */
 export const catalogue = {
   malformed: { error: 40001, close: true, when: "no HTTP message as RFC 9112 defines it" },
   target: { error: 40002, close: true, when: "a target of no known form, or with a fragment" },
@@ -31,7 +40,7 @@ export const catalogue = {
   nesting: { error: 40013, when: "arrays and objects nested over the limit" },
   schema: { error: 40014, when: "JSON that is no NewPlant" },
   truncated: { error: 40015, close: true, when: "a request that ended before its length" },
-  anonymous: { error: 40101, headers: ["WWW-Authenticate", challenge],
+  anonymous: { error: 40101, headers: noCredentials,
     when: "no Authorization, or none with Bearer" },
   token: { error: 40102, headers: invalidToken, when: "a token that is not known" },
   path: { error: 40401, when: "a path that does not exist" },
@@ -43,8 +52,7 @@ export const catalogue = {
   chunkExtensions: { error: 41303, close: true, when: "chunk extensions over the limit" },
   mediaType: { error: 41501, when: "a media type other than application/json" },
   charset: { error: 41502, when: "a charset other than utf-8, or a repeated one" },
-  contentCoding: { error: 41503, headers: ["Accept-Encoding", "identity"],
-    when: "a coding other than identity" },
+  contentCoding: { error: 41503, headers: acceptEncoding, when: "a coding other than identity" },
   expectation: { error: 41701, when: "an Expect other than 100-continue" },
   headBytes: { error: 43101, close: true, when: "a head over the limit in bytes" },
   headFields: { error: 43102, close: true, when: "more header fields than the limit" },
@@ -60,32 +68,55 @@ export const catalogue = {
   version: { error: 50501, close: true, when: "an HTTP version other than 1.0 and 1.1" },
 } as const satisfies Readonly<Record<string, Row>>;
 
+/** The name of what is wrong. */
 export type Cause = keyof typeof catalogue;
+
+/** A message is one sentence for a person: longer ones are cut. */
 export const messageCharactersMax = 500;
+
 /** An answer that is not a success. Its message is for the client: nothing of the inside. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
+
   /** Whether the connection can't be used after this answer. */
   readonly close: boolean;
+
+  /** Names and values in turn. */
   readonly headers: readonly string[];
+
   readonly #error: number;
+
   /** @param message one sentence: what is wrong, where, and what was expected */
   constructor(cause: Cause, message: string) {
     super(message);
     const { error, close = false, headers = [] }: Row = catalogue[cause];
     this.status = Math.floor(error / 100);
-    [this.close, this.headers, this.#error] = [close, headers, error];
+    this.close = close;
+    this.headers = headers;
+    this.#error = error;
   }
+
   /** The Error of the interface, as JSON. */
   get body(): string {
     const isLong = this.message.length > messageCharactersMax;
-    const cut = `${this.message.slice(0, messageCharactersMax - 1)}…`;
-    return JSON.stringify({ error: this.#error, message: isLong ? cut : this.message });
+    const message = isLong
+      ? `${this.message.slice(0, messageCharactersMax - 1)}…`
+      : this.message;
+    return JSON.stringify({ error: this.#error, message });
   }
 }
 
-/** Throws an ApiError unless it holds; a message that is put together is, only then. */
-export function must(holds: boolean, cause: Cause, say: string | (() => string)): asserts holds {
-  if (!holds) throw new ApiError(cause, typeof say === "string" ? say : say());
+/**
+ * Throws an ApiError unless it holds.
+ *
+ * @param say the message, or what makes it: one that is put together is, only where it is needed
+ */
+export function must(
+  holds: boolean,
+  cause: Cause,
+  say: string | (() => string),
+): asserts holds {
+  if (holds) return;
+  throw new ApiError(cause, typeof say === "string" ? say : say());
 }

@@ -1,5 +1,5 @@
 /** Checks JSON values against JSON Schemas: what plant.ts uses of them, all violations at once. */
-import { exactInteger, JsonNumber } from "./number.ts";
+import { exactInteger, int32, int64, JsonNumber, type NumberProblem } from "./number.ts";
 import type { JsonValue } from "./parse.ts";
 
 /** The keywords that are understood (JSON Schema 2020-12); `title` and `description` only tell. */
@@ -7,19 +7,36 @@ export interface Schema {
   readonly title?: string;
   readonly description?: string;
   readonly type?: "object" | "string" | "integer";
+  /** Of an integer; without it an int64 is meant. */
   readonly format?: "int32" | "int64";
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
   readonly allOf?: readonly Schema[];
 }
 
-/** A place, as a JSON Pointer (RFC 6901), and what it must be, but is: "" is the whole value. */
-export type Violation = { readonly pointer: string; readonly message: string };
-/** Every violation, in the schema's order; none means valid. Nothing is coerced. */
-export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): readonly Violation[] {
+/** What is wrong, and where. */
+export interface Violation {
+  /** A JSON Pointer (RFC 6901): "" is the whole value. */
+  readonly pointer: string;
+  /** What the place must be, and what it is; it completes a sentence that begins with the place. */
+  readonly message: string;
+}
+
+/**
+ * Every violation, in the schema's order; none means valid. Nothing is coerced.
+ *
+ * @param pointer where the value stands in the whole
+ */
+export function checkSchema(
+  schema: Schema,
+  value: JsonValue,
+  pointer = "",
+): readonly Violation[] {
   const found: Violation[] = [];
   const wrong = schema.type && typeViolation(schema.type, schema.format, value);
   if (wrong !== undefined) found.push({ pointer, message: wrong });
+
+  // Other values have no members: their type is told, and that is enough.
   if (value instanceof Map) {
     for (const name of schema.required ?? []) {
       if (value.has(name)) continue;
@@ -27,38 +44,59 @@ export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): rea
     }
     for (const [name, inner] of Object.entries(schema.properties ?? {})) {
       const member: JsonValue | undefined = value.get(name);
-      if (member !== undefined) found.push(...checkSchema(inner, member, `${pointer}/${name}`));
+      if (member === undefined) continue;
+      found.push(...checkSchema(inner, member, `${pointer}/${name}`));
     }
   }
+
   for (const part of schema.allOf ?? []) found.push(...checkSchema(part, value, pointer));
-  // Two parts of an `allOf` may say the same of the same place: it is told once.
-  return found.filter((one, index) => index === found.findIndex((other) =>
-    other.pointer === one.pointer && other.message === one.message));
+  return withoutRepetition(found);
 }
 
-const formats = {
-  int32: { min: -(2n ** 31n), max: 2n ** 31n - 1n },
-  int64: { min: -(2n ** 63n), max: 2n ** 63n - 1n },
-} as const;
+/** Two parts of an `allOf` may say the same of the same place: it is told once. */
+function withoutRepetition(violations: readonly Violation[]): readonly Violation[] {
+  return violations.filter((one, index) => {
+    const first = violations.findIndex((other) =>
+      other.pointer === one.pointer && other.message === one.message);
+    return first === index;
+  });
+}
 
-const problems = new Map([["fraction", "has a fraction"], ["range", "is outside of it"]]);
+const ranges = { int32, int64 } as const;
+
+const problems: Readonly<Record<NumberProblem, string>> = {
+  fraction: "has a fraction",
+  range: "is outside of it",
+};
 
 function typeViolation(
-  type: NonNullable<Schema["type"]>, format: Schema["format"] = "int64", value: JsonValue,
+  type: NonNullable<Schema["type"]>,
+  format: Schema["format"] = "int64",
+  value: JsonValue,
 ): string | undefined {
-  if (type === "object") {
-    return value instanceof Map ? undefined : `must be an object, but is ${kindOf(value)}`;
+  switch (type) {
+    case "object":
+      return value instanceof Map ? undefined : `must be an object, but is ${kindOf(value)}`;
+    case "string":
+      return typeof value === "string" ? undefined : `must be a string, but is ${kindOf(value)}`;
+    case "integer": {
+      const problem = integerProblem(format, value);
+      const { min, max } = ranges[format];
+      return problem && `must be an integer from ${min} to ${max}, but ${problem}`;
+    }
   }
-  if (type === "string") {
-    return typeof value === "string" ? undefined : `must be a string, but is ${kindOf(value)}`;
-  }
-  const { min, max } = formats[format];
-  const integer = value instanceof JsonNumber ? exactInteger(value, min, max) : kindOf(value);
-  if (typeof integer === "bigint") return undefined;
-  const problem = problems.get(integer) ?? `is ${integer}`;
-  return `must be an integer from ${min} to ${max}, but ${problem}`;
 }
 
+function integerProblem(
+  format: NonNullable<Schema["format"]>,
+  value: JsonValue,
+): string | undefined {
+  if (!(value instanceof JsonNumber)) return `is ${kindOf(value)}`;
+  const integer = exactInteger(value, ranges[format]);
+  return typeof integer === "bigint" ? undefined : problems[integer];
+}
+
+/** What a value is, in words: never the value, for an answer does not repeat what was sent. */
 function kindOf(value: JsonValue): string {
   if (value === null || typeof value === "boolean") return String(value);
   if (typeof value === "string") return "a string";

@@ -1,0 +1,364 @@
+/**
+ * Requests made from seeds, good and mutated, against the program; every answer is held against
+ * fuzzmodel.ts, and the journal against the answers. The model is shown to notice broken programs.
+ * PLANT_TEST_FUZZ_SECONDS=600 runs so long; PLANT_TEST_FUZZ_SEED=n runs one case and prints it;
+ * PLANT_TEST_FUZZ_FROM=n begins with another seed; PLANT_TEST_NODE: another node binary.
+ */
+import assert from "node:assert/strict";
+import { cpSync, createReadStream, readFileSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { catalogue } from "../../src/http/errors.ts";
+import { fuzzCase, type FuzzCase } from "./fuzzer.ts";
+import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuzzmodel.ts";
+import {
+  exchange, post, program, run, start, temporaryFolder, token, type Running,
+} from "../support/support.ts";
+
+const {
+  PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_FUZZ_SECONDS: seconds = "0",
+  PLANT_TEST_FUZZ_SEED: onlySeed = "", PLANT_TEST_FUZZ_FROM: from = "1",
+} = process.env;
+const requestsWanted = 3_000;
+const limits = { body: 4_096, head: 2_048, fields: 30, nesting: 8 };
+// Nothing of the fuzzer waits: a time-out would hide an answer that does not come.
+const args = ["--max-body", "4096", "--max-head", "2048", "--max-fields", "30",
+  "--max-nesting", "8",
+  "--head-timeout", "120000", "--request-timeout", "120000", "--discard-timeout", "1000"];
+
+interface Answer {
+  readonly status: number;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: string;
+  /** 1xx answers that came before it. */
+  readonly interim: number;
+}
+
+/** Reads answers as strictly as a proxy may; `rest` is what is no whole answer. */
+function readAnswers(text: string): { readonly answers: readonly Answer[]; readonly rest: string } {
+  const answers: Answer[] = [];
+  let [at, interim] = [0, 0];
+  for (;;) {
+    const end = text.indexOf("\r\n\r\n", at);
+    if (end < 0) return { answers, rest: text.slice(at) };
+    const [line = "", ...fields] = text.slice(at, end).split("\r\n");
+    const status = Number(/^HTTP\/1\.1 (\d{3}) [ -~]+$/.exec(line)?.[1]);
+    assert.ok(status >= 100, `a status line: ${JSON.stringify(line)}`);
+    if (status < 200) {
+      assert.equal(`${status} ${fields.length}`, "100 0");
+      interim++;
+      at = end + 4;
+      continue;
+    }
+    const headers = new Map(fields.map((field) => {
+      const [, name = "", value = ""] = /^([\w-]+): ([ -~]+)$/.exec(field) ?? [];
+      return [name.toLowerCase(), value] as const;
+    }));
+    assert.equal(headers.size, fields.length, `each field once: ${fields.join()}`);
+    const length = Number(headers.get("content-length") ?? NaN);
+    assert.ok(length > 0, "a Content-Length");
+    // An answer to HEAD has no body: all of ours are objects.
+    const isBare = text[end + 4] === "H" || (end + 4 === text.length && status >= 400);
+    const next = end + 4 + (isBare ? 0 : length);
+    if (next > text.length) return { answers, rest: text.slice(at) };
+    const body = Buffer.from(text.slice(end + 4, next), "latin1").toString();
+    answers.push({ status, headers, body, interim });
+    [at, interim] = [next, 0];
+  }
+}
+
+const numbers = new Map(Object.values(catalogue).map((row) => [row.error as number, row]));
+const statuses = [200, 400, 401, 404, 405, 408, 413, 415, 417, 431, 501, 503, 505];
+const sends: readonly (readonly [header: string, when: (error: number) => boolean])[] = [
+  ["www-authenticate", (error) => [401, 40006, 40007].includes(error < 40100 ? error
+    : Math.floor(error / 100))],
+  ["allow", (error) => Math.floor(error / 100) === 405], ["accept-encoding", (e) => e === 41503],
+  ["retry-after", (error) => Math.floor(error / 100) === 503],
+];
+
+/** What holds for every answer; the Error's number, 0 for a Plant. */
+function checkAnswer({ status, headers, body }: Answer): number {
+  assert.ok(statuses.includes(status), `status ${status}`);
+  assert.equal(headers.get("content-type"), "application/json");
+  assert.match(headers.get("date") ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
+  if (body === "") return 0;
+  const value = JSON.parse(body) as { readonly error: number; readonly message: string };
+  const names = Object.keys(value).join();
+  if (status === 200) {
+    assert.match(names, /^name(?:,tag)?$/);
+    return 0;
+  }
+  assert.equal(names, "error,message");
+  const { error, message } = value;
+  const row = numbers.get(error);
+  assert.ok(row, `number ${error} is in the catalogue`);
+  assert.equal(Math.floor(error / 100), status);
+  assert.match(message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
+  assert.ok(!message.includes(token), "a message holds no token");
+  if ("close" in row) assert.equal(headers.get("connection"), "close");
+  for (const [name, when] of sends) {
+    assert.equal(headers.has(name), when(error), `${name}, ${error}`);
+  }
+  return error;
+}
+
+const keyOf = ({ id, name, tag }: ModelPlant): string => JSON.stringify([`${id}`, name, tag]);
+
+/** What a run has seen, and what the journal must hold of it. */
+class Tally {
+  readonly byStatus = new Map<number, number>();
+  /** Plants that must be stored, those that may be, and the Plants of a 200 with an unknown id. */
+  readonly stored = new Map<string, number>();
+  readonly possible = new Map<string, number>();
+  readonly known = { cases: 0, requests: 0, answers: 0, wild: 0, exact: 0, aborted: 0 };
+
+  count(map: Map<string, number>, key: string): void {
+    map.set(key, (map.get(key) ?? 0) + 1);
+  }
+
+  /** Holds the answers to one case against its forecast. */
+  check(answers: readonly Answer[], { predictions, end }: Forecast): void {
+    for (const [index, answer] of answers.entries()) {
+      const error = checkAnswer(answer);
+      this.byStatus.set(answer.status, (this.byStatus.get(answer.status) ?? 0) + 1);
+      this.known.answers++;
+      const closed = answers[index - 1]?.headers.get("connection") === "close";
+      assert.ok(!closed, "nothing is answered behind Connection: close");
+      const prediction = predictions[index];
+      if (prediction) this.#checkOne(answer, error, prediction, index === predictions.length - 1);
+      else assert.equal(end, "wild", `one answer too many: ${answer.body}`);
+      if (answer.status === 200 && !prediction) {
+        const { name, tag } = JSON.parse(answer.body) as { name: string; tag?: string };
+        this.count(this.stored, JSON.stringify(["", name, tag]));
+      }
+    }
+    const isClosed = answers.at(-1)?.headers.get("connection") === "close";
+    assert.ok(isClosed || answers.length >= predictions.length,
+      `${answers.length} answers to ${predictions.length} requests`);
+  }
+
+  #checkOne(answer: Answer, error: number, prediction: Prediction, isLast: boolean): void {
+    const { plant, errors, isHead, mayContinue, closes } = prediction;
+    assert.ok(answer.interim <= Number(mayContinue), "100 Continue is for who may go on");
+    if (errors.length + Number(plant !== undefined) === 1) this.known.exact++;
+    if (answer.status === 200) {
+      assert.ok(plant, `200 ${answer.body} instead of ${errors.join()}`);
+      const { name, tag } = plant;
+      assert.equal(answer.body, JSON.stringify({ name, tag }));
+      this.count(this.stored, keyOf(plant));
+    } else if (isHead && answer.body === "") {
+      const isRight = errors.some((each) => Math.floor(each / 100) === answer.status);
+      assert.ok(isRight, `${answer.status} instead of ${errors.join()}`);
+    } else {
+      const wanted = plant ? `200 ${keyOf(plant).slice(0, 80)} ${errors.join()}` : errors.join();
+      assert.ok(errors.includes(error), `${answer.body} instead of ${wanted}`);
+    }
+    const isClosed = answer.headers.get("connection") === "close";
+    if (closes === "must") assert.ok(isClosed, "Connection: close");
+    if (closes === "no" && !isLast) assert.ok(!isClosed, `no Connection: close: ${answer.body}`);
+  }
+
+  /** The journal's records are what was answered with 200, each as often. */
+  async checkJournal(path: string): Promise<number> {
+    let records = 0;
+    const stored = new Map(this.stored);
+    const possible = new Map(this.possible);
+    for await (const line of createInterface({ input: createReadStream(path) })) {
+      const id = /^\{"seq":\d+,[^p]*"plant":\{"id":(-?\d+),/.exec(line)?.[1];
+      if (id === undefined) continue;
+      records++;
+      const { plant } = JSON.parse(line) as { plant: { name: string; tag?: string } };
+      const { name, tag } = plant;
+      const found = [[stored, id], [possible, id], [stored, ""], [possible, ""]] as const;
+      const place = found.map(([map, own]) => [map, JSON.stringify([own, name, tag])] as const)
+        .find(([map, key]) => (map.get(key) ?? 0) > 0);
+      assert.ok(place, `a record without a 200: ${line}`);
+      const [map, key] = place;
+      const left = (map.get(key) ?? 0) - 1;
+      if (left === 0) map.delete(key);
+      else map.set(key, left);
+    }
+    assert.deepEqual([...stored.keys()], [], "every 200 has its record");
+    return records;
+  }
+}
+
+const watchdogMillis = 30_000;
+/** Sends a case; all that came back. */
+async function send(
+  port: number, { parts, ending }: FuzzCase, answersDue: number,
+): Promise<string> {
+  const socket: Socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true, noDelay: true });
+  const watchdog = setTimeout(() => socket.destroy(), watchdogMillis);
+  let text = "";
+  const closed = new Promise<void>((resolve) => void socket.once("close", () => resolve()));
+  let isDone: () => void = () => undefined;
+  const done = new Promise<void>((resolve) => { isDone = resolve; });
+  socket.on("data", (chunk: Buffer) => {
+    text += chunk.toString("latin1");
+    if (ending === "patient" && readAnswers(text).answers.length >= answersDue) isDone();
+  }).on("end", isDone).on("error", isDone);
+  for (const part of parts) {
+    if (!socket.writable) break;
+    await new Promise<void>((resolve) => void socket.write(part, "latin1", () => resolve()));
+    await setImmediate();
+  }
+  if (ending === "patient" && answersDue > 0) await Promise.race([done, closed]);
+  if (ending === "abort") socket.resetAndDestroy();
+  else socket.end();
+  await closed;
+  clearTimeout(watchdog);
+  return text;
+}
+
+async function fuzz(port: number, seed: number, tally: Tally, shows = false): Promise<void> {
+  const made = fuzzCase(seed);
+  const expected = forecast(made.text, limits, token);
+  const { predictions, end } = expected;
+  // What is unfinished is answered when the client half-closes: nobody can wait for it before.
+  const unfinished = predictions.findIndex(({ errors }) => errors.includes(40015));
+  const due = unfinished < 0 ? predictions.length : unfinished;
+  // Of a wild case nobody knows what it may have stored.
+  const isWild = end === "wild" && made.ending === "abort";
+  const given = isWild ? { ...made, ending: "half-close" } as const : made;
+  let text = "";
+  try {
+    text = await send(port, given, due);
+    tally.known.cases++;
+    tally.known.requests += predictions.length;
+    if (end === "wild") tally.known.wild++;
+    if (given.ending === "abort") {
+      tally.known.aborted++;
+      for (const { plant } of predictions) if (plant) tally.count(tally.possible, keyOf(plant));
+      return;
+    }
+    const { answers, rest } = readAnswers(text);
+    assert.equal(rest, "", "whole answers");
+    tally.check(answers, expected);
+    if (shows) console.error(shown(given, expected, text));
+  } catch (error) {
+    const problem = error instanceof Error ? error.message : String(error);
+    throw new Error(`seed ${seed}: ${problem}\n${shown(given, expected, text)}`);
+  }
+}
+
+function shown({ ending, parts }: FuzzCase, expected: Forecast, text: string): string {
+  const json = (value: unknown): string => JSON.stringify(value, (_, each: unknown) =>
+    typeof each === "bigint" ? `${each}` : each);
+  return [`sent, then ${ending}:`, ...parts.map(json), `expected, then ${expected.end}:`,
+    ...expected.predictions.map(json), "answered:", text].join("\n");
+}
+
+/** Residents in KiB, where there is a /proc. */
+function residentOf({ process: { pid } }: Running): number {
+  try {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+interface Run {
+  readonly tally: Tally; readonly records: number; readonly lastSeed: number;
+  /** KiB after the first minute, and at the end. */
+  readonly resident: readonly [number, number];
+}
+
+/** Runs cases until there are enough; throws what the model finds. */
+async function fuzzing(built: string, first: number, millis = 0): Promise<Run> {
+  const cwd = temporaryFolder();
+  const server = await start({ node, cwd, args, program: built });
+  const tally = new Tally();
+  try {
+    const begin = Date.now();
+    let [seed, early, isBroken] = [first, 0, false];
+    const goesOn = (): boolean => !isBroken && (millis > 0 ? Date.now() - begin < millis
+      : tally.known.requests < requestsWanted);
+    const worker = async (): Promise<void> => {
+      while (goesOn()) {
+        await fuzz(server.port, seed++, tally).catch((error: unknown) => {
+          isBroken = true;
+          throw error;
+        });
+        if (early === 0 && Date.now() - begin > 60_000) early = residentOf(server);
+      }
+    };
+    await Promise.all(Array.from({ length: 16 }, worker));
+    const resident = [early, residentOf(server)] as const;
+    const honest = { id: -1n, name: "honest", tag: undefined };
+    const answer = await exchange(server.port, post('{"id":-1,"name":"honest"}'), { answers: 1 });
+    assert.deepEqual(answer.map(({ body }) => body), ['{"name":"honest"}']);
+    tally.count(tally.stored, keyOf(honest));
+    assert.equal(await server.end(), 0, server.stderr());
+    assert.equal(server.stderr(), "");
+    const records = await tally.checkJournal(join(cwd, "plants.ndjson"));
+    const verified = await run(["verify", "--json", "plants.ndjson"], {}, cwd);
+    const report = JSON.parse(verified.stdout) as { records: number; spotsTotal: number };
+    assert.deepEqual([verified.code, report.records, report.spotsTotal], [0, records, 0]);
+    return { tally, records, lastSeed: seed - 1, resident };
+  } finally {
+    await server.end("SIGKILL");
+  }
+}
+
+if (onlySeed !== "") {
+  test(`seed ${onlySeed} alone`, async () => {
+    const server = await start({ node, args });
+    after(() => server.end("SIGKILL"));
+    await fuzz(server.port, Number(onlySeed), new Tally(), true);
+  });
+} else {
+  const millis = Number(seconds) * 1_000;
+  test("every answer to requests made from seeds is right, and so is the journal",
+    { timeout: millis + 120_000 }, async (t) => {
+      const begin = Date.now();
+      const { tally, records, resident: [early, late], lastSeed } =
+        await fuzzing(program, Number(from), millis);
+      const { known, byStatus } = tally;
+      t.diagnostic(`${JSON.stringify(known)}, records: ${records}, last seed: ${lastSeed}, `
+        + `${Date.now() - begin} ms, resident: ${early} KiB, then ${late} KiB`);
+      t.diagnostic([...byStatus].sort().map(([status, count]) => `${status}: ${count}`).join(", "));
+      for (const status of statuses) {
+        const isReached = (byStatus.get(status) ?? 0) > 0;
+        assert.equal(isReached, status !== 408 && status !== 503, `status ${status}`);
+      }
+      assert.ok(known.exact > known.answers / 2, "most right answers are known exactly");
+      assert.ok(known.wild < known.cases / 10, "few cases are not understood");
+      if (early > 0) assert.ok(late < early * 1.2, `resident: ${early} KiB, then ${late} KiB`);
+    });
+}
+
+/** Programs with one check out of order: each must be noticed within as many requests. */
+const controls: readonly (readonly [says: string, file: string, from: string, to: string])[] = [
+  ["without the check of names that stand twice", "json/parse.js", "if (members.has(name))",
+    "if (false)"],
+  ["without the range of an int64", "json/number.js",
+    'integer < min || integer > max ? "range" : integer', "integer"],
+  ["that rounds ids", "json/number.js", "? BigInt(text)", "? BigInt(Number(text))"],
+  ["that lets doubled fields pass", "http/errors.js", "if (!holds)",
+    'if (!holds && cause !== "repeated")'],
+  ["that lets unpaired surrogates pass", "json/parse.js", "if (low < 0xdc00 || low > 0xdfff)",
+    "if (low < 0)"],
+  ["that never closes", "service.js", "connection.closing ||= isLast;", ""],
+  ["that answers a tag with the name", "service.js", "JSON.stringify({ name, tag })",
+    "JSON.stringify({ name, tag: tag && name })"],
+];
+if (onlySeed === "" && seconds === "0") {
+  for (const [says, file, from, to] of controls) {
+    test(`a program ${says} is noticed`, { timeout: 120_000 }, async (t) => {
+      const folder = join(temporaryFolder(), "dist");
+      cpSync(dirname(program), folder, { recursive: true });
+      writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+      const text = readFileSync(join(folder, file), "utf8");
+      assert.equal(text.split(from).length, 2, `${file} must have once: ${from}`);
+      writeFileSync(join(folder, file), text.replace(from, () => to));
+      await assert.rejects(fuzzing(join(folder, "server.js"), 1), (error: Error) => {
+        t.diagnostic(error.message.split("\n")[0] ?? "");
+        return true;
+      });
+    });
+  }
+}

@@ -1,0 +1,109 @@
+/** Clients that take what is not theirs: memory, by not reading; connections, by dripping. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { exchange, post, readAnswers, start, token, type Running } from "../support/support.ts";
+
+const { PLANT_TEST_NODE: node = process.execPath } = process.env;
+const timeout = 60_000;
+const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+const plant = post('{"id":1,"name":"Fern"}');
+
+/** The most memory that the server has ever had, in KiB. */
+const peakOf = ({ process: { pid } }: Running): number =>
+  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
+
+const noProc = existsSync("/proc/self/status") ? false : "there is no /proc";
+if (noProc) console.error(`greedy.test.ts: skipped: ${noProc}`);
+
+const small = Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[] = [
+  ["plants", plant],
+  ["refused requests", small],
+  ["requests behind an answer that closes", small, "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
+  ["refused bodies", Buffer.from("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde")],
+  ["plants of 100 KB", post(`{"id":1,"name":"${"x".repeat(100_000)}"}`)],
+];
+for (const [says, bytes, first = ""] of floods) {
+  test(`who pipelines ${says} for ever, and reads nothing, is given up in bounded memory`,
+    { timeout, skip: noProc }, async (t) => {
+      const server = await start({ node, args: ["--idle-timeout", "1000",
+        "--head-timeout", "1500", "--request-timeout", "1500"] });
+      try {
+        await exchange(server.port, plant, { answers: 1 });
+        const before = peakOf(server);
+        // It never reads: nothing here listens to data.
+        const sockets = Array.from({ length: 4 }, () => connect(server.port, "127.0.0.1"));
+        const block = Buffer.concat(Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes));
+        const taken = await Promise.all(sockets.map((socket) => flood(socket, first, block)));
+        const grown = peakOf(server) - before;
+        t.diagnostic(`taken: ${taken.join(" + ")} bytes, memory: ${before} KiB and ${grown} more`);
+        assert.ok(Math.max(...taken) < 64 * 1_048_576, "no end of what is taken");
+        assert.ok(grown < 307_200, `${grown} KiB more`);
+        const [answer] = await exchange(server.port, plant, { answers: 1 });
+        assert.equal(answer?.status, 200);
+      } finally {
+        await server.end("SIGKILL");
+      }
+    });
+}
+
+/** Writes on and on until the server ends it; the bytes that were taken. */
+async function flood(socket: Socket, first: string, block: Buffer): Promise<number> {
+  const closed = new Promise((resolve) => socket.on("error", () => undefined).on("close", resolve));
+  const write = (): void => {
+    while (socket.writable && socket.write(block));
+  };
+  socket.write(first);
+  socket.on("drain", write).once("connect", write);
+  await closed;
+  return socket.bytesWritten;
+}
+
+const head = `POST /plants HTTP/1.1\r\nHost: a\r\n${good}`;
+const drips: readonly (readonly [
+  says: string, start: string, drip: string, limit: number, status: number,
+])[] = [
+  ["a request line", "POST /", "x", 300, 408],
+  ["a field", `${head}X: `, "y", 300, 408],
+  ["fields", head, "x:\r\n", 300, 408],
+  ["empty lines", "\r\n", "\r\n", 300, 408],
+  ["a body", `${head}Content-Length: 1000000\r\n\r\n`, " ", 600, 408],
+  ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n`, "1\r\n \r\n", 600, 408],
+  ["a chunk", `${head}Transfer-Encoding: chunked\r\n\r\nfff\r\n`, " ", 600, 408],
+  ["a chunk's extension", `${head}Transfer-Encoding: chunked\r\n\r\n1;`, "x", 600, 408],
+  ["a trailer", `${head}Transfer-Encoding: chunked\r\n\r\n0\r\nX: `, "y", 600, 408],
+  ["a refused body", `POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n`, " ",
+    400, 401],
+];
+const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-check", "20",
+  "--discard-timeout", "400", "--max-fields", "900"];
+
+test("who drips a byte now and then is answered, and gone within the limit and a second",
+  { timeout }, async (t) => {
+    const server = await start({ node, args: limits });
+    try {
+      await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {
+        const from = performance.now();
+        const socket = connect(server.port, "127.0.0.1");
+        await once(socket, "connect");
+        const answers = readAnswers(socket, Infinity);
+        const closed = once(socket, "close");
+        socket.write(begin);
+        // Far from idle: what counts is when the request began.
+        const dripping = setInterval(() => socket.writable && socket.write(drip), 10);
+        const found = await answers;
+        await closed;
+        clearInterval(dripping);
+        const millis = performance.now() - from;
+        assert.deepEqual(found.map((answer) => answer.status), [status]);
+        assert.ok(status !== 408 || millis >= limit, `gone after ${millis} ms`);
+        assert.ok(millis < limit + 1_000, `gone after ${millis} ms`);
+        t.diagnostic(`${says}: ${Math.round(millis)} ms, limit ${limit} ms`);
+      })));
+    } finally {
+      await server.end("SIGKILL");
+    }
+  });

@@ -1,0 +1,150 @@
+/** Negative controls: with any one guard off, its row of the hostile tables fails.
+ * A guard is off in a copy of the built program, where one text is replaced by another. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { catalogue, type Cause } from "../../src/http/errors.ts";
+import type { NewPlant, PlantStore } from "../../src/index.ts";
+import { bodies } from "./hostile-bodies.ts";
+import { heads } from "./hostile-heads.ts";
+import { orders } from "./hostile-sequences.ts";
+import { nameOf, play, titleOf, type Row } from "./hostile.ts";
+import { variant, type Program } from "../support/serving.ts";
+import { reader, token } from "../support/support.ts";
+
+const rows = new Map([...heads, ...bodies, ...orders].map((row) => [titleOf(row), row]));
+
+/** Takes a while, as a disk does: what comes meanwhile finds the request under way. */
+class SlowStore implements PlantStore {
+  readonly ids: string[] = [];
+  async append({ id }: NewPlant): Promise<void> {
+    for (let turns = 0; turns < 50; turns++) await turn();
+    this.ids.push(String(id));
+  }
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Plays one row: throws where an answer or what is stored is not as it says. */
+async function check({ createPlantServer }: Program, row: Row): Promise<void> {
+  const store = new SlowStore();
+  const server = createPlantServer({ store, tokens: [token], limits: { discardMillis: 1_000 } });
+  // What never gets an answer without its guard shall fail, and not wait for a limit.
+  const watchdog = setTimeout(() => server.emit("giveUp"), 3_000);
+  server.on("connection", (socket) => server.once("giveUp", () => socket.destroy()));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  try {
+    await play((server.address() as AddressInfo).port, row, nameOf(0, 0), 0, reader(server));
+    assert.equal(await server.drain(), true);
+    assert.deepEqual(store.ids, row.ids);
+  } finally {
+    clearTimeout(watchdog);
+    server.close();
+    server.closeAllConnections();
+  }
+}
+
+type Guard = readonly [what: string, file: string, from: string, to: string, row: string];
+const causes: { readonly [cause in Cause]?: string } = {
+  version: "B, Strict: HTTP/0.9", headFields: "B, Limits: 101 fields",
+  headBytes: "B, Limits: 16 KiB and a byte", host: "B, Strict: an empty Host",
+  framing: "RFC 9112, 6.1: in HTTP/1.0", transferCoding: "RFC 9112, 6.1: gzip, chunked",
+  target: "B, Strict: a fragment: /plants#", repeated: "B, Strict: Content-Type twice",
+  manyCredentials: "B, Statuses 400: Authorization twice",
+  token: "B, Statuses 401: unknown: a token 0",
+  anonymous: "B, Statuses 401: another scheme: Basic eA==",
+  credentials: "B, Statuses 400: no b64token: Bearer a b", path: "B, Statuses 404: /Plants",
+  method: "B, Statuses 405: PUT and a body", expectation: "B, Statuses 417: other",
+  mediaType: "B, Statuses 415: 35: text/plain",
+  charset: "B, Statuses 415: 12: application/json; charset=utf-16",
+  contentCoding: "B, Statuses 415: Content-Encoding: gzip",
+  declaredSize: "B, Statuses 413: by Content-Length",
+  empty: "B, Statuses 400: no length, no body",
+};
+const must = "function must(holds, cause, say) {";
+
+const guards: readonly Guard[] = [
+  ...Object.entries(causes).map(([cause, row]): Guard => [
+    `the cause ${cause}`, "http/errors.js", must, `${must} if (cause === "${cause}") return;`, row,
+  ]),
+  ["a Host twice", "http/head.js", '["host", "host"],', "", "RFC 9112, 3.2: two Hosts, other"],
+  ["an Authorization twice", "http/head.js", '["authorization", "manyCredentials"],', "",
+    "B, Statuses 400: Authorization twice"],
+  ["a Content-Type twice", "http/head.js", '["content-type", "repeated"],', "",
+    "B, Strict: Content-Type twice"],
+  ["the form of Host", "http/head.js", "hostForm.test(host)", 'host !== ""',
+    "RFC 9110, 7.2: Host: userinfo"],
+  ["no coding in HTTP/1.0", "http/head.js", 'version !== "1.0"', "true",
+    "RFC 9112, 6.1: in HTTP/1.0"],
+  ["a body's bytes as counted", "http/body.js", "bytes > limits.bodyBytesMax", "false",
+    "B, Statuses 413: as counted, one chunk"],
+  ["the trailer's fields", "service.js", "rawTrailers.length <=", "0 <=",
+    "B, Strict: limits apply: a trailer of 101 fields"],
+  ["a plant's violations", "plant.js", "if (tag === undefined)",
+    'if (typeof tag !== "string")',
+    'B, JSON: 67: "{\\"id\\":1,\\"name\\":\\"a\\",\\"tag\\":null}"'],
+  ["nothing behind a last answer", "service.js", "connection.closing || socket.destroyed", "false",
+    "B, Strict: behind: a refusal"],
+  ["nothing behind an Upgrade", "service.js", "connection.closing = request.headers.upgrade",
+    "connection.closing = undefined", "B, Strict: behind: an Upgrade, the body of another"],
+  ["an Upgrade's answer is the last", "service.js",
+    "response.shouldKeepAlive = false", "0",
+    "RFC 9110, 7.8: Upgrade"],
+  ["the strict parser", "http/server.js", "insecureHTTPParser: false", "insecureHTTPParser: true",
+    "RFC 9112, 5.2: obs-fold"],
+  ["no 400 of node's to a missing Host", "http/server.js", "requireHostHeader: false",
+    "requireHostHeader: true", "RFC 9112, 3.2: no Host"],
+  ["the parser's limit", "http/server.js", "maxHeaderSize: limits.headBytesMax",
+    "maxHeaderSize: 1e6", "B, Limits: over 16 KiB, space behind"],
+  ["half-open connections", "http/server.js", "httpAllowHalfOpen: true",
+    "httpAllowHalfOpen: false", "B, Strict: half-close: behind a whole request"],
+  ["CONNECT's answer", "http/server.js", 'on("connect"', 'on("x"', "B, Statuses 405: CONNECT"],
+  ["CONNECT's token", "http/server.js", "service.admit(request)", "0",
+    "B, Statuses 405: CONNECT, no token"],
+  ["417 of ours", "http/server.js", '"checkExpectation"', '"x"', "B, Statuses 417: other"],
+  ["100 Continue behind the checks", "http/server.js", '"checkContinue"', '"x"',
+    "B, Statuses 417: and other"],
+  ["400 of ours", "http/server.js", '"clientError"', '"x"', "B, Strict: behind close: of garbage, "
+    + "a request"],
+  ["answers in order", "http/server.js", "last?.writableFinished === false", "false",
+    "B, Strict: garbage behind: two"],
+  ["an error in a body is its request's", "http/server.js", "last && !last.req.complete", "false",
+    "RFC 9112, 7.1: too small"],
+  ["431 of the parser", "http/server.js", '"HPE_HEADER_OVERFLOW"', '"x"',
+    "B, Limits: over 16 KiB, a value"],
+  ["a half-close told from garbage", "http/server.js", '"HPE_INVALID_EOF_STATE"', '"x"',
+    "RFC 9112, 8: half-close in a body"],
+  ["a Date in every answer", "http/reply.js", "Date: ", "X: ", "RFC 8446: TLS"],
+];
+
+test("with all guards on, each of their rows passes", { timeout: 60_000 }, async (t) => {
+  const program = await variant("http/reply.js", "/** The only writer", "/** The only writer");
+  for (const title of new Set(guards.map(([, , , , row]) => row))) {
+    await t.test(title, async () => {
+      const row = rows.get(title);
+      assert.ok(row, `there is no row ${title}`);
+      await check(program, row);
+    });
+  }
+});
+
+for (const [what, file, from, to, title] of guards) {
+  test(`without ${what} a row fails: ${title}`, { timeout: 20_000 }, async () => {
+    const row = rows.get(title);
+    assert.ok(row, `there is no row ${title}`);
+    await assert.rejects(check(await variant(file, from, to), row), assert.AssertionError);
+  });
+}
+
+/** Not by `must`, or of no hostile request: their tests are elsewhere. */
+const elsewhere: readonly Cause[] = [
+  "malformed", "utf8", "json", "duplicate", "surrogate", "nesting", "schema", "truncated",
+  "connect", "timeout", "size", "chunkExtensions", "fault", "bodyTaken", "full", "unknown", "busy",
+  "bodies", "closed",
+];
+test("every cause has its control, or is named as one without", () => {
+  assert.deepEqual([...Object.keys(causes), ...elsewhere].sort(), Object.keys(catalogue).sort());
+});

@@ -1,0 +1,77 @@
+/** Nothing hostile gets in: every row of the tables, over raw sockets, on each Node.
+ * PLANT_TEST_NODES: a list of node binaries besides this one, with colons between. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { bodies } from "./hostile-bodies.ts";
+import { heads } from "./hostile-heads.ts";
+import { orders } from "./hostile-sequences.ts";
+import { nameOf, play, titleOf } from "./hostile.ts";
+import { exchange, post, start, temporaryFolder } from "../support/support.ts";
+
+const timeout = 60_000;
+const rows = [...heads, ...bodies, ...orders];
+const { PLANT_TEST_NODES: given = "" } = process.env;
+const none = "PLANT_TEST_NODES is not set: only this Node meets the hostile rows";
+if (given === "") console.error(`hostile.test.ts: ${none}`);
+test("PLANT_TEST_NODES names Nodes to test on", { skip: given === "" ? none : false }, () => {
+  assert.ok(given.split(":").filter(Boolean).length > 0);
+});
+
+test("there are at least 200 rows, each with its clause and a name of its own", () => {
+  assert.ok(rows.length >= 200, `${rows.length}`);
+  for (const { clause } of rows) assert.match(clause, /^(?:RFC \d{4}|[AB][,:]|README)/);
+  const titles = rows.map(titleOf);
+  assert.deepEqual(titles.filter((title, index) => titles.indexOf(title) !== index), []);
+});
+
+/** What would wait for an answer that never comes fails, and not at the default's end. */
+const soon = ["--idle-timeout", "3000"];
+const versionOf = (node: string): string =>
+  execFileSync(node, ["-p", "process.version"], { encoding: "utf8" }).trim();
+
+/** The ids of the plants of each name, in the journal's order. */
+function storedIn(folder: string): Readonly<Record<string, string>> {
+  const stored = new Map<string, string>();
+  for (const line of readFileSync(join(folder, "plants.ndjson"), "utf8").split("\n").slice(1)) {
+    const [, id = "", name = ""] = /"plant":\{"id":(-?\d+),"name":"([^"]*)"/.exec(line) ?? [];
+    if (id !== "") stored.set(name, `${stored.get(name) ?? ""},${id}`);
+  }
+  return Object.fromEntries([...stored].sort());
+}
+
+/** A Node that is told to be lenient is as strict: the program says so to it. */
+const settings = [
+  { env: {}, ways: [0, 1] }, { env: { NODE_OPTIONS: "--insecure-http-parser" }, ways: [1] },
+] as const;
+
+for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
+  test(`${versionOf(node)}: no hostile row gets in`, { concurrency: 32, timeout }, async (t) => {
+    const servers = await Promise.all(settings.map(async ({ env, ways }) => {
+      const cwd = temporaryFolder();
+      const server = await start({ node, cwd, env, args: soon });
+      t.after(() => server.end("SIGKILL"));
+      return { cwd, server, ways, stored: new Map<string, string>() };
+    }));
+    await Promise.all(rows.map((row, index) => t.test(titleOf(row), async () => {
+      for (const { server, stored, ways } of servers) {
+        for (const way of row.isAlone ? ways.slice(0, 1) : ways) {
+          const name = nameOf(index, way);
+          if (row.ids.length > 0) stored.set(name, `,${row.ids.join()}`);
+          await play(server.port, row, name, way);
+        }
+      }
+    })));
+    // What each row says is stored, and nothing else; and who is honest is still served.
+    for (const { server, cwd, stored } of servers) {
+      assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
+      const fern = post('{"id":1,"name":"Fern"}');
+      const [answer] = await exchange(server.port, fern, { answers: 1 });
+      assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}']);
+      assert.equal(await server.end(), 0);
+      assert.equal(server.stderr(), "");
+    }
+  });
+}

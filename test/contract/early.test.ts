@@ -1,0 +1,150 @@
+/**
+ * Early answers to 8 MB uploads are seen, every time, by every kind of client: those that read
+ * while they write (curl, fetch, node:http), and one that writes all before it reads (bash with
+ * `cat` on /dev/tcp: its writes block). How much is read, and for how long, limits.test.ts tests;
+ * each answer once, on raw sockets, framing.test.ts. PLANT_TEST_EARLY=30: so often, not thrice.
+ */
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { request } from "node:http";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { after, test } from "node:test";
+import { promisify } from "node:util";
+import { cleanEnvironment, start, temporaryFolder, token } from "../support/support.ts";
+
+const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given = "3" } = process.env;
+const rounds = Number(given);
+const timeout = 30_000 + rounds * 20_000;
+const server = await start({ node });
+after(() => server.end());
+
+const body = Buffer.alloc(8 * 1_048_576, " ");
+const folder = temporaryFolder();
+const bodyFile = join(folder, "body");
+writeFileSync(bodyFile, body);
+
+interface Upload {
+  readonly method: string; readonly path: string; readonly authorization: string;
+  readonly type: string; readonly isChunked: boolean; readonly error: number;
+}
+const good = { method: "POST", path: "/plants", authorization: `Bearer ${token}`,
+  type: "application/json" } as const;
+const uploads: readonly Upload[] = [true, false].flatMap((isChunked) => [
+  { ...good, isChunked, authorization: "Bearer another", error: 40102 },
+  { ...good, isChunked, path: "/nothing", error: 40401 },
+  { ...good, isChunked, method: "PUT", error: 40501 },
+  { ...good, isChunked, error: isChunked ? 41302 : 41301 },
+  { ...good, isChunked, type: "text/plain", error: 41501 },
+]);
+const nameOf = ({ error, isChunked }: Upload): string =>
+  `${error} to ${isChunked ? "chunks" : "a Content-Length"}`;
+
+interface Seen { readonly status: number; readonly body: string }
+type Client = (upload: Upload) => Promise<Seen>;
+const headersOf = ({ authorization, type }: Upload): Record<string, string> =>
+  ({ authorization, "content-type": type });
+
+const viaCurl: Client = async (upload) => {
+  // Without its own Expect, so that it really sends.
+  const fields = [`Authorization: ${upload.authorization}`, `Content-Type: ${upload.type}`,
+    "Expect:", ...upload.isChunked ? ["Transfer-Encoding: chunked"] : []];
+  const { stdout } = await promisify(execFile)("curl", ["-sS", "--http1.1", "-X", upload.method,
+    ...fields.flatMap((field) => ["-H", field]), "--data-binary", `@${bodyFile}`,
+    "-w", "\n%{http_code}", `${server.url}${upload.path}`], { env: cleanEnvironment() });
+  const [answer = "", status] = stdout.split("\n");
+  return { status: Number(status), body: answer };
+};
+
+const viaFetch: Client = async (upload) => {
+  // Node's fetch takes streams with `duplex`, which the types of the DOM do not know.
+  const sent = upload.isChunked ? new Blob([body]).stream() : body;
+  const options = { method: upload.method, headers: headersOf(upload), body: sent,
+    duplex: "half" as const };
+  const answer = await fetch(`${server.url}${upload.path}`, options);
+  return { status: answer.status, body: await answer.text() };
+};
+
+const viaHttp: Client = async (upload) => {
+  const length = upload.isChunked ? {} : { "content-length": body.length };
+  const asked = request(`${server.url}${upload.path}`, { method: upload.method,
+    headers: { ...headersOf(upload), ...length } });
+  const answered = new Promise<Seen>((resolve, reject) => {
+    // What fails behind an answer, such as a write, does not unsee it.
+    asked.on("error", reject).once("response", (answer) => {
+      text(answer).then((seen) => resolve({ status: answer.statusCode ?? 0, body: seen }), reject);
+    });
+  });
+  for (let at = 0; at < body.length; at += 65_536) asked.write(body.subarray(at, at + 65_536));
+  asked.end();
+  return answered;
+};
+
+/** Opens a socket, copies a file to it, and reads an answer then: head by lines, body by length. */
+const script = `exec 3<>/dev/tcp/127.0.0.1/$1 && cat "$2" >&3 || exit 9
+while IFS= read -r line <&3; do
+  line=\${line%$'\\r'}
+  [ -z "$line" ] && break
+  case "$line" in HTTP/*) echo "$line";; Content-Length:*) length=\${line##* };; esac
+done
+head -c "$length" <&3`;
+const viaBash: Client = async (upload) => {
+  const { method, path, authorization, type, isChunked } = upload;
+  const file = join(folder, nameOf(upload));
+  const framing = isChunked ? "Transfer-Encoding: chunked" : `Content-Length: ${body.length}`;
+  const chunk = Buffer.concat([Buffer.from("10000\r\n"), body.subarray(0, 65_536),
+    Buffer.from("\r\n")]);
+  const chunks = Array.from({ length: body.length / 65_536 }, () => chunk);
+  writeFileSync(file, Buffer.concat([Buffer.from(`${method} ${path} HTTP/1.1\r\nHost: localhost\r\n`
+    + `Authorization: ${authorization}\r\nContent-Type: ${type}\r\n${framing}\r\n\r\n`),
+  ...isChunked ? [...chunks, Buffer.from("0\r\n\r\n")] : [body]]));
+  const { stdout } = await promisify(execFile)("bash", ["-c", script, "bash", `${server.port}`,
+    file], { env: cleanEnvironment() });
+  const [line = "", answer = ""] = stdout.split("\n");
+  return { status: Number(line.split(" ")[1]), body: answer };
+};
+
+/** Why a client can't be tried here, if so. */
+function missing(command: string, ...args: readonly string[]): string | false {
+  if (spawnSync(command, args, { stdio: "ignore" }).status === 0) return false;
+  console.error(`early.test.ts: skipped: \`${[command, ...args].join(" ")}\` fails here`);
+  return `${command} is not there`;
+}
+
+for (const [name, client, skip] of [
+  ["curl", viaCurl, missing("curl", "--version")], ["fetch", viaFetch, false],
+  ["node:http", viaHttp, false], ["bash, which writes all and then reads,", viaBash,
+    missing("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/${server.port}`)],
+] as const) {
+  test(`${name} sees ${rounds} of ${rounds} early answers to 8 MB`, { timeout, skip },
+    async (t) => {
+      for (const upload of uploads) {
+        await t.test(nameOf(upload), async () => {
+          for (let round = 0; round < rounds; round++) {
+            const seen = await client(upload);
+            assert.equal(seen.status, Math.floor(upload.error / 100));
+            const form = new RegExp(`^\\{"error":${upload.error},"message":"[^"]+"\\}$`);
+            assert.match(seen.body, form);
+          }
+        });
+      }
+    });
+}
+
+test("who expects 100 Continue is told the final status at once, and sends nothing", { timeout },
+  async (t) => {
+    for (const upload of uploads.filter(({ error }) => error !== 41302)) {
+      await t.test(nameOf(upload), async () => {
+        const length = upload.isChunked ? {} : { "content-length": body.length };
+        const asked = request(`${server.url}${upload.path}`, { method: upload.method,
+          headers: { ...headersOf(upload), ...length, expect: "100-continue" } });
+        asked.on("continue", () => assert.fail("100 Continue came first"));
+        asked.flushHeaders();
+        const [answer] = await once(asked, "response");
+        assert.equal(answer.statusCode, Math.floor(upload.error / 100));
+        asked.on("error", () => undefined).destroy();
+      });
+    }
+  });

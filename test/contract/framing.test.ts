@@ -1,0 +1,153 @@
+/** Early answers are seen by who is still sending; clients of good will. See hostile.test.ts. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { promisify } from "node:util";
+import {
+  assertError, cleanEnvironment, exchange, post, readAnswers, start, temporaryFolder, token,
+} from "../support/support.ts";
+
+const { PLANT_TEST_NODE: node = process.execPath } = process.env;
+const timeout = 30_000;
+
+/** A server with a journal that can be counted. */
+async function open() {
+  const cwd = temporaryFolder();
+  const server = await start({ node, cwd });
+  after(() => server.end());
+  const names = (): readonly string[] =>
+    readFileSync(join(cwd, "plants.ndjson"), "utf8").split("\n").slice(1, -1)
+      .map((line) => /"name":"([^"]*)"/.exec(line)?.[1] ?? "");
+  return { port: server.port, url: server.url, names };
+}
+const server = await open();
+
+const plant = (name: string): string => `{"id":1,"name":"${name}"}`;
+const evil = plant("evil");
+const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
+const chunks = (text: string): string => `${chunk(text)}0\r\n\r\n`;
+const line = "POST /plants HTTP/1.1";
+const host = "Host: localhost\r\n";
+const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+const coding = "Transfer-Encoding: chunked\r\n";
+
+const size = 8 * 1_048_576;
+const upload = (head: string): string => `${head}${host}Content-Length: ${size}\r\n`;
+const early: readonly (readonly [number, string])[] = [
+  [400, `${line}\r\nHost:\r\n${good}Content-Length: ${size}\r\n`],
+  [401, upload(`${line}\r\n`)], [404, upload(`POST /nothing HTTP/1.1\r\n${good}`)],
+  [405, upload(`PUT /plants HTTP/1.1\r\n${good}`)], [413, upload(`${line}\r\n${good}`)],
+  [413, `${line}\r\n${host}${good}${coding}`],
+  [415, upload(`${line}\r\nAuthorization: Bearer ${token}\r\nContent-Type: text/plain\r\n`)],
+  [417, upload(`${line}\r\n${good}Expect: 200-ok\r\n`)],
+  [405, upload(`CONNECT a:1 HTTP/1.1\r\n${good}`)],
+  [431, upload(`${line}\r\n${"a:\r\n".repeat(101)}`)], [400, upload("garbage\r\n")],
+  [501, `${line}\r\n${host}${good}Transfer-Encoding: gzip, chunked\r\n`],
+];
+test("an early answer is seen by who writes 8 MB before reading", { timeout }, async (t) => {
+  for (const [status, head] of early) {
+    await t.test(`B: ${status} to ${head.slice(0, 24).trim()}`, async () => {
+      const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
+      await once(socket, "connect");
+      const body = head.includes("chunked") ? chunks(" ".repeat(size)) : " ".repeat(size);
+      const answers = readAnswers(socket.pause(), 1);
+      socket.write(`${head}\r\n${body}`, () => socket.resume());
+      const [answer] = await answers;
+      assertError(answer, [status]);
+      socket.destroy();
+    });
+  }
+});
+
+test("HEAD's early answer is seen by who writes 8 MB before reading", { timeout }, async () => {
+  const pending = post(plant("pending")).toString();
+  for (const [statuses, head] of [
+    [[405], upload(`HEAD /plants HTTP/1.1\r\n${good}`)], [[401], upload("HEAD / HTTP/1.1\r\n")],
+    [[400], upload(`HEAD / HTTP/1.1\r\n${host}`)],
+    [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}${coding}`],
+    [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}Content-Length: 99999999\r\n`],
+    [[200, 405], pending + upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
+    [[200, 400], pending + upload(`HEAD / HTTP/1.1\r\n${host}`)],
+  ] as const) {
+    const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
+    await once(socket, "connect");
+    let text = "";
+    socket.pause().on("data", (data: Buffer) => { text += data.toString(); });
+    const sent = `${head}\r\n${head.includes("chunked") ? `${size.toString(16)}\r\n` : ""}`;
+    await new Promise<void>((resolve, reject) => {
+      socket.once("error", reject);
+      socket.write(sent + " ".repeat(size), () => resolve());
+    });
+    socket.end();
+    const closed = once(socket, "close");
+    socket.resume();
+    await closed;
+    const seen = [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+    assert.deepEqual(seen.slice(0, statuses.length), statuses, head);
+  }
+});
+
+test("an early answer is seen although the body behind it is broken", { timeout }, async () => {
+  for (const [status, head] of [
+    [401, `${line}\r\n${host}`], [404, `POST /nothing HTTP/1.1\r\n${host}${good}`],
+    [415, `${line}\r\n${host}Authorization: Bearer ${token}\r\n`],
+  ] as const) {
+    for (const body of ["x\r\n", `${chunk(evil)}x\r\n`, `x${" ".repeat(size)}`]) {
+      const [answer, ...more] = await exchange(server.port, `${head}${coding}\r\n${body}`);
+      assertError(answer, [status]);
+      assert.deepEqual(more, []);
+    }
+  }
+});
+
+test("curl stores a plant, and sees an early answer to 8 MB", { timeout }, async () => {
+  const file = join(temporaryFolder(), "large");
+  writeFileSync(file, " ".repeat(size));
+  const curl = async (...args: readonly string[]): Promise<string> => (await promisify(execFile)(
+    "curl", ["-sS", "-w", "%{http_code}", "-H", "Content-Type: application/json", ...args],
+    { env: cleanEnvironment() },
+  )).stdout.slice(-3);
+  const known = ["-H", `Authorization: Bearer ${token}`];
+  const url = `${server.url}/plants`;
+  for (const version of ["--http1.1", "--http1.0", "--http2"]) {
+    const before = server.names().length;
+    assert.equal(await curl(version, ...known, "-d", plant("curl"), url), "200");
+    assert.deepEqual(server.names().slice(before), ["curl"]);
+  }
+  for (const more of [[], ["-H", "Expect:"], ["-H", "Transfer-Encoding: chunked"]]) {
+    assert.equal(await curl(...known, ...more, "--data-binary", `@${file}`, url), "413");
+    assert.equal(await curl(...more, "--data-binary", `@${file}`, url), "401");
+    assert.equal(await curl(...known, ...more, "--data-binary", `@${file}`, server.url), "404");
+  }
+});
+
+test("fetch and node:http store a plant, and see early answers to 8 MB", { timeout }, async () => {
+  const url = `${server.url}/plants`;
+  const send = (body: string, authorization: string): Promise<number | undefined> =>
+    new Promise((resolve, reject) => {
+      const headers = { authorization, "content-type": "application/json" };
+      httpRequest(url, { method: "POST", headers }, (response) => {
+        response.resume().once("end", () => resolve(response.statusCode));
+      }).on("error", reject).end(body);
+    });
+  const get = async (body: string, authorization: string): Promise<number> => {
+    const headers = { authorization, "content-type": "application/json" };
+    const answer = await fetch(url, { method: "POST", headers, body });
+    await answer.arrayBuffer();
+    return answer.status;
+  };
+  for (const client of [send, get]) {
+    for (const body of [plant("client"), " ".repeat(size)]) {
+      const before = server.names().length;
+      const isLarge = body.length === size;
+      assert.equal(await client(body, `Bearer ${token}`), isLarge ? 413 : 200);
+      assert.equal(await client(body, "Bearer x"), 401);
+      assert.deepEqual(server.names().slice(before), isLarge ? [] : ["client"]);
+    }
+  }
+});

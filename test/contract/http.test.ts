@@ -1,0 +1,385 @@
+/** The interface, row by row: what is declared, every status, and the order of the checks. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { assertError, exchange, start, temporaryFolder, token } from "../support/support.ts";
+import type { RawAnswer } from "../support/support.ts";
+
+const { PLANT_TEST_NODE: node = process.execPath } = process.env;
+const folder = temporaryFolder();
+const server = await start({ node, cwd: folder });
+after(() => server.end());
+
+type Fields = Readonly<Record<string, string | undefined>>;
+interface Request {
+  readonly method?: string;
+  readonly target?: string;
+  readonly fields?: Fields;
+  readonly body?: string | Buffer;
+}
+
+const fern = '{"id":1,"name":"Fern"}';
+const challenge = 'Bearer realm="plant-store"';
+const invalidRequest = `${challenge}, error="invalid_request"`;
+const invalidToken = `${challenge}, error="invalid_token"`;
+
+/** A good request with parts of it replaced; a field that is undefined is left out. */
+function request(parts: Request): Buffer {
+  const { method = "POST", target = "/plants", body = fern } = parts;
+  const fields = Object.entries({
+    Host: "localhost", Authorization: `Bearer ${token}`, "Content-Type": "application/json",
+    "Content-Length": String(Buffer.byteLength(body)), ...parts.fields,
+  }).map(([name, value]) => (value === undefined ? "" : `${name}: ${value}\r\n`)).join("");
+  const head = Buffer.from(`${method} ${target} HTTP/1.1\r\n${fields}\r\n`, "latin1");
+  return Buffer.concat([head, Buffer.from(body)]);
+}
+
+/** The answer to a good request with parts of it replaced. */
+async function answerTo(parts: Request): Promise<RawAnswer> {
+  const [answer] = await exchange(server.port, request(parts), {
+    answers: 1, head: parts.method === "HEAD",
+  });
+  assert.ok(answer, "no answer came");
+  return answer;
+}
+
+/** The answer is a 200 with exactly this Plant, an error of this status otherwise. */
+function assertAnswer(answer: RawAnswer, status: number, plant: unknown = { name: "Fern" }): void {
+  if (status >= 400) return void assertError(answer, [status]);
+  assert.equal(answer.status, status, answer.body);
+  assert.equal(answer.headers["content-type"], "application/json");
+  assert.equal(answer.headers["content-length"], String(Buffer.byteLength(answer.body)));
+  assert.match(answer.headers["date"] ?? "", / GMT$/);
+  assert.deepEqual(JSON.parse(answer.body), plant);
+}
+
+const records = (): readonly string[] =>
+  readFileSync(join(folder, "plants.ndjson"), "utf8").split("\n").slice(1, -1);
+
+/** Runs the rows as tests of their own, so that one that fails hides no other. */
+function table<Row extends readonly [string, ...unknown[]]>(
+  name: string, rows: readonly Row[], check: (row: Row) => Promise<void>,
+): void {
+  test(name, { timeout: 30_000 }, async (t) => {
+    for (const row of rows) {
+      await t.test(`${name}: ${row.slice(0, 2).join(", ").slice(0, 80)}`, () => check(row));
+    }
+  });
+}
+
+table("a valid plant is answered 200 with the Plant, without its id, and stored", [
+  ["A, Plant: name and tag", '{"id":1,"name":"Fern","tag":"shade"}',
+    { name: "Fern", tag: "shade" }],
+  ["A, NewPlant: tag is not required", fern, { name: "Fern" }],
+  ["A: the same id again", fern, { name: "Fern" }],
+  ["A: an empty name, an empty tag", '{"id":2,"name":"","tag":""}', { name: "", tag: "" }],
+  ["A: no limit on name", `{"id":3,"name":"${"x".repeat(500_000)}"}`,
+    { name: "x".repeat(500_000) }],
+  ["A: any tag", '{"id":4,"name":"Farn","tag":"\u{1f33f} \\n\\u0000"}',
+    { name: "Farn", tag: "\u{1f33f} \n\0" }],
+  ["B, JSON: other members are not stored", '{"id":5,"name":"Moss","age":[1,{"name":2}]}',
+    { name: "Moss" }],
+  ["B, JSON: members in any order, with space", ' {\r\n\t"name" : "Moss", "id" : 6 } ',
+    { name: "Moss" }],
+  ["B, JSON: noncharacters", '{"id":7,"name":"\uffff\\ufdd0"}', { name: "\uffff\ufdd0" }],
+  ["RFC 8259, 7: a pair of surrogates", '{"id":8,"name":"\\ud83c\\udf3f"}', { name: "\u{1f33f}" }],
+] as const, async ([, body, plant]) => {
+  const before = records().length;
+  assertAnswer(await answerTo({ body }), 200, plant);
+  const [line = "", ...more] = records().slice(before);
+  assert.equal(more.length, 0);
+  const stored = JSON.parse(line) as { readonly plant: { readonly id: number } };
+  assert.deepEqual(stored.plant, { id: (JSON.parse(body) as { id: number }).id, ...plant });
+});
+
+table("an id is stored digit for digit, and refused where it is no int64", [
+  ["9007199254740993", "9007199254740993"], ["-9007199254740993", "-9007199254740993"],
+  ["9223372036854775807", "9223372036854775807"],
+  ["-9223372036854775808", "-9223372036854775808"],
+  ["0", "0"], ["-0", "0"], ["1.0", "1"], ["1e2", "100"], ["1E+2", "100"], ["120e-1", "12"],
+  ["9223372036854775807.000", "9223372036854775807"], ["0.9007199254740993e16", "9007199254740993"],
+  [`1${"0".repeat(100_000)}e-100000`, "1"], ["0e999999999999999999999", "0"],
+  ["9223372036854775808", ""], ["-9223372036854775809", ""], ["1e19", ""], ["1.5", ""],
+  ["9007199254740993.5", ""], ["1e-1", ""], ["1e999999999999999999999", ""],
+  ['"7"', ""], ["null", ""], ["true", ""], ["[1]", ""], ["{}", ""],
+] as const, async ([id, digits]) => {
+  const before = records().length;
+  const answer = await answerTo({ body: `{"id":${id},"name":"Fern"}` });
+  const [line = ""] = records().slice(before);
+  if (digits === "") {
+    assert.match(assertError(answer, [400]).message, /\/id\b/);
+    assert.equal(line, "");
+  } else {
+    assertAnswer(answer, 200);
+    assert.ok(line.includes(`"plant":{"id":${digits},"name":"Fern"}`), line);
+  }
+});
+
+table("a body that is no NewPlant is answered 400, and every violation is named", [
+  ["A: no name", '{"id":1}', /name/], ["A: no id", '{"name":"Fern"}', /id/],
+  ["B, Every answer: all at once", '{"id":"x","name":1,"tag":null}', /\/id.*\/name|\/name.*\/id/],
+  ["B, Every answer: and the last", '{"id":"x","name":1,"tag":null}', /\/tag/],
+  ["B, JSON: tag null", '{"id":1,"name":"Fern","tag":null}', /\/tag/],
+  ["A: name null", '{"id":1,"name":null}', /\/name/],
+  ["A: an array", "[]", /object/], ["A: a string", '"Fern"', /object/],
+  ["A: null", "null", /object/],
+  ["B, Statuses: an empty body", "", /empty/],
+  ["B, Statuses: bad JSON, with its offset", '{"id":1,}', /\b8\b/],
+  ["RFC 8259, 2: two texts", `${fern}${fern}`, /22/],
+  ["RFC 8259, 6: 01", '{"id":01,"name":""}', /\d/],
+  ["RFC 8259, 7: a raw control", '{"id":1,"name":"\n"}', /\d/],
+  ["RFC 8259, 6: NaN", '{"id":NaN}', /\d/],
+  ["RFC 8259: white space alone", " ", /\d/], ["RFC 8259: a comment", `${fern}//`, /\d/],
+  ["RFC 7493, 2.1: a byte order mark", `\ufeff${fern}`, /./],
+  ["RFC 7493, 2.1: no UTF-8", Buffer.from('{"id":1,"name":"\xff"}', "latin1"), /UTF-8/],
+  ["RFC 7493, 2.1: UTF-16", Buffer.from(fern, "utf16le"), /./],
+  ["RFC 7493, 2.1: an unpaired surrogate", '{"id":1,"name":"\\ud800"}', /./],
+  ["RFC 7493, 2.3: a member twice", '{"id":1,"id":1,"name":"Fern"}', /./],
+  ["RFC 7493, 2.3: twice in the deep", '{"id":1,"name":"Fern","x":[{"a":1,"\\u0061":1}]}', /./],
+  ["B, Every answer: a message is bounded", `{"id":1,"name":"","${"\\u0000é".repeat(9000)}`, /./],
+  ["B, Every answer: an excerpt is escaped", `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`, /./],
+] as const, async ([, body, expected]) => {
+  const before = records().length;
+  assert.match(assertError(await answerTo({ body }), [400]).message, expected);
+  assert.equal(records().length, before);
+});
+
+interface StatusRow extends Request {
+  readonly status: number;
+  readonly sends?: Fields;
+}
+const chunked = (body: string): string =>
+  `${Buffer.byteLength(body).toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+table("each status comes with its headers, and without those of another", [
+  ["200", { status: 200 }],
+  ["400, JSON", { status: 400, body: "{" }],
+  ["400, framing in doubt", { status: 400, fields: { Host: "" }, sends: { connection: "close" } }],
+  ["400, credentials", {
+    status: 400, fields: { Authorization: "Bearer a b" },
+    sends: { "www-authenticate": invalidRequest },
+  }],
+  ["401, none", {
+    status: 401, fields: { Authorization: undefined }, sends: { "www-authenticate": challenge },
+  }],
+  ["401, a token", {
+    status: 401, fields: { Authorization: "Bearer x" }, sends: { "www-authenticate": invalidToken },
+  }],
+  ["404", { status: 404, target: "/" }],
+  ["405", { status: 405, method: "PUT", sends: { allow: "POST" } }],
+  ["413, declared", {
+    status: 413, fields: { "Content-Length": "99999999" }, sends: { connection: "close" },
+  }],
+  ["413, counted", {
+    status: 413, body: chunked(" ".repeat(2_000_000)),
+    fields: { "Content-Length": undefined, "Transfer-Encoding": "chunked" },
+  }],
+  ["415, media type", { status: 415, fields: { "Content-Type": "text/plain" } }],
+  ["415, coding", {
+    status: 415, fields: { "Content-Encoding": "gzip" }, sends: { "accept-encoding": "identity" },
+  }],
+  ["417", { status: 417, fields: { Expect: "200-ok" } }],
+  ["431", { status: 431, fields: { X: "x".repeat(20_000) }, sends: { connection: "close" } }],
+  ["501", {
+    status: 501, sends: { connection: "close" }, body: chunked(fern),
+    fields: { "Content-Length": undefined, "Transfer-Encoding": "gzip, chunked" },
+  }],
+  ["505", {
+    status: 505, target: "/plants HTTP/2.0\r\nX: x", sends: { connection: "close" },
+  }],
+] as readonly (readonly [string, StatusRow])[], async ([, { status, sends = {}, ...parts }]) => {
+  const answer = await answerTo(parts);
+  assertAnswer(answer, status);
+  for (const name of ["www-authenticate", "allow", "accept-encoding", "retry-after"]) {
+    assert.equal(answer.headers[name], sends[name], name);
+  }
+  if (sends["connection"]) assert.equal(answer.headers["connection"], "close");
+});
+
+/** The contract's order; of two faults the first one is answered. */
+const faults: readonly (readonly [string, Request & { readonly status: number }])[] = [
+  ["one unambiguous request", { status: 400, fields: { Host: "" } }],
+  ["bearer", { status: 401, fields: { Authorization: undefined } }],
+  ["path", { status: 404, target: "/plant" }],
+  ["method", { status: 405, method: "PUT" }],
+  ["Expect", { status: 417, fields: { Expect: "200-ok" } }],
+  ["media type", { status: 415, fields: { "Content-Type": "text/json" } }],
+  ["content coding", { status: 415, fields: { "Content-Encoding": "br" } }],
+  ["size", { status: 413, fields: { "Content-Length": "1048577" } }],
+  ["JSON", { status: 400, body: "{" }],
+  ["schema", { status: 400, body: "{}" }],
+];
+const pairs = faults.flatMap(([first, one], index) =>
+  faults.slice(index + 1).map(([second, two]) => [`${first}, then ${second}`, one, two] as const));
+
+table("of two faults that which stands first in the order of checks is answered", pairs,
+  async ([, one, two]) => {
+    const alone = assertError(await answerTo(one), [one.status]);
+    const fields = { ...two.fields, ...one.fields };
+    const both = assertError(await answerTo({ ...two, ...one, fields }), [one.status]);
+    assert.equal(both.error, alone.error);
+  });
+
+table("a fault of the head is answered before 100 Continue, without the body",
+  faults.slice(0, 8).filter(([name]) => name !== "Expect"), async ([, { status, ...parts }]) => {
+    const fields = { Expect: "100-continue", "Content-Length": "22", ...parts.fields };
+    assertError(await answerTo({ ...parts, fields, body: "" }), [status]);
+  });
+
+table("an early answer says Connection: close, or leaves the connection in use", faults,
+  async ([, { status, ...parts }]) => {
+    if (parts.fields?.["Content-Length"]) parts = { ...parts, body: " ".repeat(1_048_577) };
+    const last = { fields: { Connection: "close" } };
+    const both = Buffer.concat([request(parts), request(last)]);
+    const [first, second, ...more] = await exchange(server.port, both);
+    assert.ok(first, "no answer came");
+    assertError(first, [status]);
+    assert.equal(more.length, 0);
+    assert.equal(second?.status, first.headers["connection"] === "close" ? undefined : 200);
+  });
+
+table("application/json is accepted with any parameters but another charset", [
+  ["application/json", 200], ["Application/JSON", 200], ["application/json;charset=utf-8", 200],
+  ["application/json; charset=UTF-8", 200], ['application/json; charset="utf-8"', 200],
+  ['application/json \t;\t CHARSET="Utf-8"', 200], ['application/json; charset="ut\\f-8"', 200],
+  ["application/json; x=y", 200], ['application/json; x="; charset=utf-16"', 200],
+  ['application/json; x="\\"; charset=utf-16; y="', 200], ["application/json;", 200],
+  ["application/json;; charset=utf-8;", 200], ["application/json; charset=utf-16", 415],
+  ['application/json; charset="utf-16"', 415], ["application/json; charset=latin1", 415],
+  ["application/json; charset=utf8", 415], ["application/json; charset='utf-8'", 415],
+  ["application/json; charset=", 415], ['application/json; charset=""', 415],
+  ['application/json; charset="utf-8', 415], ['application/json; charset=utf-8"', 415],
+  ["application/json; charset=utf-8; charset=utf-8", 415],
+  ['application/json; charset=utf-8; CharSet="utf-16"', 415],
+  ["application/json; x=y; charset=utf-16", 415], ["application/json; charset =utf-8", 415],
+  ["application/json; x", 415], ["application/json charset=utf-8", 415],
+  ["application/json, application/json", 415], ["application/json, text/plain", 415],
+  ["application/jsonp", 415], ["application/vnd.api+json", 415], ["application/*", 415],
+  ["application /json", 415], ["text/json", 415], ["text/plain", 415], ["json", 415], ["", 415],
+  ["application/x-www-form-urlencoded", 415], ["*/*", 415],
+] as const, async ([type, status]) => {
+  assertAnswer(await answerTo({ fields: { "Content-Type": type } }), status);
+});
+
+test("a request without Content-Type is answered 415", async () => {
+  assertError(await answerTo({ fields: { "Content-Type": undefined } }), [415]);
+});
+
+table("a content coding other than identity is answered 415", [
+  ["identity", 200], ["IDENTITY", 200], ["gzip", 415], ["x-gzip", 415], ["br", 415],
+  ["identity, gzip", 415], ["gzip, identity", 415], ["utf-8", 415],
+] as const, async ([coding, status]) => {
+  const answer = await answerTo({ fields: { "Content-Encoding": coding } });
+  assertAnswer(answer, status);
+  assert.equal(answer.headers["accept-encoding"], status === 415 ? "identity" : undefined);
+});
+
+table("/plants is one path, compared byte for byte; a query is ignored", [
+  ["/plants", 200], ["/plants?", 200], ["/plants?a=b", 200], ["/plants?/a?b/../c", 200],
+  ["http://localhost/plants", 200], ["HTTP://other.example:1/plants?x", 200],
+  ["/", 404], ["/plants/", 404], ["/Plants", 404], ["/PLANTS", 404], ["//plants", 404],
+  ["/plants/1", 404], ["/plants;a", 404], ["/plantsx", 404], ["/plant", 404], ["/v1/plants", 404],
+  ["/%70lants", 404], ["/plants%20", 404], ["/plants%00", 404], ["/./plants", 404],
+  ["/x/../plants", 404], ["/plants/.", 404], ["/?/plants", 404], ["http://localhost", 404],
+  ["http://localhost/", 404], ["http://localhost/plants/", 404], ["/__proto__", 404],
+  ["http://localhost?/plants", 404],
+  ["/plants#", 400], ["/plants#x", 400], ["/#/plants", 400], ["http://localhost/plants#x", 400],
+  ["http://user@localhost/plants", 400], ["http://u:p@localhost/plants", 400],
+  ["http:///plants", 400], ["plants", 400], ["*", 400], ["localhost:80", 400], ["", 400],
+  ["?/plants", 400], ["\\plants", 400], ["/plants\0", 400], ["/plants\x80", 400], ["/pl ants", 400],
+] as const, async ([target, status]) => {
+  assertAnswer(await answerTo({ target }), status);
+});
+
+const methods = execFileSync(node, ["-p", "require('node:http').METHODS.join()"], {
+  encoding: "utf8", env: {},
+}).trim().split(",");
+const others = methods.filter((method) => method !== "POST" && method !== "CONNECT");
+
+table("any other method on /plants is answered 405 with Allow: POST", others.map((method) =>
+  [method] as const), async ([method]) => {
+  const answer = await answerTo({ method });
+  assert.equal(answer.headers["allow"], "POST");
+  if (method !== "HEAD") assertError(answer, [405]);
+  assert.equal(answer.status, 405);
+  assert.match(answer.headers["date"] ?? "", / GMT$/);
+});
+
+table("a method is named exactly, and CONNECT and * are no way in", [
+  ["RFC 9110, 9.1: cases differ", "post /plants", [400, 405]],
+  ["B, 405: not known to the parser", "PLANT /plants", [400]],
+  ["B, 405: OPTIONS *", "OPTIONS *", [404, 405]],
+  ["B, 405: CONNECT's own form", "CONNECT localhost:80", [405]],
+  ["B, 405: CONNECT /plants", "CONNECT /plants", [400, 405]],
+] as const, async ([, line, statuses]) => {
+  const [method = "", target = ""] = line.split(" ");
+  const answer = await answerTo({ method, target });
+  assertError(answer, statuses);
+  if (answer.status === 405) assert.equal(answer.headers["allow"], "POST");
+  if (method === "CONNECT") assert.equal(answer.headers["connection"], "close");
+  const anonymous = await answerTo({ method, target, fields: { Authorization: undefined } });
+  assertError(anonymous, [400, 401]);
+});
+
+table("only Bearer and one known b64token opens, whatever the path and the method", [
+  ["RFC 6750, 2.1", `Bearer ${token}`, 200, ""], ["RFC 9110, 11.1", `bearer ${token}`, 200, ""],
+  ["RFC 9110, 11.1", `BEARER ${token}`, 200, ""],
+  ["RFC 6750, 2.1: 1*SP", `Bearer   ${token}`, 200, ""],
+  ["RFC 6750, 3: no credentials", undefined, 401, challenge],
+  ["RFC 6750, 3: another scheme", "Basic dGVzdC10b2tlbg==", 401, challenge],
+  ["RFC 6750, 3: another scheme", `Token ${token}`, 401, challenge],
+  ["RFC 6750, 3: another scheme", token, 401, challenge],
+  ["RFC 6750, 3: another scheme", `Bearer${token}`, 401, challenge],
+  ["RFC 6750, 3.1: no token", "Bearer", 400, invalidRequest],
+  ["RFC 6750, 3.1: no token", "Bearer ", 400, invalidRequest],
+  ["RFC 6750, 3.1: two tokens", "Bearer a b", 400, invalidRequest],
+  ["RFC 6750, 3.1: two tokens", `Bearer ${token} ${token}`, 400, invalidRequest],
+  ["RFC 6750, 3.1: a list", `Bearer ${token}, Basic x`, 400, invalidRequest],
+  ["RFC 6750, 2.1: a tab", `Bearer\t${token}`, 400, invalidRequest],
+  ["RFC 6750, 2.1: quoted", `Bearer "${token}"`, 400, invalidRequest],
+  ["RFC 6750, 2.1: not before =", "Bearer =", 400, invalidRequest],
+  ["RFC 6750, 2.1: not behind =", "Bearer a=b", 400, invalidRequest],
+  ["RFC 6750, 2.1: alphabet", "Bearer t\xe9st", 400, invalidRequest],
+  ["RFC 6750, 2.1: parameters", `Bearer token=${token}`, 400, invalidRequest],
+  ["RFC 6750, 3.1: unknown", "Bearer another", 401, invalidToken],
+  ["RFC 6750, 3.1: case", "Bearer Test-token", 401, invalidToken],
+  ["RFC 6750, 3.1: more", `Bearer ${token}=`, 401, invalidToken],
+  ["RFC 6750, 3.1: less", `Bearer ${token.slice(0, -1)}`, 401, invalidToken],
+  ["RFC 6750, 3.1: long", `Bearer ${"x".repeat(8000)}`, 401, invalidToken],
+  ["B: two of them", `Bearer ${token}\r\nAuthorization: Bearer ${token}`, 400, invalidRequest],
+  ["B: the second good", `Basic x\r\nAuthorization: Bearer ${token}`, 400, invalidRequest],
+] as const, async ([, authorization, status, header]) => {
+  const fields = { Authorization: authorization };
+  for (const place of [{}, { method: "GET", target: "/nothing" }, { method: "DELETE" }]) {
+    const answer = await answerTo({ ...place, fields });
+    if (status === 200) {
+      assert.equal(answer.status, place.target ? 404 : place.method ? 405 : 200);
+    } else {
+      const { message } = assertError(answer, [status]);
+      assert.equal(answer.headers["www-authenticate"], header);
+      const [, secret] = authorization?.split(" ") ?? [];
+      if (secret && secret.length > 3) assert.ok(!message.includes(secret), "a message tells");
+    }
+  }
+});
+
+table("a token anywhere but in Authorization does not count", [
+  ["RFC 6750, 2.3", { target: `/plants?access_token=${token}` }],
+  ["RFC 6750, 2.2", { body: `access_token=${token}` }],
+  ["RFC 9110, 11.7", { fields: { "Proxy-Authorization": `Bearer ${token}` } }],
+  ["RFC 6265", { fields: { Cookie: `access_token=${token}` } }],
+] as readonly (readonly [string, Request])[], async ([, parts]) => {
+  const fields = { ...parts.fields, Authorization: undefined };
+  assertError(await answerTo({ ...parts, fields }), [401]);
+});
+
+test("under a base path /plants stands behind it, and nowhere else", async () => {
+  const based = await start({ node, args: ["--base-path", "/v1"] });
+  for (const [target, status] of [["/v1/plants", 200], ["/plants", 404], ["/v1", 404]] as const) {
+    const [answer] = await exchange(based.port, request({ target }), { answers: 1 });
+    assert.ok(answer, "no answer came");
+    assertAnswer(answer, status);
+  }
+  assert.equal(await based.end(), 0);
+});

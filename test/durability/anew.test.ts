@@ -1,0 +1,135 @@
+/**
+ * FILE.anew: `verify` tells what the next opening does with it, and the opening then does that.
+ * crash.test.ts has the openings that leave one; its lines here are made by hand.
+ */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import { JournalError, openJournal } from "../../src/index.ts";
+import { copyBytesMax } from "../../src/journal/recover.ts";
+import { run, temporaryFolder } from "../support/support.ts";
+
+const hex = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
+const sealed = (text: string): string => `${text},"crc":"${hex(text)}"}\n`;
+const at = "2026-11-21T02:56:07.123Z";
+const [ours, another] = ["5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", "0".repeat(36)];
+const headerOf = (uuid: string): string =>
+  sealed(`{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`);
+const record = (seq: number, synced: number): string =>
+  sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":{"id":${seq},"name":"Fern"}`);
+const copyOf = (uuid: string, offset: number, size: number, lines: string): string => {
+  const copy = `{"anew":"${uuid}","offset":${offset},"size":${size}}\n${lines}`;
+  return `${hex(copy)} ${copy}`;
+};
+
+/** A certified record, and from C on a write of two. */
+const header = headerOf(ours);
+const first = header + record(1, 133);
+const C = first.length;
+const lastWrite = record(2, C) + record(3, C);
+const whole = first + lastWrite;
+const copy = copyOf(ours, C, whole.length, lastWrite);
+const nuls = (count: number): string => "\0".repeat(count);
+const [due, spent] = [`writes it anew from offset ${C} as in .anew, then goes on`,
+  "removes .anew, then goes on"];
+
+const cases: readonly (readonly [
+  says: string, file: string, anew: string, opening: string, spots: readonly number[], ids: number,
+])[] = [
+  ["cut, nothing is written yet", first, copy, due, [C], 3],
+  ["cut, a part is written", whole.slice(0, -30), copy, due, [C], 3],
+  ["cut, NULs in what is written", first + nuls(50), copy, due, [C], 3],
+  ["whole: the copy stands by", whole, copy, due, [C], 3],
+  ["whole and grown: the copy came back after a crash",
+    whole + record(4, whole.length), copy, spent, [], 4],
+  ["whole, a copy that is not", whole, copy.slice(0, -1), spent, [], 3],
+  ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
+    `removes .anew, then mends it from offset ${C + record(2, C).length}`,
+    [C + record(2, C).length], 2],
+  ["cut undone: the old size, NULs in place of the end",
+    first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite), due, [C], 3],
+  ["a part of a header, the copy has it whole",
+    header.slice(0, 50), copyOf(ours, 0, 132, header), due.replace(`${C}`, "0"), [0], 0],
+  ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
+    "refuses it at offset 0", [0], 1],
+  ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
+  // The other's had a torn end, and by chance this file's size: nothing of this one may go.
+  ["of another's copy with a header, and of the size that it had", first,
+    copyOf(another, 0, first.length, headerOf(another)), "refuses it at offset 0", [0], 1],
+  ["of another's copy with a header, and no longer", header,
+    copyOf(another, 0, 132, headerOf(another)), "refuses it at offset 0", [0], 0],
+  ["other than its copy, and of another size", `${whole}${record(4, whole.length)}`,
+    copyOf(ours, C, 1, lastWrite.replace("Fern", "Farn")), `refuses it at offset ${C}`, [C], 4],
+  ["damaged before its end, which the copy has", first.replace("Fern", "Farn"), copy,
+    "refuses it at offset 133", [133, C], 2],
+];
+
+for (const [says, file, anew, opening, spots, ids] of cases) {
+  test(`verify tells what opening does with a .anew, and it does that: ${says}`, async () => {
+    const folder = temporaryFolder();
+    const path = join(folder, "plants.ndjson");
+    writeFileSync(path, file);
+    writeFileSync(`${path}.anew`, anew);
+    const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
+    const report = JSON.parse(stdout);
+    const offsets = report.spots.map(({ offset }: { offset: number }) => offset);
+    assert.deepEqual([report.opening, offsets, report.records], [opening, spots, ids], stdout);
+    assert.equal(code, spots.length === 0 ? 0 : 65);
+    assert.equal(readFileSync(path, "latin1"), file);
+    assert.equal(readFileSync(`${path}.anew`, "latin1"), anew);
+
+    const refused = /^refuses it at offset (\d+)$/.exec(opening);
+    const opened = await openJournal(path).then((journal) => journal.close(), (e: unknown) => e);
+    if (refused) {
+      assert.ok(opened instanceof JournalError);
+      assert.deepEqual([opened.code, opened.offset], ["damaged", Number(refused[1])]);
+      assert.equal(readFileSync(path, "latin1"), file, "a refusal touches nothing");
+      assert.equal(readFileSync(`${path}.anew`, "latin1"), anew);
+      return;
+    }
+    assert.equal(opened, undefined);
+    assert.ok(!existsSync(`${path}.anew`));
+    const after = await run(["verify", "--json", "plants.ndjson"], {}, folder);
+    const { records, spotsTotal, opening: next } = JSON.parse(after.stdout);
+    assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "goes on"]);
+  });
+}
+
+test("a .anew that is no copy of a journal's end is not read: 65, and it stays", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  writeFileSync(path, whole);
+  const makers = [
+    () => execFileSync("mkfifo", [`${path}.anew`]),
+    () => execFileSync("mkdir", [`${path}.anew`]),
+    () => {
+      writeFileSync(`${path}.anew`, copy);
+      truncateSync(`${path}.anew`, copyBytesMax + 1);
+    },
+  ];
+  for (const make of makers) {
+    make();
+    await assert.rejects(openJournal(path), { code: "unreadable", message: /no copy of a journal/ });
+    const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
+    assert.equal(code, 65);
+    assert.match(stderr, /plants\.ndjson\.anew: is no copy of a journal's end/);
+    assert.ok(existsSync(`${path}.anew`));
+    execFileSync("rm", ["-r", `${path}.anew`]);
+  }
+  assert.equal(readFileSync(path, "latin1"), whole);
+});
+
+test("a sidecar longer than the torn end, or no file, is another's, and is not read", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  writeFileSync(path, `${whole}torn`);
+  const sidecar = `${path}.torn-${whole.length}`;
+  writeFileSync(sidecar, "torn");
+  truncateSync(sidecar, 3 * 2 ** 30);
+  execFileSync("mkfifo", [`${sidecar}-2`]);
+  await (await openJournal(path)).close();
+  assert.equal(readFileSync(`${sidecar}-3`, "utf8"), "torn");
+});

@@ -1,0 +1,353 @@
+/**
+ * One writer: what holds a journal against other users, other network namespaces and strangers.
+ * Most needs root, and is skipped without.
+ */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import {
+  chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync,
+  symlinkSync, writeFileSync,
+} from "node:fs";
+import { request } from "node:http";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { crc32 } from "node:zlib";
+import { realDisk } from "../../src/journal/disk.ts";
+import { openJournal } from "../../src/journal/journal.ts";
+import { abstractName, occupantOf } from "../../src/journal/lock.ts";
+import { cleanEnvironment, program, temporaryFolder, token, type Running } from "../support/support.ts";
+import { missing, outcomeOf, patched } from "../support/tools.ts";
+
+/** Becomes another user, of a group that all of them have. */
+const group = 5000;
+const as = (uid: number): readonly [string, ...string[]] =>
+  ["setpriv", "--reuid", `${uid}`, "--regid", `${group}`, "--clear-groups"];
+const apart = ["unshare", "-n"] as const;
+
+const noUsers = missing([...apart, ...as(5001), process.execPath, "--version"]);
+const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]);
+const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=bind:error=EPERM:when=2",
+  "-e", "trace=bind", "true"]);
+const noSs = missing(["ss", "-xlp"]);
+const noPerl = missing(["perl", "-MSocket", "-e", "1"]);
+
+const children = new Set<Running["process"]>();
+after(() => children.forEach((child) => child.kill("SIGKILL")));
+let sockets = 0;
+
+/** Starts the program on a Unix socket, `N.sock` beside the journal.
+ * @param wrapper what the command line begins with; it must end by becoming the program */
+async function launch(store: string, wrapper: readonly string[] = [], server = program) {
+  const socketPath = join(dirname(store), `${++sockets}.sock`);
+  const [command = "", ...rest] =
+    [...wrapper, process.execPath, server, "--socket", socketPath, "--store", store];
+  const child = spawn(command, rest, {
+    stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment({ PLANTS_TOKEN: token }),
+  });
+  children.add(child);
+  const outcome = await outcomeOf(child);
+  if (typeof outcome === "string") return outcome;
+  const post = async (id: number): Promise<number | undefined> => {
+    const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+    const asked = request({ socketPath, path: "/plants", method: "POST", agent: false, headers });
+    asked.end(`{"id":${id},"name":"Fern"}`);
+    const [answer] = await once(asked, "response");
+    answer.resume();
+    return answer.statusCode;
+  };
+  return { ...outcome, post };
+}
+
+async function serving(...given: Parameters<typeof launch>) {
+  const outcome = await launch(...given);
+  return typeof outcome === "string" ? assert.fail(`it ended with ${outcome}`) : outcome;
+}
+
+async function refused(expected: RegExp, ...given: Parameters<typeof launch>): Promise<void> {
+  const outcome = await launch(...given);
+  assert.match(typeof outcome === "string" ? outcome : "it serves", expected);
+}
+
+const idsOf = (path: string): readonly number[] =>
+  [...readFileSync(path, "utf8").matchAll(/"plant":\{"id":(\d+)/g)].map(([, id]) => Number(id));
+const locksIn = (folder: string): readonly string[] =>
+  readdirSync(folder).filter((name) => name.includes(".lock-"));
+
+/** A folder that all may read, and a program in it. */
+function forAll(): string {
+  const server = patched("lock.js", []);
+  chmodSync(dirname(dirname(server)), 0o755);
+  return server;
+}
+
+/** Three users take turns on one journal; each dies of kill -9 while the next is refused. */
+async function takeTurns(mode: number, server = forAll()): Promise<void> {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  chownSync(folder, 0, group);
+  chmodSync(folder, mode);
+  await (await openJournal(path)).close();
+  chownSync(path, 0, group);
+  chmodSync(path, 0o660);
+  const users = [5001, 5002, 0, 5003, 5001];
+  for (const [turn, user] of users.entries()) {
+    const first = await serving(path, [...apart, ...as(user)], server);
+    assert.equal(await first.post(turn), 200);
+    for (const other of [5001, 5002, 0]) {
+      await refused(/^75 .* another process has it open, maybe in another container: at /, path,
+        [...apart, ...as(other)], server);
+    }
+    assert.equal(await first.post(turn), 200);
+    assert.equal(await first.end("SIGKILL"), null);
+  }
+  assert.deepEqual(idsOf(path), users.flatMap((_, turn) => [turn, turn]));
+}
+
+test("users in network namespaces of their own exclude each other; no lock needs a hand",
+  { skip: noUsers }, () => takeTurns(0o770));
+
+/** Where 2, a file of another user can't even be opened with O_CREAT in such a folder. */
+const sticky = "/proc/sys/fs/protected_regular";
+const noSticky = noUsers || (existsSync(sticky) && readFileSync(sticky, "utf8").trim() === "2"
+  ? `${sticky} is 2` : false);
+test("also in a sticky folder, where nobody can remove another user's stale lock",
+  { skip: noSticky }, () => takeTurns(0o1770));
+
+test("a program whose locks other users can't connect to is noticed", { skip: noUsers }, () =>
+  assert.rejects(async () => {
+    const server = forAll();
+    const lock = join(dirname(server), "journal", "lock.js");
+    const text = readFileSync(lock, "utf8");
+    writeFileSync(lock, text.replace("writableAll: isPath", "writableAll: false"));
+    assert.notEqual(readFileSync(lock, "utf8"), text);
+    await takeTurns(0o770, server);
+  }, { name: "AssertionError" }));
+
+test("verify sees from another network namespace, and by a link, that a server runs",
+  { skip: noUsers }, async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    const link = join(temporaryFolder(), "link");
+    symlinkSync(path, link);
+    const verified = (): string => spawnSync("unshare",
+      ["-n", process.execPath, program, "verify", "--json", link], { encoding: "utf8" }).stdout;
+    const server = await serving(path);
+    assert.doesNotMatch(verified(), /"opening"/);
+    assert.equal(await server.end(), 0);
+    assert.match(verified(), /"opening":"goes on"/);
+  });
+
+test("a lock of a kill -9 goes with the next start; what is no such socket stays", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  await (await openJournal(path)).close();
+  const { identity = "" } = realDisk.look(path) ?? {};
+  const others = ["a", "b~", "c"].map((end) => `${path}.lock-${identity}-${end}`);
+  const [file = "", socket = "", link = ""] = others;
+  writeFileSync(file, "somebody's");
+  symlinkSync("/run/somebody.sock", link);
+  const unfinished = spawnSync(process.execPath, ["-e",
+    `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.exit())`]);
+  assert.equal(unfinished.status, 0);
+  for (const signal of ["SIGKILL", "SIGKILL", "SIGTERM"] as const) {
+    await (await serving(path)).end(signal);
+    assert.equal(locksIn(folder).length, signal === "SIGKILL" ? 4 : 3);
+  }
+  assert.deepEqual(locksIn(folder).map((name) => join(folder, name)), others);
+  assert.equal(readFileSync(file, "utf8"), "somebody's");
+});
+
+test("a lock as releases before this one made it is seen, and goes when it is stale", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  await (await openJournal(path)).close();
+  const { identity = "" } = realDisk.look(path) ?? {};
+  const older = spawn(process.execPath, ["-e", `require("net").createServer().listen(
+    ${JSON.stringify(`${path}.lock-${identity}`)}, () => console.log("listens"))`]);
+  children.add(older);
+  await once(older.stdout, "data");
+  await assert.rejects(openJournal(path), { code: "locked", exitCode: 75 });
+  older.kill("SIGKILL");
+  await once(older, "exit");
+  assert.equal(await occupantOf(join(folder, "nothing")), undefined);
+  const journal = await openJournal(path);
+  assert.equal(locksIn(folder).length, 1);
+  renameSync(folder, `${folder}-moved`);
+  await journal.close(); // that its lock can't be removed is no error
+  renameSync(`${folder}-moved`, folder);
+  await (await openJournal(path)).close();
+  assert.deepEqual(locksIn(folder), []);
+});
+
+test("a name that another user has taken is 75, and the message leads to who it is",
+  { skip: noUsers || noSs }, async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    await (await openJournal(path)).close();
+    const { identity = "" } = realDisk.look(path) ?? {};
+    const name = JSON.stringify(abstractName(`plant-store-${identity}`));
+    const [command, ...rest] = [...as(5001), process.execPath, "-e",
+      `require("net").createServer().listen(${name}, () => console.log("listens"))`];
+    const squatter = spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] });
+    children.add(squatter);
+    await once(squatter.stdout, "data");
+    const outcome = await launch(path);
+    assert.match(String(outcome), /^75 .*: another process has it open: "ss .*" shows which\n$/);
+    const [, shown = ""] = /open: "(.*)" shows/.exec(String(outcome)) ?? [];
+    const { stdout } = spawnSync("sh", ["-c", shown], { encoding: "utf8" });
+    assert.match(stdout, new RegExp(`pid=${squatter.pid},`));
+    squatter.kill("SIGKILL");
+    await once(squatter, "exit");
+    await (await serving(path)).end();
+  });
+
+for (const errno of ["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"]) {
+  test(`where no socket can be beside it (${errno}) it serves, says so, and has one writer`,
+    { skip: noStrace }, async () => {
+      const path = join(temporaryFolder(), "plants.ndjson");
+      const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
+        "trace=bind", "-e", `inject=bind:error=${errno}:when=2`]);
+      assert.match(first.stderr(), new RegExp(`^plant-store: ${path}: one of its two locks can't `
+        + `be held, .*\\.lock-.*\\n$`));
+      assert.deepEqual(locksIn(dirname(path)), []);
+      await refused(/^75 /, path);
+      assert.equal(await first.post(1), 200);
+      assert.equal(await first.end(), 0);
+    });
+}
+
+test("where no lock at all can be held it ends with 74", { skip: noStrace }, async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  await refused(/^74 [^]*listen EPERM/, path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
+    "trace=bind", "-e", "inject=bind:error=EPERM:when=1..2"]);
+});
+
+test("a lock's path of 103 bytes is held beside the file; of 104 it is told", async () => {
+  const root = temporaryFolder();
+  const probe = join(root, "x");
+  writeFileSync(probe, "");
+  const { identity = "" } = realDisk.look(probe) ?? {};
+  const warningsAt = async (bytes: number): Promise<readonly string[]> => {
+    const rest = `/.lock-${identity}-12345678~`.length;
+    const path = join(root, "p".repeat(bytes - root.length - rest));
+    const warnings: string[] = [];
+    const journal = await openJournal(path, { warn: (text) => warnings.push(text) });
+    await assert.rejects(openJournal(path), { code: "locked" });
+    const isBeside = locksIn(root).length === 1;
+    const { length } = realDisk.look(path)?.identity ?? "";
+    assert.equal(length, identity.length, "as long as was reckoned");
+    assert.equal(isBeside, warnings.length === 0);
+    await journal.close();
+    return warnings;
+  };
+  assert.deepEqual(await warningsAt(103), []);
+  const [warning = ""] = await warningsAt(104);
+  assert.match(warning, /one of its two locks can't be held, .*the path has more than 103 bytes/);
+});
+
+/** Mounts something upon itself, in a mount namespace of its own. */
+const mounting = (path: string): readonly string[] =>
+  ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', path];
+
+test("a journal that is mounted without its folder is refused with 74; with it, it is served",
+  { skip: noMount }, async () => {
+    const folder = join(temporaryFolder(), "a b\\c\td");
+    mkdirSync(folder);
+    const path = join(folder, "plants.ndjson");
+    await (await openJournal(path)).close();
+    await refused(/^74 .*: is mounted without its folder/, path, mounting(path));
+    const server = await serving(path, mounting(folder));
+    assert.equal(await server.end(), 0);
+    assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
+  });
+
+const otherSocket = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
+  or die; $| = 1; print "bound\\n"; sleep 60;`;
+test("--socket at another program's datagram socket ends with 69, and leaves it", {
+  skip: noPerl }, async () => {
+  const folder = temporaryFolder();
+  const socketPath = join(folder, `${sockets + 1}.sock`);
+  const other = spawn("perl", ["-e", otherSocket, socketPath]);
+  children.add(other);
+  await once(other.stdout, "data");
+  await refused(/^69 .*can't listen: something else is at .*\.sock: .*EPROTOTYPE\n$/,
+    join(folder, "plants.ndjson"));
+  assert.ok(existsSync(socketPath));
+  other.kill("SIGKILL");
+  await once(other, "exit");
+  sockets--;
+  await (await serving(join(folder, "plants.ndjson"))).end();
+});
+
+test("--socket at one that may be another user's ends with 69, and leaves it", {
+  skip: noUsers }, async () => {
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o777);
+  const socketPath = join(folder, `${sockets + 1}.sock`);
+  const other = spawn(process.execPath, ["-e",
+    `process.umask(0o077); require("net").createServer().listen(${JSON.stringify(socketPath)},
+      () => console.log("listens"))`], { stdio: ["ignore", "pipe", "inherit"] });
+  children.add(other);
+  await once(other.stdout, "data");
+  await refused(/^69 .*something else is at .*: a process may listen there: EACCES\n$/,
+    join(folder, "plants.ndjson"), as(5001), forAll());
+  assert.ok(existsSync(socketPath));
+  other.kill("SIGKILL");
+});
+
+const hex = (text: string): string => crc32(text).toString(16).padStart(8, "0");
+/** A journal of a header and one record, and an `.anew` that would make another of it. */
+async function withForgery(folder: string) {
+  const path = join(folder, "plants.ndjson");
+  const journal = await openJournal(path);
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  const file = readFileSync(path);
+  const uuid = /"file":"([^"]*)"/.exec(file.toString())?.[1];
+  const line = file.toString("utf8", 133, file.length - 19).replace("Fern", "Moss");
+  const copy = `{"anew":"${uuid}","offset":133,"size":${file.length}}\n`
+    + `${line},"crc":"${hex(line)}"}\n`;
+  writeFileSync(`${path}.anew`, `${hex(copy)} ${copy}`);
+  return { path, file };
+}
+
+const isRoot = process.getuid?.() === 0;
+test("a stranger's .anew in a sticky folder is refused with 65, and the journal is untouched",
+  { skip: isRoot ? false : "only root can give a file to another user" }, async () => {
+    for (const [mode, owner, isRefused] of [
+      [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, false], [0o1777, 0, false],
+      [0o777, 5002, false],
+    ] as const) {
+      const folder = temporaryFolder();
+      const { path, file } = await withForgery(folder);
+      chmodSync(folder, mode);
+      chownSync(folder, 5003, group);
+      chownSync(path, 5001, group);
+      chownSync(`${path}.anew`, owner, group);
+      const opening = openJournal(path);
+      if (isRefused) {
+        await assert.rejects(opening, { code: "unreadable", exitCode: 65, path: `${path}.anew` });
+        assert.deepEqual(readFileSync(path), file);
+      } else {
+        await (await opening).close();
+        assert.match(readFileSync(path, "utf8"), /Moss/, "the control: it is built upon");
+      }
+    }
+  });
+
+test("a link in the place of a copy to be made is replaced, not followed", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  const journal = await openJournal(path);
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  writeFileSync(path, "torn", { flag: "a" });
+  const victim = join(folder, "victim");
+  writeFileSync(victim, "precious");
+  for (const copy of [".anew", `.torn-${readFileSync(path).length - 4}`]) {
+    symlinkSync(victim, `${path}${copy}.part`);
+  }
+  await (await openJournal(path)).close();
+  assert.equal(readFileSync(victim, "utf8"), "precious");
+  assert.equal(readFileSync(path, "utf8").split("\n").length, 3);
+  assert.equal(readFileSync(`${path}.torn-${readFileSync(path).length}`, "utf8"), "torn");
+});

@@ -1,0 +1,199 @@
+/** The longest line: what can be appended opens again, and what is longer is bounded damage. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { closeSync, ftruncateSync, openSync, statSync, writeFileSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { limitTable } from "../../src/config.ts";
+import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
+import type { Bytes } from "../../src/journal/lines.ts";
+import { headerBytes, headerText, lineBytesMax, recordText, seal } from "../../src/journal/record.ts";
+import { examine } from "../../src/journal/recover.ts";
+import { verifyJournal } from "../../src/journal/verify.ts";
+import { cleanEnvironment, program, root, temporaryFolder, token } from "../support/support.ts";
+
+const mib = 2 ** 20;
+const at = "2026-11-21T02:56:07.123Z";
+const header = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
+
+test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
+  assert.equal(lineBytesMax, 64 * mib);
+  assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
+  assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
+});
+
+/** What stands in a line beside the plant, where seq and synced have all the digits they can. */
+const frameBytes = recordText(2 ** 53 - 1, at, 2 ** 53 - 1, "").length;
+const plantBytesMax = lineBytesMax - frameBytes;
+const emptyBytes = '{"id":1,"name":""}'.length;
+const withTagBytes = '{"id":1,"name":"","tag":""}'.length;
+
+const isInvalid = (error: unknown): boolean =>
+  error instanceof StoreError && error.code === "invalid" && /at most \d+ bytes/.test(error.message);
+
+/** Each at the limit, and one byte beyond it. */
+const edges: readonly (readonly [says: string, at: NewPlant, beyond: NewPlant])[] = [
+  ["a name", { id: 1n, name: "x".repeat(plantBytesMax - emptyBytes) },
+    { id: 1n, name: "x".repeat(plantBytesMax - emptyBytes + 1) }],
+  ["a tag of characters of three bytes", {
+    id: 1n, name: "x".repeat((plantBytesMax - withTagBytes) % 3),
+    tag: "€".repeat(Math.floor((plantBytesMax - withTagBytes) / 3)),
+  }, {
+    id: 1n, name: "x".repeat((plantBytesMax - withTagBytes) % 3 + 1),
+    tag: "€".repeat(Math.floor((plantBytesMax - withTagBytes) / 3)),
+  }],
+];
+
+for (const [says, plant, beyond] of edges) {
+  test(`the longest line opens again, a longer one is invalid: ${says}`, async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    const journal = await openJournal(path);
+    journal.once("failed", () => assert.fail("nothing fails"));
+    await assert.rejects(journal.append(beyond), isInvalid);
+    await journal.append(plant);
+    await journal.close();
+    const { size } = statSync(path);
+    const digits = 2 * String(2 ** 53 - 1).length - "1".length - `${headerBytes}`.length;
+    assert.equal(size, headerBytes + lineBytesMax - digits);
+    const again = await openJournal(path);
+    await again.append({ id: 2n, name: "behind it" });
+    await again.close();
+    assert.ok(statSync(path).size > size);
+  });
+}
+
+test("texts whose JSON is longer than a string can be are invalid, too", async () => {
+  const journal = await openJournal(join(temporaryFolder(), "plants.ndjson"));
+  const [escaped, longest] = ["\u0001".repeat(2 ** 24), "\u0001".repeat(2 ** 26)];
+  for (const plant of [
+    { id: 1n, name: escaped }, { id: 1n, name: "", tag: escaped }, { id: 1n, name: longest },
+    { id: 1n, name: longest, tag: longest }, { id: 1n, name: "x".repeat(2 ** 29 - 24) },
+  ]) {
+    await assert.rejects(journal.append(plant), isInvalid);
+  }
+  await journal.close();
+});
+
+/** Runs a program that has the library's `openJournal` and a path, in a heap of so many MiB. */
+const inHeap = (mebibytes: number, text: string) => spawnSync(process.execPath, [
+  `--max-old-space-size=${mebibytes}`, "--input-type=module", "-e",
+  `import { openJournal } from ${JSON.stringify(join(root, "dist", "index.js"))};
+  const path = ${JSON.stringify(join(temporaryFolder(), "plants.ndjson"))};
+  ${text}`,
+], { encoding: "utf8", timeout: 120_000 });
+
+const heapMebibytes = 192;
+const escapesMax = Math.floor((plantBytesMax - emptyBytes) / 6);
+test("the most escapes that a line can have are appended and opened in a heap of 192 MiB", () => {
+  const { status, stdout, stderr } = inHeap(heapMebibytes, `
+    const name = "\\u0001".repeat(${escapesMax});
+    for (const id of [1n, 2n]) {
+      const journal = await openJournal(path);
+      await journal.append({ id, name: id === 1n ? name : "behind it" });
+      await journal.close();
+    }
+    console.log("opened");`);
+  assert.deepEqual([status, stdout.trim()], [0, "opened"], stderr.slice(-500));
+});
+
+test("the control: a text joined of so many pieces is more than that heap holds", () => {
+  const { status, stderr } = inHeap(heapMebibytes, `
+    let text = "";
+    for (let n = 0; n < ${escapesMax}; n++) text += String.fromCharCode(n % 32);
+    console.log(text.length);`);
+  assert.notEqual(status, 0);
+  assert.match(stderr, /heap/);
+});
+
+const bytesOf = (file: Buffer): Bytes =>
+  ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
+
+test("two of the longest records and a third that is torn, NULs behind it: it is torn there", () => {
+  const plant = `{"id":1,"name":"${"x".repeat(plantBytesMax - emptyBytes)}"}`;
+  const first = seal(recordText(1, at, headerBytes, plant));
+  const second = seal(recordText(2, at, headerBytes + first.length, plant));
+  const end = headerBytes + first.length + second.length;
+  const file = Buffer.concat([header, first, second, second.subarray(9), Buffer.alloc(60 * mib)]);
+  const verdict = examine(bytesOf(file));
+  assert.deepEqual(verdict, {
+    kind: "sound", file: "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", seq: 2,
+    certified: headerBytes + first.length, end, unterminated: false,
+  });
+});
+
+test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
+  const fill = (bytes: number): string => `{"id":1,"name":"${"x".repeat(bytes)}"}`;
+  const rest = seal(recordText(1, at, headerBytes, fill(0))).length;
+  for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
+    const long = seal(recordText(1, at, headerBytes, fill(lineBytes - rest)));
+    assert.equal(long.length, lineBytes);
+    const behind = seal(recordText(2, at, headerBytes + lineBytes, fill(4)));
+    const file = Buffer.concat([header, long, behind]);
+    const report = verifyJournal(bytesOf(file));
+    const opening = spotsTotal === 0 ? "goes on" : `refuses it at offset ${headerBytes}`;
+    assert.deepEqual([report.records, report.spotsTotal, report.opening],
+      [2 - spotsTotal, spotsTotal, opening]);
+    const reason = `the line has over ${lineBytesMax} bytes`;
+    assert.equal(report.spots[0]?.reason, spotsTotal === 0 ? undefined : reason);
+  }
+});
+
+/** Writes lines at their offsets into a file; between them are holes, which read as NULs. */
+function sparse(path: string, size: number, ...parts: readonly (readonly [number, Buffer])[]): void {
+  const fd = openSync(path, "w");
+  for (const [offset, bytes] of parts) writeSync(fd, bytes, 0, bytes.length, offset);
+  ftruncateSync(fd, size);
+  closeSync(fd);
+}
+
+/** Runs the program; the most memory that it had, in MiB, and what it told. The kernel's own
+ * maximum of a process begins with that of the process which has started it: not VmHWM. */
+function measured(folder: string, ...args: readonly string[]) {
+  writeFileSync(join(folder, "tell.cjs"), `process.on("exit", () => console.error(
+    /VmHWM:\\s*(.*) kB/.exec(require("node:fs").readFileSync("/proc/self/status", "utf8"))[1]));`);
+  const { status, stdout, stderr } = spawnSync(process.execPath,
+    ["--require", "./tell.cjs", program, ...args],
+    { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
+  return { status, stdout, stderr, mebibytes: Number(/(\d+)\n$/.exec(stderr)?.[1]) / 1024 };
+}
+
+const small = (seq: number, offset: number): Buffer =>
+  seal(recordText(seq, at, offset, `{"id":${seq},"name":"Fern"}`));
+const one = small(1, headerBytes);
+const begin = Buffer.concat([header, one]);
+
+test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is read", () => {
+  const folder = temporaryFolder();
+  const next = begin.length + 700 * mib;
+  const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);
+  const tail = Buffer.concat([two, small(9, next + 9 + two.length)]);
+  const size = next + 9 + tail.length;
+  sparse(join(folder, "hole"), size, [0, begin], [next, Buffer.from('a tail"}\n')],
+    [next + 9, tail]);
+  const { status, stdout, stderr, mebibytes } = measured(folder, "verify", "--json", "hole");
+  assert.equal(status, 65, stderr);
+  const { bytes, records, idMax, opening, spots } = JSON.parse(stdout);
+  assert.deepEqual([bytes, records, idMax, opening], [size, 4, "9", "goes on"]);
+  const reason = `the line has over ${lineBytesMax} bytes`;
+  assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
+  assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
+});
+
+test("a journal padded with 700 MiB of NULs is 65 for verify and for serve, in bounded memory", () => {
+  const folder = temporaryFolder();
+  const size = 700 * mib;
+  sparse(join(folder, "padded"), size, [0, begin]);
+  const verified = measured(folder, "verify", "--json", "padded");
+  assert.equal(verified.status, 65, verified.stderr);
+  const { records, opening, spots } = JSON.parse(verified.stdout);
+  assert.deepEqual([records, opening], [1, `refuses it at offset ${size - 4 * lineBytesMax}`]);
+  const reason = `the last ${size - begin.length} bytes are no whole line`;
+  assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
+  const served = measured(folder, "--store", "padded", "--port", "0");
+  assert.equal(served.status, 65);
+  assert.match(served.stderr, /at offset \d+, expected a record somewhere from here on; .*verify/);
+  for (const { mebibytes } of [verified, served]) {
+  assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
+  }
+  assert.equal(statSync(join(folder, "padded")).size, size);
+});

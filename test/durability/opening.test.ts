@@ -1,0 +1,413 @@
+/**
+ * Opening: what each state of a file's end means (crash.test.ts kills it at every step).
+ *
+ * Verdicts are written from the design, in a table and as a small model of it; neither uses the
+ * reader under test. Lines are made here; only the checksum is zlib's (record.test.ts checks it).
+ */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, realpathSync,
+  symlinkSync, writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import { realDisk } from "../../src/journal/disk.ts";
+import type { Disk } from "../../src/journal/disk.ts";
+import { openJournal } from "../../src/journal/journal.ts";
+import { JournalError } from "../../src/journal/open.ts";
+import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
+import { SimulatedDisk } from "../support/simdisk.ts";
+
+const bytesOf = (...parts: readonly (Buffer | string)[]): Buffer =>
+  Buffer.concat(parts.map((part) => Buffer.from(part)));
+const nuls = (count: number): Buffer => Buffer.alloc(count);
+const hex = (text: string): string => crc32(text).toString(16).padStart(8, "0");
+const sealed = (text: string, crc = hex(text)): string => `${text},"crc":"${crc}"}\n`;
+const at = "2026-11-21T02:56:07.123Z";
+const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
+const headerText = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
+const header = sealed(headerText);
+const plant = '{"id":7,"name":"Fern"}';
+const recordText = (seq: number, synced: number, text = plant): string =>
+  `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${text}`;
+const record = (seq: number, synced: number, text = plant): string =>
+  sealed(recordText(seq, synced, text));
+/** While `synced` has three digits all records have one length, and the n-th begins here. */
+const size = record(1, 133).length;
+const place = (seq: number): number => 133 + (seq - 1) * size;
+
+/** Three batches of two records. The last one is uncertified: C is `place(5)`. */
+const four = bytesOf(header, record(1, 133), record(2, 133), record(3, place(3)),
+  record(4, place(3)));
+const C = place(5);
+const [fifth, sixth] = [record(5, C), record(6, C)];
+const six = bytesOf(four, fifth, sixth);
+const end = six.length;
+
+const changed = (file: Buffer, offset: number, bytes: Buffer | string): Buffer =>
+  bytesOf(file.subarray(0, offset), bytes, file.subarray(offset + Buffer.from(bytes).length));
+const capitals = (line: string): string =>
+  line.replace(/[\da-f]{8}(?="}\n$)/, (crc) => crc.toUpperCase());
+/** The crc of this one has letters. */
+const lettered = Array.from({ length: 99 }, (_, id) => record(7, C, `{"id":${id},"name":""}`))
+  .find((line) => capitals(line) !== line) ?? "";
+
+type Verdict =
+  | { readonly kind: "new" | "clean" | "unterminated" }
+  | { readonly kind: "torn" | "refused"; readonly at: number };
+const fresh: Verdict = { kind: "new" };
+const clean: Verdict = { kind: "clean" };
+const unterminated: Verdict = { kind: "unterminated" };
+const torn = (offset: number): Verdict => ({ kind: "torn", at: offset });
+const refused = (offset: number): Verdict => ({ kind: "refused", at: offset });
+
+const mib = 2 ** 20;
+const long = record(7, end, `{"id":1,"name":"${"ü".repeat(mib)}"}`);
+const table: readonly (readonly [says: string, file: Buffer | undefined, verdict: Verdict])[] = [
+  ["no file", undefined, fresh],
+  ["an empty file", nuls(0), fresh],
+  ["one byte of a header", bytesOf("{"), fresh],
+  ["half a header", bytesOf(header.slice(0, 70)), fresh],
+  ["a header without its last two bytes", bytesOf(header.slice(0, -2)), fresh],
+  ["a header without its LF", bytesOf(header.slice(0, -1)), unterminated],
+  ["a header without its LF, then a NUL", bytesOf(header.slice(0, -1), nuls(1)), fresh],
+  ["a header without its LF, then two NULs", bytesOf(header.slice(0, -1), nuls(2)), refused(0)],
+  ["133 NULs", nuls(133), fresh], ["134 NULs", nuls(134), refused(0)],
+  ["half a header, NULs up to 133 bytes", bytesOf(header.slice(0, 70), nuls(63)), fresh],
+  ["half a header, NULs up to 134 bytes", bytesOf(header.slice(0, 70), nuls(64)), refused(0)],
+  ["a header without its last byte but one, a NUL, an LF",
+    bytesOf(header.slice(0, -2), nuls(1), "\n"), refused(0)],
+  ["a header with a wrong checksum, a NUL for its LF",
+    bytesOf(sealed(headerText, "00000000").slice(0, -1), nuls(1)), refused(0)],
+  ["a part of a header with a UUID in capitals", bytesOf(header.slice(0, 45), "5F0C"), refused(0)],
+  ["a part of a header with another's UUID", bytesOf(header.slice(0, 45), "T:Z"), refused(0)],
+  ["a part of a header with another member behind its UUID",
+    bytesOf(header.slice(0, 81), '","bt":'), refused(0)],
+  ["a header and a record, all of it NULs", nuls(133 + size), refused(0)],
+  ["the same, NULs from the header's LF on", bytesOf(header.slice(0, -1), nuls(1 + size)),
+    refused(0)],
+  ["the same, NULs from the header's middle on", bytesOf(header.slice(0, 70), nuls(63 + size)),
+    refused(0)],
+  ["the same, NULs from the record on", bytesOf(header, nuls(size)), torn(133)],
+  ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
+  ["half a header, NULs, text", bytesOf(header.slice(0, 70), nuls(9), "a"), refused(0)],
+  ["a text", bytesOf("hello\n"), refused(0)],
+  ["a text that begins like a header", bytesOf('{"journal":"systemd'), refused(0)],
+  ["a record and no header", bytesOf(record(1, 0)), refused(0)],
+  ["a header of version 2", bytesOf(sealed(headerText.replace(":1,", ":2,"))), refused(0)],
+  ["a header of another", bytesOf(sealed(headerText.replace("plant", "plane"))), refused(0)],
+  ["a header with a wrong checksum", bytesOf(sealed(headerText, "00000000")), refused(0)],
+  ["the same without LF", bytesOf(sealed(headerText, "00000000").slice(0, -1)), refused(0)],
+  ["a header in CRLF", bytesOf(header.slice(0, -1), "\r\n"), refused(0)],
+  ["a header, no LF, a record", bytesOf(header.slice(0, -1), record(1, 132)), refused(0)],
+  ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
+
+  ["a header", bytesOf(header), clean],
+  ["a header and one record", bytesOf(header, record(1, 133)), clean],
+  ["three batches", six, clean],
+  ["a batch of more than 64 KiB", bytesOf(header,
+    ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))), clean],
+  ["a record of two mebibytes", bytesOf(six, long), clean],
+  ["a bad line before the last certified one", changed(six, place(1) + 20, "x"), clean],
+  ["NULs before the last certified line", changed(six, place(2) + 20, nuls(9)), clean],
+  ["wrong numbers before it", changed(six, place(2), record(9, 133)), clean],
+
+  ["a bad last certified line", changed(six, place(4) + 20, "x"), refused(place(4))],
+  ["NULs in it", changed(six, place(4) + 20, nuls(9)), refused(place(4))],
+  ["NULs over its LF", changed(six, C - 1, nuls(1)), refused(place(4))],
+  ["a blank line in its place", changed(six, C - 1, "\n").fill("\n", place(4), C), refused(C - 1)],
+  ["an acknowledged line gone",
+    bytesOf(six.subarray(0, place(2)), six.subarray(place(3))), refused(place(4))],
+  ["a line that claims more than the file", bytesOf(six, record(7, 999)), refused(end)],
+  ["a line that claims itself", bytesOf(six, record(7, end + size)), refused(end)],
+  ["a line that claims into another",
+    bytesOf(six, record(7, end + 9), record(8, end + 9)), refused(end)],
+
+  ["a last line without its LF", six.subarray(0, -1), unterminated],
+  ["a first line without its LF", bytesOf(header, record(1, 133).slice(0, -1)), unterminated],
+  ["two mebibytes without their LF", bytesOf(six, long.slice(0, -1)), unterminated],
+
+  ["one byte of a line", bytesOf(six, "{"), torn(end)],
+  ["a line without its last two bytes", six.subarray(0, -2), torn(place(6))],
+  ["half of a first line", bytesOf(header, record(1, 133).slice(0, 50)), torn(133)],
+  ["any text without LF", bytesOf(six, "hello"), torn(end)],
+  ["a NUL", bytesOf(six, nuls(1)), torn(end)],
+  ["NULs after a header", bytesOf(header, nuls(4096)), torn(133)],
+  ["a mebibyte of NULs", bytesOf(six, nuls(mib)), torn(end)],
+  ["NULs and an LF", bytesOf(six, nuls(9), "\n"), torn(end)],
+  ["a line without its LF, then NULs", bytesOf(six.subarray(0, -1), nuls(9)), torn(place(6))],
+  ["a record cut short, then NULs", bytesOf(six.subarray(0, -9), nuls(9)), torn(place(6))],
+  ["NULs in the last line", changed(six, place(6) + 20, nuls(9)), torn(place(6))],
+  ["NULs in the last write, a good line behind", changed(six, C + 20, nuls(9)), torn(C)],
+  ["a bad line, NULs in the next", changed(changed(six, C + 20, "x"), end - 9, nuls(9)), torn(C)],
+  ["a bad line, NULs behind it", bytesOf(changed(six, end - 20, "x"), nuls(9)), torn(place(6))],
+  ["a last line's checksum in capitals, no LF",
+    bytesOf(six, capitals(lettered).slice(0, -1)), torn(end)],
+  ["a wrong checksum, no LF", bytesOf(six, sealed(recordText(7, C), "00000000").slice(0, -1)),
+    torn(end)],
+  ["two mebibytes cut short", bytesOf(six, long.slice(0, -9)), torn(end)],
+
+  ["a bad last line", changed(six, end - 30, "x"), refused(place(6))],
+  ["a bad first line of the last write", changed(six, C + 20, "x"), refused(C)],
+  ["a bad line, half a line behind it", changed(six, C + 20, "x").subarray(0, -9), refused(C)],
+  ["a checksum in capitals", bytesOf(six, capitals(lettered)), refused(end)],
+  ["a repeated seq", bytesOf(six, record(6, end)), refused(end)],
+  ["a skipped seq", bytesOf(six, record(8, end)), refused(end)],
+  ["a first seq of 2", bytesOf(header, record(2, 133)), refused(133)],
+  ["a synced in the last write", bytesOf(six, record(7, place(6))), refused(end)],
+  ["a synced of an older write", bytesOf(six, record(7, place(3))), refused(end)],
+  ["a first synced of 0", bytesOf(header, record(1, 0)), refused(133)],
+  ["wrong numbers without LF", bytesOf(six, record(8, end).slice(0, -1)), refused(end)],
+  ["wrong numbers, NULs behind", bytesOf(six, record(8, C), nuls(9)), refused(end)],
+  ["a blank line", bytesOf(six, "\n"), refused(end)],
+  ["a blank line after the header", bytesOf(header, "\n"), refused(133)],
+  ["a blank line within the last write", bytesOf(four, fifth, "\n", sixth), refused(place(6))],
+  ["a blank line, NULs behind", bytesOf(six, "\n", nuls(9)), refused(end)],
+  ["a last line in CRLF", bytesOf(six.subarray(0, -1), "\r\n"), refused(place(6))],
+  ["a good checksum over no record", bytesOf(six, sealed('{"seq":7')), refused(end)],
+  ["the same without LF", bytesOf(six, sealed('{"seq":7').slice(0, -1)), refused(end)],
+  ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)],
+];
+
+/** Where files are put and looked at: a real folder or a simulated disk. */
+interface Place {
+  readonly path: string;
+  readonly disk: Disk;
+  bytes(name: string): Buffer;
+  /** All files but the lock's. */
+  names(): readonly string[];
+}
+
+function real(file?: Buffer): Place {
+  const folder = realpathSync(temporaryFolder());
+  if (file) writeFileSync(join(folder, "plants.ndjson"), file);
+  return {
+    path: join(folder, "plants.ndjson"), disk: realDisk, bytes: (name) => readFileSync(name),
+    names: () => readdirSync(folder).filter((name) => !name.includes(".lock-")).sort()
+      .map((name) => join(folder, name)),
+  };
+}
+
+function simulated(file?: Buffer, disk = new SimulatedDisk()): Place {
+  if (file) disk.put("/plants.ndjson", file);
+  return {
+    path: "/plants.ndjson", disk, names: () => disk.names(),
+    bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`),
+  };
+}
+
+/** Opens the file, and fails unless everything that the verdict says is so. */
+async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Promise<void> {
+  const before = names().includes(path) ? bytes(path) : nuls(0);
+  const warnings: string[] = [];
+  const open = () => openJournal(path, { disk, warn: (text) => warnings.push(text) });
+  if (verdict.kind === "refused") {
+    await assert.rejects(open, isRefusal(path, verdict.at));
+    await assert.rejects(open, isRefusal(path, verdict.at), "the lock was let go");
+    assert.deepEqual([bytes(path), names(), warnings], [before, [path], []]);
+    return;
+  }
+  const sidecar = verdict.kind === "torn" ? [`${path}.torn-${verdict.at}`] : [];
+  const journal = await open();
+  const opened = Buffer.from(bytes(path));
+  if (verdict.kind === "new") {
+    assert.match(opened.toString(), /^\{"journal":"plant-store","version":1,.*"crc":"\w{8}"\}\n$/);
+  } else {
+    const kept = before.subarray(0, verdict.kind === "torn" ? verdict.at : before.length);
+    assert.deepEqual(opened, verdict.kind === "unterminated" ? bytesOf(kept, "\n") : kept);
+  }
+  assert.deepEqual(names(), [path, ...sidecar]);
+  for (const copy of sidecar) assert.deepEqual(bytes(copy), before.subarray(opened.length));
+  assert.equal(warnings.length, sidecar.length);
+  const isTold = [path, `offset ${opened.length},`, ...sidecar]
+    .every((text) => warnings[0]?.includes(text));
+  assert.equal(isTold, sidecar.length > 0, warnings[0]);
+  await journal.append({ id: 8n, name: "Moss" });
+  await journal.close();
+  const line = bytes(path).toString("utf8", opened.length);
+  const when = /"at":"([^"]*)"/.exec(line)?.[1] ?? "";
+  const seq = 1 + Number(opened.toString("latin1").match(/(?<=\{"seq":)\d+/g)?.at(-1) ?? 0);
+  const text = recordText(seq, opened.length, '{"id":8,"name":"Moss"}').replace(at, when);
+  assert.equal(line, sealed(text));
+}
+
+/** The message names the file, the offset and the command that helps. */
+const isRefusal = (path: string, offset: number) => (error: unknown): boolean => {
+  assert.ok(error instanceof JournalError);
+  const { code, exitCode, message } = error;
+  assert.deepEqual([code, exitCode, error.offset, error.path], ["damaged", 65, offset, path]);
+  return [path, `offset ${offset}`, "verify"].every((text) => message.includes(text));
+};
+
+for (const [says, file, verdict] of table) {
+  const place = "at" in verdict ? ` at ${verdict.at}` : "";
+  test(`opening ${says}: ${verdict.kind}${place}`, async () => {
+    await check(real(file), verdict);
+    await check(simulated(file), verdict);
+  });
+}
+
+test("a wrong verdict is noticed", async () => {
+  const files: readonly (readonly [Buffer, Verdict])[] = [
+    [nuls(9), fresh], [six, clean], [six.subarray(0, -1), unterminated],
+    [bytesOf(six, nuls(9)), torn(end)], [bytesOf(six, "\n"), refused(end)],
+  ];
+  for (const [file, right] of files) {
+    for (const wrong of [...files.map(([, verdict]) => verdict), torn(C), refused(C)]) {
+      if (JSON.stringify(wrong) === JSON.stringify(right)) await check(simulated(file), wrong);
+      else await assert.rejects(check(simulated(file), wrong));
+    }
+  }
+});
+
+/** The design's table once more, as a program: of the whole file, and as slow as it likes. */
+function predict(file: Buffer): Verdict {
+  const text = file.toString("latin1");
+  const first = (text.split("\n")[0] ?? "").replace(/\0*$/, "");
+  const isPart = first.length < 132 && realHeader.startsWith(first);
+  const hasNuls = text.length > first.length && /^\0*$/.test(text.slice(first.length));
+  if (text === realHeader.slice(0, -1)) return unterminated;
+  const isNew = first === text ? isPart : hasNuls && (isPart || first.length === 132);
+  if (isNew && file.length <= 133) return fresh;
+  if (!text.startsWith(realHeader)) return refused(0);
+  let offset = realHeader.length;
+  const lines = text.slice(offset).split(/(?<=\n)/).filter((line) => line !== "").map((line) => {
+    const [, start = "", synced = "0", crc] =
+      /^(\{"seq":\d+,.{31},"synced":(\d+),.*),"crc":"([\da-f]{8})"\}\n?$/s.exec(line) ?? [];
+    const isGood = crc32(Buffer.from(start, "latin1")) === Number.parseInt(crc ?? "x", 16);
+    offset += line.length;
+    return { line, isGood, isWhole: line.endsWith("\n"), synced: Number(synced), end: offset,
+      begin: offset - line.length };
+  });
+  const good = lines.filter(({ isGood, isWhole }) => isGood && isWhole);
+  const certified = Math.max(realHeader.length, ...good.map(({ synced }) => synced));
+  const lastCertified = lines.findLast(({ begin }) => begin < certified);
+  const bad = lines.find(({ begin, isGood }) => begin >= (lastCertified?.begin ?? 0) && !isGood);
+  if (!bad) return text.endsWith("\n") ? clean : unterminated;
+  if (certified > bad.begin) return refused(bad.begin);
+  const isTorn = !bad.isWhole || (bad.line !== "\n" && text.slice(bad.begin).includes("\0"));
+  return isTorn ? torn(bad.begin) : refused(bad.begin);
+}
+
+/** A journal as the program writes it: four batches of three. */
+const made = await (async () => {
+  const { path, disk, bytes } = simulated();
+  const journal = await openJournal(path, { disk });
+  for (let batch = 0n; batch < 4n; batch++) {
+    await Promise.all(["Fern", "🌿 \u2028", ""].map((name, n) =>
+      journal.append({ id: batch * 10n ** 18n, name, ...(n > 0 && { tag: "\n" }) })));
+  }
+  await journal.close();
+  return Buffer.from(bytes(path));
+})();
+const realHeader = made.toString("latin1", 0, 133);
+const syncedOf = (line: string): number => Number(/"synced":(\d+)/.exec(line)?.[1]);
+const batches = [...new Set(made.toString("latin1", 133).trimEnd().split("\n").map(syncedOf))];
+const lastTwo = batches.at(-2) ?? 0;
+
+const changes: readonly (readonly [says: string, from: number, change: (k: number) => Buffer])[] = [
+  ["cut at any byte", 0, (k) => made.subarray(0, k)],
+  ["all NULs from any byte on", 0, (k) => bytesOf(made.subarray(0, k), nuls(made.length - k))],
+  ["NULs to a page's end from any byte on", 0,
+    (k) => bytesOf(made.subarray(0, k), nuls(4096 - k))],
+  ["a sector of NULs at any byte", 0,
+    (k) => changed(made, k, nuls(Math.min(512, made.length - k)))],
+  ...[0x01, 0x20, 0x80, 0xff].map((mask) => [`any byte XOR ${mask}`, lastTwo, (k: number) =>
+    changed(made, k, Buffer.of((made[k] ?? 0) ^ mask))] as const),
+  ...[0x00, 0x0a, 0x0d].map((byte) => [`any byte made ${byte}`, lastTwo, (k: number) =>
+    changed(made, k, Buffer.of(byte))] as const),
+];
+
+for (const [says, from, change] of changes) {
+  test(`a journal with ${says} opens as the design says`, async (t) => {
+    assert.equal(batches.length, 4);
+    const kinds: Record<string, number> = {};
+    for (let k = from; k < made.length; k++) {
+      const verdict = predict(change(k));
+      kinds[verdict.kind] = (kinds[verdict.kind] ?? 0) + 1;
+      await check(simulated(change(k)), verdict).catch((error: unknown) => {
+        throw new Error(`at byte ${k}, expected ${JSON.stringify(verdict)}`, { cause: error });
+      });
+    }
+    t.diagnostic(JSON.stringify(kinds));
+  });
+}
+
+/** Opening `six` and a torn end, where its sidecar's name is taken already. */
+const sidecars: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
+  ["nothing there", [], ""],
+  ["the same bytes there", ["torn"], ""],
+  ["a part of them there, it is finished", ["to"], ""],
+  ["an empty file there", [""], ""],
+  ["other bytes there, a number is added", ["born"], "-2"],
+  ["more bytes there, then a part, that is finished", ["torn and more", "t"], "-2"],
+  ["others there twice", ["born", "corn"], "-3"],
+];
+
+for (const [says, there, suffix] of sidecars) {
+  test(`a torn end goes to its sidecar: ${says}`, async () => {
+    const { path, names, bytes } = real(bytesOf(six, "torn"));
+    const sidecar = `${path}.torn-${end}`;
+    for (const [n, text] of there.entries()) writeFileSync(sidecar + (n ? `-${n + 1}` : ""), text);
+    const others = names().filter((name) => name !== path && name !== sidecar + suffix);
+    const before = others.map(bytes);
+    const warnings: string[] = [];
+    await (await openJournal(path, { warn: (text) => warnings.push(text) })).close();
+    assert.deepEqual([bytes(path), String(bytes(sidecar + suffix))], [six, "torn"]);
+    assert.deepEqual(others.map(bytes), before, "no other file is overwritten");
+    assert.equal(warnings.length, 1);
+    assert.ok(warnings[0]?.endsWith(sidecar + suffix));
+  });
+}
+
+for (const [says, file, after] of [
+  ["is followed: file and sidecar are its target's", bytesOf(six, "torn"), [end, 4]],
+  ["that dangles is a new journal at its target", undefined, [133]],
+] as const) {
+  test(`a symbolic link ${says}`, async () => {
+    const { path, names, bytes } = real(file);
+    const link = join(temporaryFolder(), "link");
+    symlinkSync(path, link);
+    await (await openJournal(link)).close();
+    assert.ok(lstatSync(link).isSymbolicLink());
+    assert.deepEqual(names().map((name) => bytes(name).length), after);
+  });
+}
+
+const nobody = 65534;
+/** Makes something at a path; the program, without any privilege, ends with this status. */
+const refusals: readonly (readonly [says: string, code: number, make: (path: string) => void])[] = [
+  ["a directory", 65, (path) => mkdirSync(path)],
+  ["a fifo", 65, (path) => assert.equal(spawnSync("mkfifo", [path]).status, 0)],
+  ["a character device", 65, (path) => symlinkSync("/dev/null", path)],
+  ["a file that may not be read", 65, (path) => writeFileSync(path, six, { mode: 0o200 })],
+  ["a file that may not be written", 65, (path) => writeFileSync(path, six, { mode: 0o444 })],
+  ["a link into a missing directory", 74, (path) => symlinkSync("/nowhere/at/all", path)],
+  ["no file, in a directory that may not be written", 74, () => undefined],
+  ["a torn file in such a directory", 74, (path) => writeFileSync(path, bytesOf(six, "torn"))],
+  ["a damaged file", 65, (path) => writeFileSync(path, bytesOf(six, "\n"))],
+];
+
+for (const [says, code, make] of refusals) {
+  test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
+    const folder = temporaryFolder();
+    const path = join(folder, "plants.ndjson");
+    make(path);
+    const isOurs = existsSync(path) && lstatSync(path).isFile();
+    const before = isOurs ? readFileSync(path) : undefined;
+    const isRoot = process.getuid?.() === 0;
+    if (isRoot && isOurs) chownSync(path, nobody, nobody);
+    chmodSync(folder, 0o555);
+    const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0"], {
+      cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8", timeout: 60e3,
+      ...(isRoot && { uid: nobody, gid: nobody }),
+    });
+    chmodSync(folder, 0o755);
+    assert.equal(status, code, stderr);
+    if (before) assert.deepEqual(readFileSync(path), before);
+    assert.deepEqual(readdirSync(folder), existsSync(path) || says.includes("link")
+      ? ["plants.ndjson"] : []);
+  });
+}

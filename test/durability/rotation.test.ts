@@ -1,0 +1,222 @@
+/**
+ * Rotation beyond the plain rename: one that failed and what is watched after it, and journals
+ * that are symbolic links. The files are real.
+ */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import {
+  copyFileSync, existsSync, linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmdirSync,
+  rmSync, symlinkSync,
+} from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
+import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import { JournalError } from "../../src/journal/open.ts";
+import { StoreError } from "../../src/plant.ts";
+import { exchange, post, start, temporaryFolder } from "../support/support.ts";
+
+const limits = { rotationMillis: 10 };
+
+/** Appends a plant: "stored", or the StoreError's code. */
+const append = (journal: Journal, id: bigint): Promise<string> =>
+  journal.append({ id, name: "Fern" }).then(() => "stored", (error: unknown) =>
+    error instanceof StoreError ? error.code : String(error));
+
+const idsIn = (path: string): number[] =>
+  readFileSync(path, "utf8").trimEnd().split("\n").slice(1)
+    .map((line) => (JSON.parse(line) as { plant: { id: number } }).plant.id);
+
+/** A journal whose rotation has failed, for a folder was in the way; that is gone again. */
+async function afterFailedRotation() {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits });
+  renameSync(path, `${path}.1`);
+  mkdirSync(path);
+  await assert.rejects(journal.rotate(), JournalError);
+  assert.equal(await append(journal, 1n), "stored", "the old file stays in use");
+  rmdirSync(path);
+  return { path, journal };
+}
+
+test("after a failed rotation the file is watched again once it is put back", async () => {
+  const { path, journal } = await afterFailedRotation();
+  assert.equal(await append(journal, 2n), "stored", "the control: without a path, not watched");
+  renameSync(`${path}.1`, path);
+  assert.equal(await append(journal, 3n), "stored");
+  // Replaced by its own copy; another name keeps it from being a deleted one.
+  linkSync(path, `${path}.2`);
+  copyFileSync(path, `${path}.copy`);
+  renameSync(`${path}.copy`, path);
+  const failed = once(journal, "failed");
+  assert.equal(await append(journal, 4n), "unknown");
+  await failed;
+  assert.deepEqual(idsIn(path), [1, 2, 3]);
+  await journal.close();
+});
+
+test("after a failed rotation a path that can't even be looked at fails nothing", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits });
+  renameSync(path, `${path}.1`);
+  symlinkSync(path, path);
+  await assert.rejects(journal.rotate());
+  assert.equal(await append(journal, 1n), "stored", "the old file stays in use");
+  rmSync(path);
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await append(journal, 2n), "stored");
+  await journal.close();
+  assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
+});
+
+test("a rotation that finds the file back at its path watches it again", async () => {
+  const { path, journal } = await afterFailedRotation();
+  renameSync(`${path}.1`, path);
+  assert.equal(await journal.rotate(), false);
+  renameSync(path, `${path}.1`);
+  assert.equal(await append(journal, 2n), "unknown");
+  await journal.close();
+});
+
+test("a rotation asked for while the journal closes is done: nothing is refused", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits: { ...limits, batchBytesMax: 1024 } });
+  const ids = Array.from({ length: 99 }, (_, index) => index + 1);
+  renameSync(path, `${path}.1`);
+  const taken = ids.map((id) => append(journal, BigInt(id)));
+  const closed = journal.close();
+  assert.equal(await journal.rotate(), true);
+  assert.deepEqual(await Promise.all(taken), Array(99).fill("stored"));
+  await closed;
+  assert.deepEqual([...idsIn(`${path}.1`), ...idsIn(path)], ids);
+  assert.equal(await journal.rotate(), false, "a closed one rotates no more");
+});
+
+test("of rotations asked for at once one is done, and the others find it done", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits });
+  renameSync(path, `${path}.1`);
+  const stored = append(journal, 1n);
+  const rotations = [journal.rotate(), journal.rotate(), journal.rotate()];
+  assert.deepEqual(await Promise.all(rotations), [true, false, false]);
+  assert.equal(await stored, "stored");
+  await journal.close();
+});
+
+test("a file that can't be closed keeps neither its lock nor the rotation", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  let refused = 0;
+  const open = (name: string): JournalFile => {
+    const file = realDisk.open(name);
+    const close = (): void => {
+      file.close();
+      refused++;
+      throw new Error("EIO: close");
+    };
+    return { ...file, close };
+  };
+  const journal = await openJournal(path, { limits, disk: { ...realDisk, open } });
+  renameSync(path, `${path}.1`);
+  assert.equal(await journal.rotate(), true);
+  await (await openJournal(`${path}.1`)).close();
+  await journal.close();
+  await (await openJournal(path)).close();
+  assert.equal(refused, 2);
+});
+
+/** A journal at a path that is a symbolic link to a file in another folder. */
+async function linked() {
+  const [folder, elsewhere] = [temporaryFolder(), temporaryFolder()];
+  const [path, target] = [join(folder, "plants.ndjson"), join(elsewhere, "target.ndjson")];
+  symlinkSync(target, path);
+  const journal = await openJournal(path, { limits });
+  assert.equal(await append(journal, 1n), "stored");
+  return { path, target, journal, other: join(elsewhere, "other.ndjson") };
+}
+
+/** What an operator may do to a link before SIGHUP, and where the journal then goes on. */
+const moves: readonly (readonly [
+  says: string, act: (path: string, target: string, other: string) => void,
+  old: "path.1" | "target" | "target.1", next: "path" | "target" | "other",
+])[] = [
+  ["the link is moved", (path) => renameSync(path, `${path}.1`), "path.1", "path"],
+  ["its target is moved", (_, target) => renameSync(target, `${target}.1`), "target.1", "target"],
+  ["the link leads elsewhere, where nothing is", (path, _, other) => {
+    symlinkSync(other, `${path}.new`);
+    renameSync(`${path}.new`, path);
+  }, "target", "other"],
+];
+
+for (const [says, act, old, next] of moves) {
+  test(`a journal that is a symbolic link rotates: ${says}`, async () => {
+    const { path, target, other, journal } = await linked();
+    const names = { path, target, other, "path.1": `${path}.1`, "target.1": `${target}.1` };
+    assert.equal(await journal.rotate(), false, "the control: a link in its place stays");
+    act(path, target, other);
+    const during = append(journal, 2n);
+    assert.equal(await journal.rotate(), true);
+    assert.equal(await during, "stored");
+    assert.equal(await append(journal, 3n), "stored");
+    const inUse = names[next];
+    await assert.rejects(openJournal(path), { code: "locked" }, "the new file is held");
+    await (await openJournal(names[old])).close();
+    await journal.close();
+    assert.deepEqual([...idsIn(names[old]), ...idsIn(inUse)], [1, 2, 3]);
+    assert.equal(idsIn(inUse).at(-1), 3);
+    assert.equal(lstatSync(inUse).isSymbolicLink(), false);
+  });
+}
+
+test("a link that leads to another journal: rotation goes on behind its records", async () => {
+  const { path, target, other, journal } = await linked();
+  const another = await openJournal(other);
+  assert.equal(await append(another, 7n), "stored");
+  rmSync(path);
+  symlinkSync(other, path);
+  await assert.rejects(journal.rotate(), { code: "locked" }, "not while another has it");
+  assert.equal(await append(journal, 2n), "stored", "the old file stays in use");
+  await another.close();
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await append(journal, 3n), "stored");
+  await journal.close();
+  assert.deepEqual([idsIn(target), idsIn(other)], [[1, 2], [7, 3]]);
+});
+
+test("a link that is moved, or leads elsewhere, without a rotation is a fault", async () => {
+  for (const act of [
+    (path: string) => renameSync(path, `${path}.1`),
+    (path: string, other: string) => {
+      rmSync(path);
+      symlinkSync(other, path);
+    },
+  ]) {
+    const { path, target, other, journal } = await linked();
+    act(path, other);
+    const failed = once(journal, "failed");
+    assert.equal(await append(journal, 2n), "unknown");
+    const [error] = await failed;
+    assert.ok(error instanceof JournalError);
+    assert.match(error.message, /, it was renamed, or its link was, and no rotation followed$/);
+    await journal.close();
+    assert.equal(existsSync(other), false);
+    await (await openJournal(target)).close();
+  }
+});
+
+test("mv of a link and SIGHUP, as the README says: the program goes on in a new file", async () => {
+  const cwd = temporaryFolder();
+  const [path, target] = [join(cwd, "plants.ndjson"), join(cwd, "target.ndjson")];
+  symlinkSync("target.ndjson", path);
+  const server = await start({ cwd });
+  const store = async (id: number): Promise<number | undefined> =>
+    (await exchange(server.port, post(`{"id":${id},"name":""}`), { answers: 1 }))[0]?.status;
+  assert.equal(await store(1), 200);
+  renameSync(path, join(cwd, "plants-1.ndjson"));
+  const told = once(server.process.stderr ?? assert.fail("it has none"), "data");
+  server.process.kill("SIGHUP");
+  await told;
+  assert.match(server.stderr(), /goes on in a new file at plants\.ndjson\n$/);
+  assert.equal(await store(2), 200);
+  assert.equal(await server.end(), 0);
+  assert.deepEqual([idsIn(target), idsIn(path)], [[1], [2]]);
+});

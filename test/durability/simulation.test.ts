@@ -1,0 +1,414 @@
+/**
+ * Random lives of a journal on the simulated disk, each decided by a seed: appends, rotations,
+ * second openings, faults of any call, short and torn writes, crashes, and openings anew. A model,
+ * which shares no code with the journal, knows what must be in its files and what may be.
+ *
+ * PLANT_TEST_RUNS: how many runs; PLANT_TEST_SEED: this one run alone, which tells its story.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { crc32 } from "node:zlib";
+import type { JournalFile } from "../../src/journal/disk.ts";
+import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import { JournalError } from "../../src/journal/open.ts";
+import { StoreError } from "../../src/plant.ts";
+import {
+  SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
+} from "../support/simdisk.ts";
+import { seeded } from "../support/support.ts";
+
+const path = "/plants.ndjson";
+const headerBytes = 133;
+const limits = { batchBytesMax: 1024, rotationMillis: 10 };
+const [EIO, EFBIG, ENOSPC, EDQUOT] = [5, 27, 28, 122];
+const noSpace: ReadonlySet<number | undefined> = new Set([EFBIG, ENOSPC, EDQUOT]);
+
+/** The same numbers for the same seed; `below`: whole ones from 0. */
+function diceOf(seed: number) {
+  const below = seeded(seed);
+  const pick = <T>(list: readonly T[]): T => list[below(list.length)] ?? assert.fail("empty");
+  const happens = (percent: number): boolean => below(100) < percent;
+  return { below, pick, happens };
+}
+
+/** A disk that tells where the append to the journal began that a crash has interrupted. */
+class WatchedDisk extends SimulatedDisk {
+  interrupted: number | undefined;
+
+  override open(name: string): JournalFile {
+    const file = super.open(name);
+    const append = (bytes: Buffer): Promise<number> => {
+      this.interrupted = this.bytes(name)?.length;
+      return file.append(bytes).finally(() => {
+        if (!this.isDown) this.interrupted = undefined;
+      });
+    };
+    return { ...file, append };
+  }
+  override restart(survival: Survival): void {
+    super.restart(survival);
+    this.interrupted = undefined;
+  }
+}
+
+interface Found { readonly seq: number; readonly synced: number; readonly plant: { id: number } }
+/** The ids of a journal's sound lines, and what is wrong behind them, if anything. */
+function read(bytes: Buffer): { readonly ids: readonly number[]; readonly fault: string } {
+  const ids: number[] = [];
+  let offset = 0;
+  let last = { seq: 0, synced: headerBytes };
+  const result = (fault: string) => ({ ids, fault: fault && `${fault} at ${offset}` });
+  while (offset < bytes.length) {
+    const lf = bytes.indexOf("\n", offset);
+    if (lf < 0) return result("no LF");
+    const line = bytes.toString("utf8", offset, lf);
+    const crc = crc32(line.slice(0, -18)).toString(16).padStart(8, "0");
+    if (line.slice(-18) !== `,"crc":"${crc}"}`) return result("a wrong checksum");
+    if (offset === 0) {
+      if (!line.startsWith('{"journal":"plant-store","version":1,')) return result("no header");
+    } else {
+      const { seq, synced, plant } = JSON.parse(line) as Found;
+      if (seq !== last.seq + 1) return result(`seq ${seq}`);
+      if (synced !== offset && synced !== last.synced) return result(`synced ${synced}`);
+      last = { seq, synced };
+      ids.push(plant.id);
+    }
+    offset = lf + 1;
+  }
+  return result(offset === 0 ? "no header" : "");
+}
+
+type Planned = readonly [operation: Operation, skip: number, fault: Fault];
+const operations: readonly Operation[] = [
+  ...Array<Operation>(12).fill("append"), "cut", "cut", "size", "size", "look", "look", "read",
+  "open", "lock", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
+];
+
+class Run {
+  violation: string | undefined;
+  readonly story: string[] = [];
+  readonly #dice: ReturnType<typeof diceOf>;
+  readonly #disk: WatchedDisk;
+  readonly #counts: Map<string, number>;
+  /** What each plant's sender was told. */
+  readonly #told = new Map<number, string>();
+  #planned: Planned[] = [];
+  #hasFailed = false;
+  #isRenamed = false;
+  #wasPowerLost = false;
+  #renames = 0;
+  /** The file in use, where it was renamed. */
+  #inUse = path;
+
+  constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
+    [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
+    disk.cutsAreDurable = this.#dice.happens(50);
+  }
+
+  async run(): Promise<this> {
+    for (let lives = 1 + this.#dice.below(3); lives > 0; lives--) await this.#live(true);
+    await this.#live(false);
+    this.#disk.restart({ bytes: false, names: false });
+    this.#wasPowerLost = true;
+    this.#check(false);
+    return this;
+  }
+
+  async #live(isFaulty: boolean): Promise<void> {
+    this.#planned = [];
+    this.#disk.calls.length = 0;
+    this.#hasFailed = this.#isRenamed = false;
+    const faults = this.#disk.faultsFired;
+    if (isFaulty) this.#plan();
+    const journal = await this.#open();
+    let isFull = false;
+    for (let steps = 1 + this.#dice.below(4); journal && steps > 0; steps--) {
+      if (this.#dice.happens(70)) await this.#append(journal);
+      else await (this.#dice.happens(67) ? this.#rotate(journal) : this.#openTwice());
+      if (this.#disk.isDown || this.#hasFailed) break;
+      this.#check();
+      // Before another write makes the cut durable, the power may be lost.
+      isFull = this.#told.get(this.#told.size) === "full";
+      if (isFull) break;
+    }
+    if (journal && !isFull && this.#dice.happens(50)) await this.#crashInWrite(journal);
+    await journal?.close();
+    const fired = this.#fired();
+    for (const [operation, , fault] of fired) this.#count(nameOf(operation, fault));
+    assert.equal(this.#disk.faultsFired - faults, fired.length, "each planned fault came");
+    this.#restart();
+  }
+
+  /** Faults, and perhaps a crash, somewhere in the life to come. */
+  #plan(): void {
+    for (let count = this.#dice.pick([0, 1, 1, 2, 3]); count > 0; count--) {
+      const operation = this.#dice.pick(operations);
+      this.#fail(operation, this.#dice.below(6), this.#fault(operation));
+    }
+    if (this.#dice.happens(10)) {
+      // The rest of a short write meets a full disk.
+      const skip = this.#dice.below(6);
+      this.#fail("append", skip, { bytes: 100 + this.#dice.below(900) });
+      this.#fail("append", skip + 1, { errno: ENOSPC });
+    }
+    if (this.#dice.happens(60)) this.#disk.crash(this.#dice.below(16), this.#part());
+    this.story.push(`plan ${JSON.stringify(this.#planned)}`);
+  }
+
+  #fail(operation: Operation, skip: number, fault: Fault): void {
+    if (this.#planned.some(([other, count]) => other === operation && count === skip)) return;
+    this.#planned.push([operation, skip, fault]);
+    this.#disk.fail(operation, fault, skip);
+  }
+
+  /** The faults of this life that have come. */
+  readonly #fired = (): Planned[] => this.#planned.filter(([operation, skip]) =>
+    this.#disk.calls.filter((call) => call === operation).length > skip);
+
+  #fault(operation: Operation): Fault {
+    const errno = this.#dice.happens(70)
+      ? this.#dice.pick([EIO, ENOSPC, EDQUOT, EFBIG]) : 1 + this.#dice.below(133);
+    const bytes = this.#dice.below(900);
+    if (operation !== "append") return { errno };
+    return this.#dice.pick([{ errno }, { errno, bytes }, { bytes: bytes + 1 }, { bytes: 0 }]);
+  }
+
+  #part(): Interruption {
+    const bytes = this.#dice.pick([0, this.#dice.below(900), this.#dice.below(900), Infinity]);
+    const nuls = this.#dice.pick([0, this.#dice.below(900)]);
+    return { bytes, nuls, durable: this.#dice.happens(70) };
+  }
+
+  async #open(): Promise<Journal | undefined> {
+    const faults = this.#disk.faultsFired;
+    const warn = (): void => this.#count("torn end mended");
+    try {
+      const journal = await openJournal(path, { disk: this.#disk, limits, warn });
+      journal.once("failed", (error) => {
+        this.#hasFailed = true;
+        this.story.push(error.message);
+        this.#count("journal failed");
+      });
+      this.#check();
+      return journal;
+    } catch (error) {
+      this.story.push(`opening: ${error}`);
+      this.#count("opening failed");
+      const isDue = this.#disk.isDown || this.#disk.faultsFired > faults;
+      const isFault = error instanceof JournalError && /^(?:unreadable|failed)$/.test(error.code);
+      if (!isDue || !isFault) this.#violate(`opening is refused: ${error}`);
+      return undefined;
+    }
+  }
+
+  /** Some plants at once, and what became of them; sometimes more while a write is in flight. */
+  async #append(journal: Journal): Promise<void> {
+    const waits = Array.from({ length: this.#dice.pick([1, 2, 3, 4]) }, () => this.#one(journal));
+    if (this.#dice.happens(30)) {
+      const held = this.#disk.hold();
+      await Promise.race([held, Promise.all(waits)]);
+      waits.push(this.#one(journal), this.#one(journal));
+      this.#disk.letGo();
+    }
+    const told = await Promise.all(waits);
+    if (this.#disk.isDown) return;
+    const fired = this.#fired();
+    const isFullOnly = fired.every(([operation, , fault]) => operation === "append"
+      && (fault.errno === undefined ? fault.bytes !== 0 : noSpace.has(fault.errno)));
+    if (isFullOnly && this.#hasFailed) this.#violate("failed for a full disk or a short write");
+    const isWell = fired.length > 0 || told.every((each) => each === "stored");
+    if (!isWell) this.#violate(`without a fault: ${told.join()}`);
+  }
+
+  #one(journal: Journal): Promise<string> {
+    const id = this.#told.size + 1;
+    this.#told.set(id, "unknown");
+    const name = "Fern".repeat(this.#dice.below(150));
+    return journal.append({ id: BigInt(id), name }).then(() => "stored", (error: unknown) =>
+      error instanceof StoreError ? error.code : `${error}`).then((told) => {
+      this.#told.set(id, told);
+      this.story.push(`${id} ${told}`);
+      this.#count(told);
+      return told;
+    });
+  }
+
+  async #rotate(journal: Journal): Promise<void> {
+    const before = this.#one(journal);
+    if (this.#dice.happens(50)) await setImmediate();
+    const name = `${path}.${++this.#renames}`;
+    // What stands at the path after a rotation that was refused is not the file in use.
+    if (!this.#isRenamed) this.#inUse = name;
+    this.#isRenamed = true;
+    try {
+      if (this.#disk.bytes(path)) this.#disk.rename(path, name);
+    } catch (error) {
+      this.story.push(`${error}`);
+    }
+    const rotated = journal.rotate().then(
+      (isNew) => isNew ? "rotated" : "not rotated", () => "rotation refused");
+    const during = this.#one(journal);
+    const [outcome] = await Promise.all([rotated, before, during]);
+    this.#count(outcome);
+    this.story.push(outcome);
+    if (outcome === "rotated") this.#isRenamed = false;
+    if (outcome === "rotation refused" && this.#dice.happens(50)) this.#putBack();
+  }
+
+  /** The file that got no successor is back at its path, where nothing is. */
+  #putBack(): void {
+    try {
+      if (this.#disk.bytes(path)) return;
+      this.#disk.rename(this.#inUse, path);
+      this.#isRenamed = false;
+      this.#count("put back");
+    } catch (error) {
+      this.story.push(`${error}`);
+    }
+  }
+
+  /** Who opens a journal that is in use is sent away. */
+  async #openTwice(): Promise<void> {
+    const faults = this.#disk.faultsFired;
+    const code = await openJournal(path, { disk: this.#disk }).then(
+      (second) => second.close().then(() => "opened"),
+      (error: unknown) => (error instanceof JournalError ? error.code : String(error)));
+    this.#count(`second opening ${code}`);
+    if (this.#disk.isDown || this.#disk.faultsFired > faults || this.#isRenamed) return;
+    if (code !== "locked") this.#violate(`a second opening: ${code}`);
+  }
+
+  /** The crash comes while plants are on their way; they are not answered. */
+  async #crashInWrite(journal: Journal): Promise<void> {
+    if (this.#disk.isDown) return;
+    this.#disk.crash(0, this.#part());
+    await Promise.all(Array.from({ length: 1 + this.#dice.below(3) }, () => this.#one(journal)));
+  }
+
+  #restart(): void {
+    const { isDown, interrupted } = this.#disk;
+    if (isDown) this.#count(interrupted === undefined ? "crash elsewhere" : "crash in a write");
+    const survival: Survival = { bytes: this.#dice.happens(40), names: this.#dice.happens(60) };
+    this.story.push(`restart ${JSON.stringify(survival)}`);
+    if (!survival.names) this.#count("names forgotten");
+    if (!survival.bytes) this.#count("bytes forgotten");
+    this.#wasPowerLost ||= !survival.bytes;
+    this.#disk.restart(survival);
+    const found = this.#disk.bytes(path);
+    const from = this.#isRenamed || survival.bytes ? 0 : interrupted ?? 0;
+    // In a header's own sector there are no holes.
+    if (!found || from < headerBytes || found.length <= from || this.#dice.happens(50)) return;
+    // What was in flight reaches the disk in any order: NULs stand where it has not.
+    const bytes = Buffer.from(found);
+    const start = from + this.#dice.below(bytes.length - from);
+    bytes.fill(0, start, start + 1 + this.#dice.below(bytes.length - start));
+    this.#disk.put(path, bytes);
+    this.story.push(`NULs from ${start} on`);
+    this.#count("hole of NULs");
+  }
+
+  /** Holds the files against the model; `isOpen`: the journal is, and nothing is in flight. */
+  #check(isOpen = true): void {
+    const found = new Map<number, number>();
+    for (const name of this.#disk.names()) {
+      if (!/^\/plants\.ndjson(?:\.\d+)?$/.test(name)) continue;
+      const { ids, fault } = read(this.#disk.bytes(name) ?? Buffer.alloc(0));
+      for (const id of ids) found.set(id, (found.get(id) ?? 0) + 1);
+      // What was rotated away is nobody's to mend: only its sound lines count.
+      if (isOpen && fault && name === path && !this.#isRenamed) this.#violate(`${name}: ${fault}`);
+    }
+    for (const [id, times] of found) {
+      if (times > 1) this.#violate(`${id} is there ${times} times`);
+      if (!this.#told.has(id)) this.#violate(`${id} was never sent`);
+    }
+    for (const [id, told] of this.#told) {
+      const isThere = found.has(id);
+      if (!["stored", "full", "unknown"].includes(told)) this.#violate(`${id} was told ${told}`);
+      if (told === "stored" && !isThere) this.#violate(`${id} was acknowledged, and is lost`);
+      if (told !== "full" || !isThere) continue;
+      // A cut that was not durable may be undone by a power loss, and only by that.
+      if (this.#wasPowerLost && !this.#disk.cutsAreDurable) this.#count("a cut that was undone");
+      else this.#violate(`${id} was told ${told}, and is there`);
+    }
+  }
+
+  #violate(what: string): void {
+    this.story.push(`VIOLATION ${what}`);
+    this.violation ??= what;
+  }
+  #count(what: string): void {
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
+  }
+}
+
+function nameOf(operation: Operation, { errno, bytes }: Fault): string {
+  if (operation !== "append") return `${operation} fails`;
+  if (errno === undefined) return bytes === 0 ? "append of no byte" : "short append";
+  return `append fails${noSpace.has(errno) ? ", no space" : ""}${bytes ? ", a part is there" : ""}`;
+}
+
+/** Runs with seeds from this one on, until so many are done or one has violated the promises. */
+async function simulate(first: number, runs: number, make = () => new WatchedDisk()) {
+  const counts = new Map<string, number>();
+  for (let seed = first; ; seed++) {
+    const { violation, story } = await new Run(seed, make(), counts).run();
+    if (violation ?? seed + 1 >= first + runs) return { violation, story, counts, seed };
+  }
+}
+
+const { PLANT_TEST_SEED: seed, PLANT_TEST_RUNS: runs = "2000" } = process.env;
+const lives = seed === undefined ? `${runs} random runs` : `the run of seed ${seed}`;
+
+test(`in ${lives} nothing acknowledged is lost, and no answer is false`, async (t) => {
+  const result = await simulate(Number(seed ?? 1), seed === undefined ? Number(runs) : 1);
+  const counts = Object.fromEntries([...result.counts].sort());
+  t.diagnostic(JSON.stringify(counts));
+  const story = `reproduce with PLANT_TEST_SEED=${result.seed}\n${result.story.join("\n")}`;
+  assert.equal(result.violation, undefined, story);
+  if (seed === undefined) assert.deepEqual(kinds.filter((kind) => !counts[kind]), [], "never met");
+});
+
+const kinds: readonly string[] = [
+  ...new Set(operations.map((operation) => nameOf(operation, { errno: EIO }))),
+  "append fails, a part is there", "append fails, no space", "short append", "append of no byte",
+  "append fails, no space, a part is there", "crash in a write", "crash elsewhere", "hole of NULs",
+  "bytes forgotten", "names forgotten", "torn end mended", "opening failed", "journal failed",
+  "stored", "full", "unknown", "rotated", "rotation refused", "put back", "second opening locked",
+  "a cut that was undone",
+];
+
+/** Puts something between a journal and its file. */
+const between = (change: (file: JournalFile) => Partial<JournalFile>) => (): WatchedDisk => {
+  const sound = new WatchedDisk();
+  const open = sound.open.bind(sound);
+  return Object.assign(sound, { open: (name: string) => {
+    const file = open(name);
+    return { ...file, ...change(file) };
+  } });
+};
+const disk = (change: Partial<SimulatedDisk>) => () => Object.assign(new WatchedDisk(), change);
+const nothing = (): undefined => undefined;
+
+const controls: readonly (readonly [says: string, make: () => WatchedDisk])[] = [
+  ["a disk that lies", disk({ lies: true })],
+  ["a failed write that is taken for done", between((file) => ({
+    append: (bytes) => file.append(bytes).catch(() => bytes.length) }))],
+  ["a failed write that is tried again", between((file) => ({
+    append: (bytes) => file.append(bytes).catch(() => file.append(bytes)) }))],
+  ["a short write that is taken for whole", between((file) => ({
+    append: (bytes) => file.append(bytes).then(() => bytes.length) }))],
+  ["a file that is not cut back", between(() => ({ cut: nothing }))],
+  ["a directory that is never synced", disk({ syncDirectory: nothing })],
+  ["a lock that is always free", disk({ lock: () => Promise.resolve({ release: nothing }) })],
+  ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],
+];
+
+for (const [says, make] of controls) {
+  test(`${says} is caught within 1,000 runs`, async (t) => {
+    const { violation, seed: caught } = await simulate(1, 1_000, make);
+    assert.ok(violation !== undefined);
+    t.diagnostic(`seed ${caught}: ${violation}`);
+    assert.equal((await simulate(caught, 1)).violation, undefined, "on a sound disk");
+  });
+}

@@ -1,0 +1,186 @@
+/** `verify` as its operator meets it: whole, damaged and torn files, beside a live server. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { openJournal } from "../../src/index.ts";
+import type { Bytes } from "../../src/journal/lines.ts";
+import { headerText, recordText, seal } from "../../src/journal/record.ts";
+import { verifyJournal } from "../../src/journal/verify.ts";
+import {
+  exchange, post, program, run, start, temporaryFolder, type Running,
+} from "../support/support.ts";
+
+const servers: Running[] = [];
+after(() => servers.map((server) => server.process.kill("SIGKILL")));
+
+/** A journal with three records. */
+async function journalOf(folder: string): Promise<string> {
+  const path = join(folder, "plants.ndjson");
+  const journal = await openJournal(path);
+  for (const id of [1n, 2n, 3n]) await journal.append({ id, name: "Fern" });
+  await journal.close();
+  return path;
+}
+
+test("verify reports on clean, damaged and torn journals, with and without --json", async () => {
+  const folder = temporaryFolder();
+  const path = await journalOf(folder);
+  const text = readFileSync(path, "utf8");
+  const at = (name: string, contents: string): string => {
+    writeFileSync(join(folder, name), contents);
+    return name;
+  };
+  const files = [
+    ["plants.ndjson", 0, undefined],
+    [at("damaged", text.replace("Fern", "Farn")), 65, text.indexOf("\n") + 1],
+    [at("torn", text.slice(0, -9)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
+    [at("no-lf", text.slice(0, -1)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
+    [at("new", text.slice(0, 9)), 65, 0],
+    [at("edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"')), 65,
+      text.lastIndexOf("\n", text.length - 2) + 1],
+  ] as const;
+  for (const [name, code, offset] of files) {
+    const report = await run(["verify", "--json", name], {}, folder);
+    const found = JSON.parse(report.stdout);
+    assert.deepEqual([name, report.code, found.path, found.spots[0]?.offset],
+      [name, code, name, offset]);
+    assert.equal(found.spotsTotal, found.spots.length);
+    const forPeople = await run(["verify", name], {}, folder);
+    assert.equal(forPeople.code, code);
+    assert.match(forPeople.stdout, new RegExp(`^${name}: `));
+    const opening = name === "torn" || name === "no-lf" ? /^mends it from offset \d+$/
+      : name === "new" ? /^makes a new journal$/ : name === "edited" ? /^refuses it at offset \d+$/
+      : /^goes on$/;
+    assert.match(found.opening, opening, name);
+    assert.ok(forPeople.stdout.includes(`${name}: opening ${found.opening}\n`));
+  }
+  assert.equal(readFileSync(join(folder, "torn"), "utf8"), text.slice(0, -9));
+});
+
+test("verify beside a live server disturbs it not, and reads up to the last line", async () => {
+  const folder = temporaryFolder();
+  const server = await start({ cwd: folder });
+  servers.push(server);
+  const plant = post('{"id":1,"name":"Fern"}');
+  const send = async (): Promise<unknown> =>
+    (await exchange(server.port, plant, { answers: 1 }))[0]?.status;
+  assert.equal(await send(), 200);
+  const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
+  assert.deepEqual([code, JSON.parse(stdout).records], [0, 1]);
+  assert.equal(await send(), 200);
+  assert.equal(await server.end(), 0);
+});
+
+test("verify reads on where one of several files is missing or damaged, and tells all", async () => {
+  const folder = temporaryFolder();
+  const path = await journalOf(folder);
+  writeFileSync(join(folder, "torn"), readFileSync(path).subarray(0, -9));
+  const given: readonly (readonly [files: readonly string[], code: number])[] = [
+    [["plants.ndjson", "plants.ndjson"], 0], [["torn", "plants.ndjson"], 65],
+    [["nowhere", "plants.ndjson"], 74], [["nowhere", "torn", "plants.ndjson"], 65],
+  ];
+  for (const [files, code] of given) {
+    const found = await run(["verify", "--json", ...files], {}, folder);
+    const paths = found.stdout.trimEnd().split("\n").map((line): unknown => JSON.parse(line).path);
+    assert.deepEqual([found.code, paths], [code, files.filter((name) => name !== "nowhere")]);
+    assert.equal(/nowhere/.test(found.stderr), files.includes("nowhere"));
+  }
+});
+
+const script = spawnSync("script", ["--version"]).status === 0;
+const noScript = "there is no script(1), which makes a terminal";
+if (!script) console.error(`verify.test.ts: ${noScript}`);
+const skip = script ? false : noScript;
+test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
+  const folder = temporaryFolder();
+  const path = await journalOf(folder);
+  appendFileSync(path, `${"x\n".repeat(2 ** 18)}no LF`);
+  const line = `${process.execPath} ${program} verify plants.ndjson`;
+  const drawn = spawnSync("script", ["-qec", line, "/dev/null"], { cwd: folder, encoding: "utf8" });
+  assert.equal(drawn.status, 65);
+  const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
+  assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
+  for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
+  assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
+  const piped = await run(["verify", "plants.ndjson"], {}, folder);
+  assert.deepEqual([piped.code, piped.stderr], [65, ""]);
+});
+
+test("verify of a file that can't be read, or of none, ends with 74", async () => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, "a folder"));
+  for (const name of ["nowhere", "a folder", "/dev/null"]) {
+    const { code, stderr } = await run(["verify", name], {}, folder);
+    assert.match(stderr, new RegExp(name));
+    assert.equal(code, 74, name);
+  }
+});
+
+test("behind a damaged spot nothing is known of the record before: it is one spot", async () => {
+  const bytes = readFileSync(await journalOf(temporaryFolder()));
+  const second = bytes.indexOf("\n", bytes.indexOf("\n") + 1) + 1;
+  bytes[second + 20] = 0x78;
+  const file: Bytes = {
+    size: () => bytes.length, read: (from, length) => bytes.subarray(from, from + length),
+  };
+  const { records, spots } = verifyJournal(file);
+  assert.deepEqual(spots, [{ offset: second, line: 3, reason: "the line's checksum is wrong" }]);
+  assert.equal(records, 2);
+});
+
+test("beside a live server, lines that it cuts and writes anew are no damaged spot", () => {
+  const at = "2026-11-21T02:56:07.123Z";
+  const textOf = (length: number): string => `{"id":7,"name":"${"x".repeat(length)}"}`;
+  const certified = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)
+    + recordText(1, at, 133, textOf(30_000)));
+  const write = (...lengths: readonly number[]): Buffer => Buffer.concat([certified,
+    seal(lengths.map((length, index) =>
+      recordText(2 + index, at, certified.length, textOf(length))).join(""))]);
+  // A write that found no space, in part; it is cut back, and another takes its place.
+  const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
+  const next = write(100, 50_000, 60_000);
+  const reading = (isLive: boolean) => {
+    let file = full;
+    const read = (from: number, length: number): Buffer => {
+      const bytes = file.subarray(from, from + length);
+      // The first block is read, and not only the header: now it is cut.
+      if (from === 0 && length > 1_000) file = next;
+      return bytes;
+    };
+    return verifyJournal({ size: () => full.length, read }, { isLive });
+  };
+  assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
+  assert.equal(reading(false).spotsTotal, 2, "the control: what was cut was met");
+  // What was certified when the reading began is told, beside a live server, too.
+  const damaged = Buffer.from(next).fill("y", 200, 210);
+  const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);
+  const { spots } = verifyJournal({ size: () => damaged.length, read }, { isLive: true });
+  assert.deepEqual(spots.map(({ offset }) => offset), [133]);
+});
+
+test("a line longer than a block is read whole, and damage behind it is placed", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  const journal = await openJournal(path);
+  for (const length of [10, 65_000, 65_536, 300_000, 5]) {
+    await journal.append({ id: BigInt(length), name: "x".repeat(length) });
+  }
+  await journal.close();
+  const whole = JSON.parse((await run(["verify", "--json", path])).stdout);
+  assert.deepEqual([whole.records, whole.spotsTotal, whole.idMax], [5, 0, "300000"]);
+  const bytes = readFileSync(path);
+  const last = bytes.lastIndexOf(10, bytes.length - 2) + 1;
+  bytes[bytes.length - 20] = 0x30;
+  writeFileSync(path, bytes);
+  const { spots } = JSON.parse((await run(["verify", "--json", path])).stdout);
+  assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
+});
+
+test("a file that is cut while it is read is read to its new end", () => {
+  const read = (offset: number, length: number): Buffer =>
+    Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");
+  const { spotsTotal, records } = verifyJournal({ size: () => 200_000, read });
+  assert.deepEqual([spotsTotal, records], [1, 0]);
+});

@@ -1,0 +1,264 @@
+/** Bearer credentials (RFC 6750), the tokens that are accepted, and the file that names them. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest,
+} from "../../src/http/bearer.ts";
+import { ApiError } from "../../src/http/errors.ts";
+import { readTokensFile } from "../../src/program/secrets.ts";
+import { temporaryFolder } from "../support/support.ts";
+
+const secret = "S3cret-._~+/token==";
+const hexOf = (token: string): string => createHash("sha256").update(token).digest("hex");
+
+interface Refusal {
+  readonly error: number;
+  readonly challenge: string | undefined;
+  readonly body: string;
+}
+
+/** How the tokens refuse the value of Authorization, or undefined. */
+function refusalOf(tokens: BearerTokens, authorization: string | undefined): Refusal | undefined {
+  try {
+    tokens.check(authorization);
+    return undefined;
+  } catch (error) {
+    assert.ok(error instanceof ApiError);
+    const { body, headers } = error;
+    const challenge = headers[headers.findIndex((name) => name === "WWW-Authenticate") + 1];
+    return { error: Number(/"error":(\d+)/.exec(body)?.[1]), challenge, body };
+  }
+}
+
+const accepted: readonly string[] = [
+  `Bearer ${secret}`, `bearer ${secret}`, `BEARER ${secret}`, `bEaReR ${secret}`,
+  `Bearer  ${secret}`, `Bearer     ${secret}`, "Bearer other-token",
+];
+for (const authorization of accepted) {
+  test(`"${authorization}" is accepted`, () => {
+    for (const given of [[secret, "other-token"], [secret, "other-token"].map(tokenDigest)]) {
+      assert.equal(refusalOf(new BearerTokens(given), authorization), undefined);
+    }
+  });
+}
+
+const challenge = 'Bearer realm="plant-store"';
+const challenges: ReadonlyMap<number, string> = new Map([
+  [40006, `${challenge}, error="invalid_request"`], [40101, challenge],
+  [40102, `${challenge}, error="invalid_token"`],
+]);
+
+const refused: readonly (readonly [authorization: string | undefined, error: number])[] = [
+  // None, or another scheme.
+  [undefined, 40101], ["", 40101], [" ", 40101], ["Basic dXNlcjpwYXNz", 40101], ["Basic", 40101],
+  [`Digest Bearer ${secret}`, 40101], [`Bearer${secret}`, 40101], [`Bear ${secret}`, 40101],
+  [`Bearers ${secret}`, 40101], [secret, 40101], [`Token ${secret}`, 40101], ["Negotiate", 40101],
+  [`"Bearer" ${secret}`, 40101], [`Bearer=${secret}`, 40101], [`Bearer:${secret}`, 40101],
+  [`Ｂearer ${secret}`, 40101], [`Basic ${secret}, Bearer ${secret}`, 40101],
+  // Bearer, and not one b64token behind it.
+  ["Bearer", 40006], ["bearer", 40006], ["Bearer ", 40006], ["Bearer   ", 40006],
+  ["Bearer a b", 40006],
+  [`Bearer ${secret} ${secret}`, 40006], [`Bearer ${secret},${secret}`, 40006],
+  [`Bearer ${secret}, Bearer ${secret}`, 40006], [`Bearer, Bearer ${secret}`, 40006],
+  [`Bearer\t${secret}`, 40006], [`Bearer ${secret} `, 40006], [`Bearer ${secret}\t`, 40006],
+  [`Bearer \t${secret}`, 40006], ["Bearer =", 40006], ["Bearer ==", 40006], ["Bearer a=b", 40006],
+  ["Bearer =a", 40006], [`Bearer "${secret}"`, 40006], [`Bearer token="${secret}"`, 40006],
+  ["Bearer a:b", 40006], ["Bearer a@b", 40006], ["Bearer a%20b", 40006], ["Bearer a\0b", 40006],
+  ["Bearer tökén", 40006], ["Bearer \u00a0a", 40006], ["Bearer a*", 40006], ["Bearer a;b", 40006],
+  ["Bearer a\n", 40006], ["Bearer a\r\nX: y", 40006], ["Bearer a\\b", 40006], ["Bearer {}", 40006],
+  // The digest is no token: who reads the file does not get in.
+  [`Bearer ${tokenDigest(secret)}`, 40006], [`Bearer ${hexOf(secret)}`, 40102],
+  // A token that is not known.
+  ["Bearer a", 40102], ["Bearer a=", 40102], ["Bearer a==", 40102], [`Bearer ${secret}=`, 40102],
+  [`Bearer ${secret.slice(0, -1)}`, 40102], [`Bearer ${secret.toLowerCase()}`, 40102],
+  [`Bearer x${secret}`, 40102], [`Bearer ${secret.slice(1)}`, 40102], ["Bearer -._~+/", 40102],
+  ["Bearer Bearer", 40102], [`Bearer ${"a".repeat(16_000)}`, 40102], ["Bearer 0", 40102],
+];
+for (const [authorization, error] of refused) {
+  test(`${JSON.stringify(authorization)?.slice(0, 80)} is refused with ${error}`, () => {
+    for (const given of [[secret], [tokenDigest(secret)]]) {
+      const refusal = refusalOf(new BearerTokens(given), authorization);
+      assert.equal(refusal?.error, error);
+      assert.equal(refusal?.challenge, challenges.get(error));
+      // Neither our token nor what was sent is repeated.
+      assert.doesNotMatch(refusal?.body ?? "", /S3cret|dXNl|a{9}|[0-9a-f]{64}/i);
+      assert.ok((refusal?.body.length ?? 0) < 200);
+    }
+  });
+}
+
+const tokens: readonly (readonly [text: string, isB64Token: boolean])[] = [
+  ["a", true], ["A0", true], ["-._~+/", true], ["a=", true], ["a===", true], [".", true],
+  ["0", true],
+  ["", false], ["=", false], ["=a", false], ["a=b", false], ["a b", false], [" a", false],
+  ["a ", false], ["a\n", false], ["é", false], ["a,b", false], ["sha256:aa", false],
+  ["a\0", false],
+  ["*", false], ["a!b", false], ['"a"', false], ["a\u212a", false], ["a\u0131", false],
+];
+for (const [text, isB64Token] of tokens) {
+  test(`${JSON.stringify(text)} is ${isB64Token ? "a" : "no"} b64token`, () => {
+    assert.equal(isToken(text), isB64Token);
+  });
+}
+
+const noTokens: readonly (readonly [what: string, tokens: readonly string[]])[] = [
+  ["none at all", []], ["an empty one", [""]], ["a good one and an empty one", [secret, ""]],
+  ["one with a space", ["S3cret a"]], ["one that ends in a line feed", ["S3cret\n"]],
+  ["a digest of 63 digits", [`sha256:${"a".repeat(63)}`]],
+  ["one of 65", [`sha256:${"a".repeat(65)}`]],
+  ["a digest in capitals", [`sha256:${"A".repeat(64)}`]],
+  ["one with a g", [`sha256:${"g".repeat(64)}`]],
+  ["another digest", [`sha1:${"a".repeat(40)}`]], ["SHA256", [`SHA256:${"a".repeat(64)}`]],
+];
+for (const [what, given] of noTokens) {
+  test(`${what}: no set of tokens, and the old one stays`, () => {
+    const isUnspoken = (error: unknown): boolean =>
+      error instanceof Error && !/S3cret|a{9}|A{9}|g{9}/.test(error.message);
+    assert.throws(() => new BearerTokens(given), isUnspoken);
+    const bearer = new BearerTokens([secret]);
+    assert.throws(() => bearer.replace(given), isUnspoken);
+    assert.equal(refusalOf(bearer, `Bearer ${secret}`), undefined);
+  });
+}
+
+test("another set of tokens takes the place of the old one", () => {
+  const bearer = new BearerTokens(["old", "both"]);
+  bearer.replace(["both", tokenDigest("new")]);
+  const verdicts = ["old", "both", "new"].map((name) => refusalOf(bearer, `Bearer ${name}`)?.error);
+  assert.deepEqual(verdicts, [40102, undefined, undefined]);
+});
+
+test("no token itself is kept", () => {
+  const bearer = new BearerTokens([secret]);
+  assert.ok(!JSON.stringify(bearer).includes(secret));
+  assert.deepEqual(Object.values(bearer), []);
+});
+
+test("a made token is a b64token of 256 bits, another each time, and its digest lets it in", () => {
+  const made = Array.from({ length: 100 }, makeToken);
+  assert.equal(new Set(made).size, 100);
+  for (const one of made) {
+    assert.match(one, /^[\w-]{43}$/);
+    assert.equal(tokenDigest(one), `sha256:${hexOf(one)}`);
+    assert.equal(refusalOf(new BearerTokens([tokenDigest(one)]), `Bearer ${one}`), undefined);
+  }
+});
+
+const [a, b] = ["a", "b"].map((name) => `sha256:${hexOf(name)}`);
+const files: readonly (readonly [what: string, text: string, digests: readonly unknown[]])[] = [
+  ["one line", `ci ${a}\n`, [a]], ["no line feed at its end", `ci ${a}`, [a]],
+  ["two lines", `ci ${a}\nops ${b}\n`, [a, b]], ["blank lines", `\n\nci ${a}\n\n\n`, [a]],
+  ["lines of spaces", `  \n\t\nci ${a}\n \n`, [a]], ["a comment", `# tokens\nci ${a}\n`, [a]],
+  ["an indented comment", `  # tokens\nci ${a}`, [a]], ["an empty comment", `#\nci ${a}`, [a]],
+  ["a digest in a comment", `# ops ${b}\nci ${a}\n`, [a]],
+  ["a comment last", `ci ${a}\n# end`, [a]],
+  ["CRLF", `ci ${a}\r\nops ${b}\r\n`, [a, b]], ["CRLF and blank lines", `\r\nci ${a}\r\n\r\n`, [a]],
+  ["CRLF and comments", `# tokens\r\nci ${a}\r\n# end\r\n`, [a]],
+  ["a comment in another script", `# für 植物 \u2028 x\nci ${a}\n`, [a]],
+  ["names with marks", `ci-1.eu@x:y ${a}\nö ${b}\n`, [a, b]],
+  ["a name twice", `x ${a}\nx ${b}`, [a, b]],
+  ["a name with #", `ci#1 ${a}`, [a]], ["a name that looks like a digest", `sha256:x ${a}`, [a]],
+];
+for (const [what, text, digests] of files) {
+  test(`a tokens file with ${what} is read`, () => {
+    assert.deepEqual(parseTokensFile(text), digests);
+    new BearerTokens(parseTokensFile(text)).check("Bearer a");
+  });
+}
+
+const badFiles: readonly (readonly [what: string, text: string, line: number])[] = [
+  ["nothing", "", 1], ["a line feed", "\n", 1], ["comments only", "# none\n#\n", 1],
+  ["no name", `${a}\n`, 1], ["a space first", ` ${a}\n`, 1], ["no digest", "ci\n", 1],
+  ["a token itself", "ci S3cret-token\n", 1], ["a token alone", "S3cret-token\n", 1],
+  ["a digest without its kind", `ci ${hexOf("a")}\n`, 1], ["a colon for the space", `ci:${a}\n`, 1],
+  ["another kind", `ci sha512:${hexOf("a")}${hexOf("b")}\n`, 1],
+  ["SHA256", `ci SHA256:${hexOf("a")}`, 1],
+  ["capitals", `ci sha256:${hexOf("a").toUpperCase()}\n`, 1],
+  ["63 digits", `ci ${a?.slice(0, -1)}\n`, 1],
+  ["65 digits", `ci ${a}0\n`, 1], ["no hexadecimal digit", `ci ${a?.slice(0, -1)}g\n`, 1],
+  ["a third word", `ci ${a} more\n`, 1], ["a comment behind", `ci ${a} # ours\n`, 1],
+  ["a bad line third", `ci ${a}\n\nS3cret-token\n`, 3], ["a bad last line", `ci ${a}\n#\nops`, 3],
+  ["a bad line after CRLF", `# x\r\n\r\nci ${a}\r\nS3cret x\r\n`, 4],
+  ["two in a line", `x ${a} y ${b}`, 1],
+  ["CR alone", `ci ${a}\rops ${b}\r`, 1], ["a NUL", `ci ${a}\0`, 1], ["UTF-16", `c\0i\0 \0${a}`, 1],
+];
+for (const [what, text, line] of badFiles) {
+  test(`a tokens file with ${what} is refused, line ${line} named`, () => {
+    assert.throws(() => parseTokensFile(text), (error) => {
+      assert.ok(error instanceof Error);
+      assert.match(error.message, new RegExp(`\\bline ${line}\\b`));
+      assert.doesNotMatch(error.message, /S3cret|[0-9a-f]{9}/i);
+      return true;
+    });
+  });
+}
+
+const folder = temporaryFolder();
+const good = `ci ${a}\n`;
+const silent = (text: string): void => assert.fail(text);
+
+for (const mode of [0o600, 0o400, 0o700]) {
+  test(`a tokens file of mode ${mode.toString(8)} is read`, () => {
+    const path = join(folder, `good-${mode}`);
+    writeFileSync(path, good);
+    chmodSync(path, mode);
+    assert.deepEqual(readTokensFile(path, silent), [a]);
+  });
+}
+
+for (const mode of [0o640, 0o604, 0o644, 0o444]) {
+  test(`a tokens file of mode ${mode.toString(8)} is read, with a warning`, () => {
+    const path = join(folder, `readable-${mode}`);
+    writeFileSync(path, good);
+    chmodSync(path, mode);
+    const warnings: string[] = [];
+    assert.deepEqual(readTokensFile(path, (text) => void warnings.push(text)), [a]);
+    const wanted = `group or others can read its digests, mode ${mode.toString(8)}`;
+    assert.deepEqual(warnings, [`tokens file ${path}: ${wanted}`]);
+  });
+}
+
+test("a tokens file behind a symbolic link is read", () => {
+  const path = join(folder, "target");
+  writeFileSync(path, good, { mode: 0o600 });
+  symlinkSync(path, join(folder, "link"));
+  assert.deepEqual(readTokensFile(join(folder, "link"), silent), [a]);
+});
+
+const file = (text: string, mode: number): Make => (path) => {
+  writeFileSync(path, text);
+  chmodSync(path, mode);
+};
+type Make = (path: string) => void;
+const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] = [
+  ["that the group can write", file(good, 0o620), /write it, found mode 620$/],
+  ["that others can write", file(good, 0o602), /write it, found mode 602$/],
+  ["that all can read and write", file(good, 0o666), /write it, found mode 666$/],
+  ["that only others can write", file(good, 0o002), /write it, found mode 002$/],
+  ["that is a folder", (path) => mkdirSync(path, { mode: 0o700 }), /regular file/],
+  // One that is waited for stops this test, and any start.
+  ["that is a pipe", (path) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],
+  ["that is a pipe for all", (path) => execFileSync("mkfifo", ["-m", "666", path]), /regular file/],
+  ["that is a device", (path) => symlinkSync("/dev/null", path), /regular file/],
+  ["that is missing", () => undefined, /ENOENT|no such file/],
+  ["behind a dangling link", (path) => symlinkSync(`${path}-gone`, path), /ENOENT|no such file/],
+  ["that is empty", file("", 0o600), /line 1/], ["of comments", file("# none\n", 0o600), /line 1/],
+  ["with a bad third line", file(`ci ${a}\n\nS3cret-token\n`, 0o600), /line 3/],
+  ["with a token itself", file("ci S3cret-token\n", 0o600), /line 1/],
+];
+for (const [what, make, reason] of noFiles) {
+  test(`a tokens file ${what} is refused by its name`, () => {
+    const path = join(folder, what.replaceAll(" ", "-"));
+    make(path);
+    assert.throws(() => readTokensFile(path, silent), (error) => {
+      assert.ok(error instanceof Error && error.message.includes(path));
+      assert.match(error.message.replaceAll(path, ""), reason);
+      assert.doesNotMatch(error.message, /S3cret|[0-9a-f]{9}/i);
+      return true;
+    });
+  });
+}

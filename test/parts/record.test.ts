@@ -1,0 +1,206 @@
+/** The journal's format, byte for byte; the checksums are compared with an own CRC-32. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  checksum, decodeHeader, decodeRecord, headerBytes, headerText, plantText, recordText, seal,
+} from "../../src/journal/record.ts";
+import type { NewPlant } from "../../src/plant.ts";
+
+/** CRC-32 bit by bit, as ISO 3309 has it: reflected polynomial edb88320, all ones in and out. */
+function crc32(bytes: Buffer): string {
+  let crc = 0xffffffff;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return (~crc >>> 0).toString(16).padStart(8, "0");
+}
+
+/** A line as the grammar says: the bytes, their checksum, the end; with a good one by default. */
+function line(start: string | Buffer, crc = crc32(Buffer.from(start))): Buffer {
+  return Buffer.concat([Buffer.from(start), Buffer.from(`,"crc":"${crc}"}`)]);
+}
+
+const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
+const at = "2026-11-21T02:56:07.123Z";
+const headerLine = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
+const textOf = (plant: string): string => `{"seq":1,"at":"${at}","synced":133,"plant":${plant}`;
+
+/** "123456789": the check value of the CRC catalogue; the others are zlib's. */
+const vectors: readonly (readonly [text: string, crc: string])[] = [
+  ["", "00000000"],
+  ["123456789", "cbf43926"],
+  ["a", "e8b7be43"],
+  ["The quick brown fox jumps over the lazy dog", "414fa339"],
+  ["\0\0\0\0", "2144df1c"],
+  ["\u00ff\u2028", crc32(Buffer.from("\u00ff\u2028"))],
+];
+
+for (const [text, crc] of vectors) {
+  test(`the checksum of ${JSON.stringify(text)} is ${crc}, in ours and in the oracle`, () => {
+    assert.equal(crc32(Buffer.from(text)), crc);
+    assert.equal(checksum(Buffer.from(text)), crc);
+  });
+}
+
+test("the worked example of the design, with the checksum that its bytes have", () => {
+  const plant = plantText({ id: 9007199254740993n, name: "Fern", tag: "shade" });
+  assert.equal(`${seal(recordText(1, at, 118, plant))}`,
+    `{"seq":1,"at":"2026-11-21T02:56:07.123Z","synced":118,"plant":`
+    + `{"id":9007199254740993,"name":"Fern","tag":"shade"},"crc":"4ee07b39"}\n`);
+});
+
+test("a header is one line of 133 bytes, with the checksum of what stands before it", () => {
+  const header = `${seal(headerText(uuid, at))}`;
+  assert.equal(header, `${line(headerLine)}\n`);
+  assert.equal(header.length, 133);
+  assert.equal(headerBytes, 133);
+  assert.equal(decodeHeader(line(headerLine)), uuid);
+});
+
+const noHeaders: readonly (readonly [says: string, bytes: Buffer])[] = [
+  ["nothing", Buffer.alloc(0)],
+  ["another version", line(headerLine.replace('"version":1', '"version":2'))],
+  ["another journal", line(headerLine.replace("plant-store", "plant-stare"))],
+  ["another order of members", line(`{"version":1,"journal":"plant-store","file":"${uuid}"`)],
+  ["a member more", line(`${headerLine},"more":1`)],
+  ["a space", line(headerLine.replace(":1", ": 1"))],
+  ["a checksum of its own in it", line(`${headerLine},"crc":"${crc32(Buffer.from(headerLine))}"}xxx`)],
+  ["a short UUID", line(headerLine.replace(uuid, uuid.slice(1)))],
+  ["a wrong checksum", line(headerLine, "00000000")],
+  ["a checksum in capitals", line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())],
+  ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
+  ["a CR", Buffer.concat([line(headerLine), Buffer.from("\r")])],
+  ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])],
+  ["a record", line(textOf('{"id":1,"name":""}'))],
+];
+
+for (const [says, bytes] of noHeaders) {
+  test(`a header with ${says} is none`, () => assert.equal(decodeHeader(bytes), undefined));
+}
+
+const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[] = [
+  ["id and name", { id: 7n, name: "Fern" }, '{"id":7,"name":"Fern"}'],
+  ["a tag", { id: 7n, name: "Fern", tag: "shade" }, '{"id":7,"name":"Fern","tag":"shade"}'],
+  ["empty texts", { id: 0n, name: "", tag: "" }, '{"id":0,"name":"","tag":""}'],
+  ["the least id", { id: -(2n ** 63n), name: "" }, '{"id":-9223372036854775808,"name":""}'],
+  ["the greatest id", { id: 2n ** 63n - 1n, name: "" }, '{"id":9223372036854775807,"name":""}'],
+  ["2^53 + 1", { id: 2n ** 53n + 1n, name: "" }, '{"id":9007199254740993,"name":""}'],
+  ["-2^53 - 1", { id: -(2n ** 53n) - 1n, name: "" }, '{"id":-9007199254740993,"name":""}'],
+  ["ten to the 18th", { id: 10n ** 18n, name: "" }, '{"id":1000000000000000000,"name":""}'],
+  ["beyond the BMP", { id: 1n, name: "🌿ß" }, '{"id":1,"name":"🌿ß"}'],
+  ["CR, LF and NUL", { id: 1n, name: "\r\n\0" }, '{"id":1,"name":"\\r\\n\\u0000"}'],
+  ["other controls", { id: 1n, name: "\u001f\u007f" }, '{"id":1,"name":"\\u001f\u007f"}'],
+  ["U+2028, U+2029", { id: 1n, name: "\u2028\u2029" }, '{"id":1,"name":"\u2028\u2029"}'],
+  ["noncharacters", { id: 1n, name: "\uffff\ufdd0" }, '{"id":1,"name":"\uffff\ufdd0"}'],
+  ["quotes and slashes", { id: 1n, name: '"\\/' }, '{"id":1,"name":"\\"\\\\/"}'],
+  ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' },
+    '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
+  ["a name of the prototype", { id: 1n, name: "__proto__" }, '{"id":1,"name":"__proto__"}'],
+  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) },
+    `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
+];
+
+for (const [says, plant, json] of plants) {
+  test(`a plant with ${says} is written as one line and read back as it was`, () => {
+    assert.equal(plantText(plant), json);
+    const bytes = seal(recordText(1, at, 133, json));
+    assert.deepEqual(bytes, Buffer.concat([line(textOf(json)), Buffer.from("\n")]));
+    assert.equal(bytes.findIndex((byte) => byte < 0x20), bytes.length - 1, "its LF, nothing else");
+    const { id } = plant;
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, id });
+  });
+}
+
+test("a checksum is right whatever a line's length is, and wherever in a buffer it stands", () => {
+  for (let length = 0; length < 40; length++) {
+    const text = line(textOf(`{"id":1,"name":"${"x".repeat(length)}"}`));
+    const bytes = Buffer.concat([Buffer.alloc(length, "{"), text, Buffer.from("\n}")]);
+    const end = length + text.length;
+    assert.equal(typeof decodeRecord(bytes.subarray(length, end)), "object");
+    for (const [from, to] of [[length + 1, end], [length, end - 1], [length, end + 1]]) {
+      assert.equal(decodeRecord(bytes.subarray(from, to)), "unsound");
+    }
+  }
+});
+
+test("every control character of a name is escaped", () => {
+  const name = String.fromCharCode(...Array(32).keys());
+  const bytes = Buffer.from(plantText({ id: 1n, name }));
+  assert.ok(bytes.every((byte) => byte >= 0x20));
+  assert.deepEqual(JSON.parse(bytes.toString()), { id: 1, name });
+});
+
+const good = textOf('{"id":7,"name":"Fern"}');
+
+const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
+  ["nothing", Buffer.alloc(0)],
+  ["only a checksum", Buffer.from(',"crc":"00000000"}')],
+  ["a wrong checksum", line(good, "00000000")],
+  ["a checksum in capitals", line(good, crc32(Buffer.from(good)).toUpperCase())],
+  ["no checksum", Buffer.from(`${good}}`)],
+  ["a CR at its end", Buffer.concat([line(good), Buffer.from("\r")])],
+  ["a NUL at its end", Buffer.concat([line(good), Buffer.from("\0")])],
+  ["a space before its checksum", Buffer.from(`${line(good)}`.replace(',"crc":"', ',"crc": "'))],
+  ["two records in it", Buffer.concat([line(good), line(good)])],
+];
+
+for (const [says, bytes] of unsound) {
+  test(`a line with ${says} is unsound`, () => assert.equal(decodeRecord(bytes), "unsound"));
+}
+
+test("a record with any byte changed to any other is unsound", () => {
+  const bytes = line(good);
+  assert.equal(typeof decodeRecord(bytes), "object");
+  for (let offset = 0; offset < bytes.length; offset++) {
+    for (let mask = 1; mask < 256; mask++) {
+      const changed = Buffer.from(bytes);
+      changed[offset] = (bytes[offset] ?? 0) ^ mask;
+      assert.equal(decodeRecord(changed), "unsound", `offset ${offset}, mask ${mask}`);
+    }
+  }
+});
+
+const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
+  ["a header", headerLine],
+  ["an empty object", "{"],
+  ["no plant", `{"seq":1,"at":"${at}","synced":133`],
+  ["another order of members", `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`],
+  ["a member more", `${good},"more":1`],
+  ["a space in it", good.replace(":", ": ")],
+  ["seq 0", good.replace('"seq":1', '"seq":0')],
+  ["seq 01", good.replace('"seq":1', '"seq":01')],
+  ["a negative seq", good.replace('"seq":1', '"seq":-1')],
+  ["a seq in quotes", good.replace('"seq":1', '"seq":"1"')],
+  ["a synced of 0133", good.replace("133", "0133")],
+  ["a synced that is no integer", good.replace("133", "133.5")],
+  ["a time without milliseconds", good.replace(".123Z", "Z")],
+  ["a time of another zone", good.replace(".123Z", ".123+00:00")],
+  ["a plant that is no object", textOf('"Fern"')],
+  ["a plant without id", textOf('{"name":"Fern"}')],
+  ["a plant without name", textOf('{"id":7}')],
+  ["a plant with a member more", textOf('{"id":7,"name":"Fern","age":1}')],
+  ["a member twice", textOf('{"id":7,"name":"Fern","name":"Fern"}')],
+  ["name before id", textOf('{"name":"Fern","id":7}')],
+  ["a space in the plant", textOf('{"id":7, "name":"Fern"}')],
+  ["an id of 7.0", textOf('{"id":7.0,"name":"Fern"}')],
+  ["an id of 7e0", textOf('{"id":7e0,"name":"Fern"}')],
+  ["an id of -0", textOf('{"id":-0,"name":"Fern"}')],
+  ["an id over int64", textOf('{"id":9223372036854775808,"name":"Fern"}')],
+  ["an id under int64", textOf('{"id":-9223372036854775809,"name":"Fern"}')],
+  ["an id in quotes", textOf('{"id":"7","name":"Fern"}')],
+  ["a tag of null", textOf('{"id":7,"name":"Fern","tag":null}')],
+  ["an escape that is not needed", textOf('{"id":7,"name":"\\u0046ern"}')],
+  ["a string without its end", textOf('{"id":7,"name":"Fern')],
+  ["a backslash at its end", textOf('{"id":7,"name":"Fern\\')],
+  ["a lone surrogate", textOf('{"id":7,"name":"\\ud800"}')],
+  ["bytes that are not UTF-8", Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")],
+  ["a control character", textOf('{"id":7,"name":"\t"}')],
+  ["text that is no JSON", textOf("{")],
+];
+
+for (const [says, start] of foreign) {
+  test(`a good checksum over ${says} is foreign`, () => {
+    assert.equal(decodeRecord(line(start)), "foreign");
+  });
+}

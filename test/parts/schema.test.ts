@@ -1,0 +1,194 @@
+/** The checks of the interface's objects: every violation, where it is, and nothing coerced. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseJson, type JsonValue } from "../../src/json/parse.ts";
+import { checkSchema, type Schema } from "../../src/json/schema.ts";
+import {
+  errorSchema, newPlantSchema, PlantError, plantSchema, readNewPlant, type NewPlant,
+} from "../../src/plant.ts";
+
+const json = (text: string): JsonValue => parseJson(Buffer.from(text), 64);
+
+/** The places of the violations, in their order. */
+const pointersOf = (schema: Schema, text: string): readonly string[] =>
+  checkSchema(schema, json(text)).map(({ pointer }) => pointer);
+
+const plants: readonly (readonly [text: string, plant: NewPlant])[] = [
+  ['{"id":1,"name":"Fern"}', { id: 1n, name: "Fern" }],
+  ['{"id":1,"name":"Fern","tag":"shade"}', { id: 1n, name: "Fern", tag: "shade" }],
+  ['{"tag":"shade","name":"Fern","id":1}', { id: 1n, name: "Fern", tag: "shade" }],
+  ['{"id":0,"name":""}', { id: 0n, name: "" }],
+  ['{"id":0,"name":"","tag":""}', { id: 0n, name: "", tag: "" }],
+  ['{"id":-0,"name":" "}', { id: 0n, name: " " }], ['{"id":1.0,"name":"a"}', { id: 1n, name: "a" }],
+  ['{"id":1e2,"name":"a"}', { id: 100n, name: "a" }],
+  ['{"id":-7,"name":"a"}', { id: -7n, name: "a" }],
+  ['{"id":9007199254740993,"name":"a"}', { id: 9007199254740993n, name: "a" }],
+  ['{"id":9223372036854775807,"name":"a"}', { id: 2n ** 63n - 1n, name: "a" }],
+  ['{"id":-9223372036854775808,"name":"a"}', { id: -(2n ** 63n), name: "a" }],
+  ['{"id":1,"name":"\\u0000\\n😀\\ufeff"}', { id: 1n, name: "\0\n😀\ufeff" }],
+  ['{"id":1,"name":"a","tag":"any tag at all"}', { id: 1n, name: "a", tag: "any tag at all" }],
+  // Members that are not named by the schema are allowed, and not kept.
+  ['{"id":1,"name":"a","colour":"green"}', { id: 1n, name: "a" }],
+  ['{"id":1,"name":"a","Tag":null,"ID":"x","":{}}', { id: 1n, name: "a" }],
+  ['{"id":1,"name":"a","__proto__":{"tag":7},"constructor":1}', { id: 1n, name: "a" }],
+  ['{"id":1,"name":"a","toString":null,"more":[[[{}]]]}', { id: 1n, name: "a" }],
+];
+
+for (const [text, plant] of plants) {
+  test(`${text} is a NewPlant`, () => {
+    assert.deepEqual(checkSchema(newPlantSchema, json(text)), []);
+    assert.deepStrictEqual(readNewPlant(json(text)), plant);
+  });
+}
+
+test("a name may be as long as a body", () => {
+  const name = "é".repeat(2 ** 19);
+  assert.deepStrictEqual(readNewPlant(json(`{"id":1,"name":"${name}"}`)), { id: 1n, name });
+});
+
+/** What is there, with all places that are wrong, each once, and what the message says is there. */
+const others: readonly (readonly [text: string, pointers: readonly string[], found: RegExp])[] = [
+  // Not even an object: told once, though both parts of the allOf ask for one.
+  ["null", [""], /object.*null/], ["true", [""], /object.*true/], ["7", [""], /object.*a number/],
+  ['"name"', [""], /object.*a string/], ["[]", [""], /object.*an array/],
+  ['[{"id":1,"name":"a"}]', [""], /object.*an array/], ["false", [""], /object.*false/],
+  // Something is missing.
+  ["{}", ["/name", "/id"], /name is required.*\/id is required/],
+  ['{"id":1}', ["/name"], /required/], ['{"name":"a"}', ["/id"], /required/],
+  ['{"tag":"a"}', ["/name", "/id"], /required/],
+  ['{"Name":"a","ID":1}', ["/name", "/id"], /required/],
+  ['{"__proto__":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
+  ['[[{"id":1}]]', [""], /an array/],
+  ['{"plant":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
+  // The name is no string.
+  ['{"id":1,"name":null}', ["/name"], /string.*null/],
+  ['{"id":1,"name":7}', ["/name"], /string.*a number/],
+  ['{"id":1,"name":true}', ["/name"], /string.*true/],
+  ['{"id":1,"name":[]}', ["/name"], /string.*an array/],
+  ['{"id":1,"name":{}}', ["/name"], /string.*an object/],
+  ['{"id":1,"name":["a"]}', ["/name"], /an array/],
+  // The tag is there, and is no string.
+  ['{"id":1,"name":"a","tag":null}', ["/tag"], /string.*null/],
+  ['{"id":1,"name":"a","tag":0}', ["/tag"], /string.*a number/],
+  ['{"id":1,"name":"a","tag":false}', ["/tag"], /string.*false/],
+  ['{"id":1,"name":"a","tag":["b"]}', ["/tag"], /string.*an array/],
+  ['{"id":1,"name":"a","tag":{"b":1}}', ["/tag"], /string.*an object/],
+  // The id is no integer: nothing is coerced.
+  ['{"id":"7","name":"a"}', ["/id"], /integer.*a string/],
+  ['{"id":"","name":"a"}', ["/id"], /a string/],
+  ['{"id":true,"name":"a"}', ["/id"], /integer.*true/],
+  ['{"id":false,"name":"a"}', ["/id"], /false/],
+  ['{"id":null,"name":"a"}', ["/id"], /integer.*null/],
+  ['{"id":[],"name":"a"}', ["/id"], /an array/],
+  ['{"id":[1],"name":"a"}', ["/id"], /an array/], ['{"id":{},"name":"a"}', ["/id"], /an object/],
+  ['{"id":1.5,"name":"a"}', ["/id"], /fraction/], ['{"id":1e-400,"name":"a"}', ["/id"], /fraction/],
+  ['{"id":9223372036854775808,"name":"a"}', ["/id"], /-9223372036854775808 to 9223372036854775807/],
+  ['{"id":-9223372036854775809,"name":"a"}', ["/id"], /outside/],
+  ['{"id":1e1000000000,"name":"a"}', ["/id"], /outside/],
+  // All at once.
+  ['{"id":"7","name":7}', ["/name", "/id"], /string.*integer/],
+  ['{"id":null,"name":null,"tag":null}', ["/name", "/tag", "/id"], /null.*null.*null/],
+  ['{"name":null}', ["/name", "/id"], /null.*required/],
+  ['{"tag":null}', ["/name", "/tag", "/id"], /null/],
+  ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*a number.*fraction/],
+];
+
+for (const [text, pointers, found] of others) {
+  test(`${text} is no NewPlant: wrong at ${pointers.map((at) => at || "the whole")}`, () => {
+    const violations = checkSchema(newPlantSchema, json(text));
+    assert.deepEqual(violations.map(({ pointer }) => pointer).sort(), [...pointers].sort());
+    assert.throws(() => readNewPlant(json(text)), (error) => {
+      assert.ok(error instanceof PlantError);
+      assert.match(error.message, found);
+      for (const { pointer, message } of violations) {
+        assert.ok(error.message.includes(`${pointer} ${message}`), error.message);
+      }
+      // Nothing of it is the client's own text, and an answer has room for it.
+      assert.match(error.message, /^[ -~]{1,450}$/);
+      return true;
+    });
+  });
+}
+
+test("a message repeats nothing of what the client sent", () => {
+  const text = '{"id":"secret-1","name":["secret-2"],"tag":{"secret-3":1},"secret-4":5}';
+  assert.throws(() => readNewPlant(json(text)), (error) =>
+    error instanceof PlantError && !error.message.includes("secret"));
+});
+
+test("each violation says what must be, and what is", () => {
+  assert.deepEqual(checkSchema(newPlantSchema, json('{"id":true,"name":null}')), [
+    { pointer: "/name", message: "must be a string, but is null" },
+    { pointer: "/id", message: "must be an integer from -9223372036854775808 to "
+      + "9223372036854775807, but is true" },
+  ]);
+});
+
+const text: Schema = { type: "string" };
+const object: Schema = { type: "object", required: ["a"], properties: { a: text } };
+
+/** The keywords by themselves: a schema, a value, the places that are wrong. */
+const keywords: readonly (readonly [Schema, value: string, pointers: readonly string[]])[] = [
+  [{}, "null", []], [{}, '{"a":[1]}', []], [{ title: "t", description: "d" }, "7", []],
+  [text, '""', []], [text, '"null"', []], [text, "null", [""]], [text, "[]", [""]],
+  [text, "0", [""]],
+  [{ type: "object" }, "{}", []], [{ type: "object" }, "[]", [""]],
+  [{ type: "object" }, "null", [""]],
+  [{ type: "integer" }, "7", []], [{ type: "integer" }, "7.0", []],
+  [{ type: "integer" }, "7.1", [""]],
+  [{ type: "integer" }, '"7"', [""]], [{ type: "integer" }, "true", [""]],
+  [{ type: "integer", format: "int32" }, "2147483647", []],
+  [{ type: "integer", format: "int32" }, "2147483648", [""]],
+  [{ type: "integer", format: "int32" }, "-2147483648", []],
+  [{ type: "integer", format: "int32" }, "-2147483649", [""]],
+  [{ type: "integer", format: "int64" }, "2147483648", []],
+  [{ type: "integer", format: "int64" }, "9223372036854775807", []],
+  [{ type: "integer", format: "int64" }, "9223372036854775808", [""]],
+  [{ type: "integer", format: "int64" }, "-9223372036854775808", []],
+  [{ type: "integer", format: "int64" }, "-9223372036854775809", [""]],
+  [object, '{"a":""}', []], [object, '{"a":1}', ["/a"]], [object, "{}", ["/a"]],
+  [object, "1", [""]],
+  [object, '{"a":"","b":null}', []], [{ properties: { a: text } }, "{}", []],
+  [{ properties: { a: text } }, '{"a":null}', ["/a"]],
+  [{ required: ["a", "b"] }, "{}", ["/a", "/b"]],
+  // Without a type, what is no object has no members to miss (JSON Schema's validation, 6.5.3).
+  [{ required: ["a"] }, "null", []], [{ properties: { a: text } }, "[]", []],
+  [{ required: ["toString", "__proto__"] }, "{}", ["/toString", "/__proto__"]],
+  [{ required: ["toString", "__proto__"] }, '{"toString":1,"__proto__":2}', []],
+  [{ type: "object", properties: { o: object } }, '{"o":{"a":1}}', ["/o/a"]],
+  [{ type: "object", properties: { o: object } }, '{"o":{}}', ["/o/a"]],
+  [{ type: "object", properties: { o: object } }, '{"o":[]}', ["/o"]],
+  [{ properties: { o: { properties: { o: object } } } }, '{"o":{"o":{"a":null}}}', ["/o/o/a"]],
+  [{ allOf: [] }, "null", []], [{ allOf: [text, text] }, "1", [""]],
+  [{ allOf: [{}, text] }, '"a"', []],
+  [{ allOf: [object, object] }, "{}", ["/a"]], [{ allOf: [object, object] }, '{"a":1}', ["/a"]],
+  [{ allOf: [{ allOf: [object] }, object] }, '{"a":1}', ["/a"]],
+  [{ allOf: [text, { type: "integer" }] }, "null", ["", ""]],
+  [{ type: "object", allOf: [object] }, "null", [""]],
+];
+
+for (const [schema, value, pointers] of keywords) {
+  test(`${JSON.stringify(schema)} finds ${pointers.length} violations in ${value}`, () => {
+    assert.deepEqual(pointersOf(schema, value), pointers);
+  });
+}
+
+type Answer = readonly [name: string, Schema, value: string, pointers: readonly string[]];
+const answers: readonly Answer[] = [
+  ["Plant", plantSchema, '{"name":"Fern"}', []], ["Plant", plantSchema, '{"name":"","tag":""}', []],
+  ["Plant", plantSchema, '{"tag":"shade"}', ["/name"]],
+  ["Plant", plantSchema, '{"name":"a","tag":null}', ["/tag"]],
+  ["Error", errorSchema, '{"error":40001,"message":"a"}', []],
+  ["Error", errorSchema, '{"error":-2147483648,"message":""}', []],
+  ["Error", errorSchema, '{"error":2147483648,"message":""}', ["/error"]],
+  ["Error", errorSchema, '{"error":"40001","message":""}', ["/error"]],
+  ["Error", errorSchema, '{"error":40001}', ["/message"]],
+  ["Error", errorSchema, "{}", ["/error", "/message"]],
+  ["Error", errorSchema, '{"error":null,"message":null}', ["/error", "/message"]],
+];
+
+for (const [name, schema, value, pointers] of answers) {
+  test(`${value} is ${pointers.length === 0 ? "an" : "no"} answer of the kind ${name}`, () => {
+    assert.deepEqual(pointersOf(schema, value), pointers);
+  });
+}

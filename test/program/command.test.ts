@@ -1,0 +1,265 @@
+/** The command line and the environment: what is read of them, and how mistakes are told. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readCommand, type Command } from "../../src/program/command.ts";
+import { environmentOf, limitTable, settingTable } from "../../src/config.ts";
+import { ConfigError } from "../../src/program/exit.ts";
+import { tokenDigest } from "../../src/http/bearer.ts";
+import { run } from "../support/support.ts";
+
+type Environment = Readonly<Record<string, string>>;
+type Serve = Extract<Command, { readonly command: "serve" }>;
+
+/** The words of a command line, parted by single spaces. */
+const words = (line: string): string[] => (line === "" ? [] : line.split(" "));
+
+function serve(line: string | readonly string[], environment: Environment = {}): Serve["config"] {
+  const command = readCommand(typeof line === "string" ? words(line) : line, environment);
+  assert.ok(command.command === "serve");
+  return command.config;
+}
+
+function refusal(line: string | readonly string[], environment: Environment = {}): ConfigError {
+  try {
+    readCommand(typeof line === "string" ? words(line) : line, environment);
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    return error;
+  }
+  return assert.fail(`${String(line)} is taken, with ${JSON.stringify(environment)}`);
+}
+
+const mib = 1024 * 1024;
+
+/** Each limit's flag and variable, and its default as the interface says. */
+const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, variable: string,
+  standard: number])[] = [
+  ["bodyBytesMax", "--max-body", "PLANTS_MAX_BODY", mib],
+  ["headBytesMax", "--max-head", "PLANTS_MAX_HEAD", 16_384],
+  ["headFieldsMax", "--max-fields", "PLANTS_MAX_FIELDS", 100],
+  ["nestingMax", "--max-nesting", "PLANTS_MAX_NESTING", 64],
+  ["headMillis", "--head-timeout", "PLANTS_HEAD_TIMEOUT", 10_000],
+  ["requestMillis", "--request-timeout", "PLANTS_REQUEST_TIMEOUT", 30_000],
+  ["idleMillis", "--idle-timeout", "PLANTS_IDLE_TIMEOUT", 65_000],
+  ["checkMillis", "--timeout-check", "PLANTS_TIMEOUT_CHECK", 500],
+  ["discardBytesMax", "--max-discard", "PLANTS_MAX_DISCARD", 16 * mib],
+  ["discardMillis", "--discard-timeout", "PLANTS_DISCARD_TIMEOUT", 5_000],
+  ["connectionsMax", "--max-connections", "PLANTS_MAX_CONNECTIONS", 1_024],
+  ["bodiesBytesMax", "--max-bodies", "PLANTS_MAX_BODIES", 64 * mib],
+  ["queueRecordsMax", "--max-queue", "PLANTS_MAX_QUEUE", 4_096],
+  ["queueBytesMax", "--max-queue-bytes", "PLANTS_MAX_QUEUE_BYTES", 16 * mib],
+  ["batchBytesMax", "--max-batch", "PLANTS_MAX_BATCH", mib],
+  ["rotationMillis", "--rotation-timeout", "PLANTS_ROTATION_TIMEOUT", 2_000],
+  ["drainMillis", "--drain-timeout", "PLANTS_DRAIN_TIMEOUT", 10_000],
+];
+
+test("with nothing given, everything has the default of the interface, and is frozen", () => {
+  const config = serve("");
+  assert.deepEqual(config, {
+    host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
+    tokensFile: "", token: "",
+    limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
+  });
+  assert.ok(Object.isFrozen(config) && Object.isFrozen(config.limits));
+  assert.deepEqual(serve("serve"), config);
+});
+
+test("the tables of this test know every limit and every setting", () => {
+  assert.deepEqual(limits.map(([name]) => name), Object.keys(limitTable));
+  assert.deepEqual(settings.map(([flag]) => flag.slice(2)), Object.keys(settingTable));
+});
+
+for (const [name, flag, variable] of limits) {
+  const { min, max } = limitTable[name];
+  /** So that the head's time-out never is above the whole request's. */
+  const others: Environment = name === "headMillis" ? { PLANTS_REQUEST_TIMEOUT: String(max) }
+    : name === "requestMillis" ? { PLANTS_HEAD_TIMEOUT: String(min) } : {};
+  test(`${flag} and ${variable} set ${name} from ${min} to ${max}, and no further`, () => {
+    for (const value of [min, min + 1, max - 1, max]) {
+      assert.equal(serve([flag, `${value}`], others).limits[name], value);
+      assert.equal(serve([`${flag}=${value}`], others).limits[name], value);
+      assert.equal(serve([], { ...others, [variable]: `${value}` }).limits[name], value);
+      const both = { ...others, [variable]: `${value === max ? min : max}` };
+      assert.equal(serve([flag, `${value}`], both).limits[name], value, "the flag wins");
+    }
+    for (const value of [min - 1, max + 1, -1, 1.5, "1e3", "0x100", "+200", " 200", "200 ", "200ms",
+      "1_000", "Infinity", "NaN", "٣٠٠", "99999999999999999999", "two"]) {
+      for (const [error, source, code] of [
+        [refusal([`${flag}=${value}`], others), flag, 64],
+        [refusal([], { ...others, [variable]: `${value}` }), variable, 78],
+      ] as const) {
+        assert.equal(error.exitCode, code, `${source}=${value}`);
+        assert.match(error.message, new RegExp(`^${source} .*${min} to ${max}`));
+        assert.equal(error.message.split("\n").length, 1, error.message);
+      }
+    }
+    assert.equal(serve([], { [variable]: "" }).limits[name], limitTable[name].standard);
+  });
+}
+
+type Setting = readonly [flag: string, variable: string, name: keyof Serve["config"],
+  good: readonly string[], bad: readonly string[]];
+const settings: readonly Setting[] = [
+  ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"],
+    ["a b", "http://x", "a/b", "[", "a\0", "a\n", " "]],
+  ["--port", "PORT", "port", ["0", "1", "80", "8080", "9999", "10000", "59999", "60000", "65535"],
+    ["65536", "70000", "99999", "100000", "-1", "80.0", "1e3", "0x50", " 80", "80 ", "http"]],
+  ["--socket", "PLANTS_SOCKET", "socket", ["/run/plants.sock", "a b", "./s"], ["a\0b", "\0"]],
+  ["--base-path", "PLANTS_BASE_PATH", "basePath", ["/v1", "/a/b", "/a-b_c.d~e", "/%C3%A9", "/a:b"],
+    ["v1", "/", "/v1/", "//", "/a//b", "/a b", "/a?b", "/a#b", "/é", "http://x/v1", "/a\n"]],
+  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b"],
+    ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a"]],
+  ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
+];
+
+for (const [flag, variable, name, good, bad] of settings) {
+  test(`${flag} and ${variable} set ${name}`, () => {
+    for (const value of good) {
+      const other = { [variable]: good.find((one) => one !== value) ?? "" };
+      assert.equal(`${serve([flag, value])[name]}`, value);
+      assert.equal(`${serve([`${flag}=${value}`])[name]}`, value);
+      assert.equal(`${serve([], { [variable]: value })[name]}`, value);
+      assert.equal(`${serve([flag, value], other)[name]}`, value, "the flag wins");
+    }
+    assert.deepEqual(serve([], { [variable]: "" }), serve(""), "an empty variable is none");
+  });
+  for (const value of bad) {
+    test(`${flag} and ${variable} refuse ${JSON.stringify(value)}`, () => {
+      const ofFlag = refusal([`${flag}=${value}`]);
+      assert.deepEqual([ofFlag.exitCode, ofFlag.message.startsWith(`${flag} `)], [64, true]);
+      const ofVariable = refusal([], { [variable]: value });
+      assert.equal(ofVariable.exitCode, 78);
+      assert.ok(ofVariable.message.startsWith(`${variable} `), ofVariable.message);
+      // One line each, whatever stood in the value.
+      assert.match(`${ofFlag.message}${ofVariable.message}`, /^[^\n\0]*$/);
+      // A flag that is good wins over a variable that is not.
+      assert.doesNotThrow(() => serve([flag, good[0] ?? ""], { [variable]: value }));
+    });
+  }
+}
+
+test("PLANTS_TOKEN is the one token itself, and no message repeats a bad one", () => {
+  for (const value of ["a", "-._~+/0==", "x".repeat(4_000)]) {
+    assert.equal(serve("", { PLANTS_TOKEN: value }).token, value);
+  }
+  assert.equal(serve("", { PLANTS_TOKEN: "" }).token, "");
+  for (const value of ["S3cret a", "S3cret\n", "S3crét", "=S3cret", "S3cret,b", "sha256:S3cret"]) {
+    const error = refusal("", { PLANTS_TOKEN: value });
+    assert.equal(error.exitCode, 78);
+    assert.match(error.message, /^PLANTS_TOKEN /);
+    assert.doesNotMatch(error.message, /S3cr/);
+  }
+});
+
+const others: readonly (readonly [line: string, command: Command])[] = [
+  ["verify a", { command: "verify", files: ["a"], format: "text" }],
+  ["verify a b c", { command: "verify", files: ["a", "b", "c"], format: "text" }],
+  ["verify --json a", { command: "verify", files: ["a"], format: "json" }],
+  ["verify a --json", { command: "verify", files: ["a"], format: "json" }],
+  ["--json verify a", { command: "verify", files: ["a"], format: "json" }],
+  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], format: "text" }],
+  ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
+  ["openapi", { command: "openapi" }], ["--help", { command: "help" }],
+  ["--version", { command: "version" }], ["serve --help", { command: "help" }],
+  ["verify --help", { command: "help" }],
+];
+for (const [line, command] of others) {
+  test(`\`${line}\` is the command ${command.command}, whatever the environment says`, () => {
+    assert.deepEqual(readCommand(words(line), {}), command);
+    assert.deepEqual(readCommand(words(line), { PORT: "x", PLANTS_MAX_BODY: "-1" }), command);
+  });
+}
+
+/** Every mistake is in the message, each in a line of its own. */
+type Mistakes = readonly [line: string, Environment, code: 64 | 78, lines: readonly RegExp[]];
+const mistakes: readonly Mistakes[] = [
+  ["start", {}, 64, [/"start"/]], ["Serve", {}, 64, [/"Serve"/]],
+  ["constructor", {}, 64, [/constr/]],
+  ["__proto__", {}, 64, [/__proto__/]], ["serve more", {}, 64, [/"more"/]],
+  ["serve serve", {}, 64, [/"serve"/]], ["--bogus", {}, 64, [/"--bogus"/]],
+  ["-x", {}, 64, [/"-x"/]],
+  ["-p 80", {}, 64, [/"-p"/, /"80"/]], ["--Port 80", {}, 64, [/"--Port"/, /"80"/]],
+  ["--no-port", {}, 64, [/--no-port/]], ["--constructor", {}, 64, [/--constructor/]],
+  ["--__proto__", {}, 64, [/--__proto__/]], ["--token=abc", {}, 64, [/"--token"/]],
+  ["--port", {}, 64, [/--port.*value/]], ["--port=", {}, 64, [/--port.*value/]],
+  ["--host --port 80", {}, 64, [/--host.*value/]], ["--port 1 --port 2", {}, 64, [/--port.*twice/]],
+  ["--port 1 --port 1", {}, 64, [/--port.*twice/]], ["--json", {}, 64, [/--json/]],
+  ["serve --json", {}, 64, [/--json/]], ["verify", {}, 64, [/verify/]],
+  ["verify --json", {}, 64, [/verify/]], ["verify --port 1 a", {}, 64, [/--port/]],
+  ["verify --json=yes a", {}, 64, [/--json.*value/]],
+  ["verify --json --json a", {}, 64, [/--json.*twice/]], ["token a b", {}, 64, [/"b"/]],
+  ["openapi x", {}, 64, [/"x"/]], ["openapi --port 1", {}, 64, [/--port/]],
+  ["token --json", {}, 64, [/--json/]], ["--help=yes", {}, 64, [/--help/]],
+  // All at once.
+  ["--port x --host a/b --max-body 0", {}, 64, [/^--port /, /^--host /, /^--max-body /]],
+  ["more --bogus --port=70000", {}, 64, [/"more"/]],
+  ["serve more --bogus --port=70000", {}, 64, [/"more"/, /"--bogus"/, /^--port /]],
+  ["verify --bogus --port 1", {}, 64, [/verify needs/, /"--bogus"/, /--port/]],
+  ["", { PORT: "x", HOST: "a/b", PLANTS_TOKEN: "a b" }, 78, [/^PORT /, /^HOST /, /^PLANTS_TOKEN /]],
+  ["", { PLANTS_MAX_BODY: "0", PLANTS_BASE_PATH: "v1" }, 78, [/^PLANTS_MAX_BODY /, /BASE_PATH /]],
+  ["--port x", { HOST: "a/b" }, 64, [/^--port /, /^HOST /]],
+  ["--bogus", { HOST: "a/b", PLANTS_TOKEN: "a b" }, 64, [/--bogus/, /^HOST /, /^PLANTS_TOKEN /]],
+  ["--port 1", { HOST: "a/b", PORT: "x" }, 78, [/^HOST /]],
+  // The head's time-out is a part of the request's.
+  ["--head-timeout 40000", {}, 64, [/time-out/]], ["--request-timeout 9999", {}, 64, [/time-out/]],
+  ["", { PLANTS_HEAD_TIMEOUT: "30001" }, 78, [/time-out/]],
+  ["--head-timeout 200 --request-timeout 199", {}, 64, [/time-out/]],
+  ["--port x --head-timeout 40000", {}, 64, [/^--port /, /time-out/]],
+];
+for (const [line, environment, code, lines] of mistakes) {
+  test(`\`${line}\` with ${JSON.stringify(environment)} is told whole, with ${code}`, () => {
+    const { exitCode, message } = refusal(line, environment);
+    assert.equal(exitCode, code, message);
+    const found = message.split("\n");
+    for (const line of lines) assert.ok(found.some((one) => line.test(one)), `${line}: ${message}`);
+    assert.ok(found.every((one) => one !== "" && one.length < 250), message);
+  });
+}
+
+test("a message has a short, escaped excerpt of what was given", () => {
+  const { message } = refusal([`--host=\x1b[31m\n${"/".repeat(10_000)}`]);
+  assert.match(message, /^[ -~]{20,250}$/);
+  assert.match(refusal(["\x1b]0;x\x07"]).message, /^[ -~]{10,250}$/);
+});
+
+test("--help lists every flag and variable, on stdout, and ends with 0", async () => {
+  const { code, stdout, stderr } = await run(["--help"]);
+  assert.deepEqual([code, stderr], [0, ""]);
+  const names = [...limits.flatMap(([, flag, variable]) => [flag, variable]), "PLANTS_TOKEN",
+    ...settings.flatMap(([flag, variable]) => [flag, variable]), "--help", "--version", "--json"];
+  for (const name of names) assert.match(stdout, new RegExp(`(?<![\\w-])${name}(?![\\w-])`));
+  for (const word of ["serve", "verify", "token", "openapi"]) assert.match(stdout, RegExp(word));
+  for (const limit of Object.values(limitTable)) {
+    const line = stdout.split("\n").find((one) => one.includes(`--${limit.flag} `)) ?? "";
+    for (const part of [environmentOf(limit), limit.reason, `${limit.standard}`, limit.unit]) {
+      assert.ok(line.includes(part), `${part} in: ${line}`);
+    }
+  }
+});
+
+test("--version prints the version and nothing else", async () => {
+  assert.deepEqual(await run(["--version"]), { code: 0, stdout: "1.0.0\n", stderr: "" });
+});
+
+test("token prints the line for a tokens file on stdout, and the token on stderr", async () => {
+  const { code, stdout, stderr } = await run(["token", "ci"]);
+  assert.deepEqual([code, stdout], [0, `ci ${tokenDigest(stderr.trim())}\n`]);
+});
+
+const programs: readonly (readonly [line: string, Environment, code: number, stderr: RegExp])[] = [
+  ["--bogus", {}, 64, /^plant-store: .*--bogus/], ["nothing", {}, 64, /^plant-store: .*nothing/],
+  ["verify", {}, 64, /^plant-store: verify needs/],
+  ["--port x --host a/b", {}, 64, /\n.*--(ho|po)/],
+  ["", { PORT: "x" }, 78, /^plant-store: PORT must/],
+  ["", { PLANTS_TOKEN: "S3cret x" }, 78, /^plant-store: PLANTS_TOKEN must(?!.*S3cret)/],
+  ["--tokens missing", {}, 78, /^plant-store: .*missing/],
+  ["--store file://elsewhere/a", {}, 64, /^plant-store: --store/],
+];
+for (const [line, environment, code, found] of programs) {
+  test(`the program ends with ${code} for "${line}", ${JSON.stringify(environment)}`, async () => {
+    const result = await run(words(line), environment);
+    assert.deepEqual([result.code, result.stdout], [code, ""], result.stderr);
+    assert.match(result.stderr, found);
+    assert.doesNotMatch(result.stderr, /\n +at /, "no stack is shown");
+  });
+}

@@ -1,0 +1,100 @@
+/** What the program prints, where it can't be printed: full disks, readers that go away. */
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openJournal } from "../../src/index.ts";
+import { cleanEnvironment, program, temporaryFolder } from "../support/support.ts";
+
+const timeout = 60_000;
+
+/** Runs the program in a shell's line, where it is `plants`; its own exit status. */
+function shell(line: string, cwd: string) {
+  const env = { ...cleanEnvironment(), node: process.execPath, program };
+  const plants = 'plants() { "$node" "$program" "$@"; }';
+  const { status, stdout, stderr } = spawnSync("bash", ["-c", `${plants}; ${line}`], {
+    cwd, env, encoding: "utf8", timeout,
+  });
+  return { status, stdout, stderr };
+}
+
+const full = "/dev/full";
+const isFullThere = existsSync(full);
+const noFull = `there is no ${full}, or no bash`;
+const skip = isFullThere && spawnSync("bash", ["--version"]).status === 0 ? false : noFull;
+if (skip !== false) console.error(`output.test.ts: ${skip}`);
+
+/** A folder with a sound journal, and a damaged one. */
+async function journals(): Promise<string> {
+  const cwd = temporaryFolder();
+  const journal = await openJournal(join(cwd, "sound"));
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  writeFileSync(join(cwd, "damaged"), "x\n".repeat(100));
+  return cwd;
+}
+
+const commands = [
+  "token x", "openapi", "--help", "--version", "verify sound", "verify --json sound",
+  "verify damaged", "verify sound damaged nowhere",
+] as const;
+
+for (const command of commands) {
+  test(`${command} > ${full} ends with 74, and says why`, { skip, timeout }, async () => {
+    const { status, stderr } = shell(`plants ${command} > ${full}`, await journals());
+    assert.equal(status, 74);
+    assert.match(stderr, /plant-store: can't write to stdout: ENOSPC: no space left.*\n$/);
+    assert.equal(stderr.split("can't write").length, 2, "it is said once");
+  });
+}
+
+test(`token x 2> ${full} ends with 74, and makes no line for a token that nobody has seen`,
+  { skip, timeout }, async () => {
+    const { status, stdout } = shell(`plants token x 2> ${full}`, await journals());
+    assert.deepEqual([status, stdout], [74, ""]);
+  });
+
+const ended: readonly (readonly [command: string, status: number])[] = [
+  ["token x", 0], ["openapi", 0], ["--help", 0], ["--version", 0], ["verify sound sound", 0],
+  ["verify --json sound sound", 0], ["verify damaged damaged", 65],
+];
+for (const [command, wanted] of ended) {
+  test(`${command}, whose reader goes away, ends with ${wanted} and complains not`,
+    { skip, timeout }, async () => {
+      // The reader is gone before anything is written.
+      const line = `exec 3> >(true); wait $!; plants ${command} >&3`;
+      const { status, stderr } = shell(line, await journals());
+      const { stderr: complaints } = shell(`plants ${command} > /dev/null`, await journals());
+      assert.equal(status, wanted, stderr);
+      // But for the token itself, which stderr has.
+      if (!command.startsWith("token")) assert.equal(stderr, complaints);
+      assert.doesNotMatch(stderr, /can't write|EPIPE/);
+    });
+}
+
+test("a server whose first line can't be written serves all the same, and says so",
+  { skip, timeout }, async () => {
+    const cwd = temporaryFolder();
+    const line = `exec "$node" "$program" --socket s > ${full} & pid=$!
+      until curl -s --unix-socket s http://a/ > answer; do kill -0 $pid || exit 9; done
+      cat answer; kill -TERM $pid; wait $pid`;
+    const { status, stdout, stderr } = shell(line, cwd);
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /"error":40101/);
+    assert.match(stderr, /^plant-store: can't write to stdout: ENOSPC: .*\n$/);
+  });
+
+const orders = [
+  ["damaged nowhere fifo", 65],
+  ["nowhere damaged", 65],
+  ["fifo nowhere", 74],
+  ["nowhere fifo", 74],
+] as const;
+for (const [order, code] of orders) {
+  test(`verify ${order} ends with ${code}, whatever the order`, { skip, timeout }, async () => {
+    const cwd = await journals();
+    execFileSync("mkfifo", [join(cwd, "fifo")]);
+    assert.equal(shell(`plants verify ${order}`, cwd).status, code);
+  });
+}

@@ -1,0 +1,91 @@
+/** What the process does when something goes wrong that no request can be blamed for. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { openJournal } from "../../src/index.ts";
+import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
+
+const plant = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
+
+test("a fault of ours ends with 70 and one line, without a stack", async () => {
+  const fault = "process.once('SIGUSR2', () => { throw new Error('boom'); })";
+  const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
+  assert.equal(await server.end("SIGUSR2"), 70);
+  assert.equal(server.stderr(), "plant-store: a fault of ours: boom\n");
+});
+
+test("a file that is moved, and not rotated, fails for good: 503, and the end is 74", async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--rotation-timeout", "100"] });
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  const [answer] = await exchange(server.port, plant(1), { answers: 1 });
+  assert.equal(answer?.status, 503);
+  assert.match(answer.body, /^\{"error":50302,/);
+  await once(server.process, "exit");
+  assert.equal(server.process.exitCode, 74);
+  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, it was renamed, /);
+});
+
+test("a name in the place of a lock or a copy that is no such thing stays as it is", async () => {
+  const cwd = temporaryFolder();
+  const socket = join(cwd, "socket");
+  writeFileSync(socket, "a file of somebody's");
+  await assert.rejects(start({ cwd, args: ["--socket", socket] }), /can't listen/);
+  assert.equal(readFileSync(socket, "utf8"), "a file of somebody's");
+});
+
+test("a journal that fails while the program ends still makes the end 74", async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--rotation-timeout", "300"] });
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  const answered = exchange(server.port, plant(1), { answers: 1 });
+  // The plant is written, and waits for a rotation that does not come, when the end is asked for.
+  while (!readFileSync(join(cwd, "old.ndjson"), "utf8").includes('"seq":1')) {
+    await exchange(server.port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", { answers: 1 });
+  }
+  assert.equal(await server.end(), 74);
+  assert.equal((await answered)[0]?.status, 503);
+});
+
+test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd });
+  await exchange(server.port, plant(1), { answers: 1 });
+  rmSync(join(cwd, "plants.ndjson"));
+  assert.equal(await server.end("SIGHUP"), 74);
+  assert.match(server.stderr(), /it was deleted while in use/);
+  assert.equal(existsSync(join(cwd, "plants.ndjson")), false);
+});
+
+test("a copy that can't be looked at is no missing copy: the journal is not opened", async () => {
+  const cwd = temporaryFolder();
+  const path = join(cwd, "plants.ndjson");
+  await (await openJournal(path)).close();
+  symlinkSync("plants.ndjson.anew", `${path}.anew`);
+  await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
+});
+
+test("verify refuses what is no regular file, and does not wait for it", async () => {
+  const cwd = temporaryFolder();
+  execFileSync("mkfifo", [join(cwd, "fifo")]);
+  const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
+  assert.deepEqual([code, stderr], [74, "plant-store: fifo: is no regular file\n"]);
+});
+
+test("a library's journal stays where it was opened", async () => {
+  const before = process.cwd();
+  const cwd = temporaryFolder();
+  process.chdir(cwd);
+  const journal = await openJournal("plants.ndjson");
+  process.chdir(before);
+  journal.once("failed", () => assert.fail("nothing fails"));
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  assert.equal(await journal.rotate(), true);
+  assert.ok(existsSync(join(cwd, "plants.ndjson")));
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  await (await openJournal(join(cwd, "plants.ndjson"))).close();
+});

@@ -1,0 +1,293 @@
+/**
+ * A simulated disk, for what a real one can't be made to do.
+ *
+ * A file has the bytes that the page cache shows and those that stable storage holds. A write that
+ * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC). A
+ * name is durable once its directory is synced. A crash comes before any change, or lets a part of
+ * a write through; `restart` brings back what the cache knew, or only what was durable.
+ */
+import { getSystemErrorName } from "node:util";
+import type { Disk, JournalFile, Lock } from "../../src/journal/disk.ts";
+
+type Seen = ReturnType<JournalFile["look"]>;
+/** A call by its name in the interface. */
+export type Operation = keyof Disk | keyof JournalFile;
+
+/** What is wrong with one call. */
+export interface Fault {
+  /** A positive error number; without one the call returns short. */
+  readonly errno?: number;
+  /** How many bytes of a write get through; where it fails, to the cache only. */
+  readonly bytes?: number;
+}
+
+/** What gets through of the write that a crash interrupts; of another change nothing does. */
+export interface Interruption {
+  readonly bytes: number;
+  /** How many NULs follow, within the length of the write. */
+  readonly nuls?: number;
+  readonly durable: boolean;
+}
+
+/** What a crash leaves of what was not durable: all of it where only the process died. */
+export interface Survival {
+  readonly bytes: boolean;
+  readonly names: boolean;
+}
+
+export class SimulatedDisk implements Disk {
+  /** Every call, in order. */
+  readonly calls: Operation[] = [];
+  /** How many of the faults that were asked for have come. */
+  faultsFired = 0;
+  /** A cut is durable at once; otherwise the next write makes it so, or the next sync of a
+   * directory: in ext4's and XFS's one journal what came before is committed with it. */
+  cutsAreDurable = false;
+  /** A disk that lies: its writes return and are not durable. */
+  lies = false;
+  /** A crash has come: every call fails until `restart`. */
+  isDown = false;
+  #names = new Map<string, Inode>();
+  #durableNames = new Map<string, Inode>();
+  readonly #locks = new Set<string>();
+  #inodes = 0;
+  #faults: { readonly operation: Operation; left: number; readonly fault: Fault }[] = [];
+  #crash: { left: number; readonly part: Interruption | undefined } | undefined;
+  #held: (() => void)[] | undefined;
+  #onHeld = (): void => undefined;
+  #life = 0;
+
+  /** Puts a file there, its name durable; `durable` is what stable storage holds of it. */
+  put(path: string, bytes: Buffer, durable = bytes): void {
+    const inode = this.#make(path);
+    inode.cached = Buffer.from(bytes);
+    inode.durable = Buffer.from(durable);
+    this.#durableNames.set(path, inode);
+  }
+
+  /** What a reader sees, or undefined where no file is. */
+  bytes(path: string): Buffer | undefined {
+    return this.#names.get(path)?.cached;
+  }
+
+  names(): string[] {
+    return [...this.#names.keys()].sort();
+  }
+
+  /** The call of that name after `skip` others of it has the fault. */
+  fail(operation: Operation, fault: Fault, skip = 0): void {
+    this.#faults.push({ operation, left: skip, fault });
+  }
+
+  /** The change after `skip` others is where the crash comes; `part` of it gets through. */
+  crash(skip: number, part?: Interruption): void {
+    this.#crash = { left: skip, part };
+  }
+
+  /** Ends the life of whoever used the disk; all locks and open files go with it. */
+  restart({ bytes, names }: Survival): void {
+    this.#life++;
+    this.isDown = false;
+    this.#locks.clear();
+    this.#faults = [];
+    this.#crash = this.#held = undefined;
+    if (!names) this.#names = new Map(this.#durableNames);
+    for (const inode of this.#names.values()) {
+      if (!bytes) inode.cached = inode.durable;
+      else if (!names) inode.durable = inode.cached;
+    }
+    if (!bytes) this.#durableNames = new Map(this.#names);
+  }
+
+  /** Holds every append from now on; resolves when the first has been called. */
+  hold(): Promise<void> {
+    this.#held = [];
+    return new Promise((resolve) => { this.#onHeld = resolve; });
+  }
+
+  /** Lets go those held, and holds no more. */
+  letGo(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const resolve of held) resolve();
+  }
+
+  resolve(path: string): string {
+    this.#enter("resolve");
+    return path;
+  }
+
+  look(path: string): Seen | undefined {
+    this.#enter("look");
+    const inode = this.#names.get(path);
+    return inode && this.#seen(inode);
+  }
+
+  open(path: string): JournalFile {
+    this.#enter("open");
+    if (!this.#names.has(path)) this.#change();
+    return this.#file(this.#names.get(path) ?? this.#make(path));
+  }
+
+  lock(_path: string, identity: string): Promise<Lock | string> {
+    this.#enter("lock");
+    if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
+    this.#locks.add(identity);
+    return Promise.resolve({ release: () => void this.#locks.delete(identity) });
+  }
+
+  readBeside(path: string): Buffer | undefined {
+    this.#enter("readBeside");
+    return this.#names.get(path)?.cached;
+  }
+
+  openBeside(path: string): JournalFile {
+    this.#enter("openBeside");
+    this.#change();
+    const inode = this.#names.get(path) ?? this.#make(path);
+    inode.cut(0, this.cutsAreDurable);
+    return this.#file(inode);
+  }
+
+  rename(from: string, to: string): void {
+    this.#enter("rename");
+    this.#change();
+    const inode = this.#names.get(from);
+    if (!inode) throw systemError(2, "rename");
+    this.#names.set(to, inode);
+    this.#names.delete(from);
+  }
+
+  remove(path: string): void {
+    this.#enter("remove");
+    this.#change();
+    this.#names.delete(path);
+  }
+
+  syncDirectory(_path: string): void {
+    this.#enter("syncDirectory");
+    this.#change();
+    this.#durableNames = new Map(this.#names);
+    for (const inode of this.#names.values()) inode.commitCuts();
+  }
+
+  #file(inode: Inode): JournalFile {
+    const life = this.#life;
+    const enter = (operation: Operation): Fault => {
+      if (life !== this.#life) throw new Error("opened before the crash");
+      return this.#enter(operation);
+    };
+    return {
+      look: () => {
+        enter("look");
+        return this.#seen(inode);
+      },
+      size: () => {
+        enter("size");
+        return inode.cached.length;
+      },
+      read: (offset, length) => {
+        enter("read");
+        return Buffer.from(inode.cached.subarray(offset, offset + length));
+      },
+      append: async (bytes) => {
+        if (this.#held) await new Promise<void>((resolve) => this.#hold(resolve));
+        return this.#append(inode, bytes, enter("append"));
+      },
+      cut: (bytes) => {
+        enter("cut");
+        this.#change();
+        inode.cut(bytes, this.cutsAreDurable);
+      },
+      close: () => undefined,
+    };
+  }
+
+  #hold(resolve: () => void): void {
+    this.#held?.push(resolve);
+    this.#onHeld();
+  }
+
+  /** Every call comes through here. */
+  #enter(operation: Operation): Fault {
+    if (this.isDown) throw new Error("the machine is down");
+    this.calls.push(operation);
+    const [due] = this.#faults.filter((each) => each.operation === operation && each.left-- === 0);
+    if (!due) return {};
+    this.faultsFired++;
+    if (due.fault.errno !== undefined && due.fault.bytes === undefined) {
+      throw systemError(due.fault.errno, operation);
+    }
+    return due.fault;
+  }
+
+  /** Every change comes through here, before it is made. */
+  #change(): void {
+    if (this.#stop() !== false) throw new Error("the machine is down");
+  }
+
+  /** Whether the crash comes now, and what it lets through; false: it does not. */
+  #stop(): Interruption | undefined | false {
+    if (!this.#crash || this.#crash.left-- > 0) return false;
+    this.isDown = true;
+    return this.#crash.part;
+  }
+
+  #append(inode: Inode, bytes: Buffer, { errno, bytes: taken = bytes.length }: Fault): number {
+    const stop = this.#stop();
+    if (stop !== false) {
+      const part = bytes.subarray(0, stop?.bytes);
+      const room = bytes.length - part.length;
+      const hole = Buffer.alloc(Math.min(stop?.nuls ?? 0, room));
+      if (stop) inode.append(Buffer.concat([part, hole]), stop.durable);
+      throw new Error("the machine is down");
+    }
+    inode.append(bytes.subarray(0, taken), errno === undefined && !this.lies);
+    if (errno !== undefined) throw systemError(errno, "append");
+    return Math.min(taken, bytes.length);
+  }
+
+  #make(path: string): Inode {
+    const inode = new Inode(`sim-${++this.#inodes}`);
+    this.#names.set(path, inode);
+    return inode;
+  }
+
+  #seen({ identity, cached }: Inode): Seen {
+    const links = [...this.#names.values()].filter((each) => each.identity === identity).length;
+    return { identity, isFile: true, bytes: cached.length, links };
+  }
+}
+
+class Inode {
+  readonly identity: string;
+  cached: Buffer = Buffer.alloc(0);
+  durable: Buffer = Buffer.alloc(0);
+
+  constructor(identity: string) {
+    this.identity = identity;
+  }
+
+  append(bytes: Buffer, durable: boolean): void {
+    const end = this.cached.length;
+    this.cached = Buffer.concat([this.cached, bytes]);
+    if (!durable) return;
+    const hole = Buffer.alloc(Math.max(0, end - this.durable.length));
+    this.durable = Buffer.concat([this.durable.subarray(0, end), hole, bytes]);
+  }
+
+  cut(bytes: number, durable: boolean): void {
+    this.cached = this.cached.subarray(0, bytes);
+    if (durable) this.commitCuts();
+  }
+
+  commitCuts(): void {
+    this.durable = this.durable.subarray(0, this.cached.length);
+  }
+}
+
+/** As Node throws it; libuv has no name for some numbers, EDQUOT's for one. */
+function systemError(errno: number, operation: Operation): Error {
+  const code = getSystemErrorName(-errno);
+  return Object.assign(new Error(`${code}: ${operation}`), { errno: -errno, code });
+}

@@ -1,0 +1,218 @@
+/** What the tests share: temporary folders, the program as a child process, raw HTTP. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import type { Server, Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** The built program: `npm test` builds it first. */
+export const program = join(root, "dist", "server.js");
+export const token = "test-token";
+
+/** A fresh folder, removed after the file's tests. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "plant-store-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export interface Running {
+  readonly process: ChildProcess;
+  readonly port: number;
+  readonly url: string;
+  stdout(): string;
+  stderr(): string;
+  /** Sends the signal and waits for the end; the exit code, or null after a deadly signal. */
+  end(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+export interface StartOptions {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  /** Another Node. Default: this one. */
+  readonly node?: string;
+  readonly nodeArgs?: readonly string[];
+  /** Another build. Default: the one in `dist`. */
+  readonly program?: string;
+}
+
+/** Environment of a child: nothing of ours that would configure the program. */
+export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
+  const { PATH = "", HOME = "" } = process.env;
+  return { PATH, HOME, ...env };
+}
+
+/** Starts the program on a free port in a fresh folder, with `token` as its token. */
+export async function start(options: StartOptions = {}): Promise<Running> {
+  const { args = [], env = {}, cwd = temporaryFolder(), node = process.execPath } = options;
+  const { nodeArgs = [], program: built = program } = options;
+  const child = spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
+    cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }), stdio: ["ignore", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+  const exited = once(child, "exit");
+  const listening = new Promise<void>((resolve) => {
+    child.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      if (stdout.includes("\n")) resolve();
+    });
+  });
+  await Promise.race([listening, exited.then(() => {
+    throw new Error(`the program ended at once: ${stderr}`);
+  })]);
+  const port = Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0);
+  return {
+    process: child, port, url: `http://127.0.0.1:${port}`,
+    stdout: () => stdout, stderr: () => stderr,
+    async end(signal = "SIGTERM") {
+      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+      await exited;
+      return child.exitCode;
+    },
+  };
+}
+
+/** Runs the program to its end. */
+export async function run(
+  args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string,
+): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+  const child = spawn(process.execPath, [program, ...args], {
+    env: cleanEnvironment(env), stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }),
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => { stdout += text; });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+  await once(child, "close");
+  return { code: child.exitCode, stdout, stderr };
+}
+
+export interface RawAnswer {
+  readonly status: number;
+  /** Lower-case names; the last of a repeated field. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+export interface ExchangeOptions {
+  readonly answers?: number;
+  readonly halfClose?: boolean;
+  readonly head?: boolean;
+  readonly read?: ((bytes: number, client: Socket) => Promise<void>) | undefined;
+}
+
+/**
+ * Sends bytes and reads until the server closes, or until as many answers have come as asked for.
+ * @param parts written one after another, each in a segment of its own
+ * @param read waits until the server has read so many bytes; without it, segments may be joined
+ */
+export async function exchange(
+  port: number, parts: string | Buffer | readonly (string | Buffer)[],
+  { answers = Infinity, halfClose = false, head = false, read }: ExchangeOptions = {},
+): Promise<RawAnswer[]> {
+  const socket = connect(port, "127.0.0.1");
+  const found = readAnswers(socket, answers, head);
+  const list = typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts;
+  await once(socket, "connect");
+  socket.setNoDelay(true);
+  for (const part of list) {
+    if (!socket.writable) break;
+    await new Promise<void>((resolve) => socket.write(part, "latin1", () => resolve()));
+    await read?.(socket.bytesWritten, socket);
+  }
+  if (halfClose) socket.end();
+  const result = await found;
+  socket.destroy();
+  return result;
+}
+
+/** Reads answers from a socket: final ones and 1xx alike. `head`: they have no body. */
+export function readAnswers(socket: Socket, answers: number, head = false): Promise<RawAnswer[]> {
+  return new Promise((resolve) => {
+    let bytes = Buffer.alloc(0);
+    const found: RawAnswer[] = [];
+    const finish = (): void => resolve(found);
+    socket.on("data", (chunk: Buffer) => {
+      bytes = Buffer.concat([bytes, chunk]);
+      for (;;) {
+        const end = bytes.indexOf("\r\n\r\n");
+        if (end < 0) break;
+        const [line = "", ...fields] = bytes.toString("latin1", 0, end).split("\r\n");
+        const headers = Object.fromEntries(fields.map((field) => {
+          const colon = field.indexOf(":");
+          return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
+        }));
+        const length = head ? 0 : Number(headers["content-length"] ?? 0);
+        if (bytes.length < end + 4 + length) break;
+        const body = bytes.toString("utf8", end + 4, end + 4 + length);
+        found.push({ status: Number(line.split(" ")[1]), headers, body });
+        bytes = bytes.subarray(end + 4 + length);
+        if (found.length >= answers) finish();
+      }
+    });
+    socket.on("close", finish);
+    socket.on("error", finish);
+  });
+}
+
+/** For `exchange`: sees what a server in this process has read; call it before the client comes. */
+export function reader(server: Server): NonNullable<ExchangeOptions["read"]> {
+  const sockets: Socket[] = [];
+  server.on("connection", (socket: Socket) => void sockets.push(socket));
+  return async (bytes, client) => {
+    const ours = (): Socket | undefined =>
+      sockets.find(({ remotePort }) => remotePort === client.localPort);
+    // One that is paused, or gone, reads no more: then it has what it wants.
+    for (let turns = 0; turns < 500; turns++) {
+      if ((ours()?.bytesRead ?? 0) >= bytes) return;
+      await setImmediate();
+    }
+  };
+}
+
+/** A POST /plants with a good token; `fields` are whole lines with CRLF. */
+export function post(body: string | Buffer, fields = ""): Buffer {
+  const bytes = Buffer.from(body);
+  return Buffer.concat([Buffer.from(`POST /plants HTTP/1.1\r\nHost: localhost\r\n`
+    + `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
+    + `Content-Length: ${bytes.length}\r\n\r\n`), bytes]);
+}
+
+/** A small seeded generator (mulberry32): whole numbers below a bound, the same in every run. */
+export function seeded(seed: number): (bound: number) => number {
+  let state = seed;
+  return (bound) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * bound);
+  };
+}
+
+/** What every answer of 400 or more keeps ("Every answer"); returns its number and message. */
+export function assertError(
+  answer: RawAnswer | undefined, statuses: readonly number[],
+): { readonly error: number; readonly message: string } {
+  assert.ok(answer, "no answer came");
+  const { status, headers, body } = answer;
+  assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
+  assert.equal(headers["content-type"], "application/json");
+  assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
+  assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
+  const answered = JSON.parse(body) as { readonly error: number; readonly message: string };
+  assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
+  assert.equal(Math.floor(answered.error / 100), status);
+  assert.match(answered.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);
+  return answered;
+}
