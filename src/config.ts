@@ -1,13 +1,29 @@
-/** What can be set: every limit with its unit, default and reason, and every other setting.
- * A number that is not in the table of limits limits nothing. */
+/**
+ * What can be set: every limit with its unit, default and reason, and every other setting.
+ *
+ * A number that is not in the table of limits limits nothing.
+ */
+
+/** A whole number within bounds. */
 export interface Limit {
+  /** Its name on the command line, without the dashes. */
   readonly flag: string;
   readonly unit: "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
-  readonly standard: number; readonly min: number; readonly max: number;
+
+  /** What holds where nothing is given. */
+  readonly standard: number;
+  readonly min: number;
+  readonly max: number;
+
+  /** Why there is such a limit, or such a default; the README and `--help` show it. */
   readonly reason: string;
 }
 
-const [kib, mib, minute] = [1024, 1024 * 1024, 60_000];
+const kib = 1024;
+const mib = 1024 * kib;
+const minute = 60_000;
+
+/** The name is the library's; the entries are laid out so that they read as a table. */
 export const limitTable = {
   bodyBytesMax: { flag: "max-body", unit: "bytes", standard: mib, min: 1, max: 16 * mib,
     reason: "a body is held in memory while it is read and parsed" },
@@ -47,26 +63,39 @@ export const limitTable = {
     max: 10 * minute, reason: "how long a shutdown waits for requests and for clients to close" },
 } as const satisfies Readonly<Record<string, Limit>>;
 
+/** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
-/** The limits' defaults, with some of them replaced; frozen.
- * @throws RangeError for an unknown name, or a value outside of the table's bounds */
+
+/**
+ * The limits' defaults, with some of them replaced; frozen.
+ *
+ * @throws RangeError for an unknown name, or a value outside of the table's bounds
+ */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
   const table = new Map<string, Limit>(Object.entries(limitTable));
-  const standard = Object.fromEntries([...table].map(([name, limit]) => [name, limit.standard]));
+  const numbers = new Map([...table].map(([name, limit]) => [name, limit.standard]));
+
+  // Each is read once: a getter may answer twice differently.
   for (const [name, value] of Object.entries(given)) {
     const limit = table.get(name);
     if (!limit) throw new RangeError(`there is no limit ${name}`);
     if (!isWithin(limit, value)) throw new RangeError(`${name} must be ${bounds(limit)}`);
+    numbers.set(name, value);
   }
-  const limits = { ...standard, ...given } as Limits;
+
+  const limits = Object.fromEntries(numbers) as Limits;
+  // The parser's own rule: the head is a part of the request.
   if (limits.headMillis > limits.requestMillis) {
     throw new RangeError("the head's time-out must not be above the whole request's");
   }
   return Object.freeze(limits);
 }
 
+/** Whether a limit, or a port, may be this number. */
 export const isWithin = (limit: Pick<Limit, "min" | "max">, value: number): boolean =>
   Number.isInteger(value) && value >= limit.min && value <= limit.max;
+
+/** What a limit must be, in words. */
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
@@ -86,7 +115,10 @@ export const settingTable = {
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
 } as const;
+
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";
+
+/** The variable of a limit, made from its flag. */
 export const environmentOf = (limit: { readonly flag: string }): string =>
   `PLANTS_${limit.flag.toUpperCase().replaceAll("-", "_")}`;

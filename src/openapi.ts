@@ -25,15 +25,11 @@ export function describeApi(): unknown {
     },
     security: [{ bearer: [] }],
     paths: {
-      [plantsPath]: {
-        [plantsMethod.toLowerCase()]: createPlant(),
-      },
+      [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() },
     },
     components: {
       schemas: describeSchemas(),
-      securitySchemes: {
-        bearer: { type: "http", scheme: "bearer" },
-      },
+      securitySchemes: { bearer: { type: "http", scheme: "bearer" } },
     },
   };
 }
@@ -48,18 +44,9 @@ function createPlant(): unknown {
       content: jsonOf(newPlantSchema),
     },
     responses: {
-      200: {
-        description: "The plant is on stable storage",
-        content: jsonOf(plantSchema),
-      },
-      400: {
-        description: causesWith((status) => status === 400),
-        content: jsonOf(errorSchema),
-      },
-      default: {
-        description: causesWith((status) => status !== 400),
-        content: jsonOf(errorSchema),
-      },
+      200: answer("The plant is on stable storage", plantSchema),
+      400: answer(causesWith((status) => status === 400), errorSchema),
+      default: answer(causesWith((status) => status !== 400), errorSchema),
     },
   };
 }
@@ -72,6 +59,12 @@ function causesWith(isMeant: (status: number) => boolean): string {
     .join("; ");
 }
 
+const answer = (description: string, schema: Schema): unknown => ({
+  description,
+  content: jsonOf(schema),
+});
+
+/** Every body is one JSON text. */
 const jsonOf = (schema: Schema): unknown => ({
   "application/json": { schema: referred(schema) },
 });
@@ -85,6 +78,7 @@ function describeSchemas(): unknown {
   return Object.fromEntries(described);
 }
 
+/** A schema that has a name stands in the description once. */
 function referred(schema: Schema): unknown {
   const name = Object.keys(schemas).find((known) => schemas[known] === schema);
   return name === undefined ? schema : { $ref: `#/components/schemas/${name}` };

@@ -51,16 +51,13 @@ export const plantSchema = {
 
 export const newPlantSchema = {
   title: "NewPlant",
-  allOf: [
-    plantSchema,
-    {
-      type: "object",
-      required: ["id"],
-      properties: {
-        id: { type: "integer", format: "int64", description: "identification number" },
-      },
+  allOf: [plantSchema, {
+    type: "object",
+    required: ["id"],
+    properties: {
+      id: { type: "integer", format: "int64", description: "identification number" },
     },
-  ],
+  }],
 } as const satisfies Schema;
 
 export const errorSchema = {

@@ -13,15 +13,8 @@ export interface Range {
   readonly max: bigint;
 }
 
-export const int32: Range = {
-  min: -(2n ** 31n),
-  max: 2n ** 31n - 1n,
-};
-
-export const int64: Range = {
-  min: -(2n ** 63n),
-  max: 2n ** 63n - 1n,
-};
+export const int32: Range = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
+export const int64: Range = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
 
 /** Why a number is no integer of a range. */
 export type NumberProblem = "fraction" | "range";

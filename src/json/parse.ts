@@ -1,64 +1,89 @@
-/** A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers, in linear time.
+/**
+ * A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers, in linear time.
+ *
  * Beyond JSON.parse: UTF-8 is checked, a byte order mark, a repeated member name, an unpaired
- * surrogate and deep nesting are errors, every error has a byte offset, a number stays text. */
+ * surrogate and deep nesting are errors, every error has a byte offset, a number stays text.
+ */
 import { isUtf8 } from "node:buffer";
 import { JsonNumber } from "./number.ts";
 
 /** Objects are Maps: `__proto__` is a name like any other. */
 export type JsonValue =
   | null | boolean | string | JsonNumber | readonly JsonValue[] | ReadonlyMap<string, JsonValue>;
+
 export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
-/** Where a text stops being I-JSON: `offset` in bytes from the start of the body. */
+
+/** Where a text stops being I-JSON, and what was expected there. */
 export class JsonError extends Error {
   override readonly name = "JsonError";
   readonly code: JsonErrorCode;
+
+  /** In bytes from the start of the body. */
   readonly offset: number;
+
   constructor(code: JsonErrorCode, offset: number, message: string) {
     super(`at byte ${offset}, ${message}`);
-    [this.code, this.offset] = [code, offset];
+    this.code = code;
+    this.offset = offset;
   }
 }
 
-/** Reads one JSON text; throws JsonError.
- * @param nestingMax how many arrays and objects may stand in one another */
+/**
+ * Reads one JSON text.
+ *
+ * @param nestingMax how many arrays and objects may stand in one another
+ * @throws JsonError
+ */
 export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
     throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");
   }
   const text = body.toString("utf8");
   if (isUtf8(body)) return new Reader(text, nestingMax).read();
+
   // Decoding puts U+FFFD for what is not UTF-8: encoded again, it is the first to differ.
   const again = Buffer.from(text);
-  let at = 0;
-  while (again[at] === body[at]) at++;
-  while (((again[at] ?? 0) & 0xc0) === 0x80) at--;
-  throw new JsonError("utf8", at, "found a byte that is not UTF-8");
+  let offset = 0;
+  while (again[offset] === body[offset]) offset++;
+  // Back to the first byte of a character that is cut off.
+  while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
+  throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
 }
 
+/** What stands for a character behind a backslash, besides u (RFC 8259, 7). */
 const simpleEscapes: ReadonlySet<string> = new Set('"\\/bfnrt');
 /** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+
+/** 4HEXDIG, or as many of them as there are */
+const hexForm = /[\dA-Fa-f]{0,4}/y;
+
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
   readonly #text: string;
   readonly #nestingMax: number;
-  #at = 0;
+
+  /** The position of the next character. */
+  #next = 0;
+
+  /** How many arrays and objects are open. */
   #nesting = 0;
 
   constructor(text: string, nestingMax: number) {
-    [this.#text, this.#nestingMax] = [text, nestingMax];
+    this.#text = text;
+    this.#nestingMax = nestingMax;
   }
 
   read(): JsonValue {
     const value = this.#value();
     this.#space();
-    if (this.#at < this.#text.length) this.#fail("the end of the body");
+    if (this.#next < this.#text.length) this.#fail("the end of the body");
     return value;
   }
 
   #value(): JsonValue {
     this.#space();
-    switch (this.#text[this.#at]) {
+    switch (this.#text[this.#next]) {
       case "{": return this.#object();
       case "[": return this.#array();
       case '"': return this.#string();
@@ -73,7 +98,7 @@ class Reader {
     const members = new Map<string, JsonValue>();
     for (let isMore = this.#opens("}"); isMore; isMore = this.#goesOn("}")) {
       this.#space();
-      const start = this.#at;
+      const start = this.#next;
       if (this.#text[start] !== '"') this.#fail("a member name in quotes");
       const name = this.#string();
       if (members.has(name)) {
@@ -91,15 +116,17 @@ class Reader {
     for (; isMore; isMore = this.#goesOn("]")) items.push(this.#value());
     return items;
   }
+
   /** Whether an item follows, at the beginning of an array or object. */
   #opens(end: string): boolean {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(`at most ${this.#nestingMax} levels`, "nesting", "one more level of nesting");
     }
-    this.#at++;
+    this.#next++;
     return !this.#ends(end);
   }
 
+  /** Whether another item follows, behind one. */
   #goesOn(end: string): boolean {
     if (this.#skip(",")) return true;
     return !this.#ends(end) && this.#fail(`"," or "${end}"`);
@@ -110,96 +137,100 @@ class Reader {
     if (isEnd) this.#nesting--;
     return isEnd;
   }
+
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
   #string(): string {
-    const start = this.#at++;
+    const start = this.#next++;
     let hasEscape = false;
     for (;;) {
-      const code = this.#text.charCodeAt(this.#at);
+      const code = this.#text.charCodeAt(this.#next);
       if (code === 0x22 /* " */) break;
       if (code === 0x5c /* \ */) {
         hasEscape = true;
         this.#escape();
-      } else if (code >= 0x20) this.#at++;
+      } else if (code >= 0x20) this.#next++;
       else this.#fail("a character, control characters escaped, or the string's closing quote");
     }
-    const end = ++this.#at;
+    const end = ++this.#next;
     if (!hasEscape) return this.#text.slice(start + 1, end - 1);
     // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
     const decoded: string = JSON.parse(this.#text.slice(start, end));
     return decoded;
   }
-  /** Goes behind an escape, or a pair of them. */
+
+  /** Goes behind an escape, or a pair of them: I-JSON has no half of a pair (RFC 7493, 2.1). */
   #escape(): void {
-    const start = this.#at++;
-    if (simpleEscapes.has(this.#text[this.#at] ?? "")) {
-      this.#at++;
+    const start = this.#next++;
+    if (simpleEscapes.has(this.#text[this.#next] ?? "")) {
+      this.#next++;
       return;
     }
+
     const unit = this.#unicodeEscape();
     if (unit < 0xd800 || unit > 0xdfff) return;
-    const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#at++);
+    const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#next++);
     const low = hasLow ? this.#unicodeEscape() : 0;
     if (low < 0xdc00 || low > 0xdfff) {
       this.#fail("a high and a low one", "surrogate", "half of a surrogate pair", start);
     }
   }
 
+  /** The UTF-16 unit of an escape of four digits. */
   #unicodeEscape(): number {
-    if (this.#text[this.#at] !== "u") this.#fail('one of " \\ / b f n r t u');
-    let unit = 0;
-    for (const end = this.#at + 5; ++this.#at < end;) {
-      const digit = hexDigit(this.#text.charCodeAt(this.#at));
-      if (digit === undefined) this.#fail("a hexadecimal digit");
-      unit = 16 * unit + digit;
-    }
-    return unit;
+    if (this.#text[this.#next] !== "u") this.#fail('one of " \\ / b f n r t u');
+    hexForm.lastIndex = ++this.#next;
+    const [digits = ""] = hexForm.exec(this.#text) ?? [];
+    this.#next += digits.length;
+    if (digits.length < 4) this.#fail("a hexadecimal digit");
+    return Number.parseInt(digits, 16);
   }
 
+  /** Its text: what it is worth is asked where it is needed. */
   #number(): JsonNumber {
-    const start = this.#at;
+    const start = this.#next;
     numberForm.lastIndex = start;
     if (!numberForm.test(this.#text)) this.#fail("a JSON value");
-    this.#at = numberForm.lastIndex;
-    return new JsonNumber(this.#text.slice(start, this.#at));
+    this.#next = numberForm.lastIndex;
+    return new JsonNumber(this.#text.slice(start, this.#next));
   }
 
   #word<T>(word: string, value: T): T {
-    if (!this.#text.startsWith(word, this.#at)) this.#fail("a JSON value");
-    this.#at += word.length;
+    if (!this.#text.startsWith(word, this.#next)) this.#fail("a JSON value");
+    this.#next += word.length;
     return value;
   }
 
+  /** ws = *( space / tab / line feed / carriage return ) (RFC 8259, 2) */
   #space(): void {
-    for (; ; this.#at++) {
-      const code = this.#text.charCodeAt(this.#at);
+    for (; ; this.#next++) {
+      const code = this.#text.charCodeAt(this.#next);
       if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return;
     }
   }
 
+  /** Whether the character is next, behind white space; then it is passed. */
   #skip(character: string): boolean {
     this.#space();
-    if (this.#text[this.#at] !== character) return false;
-    this.#at++;
+    if (this.#text[this.#next] !== character) return false;
+    this.#next++;
     return true;
   }
 
-  #fail(expected: string, code: JsonErrorCode = "json", found = "", at = this.#at): never {
-    const offset = Buffer.byteLength(this.#text.slice(0, at));
-    throw new JsonError(code, offset, `found ${found || this.#found()}, expected ${expected}`);
+  #fail(
+    expected: string,
+    code: JsonErrorCode = "json",
+    found = this.#found(),
+    position = this.#next,
+  ): never {
+    const offset = Buffer.byteLength(this.#text.slice(0, position));
+    throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }
+
   /** One character at the most: an answer never repeats what a client sent. */
   #found(): string {
-    const point = this.#text.codePointAt(this.#at);
+    const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";
     if (point > 0x20 && point < 0x7f) return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
   }
-}
-
-/** A digit's value by its code: faster than its text for a body of nothing but escapes. */
-function hexDigit(code: number): number | undefined {
-  if (code >= 0x30 && code <= 0x39) return code - 0x30;
-  const letter = code | 0x20; // in lower case
-  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : undefined;
 }

@@ -1,5 +1,5 @@
 /** Checks JSON values against JSON Schemas: what plant.ts uses of them, all violations at once. */
-import { exactInteger, int32, int64, JsonNumber, type NumberProblem } from "./number.ts";
+import { exactInteger, int32, int64, JsonNumber } from "./number.ts";
 import type { JsonValue } from "./parse.ts";
 
 /** The keywords that are understood (JSON Schema 2020-12); `title` and `description` only tell. */
@@ -64,37 +64,29 @@ function withoutRepetition(violations: readonly Violation[]): readonly Violation
 
 const ranges = { int32, int64 } as const;
 
-const problems: Readonly<Record<NumberProblem, string>> = {
-  fraction: "has a fraction",
-  range: "is outside of it",
-};
-
 function typeViolation(
   type: NonNullable<Schema["type"]>,
   format: Schema["format"] = "int64",
   value: JsonValue,
 ): string | undefined {
-  switch (type) {
-    case "object":
-      return value instanceof Map ? undefined : `must be an object, but is ${kindOf(value)}`;
-    case "string":
-      return typeof value === "string" ? undefined : `must be a string, but is ${kindOf(value)}`;
-    case "integer": {
-      const problem = integerProblem(format, value);
-      const { min, max } = ranges[format];
-      return problem && `must be an integer from ${min} to ${max}, but ${problem}`;
-    }
+  const kind = kindOf(value);
+  if (type !== "integer") {
+    const wanted = type === "object" ? "an object" : "a string";
+    return kind === wanted ? undefined : `must be ${wanted}, but is ${kind}`;
   }
+
+  const range = ranges[format];
+  const integer = value instanceof JsonNumber ? exactInteger(value, range) : kind;
+  if (typeof integer === "bigint") return undefined;
+  const problem = problems.get(integer) ?? `is ${kind}`;
+  return `must be an integer from ${range.min} to ${range.max}, but ${problem}`;
 }
 
-function integerProblem(
-  format: NonNullable<Schema["format"]>,
-  value: JsonValue,
-): string | undefined {
-  if (!(value instanceof JsonNumber)) return `is ${kindOf(value)}`;
-  const integer = exactInteger(value, ranges[format]);
-  return typeof integer === "bigint" ? undefined : problems[integer];
-}
+/** Why a number is none of the integers that are meant. */
+const problems: ReadonlyMap<string, string> = new Map([
+  ["fraction", "has a fraction"],
+  ["range", "is outside of it"],
+]);
 
 /** What a value is, in words: never the value, for an answer does not repeat what was sent. */
 function kindOf(value: JsonValue): string {

@@ -100,6 +100,10 @@ const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => 
     });
     return () => clock.mock.restore();
   }],
+  ["a clock in the year 10000", (t) => {
+    t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
+    return () => t.mock.timers.reset();
+  }],
   ["no memory for the batch's bytes", (t) => {
     const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
     const memory = t.mock.method(Buffer, "from", (text: string) => {
