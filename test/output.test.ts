@@ -85,6 +85,11 @@ test("a server whose first line can't be written serves all the same, and says s
     assert.match(stderr, /^plant-store: can't write to stdout: ENOSPC: .*\n$/);
   });
 
+test("verify of many files has but one of them open", { skip, timeout }, async () => {
+  const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
+  assert.equal(shell(line, await journals()).stdout.trim(), "100");
+});
+
 for (const order of ["damaged nowhere fifo", "nowhere damaged", "fifo nowhere", "nowhere fifo"]) {
   test(`verify ${order} ends with 65, whatever the order`, { skip, timeout }, async () => {
     const cwd = await journals();

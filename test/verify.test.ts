@@ -100,6 +100,7 @@ test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
   assert.equal(drawn.status, 65);
   const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
   assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
+  assert.equal(new Set(bars.map(([bar]) => bar)).size, bars.length, "no bar is drawn twice");
   for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
   assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
   const piped = await run(["verify", "plants.ndjson"], {}, folder);
