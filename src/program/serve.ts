@@ -54,7 +54,7 @@ async function start(config: Config, host: Host, ending: Ending) {
     await journal.close();
     throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
   }
-  // Such as no descriptor for one more connection: those that are there are served on.
+  // A connection that could not be accepted, where the system tells it: the others are served on.
   server.on("error", (error) => host.warn(messageOf(error)));
   return { config, host, tokens, journal, server };
 }

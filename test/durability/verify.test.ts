@@ -96,12 +96,14 @@ const skip = script ? false : noScript;
 test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
   const folder = temporaryFolder();
   const path = await journalOf(folder);
-  appendFileSync(path, `${"x\n".repeat(2 ** 18)}no LF`);
+  // More blocks than the bar has cells.
+  appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 16)}no LF`);
   const line = `${process.execPath} ${program} verify plants.ndjson`;
   const drawn = spawnSync("script", ["-qec", line, "/dev/null"], { cwd: folder, encoding: "utf8" });
   assert.equal(drawn.status, 65);
   const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
   assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
+  assert.equal(new Set(bars.map(([bar]) => bar)).size, bars.length, "no bar is drawn twice");
   for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
   assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
   const piped = await run(["verify", "plants.ndjson"], {}, folder);

@@ -216,6 +216,12 @@ for (const [line, environment, code, lines] of mistakes) {
   });
 }
 
+test("a flag without its value is told once", () => {
+  for (const flag of ["--port", "--host", "--max-body", "--tokens"]) {
+    assert.equal(refusal([flag]).message, `${flag} needs a value`);
+  }
+});
+
 test("a message has a short, escaped excerpt of what was given", () => {
   const { message } = refusal([`--host=\x1b[31m\n${"/".repeat(10_000)}`]);
   assert.match(message, /^[ -~]{20,250}$/);

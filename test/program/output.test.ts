@@ -85,6 +85,11 @@ test("a server whose first line can't be written serves all the same, and says s
     assert.match(stderr, /^plant-store: can't write to stdout: ENOSPC: .*\n$/);
   });
 
+test("verify of many files has but one of them open", { skip, timeout }, async () => {
+  const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
+  assert.equal(shell(line, await journals()).stdout.trim(), "100");
+});
+
 const orders = [
   ["damaged nowhere fifo", 65],
   ["nowhere damaged", 65],

@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
@@ -15,6 +17,41 @@ test("a fault of ours ends with 70 and one line, without a stack", async () => {
   const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
   assert.equal(await server.end("SIGUSR2"), 70);
   assert.equal(server.stderr(), "plant-store: a fault of ours: boom\n");
+});
+
+test("a command that fails without the system's fault ends with 70", async () => {
+  const fault = "JSON.stringify = () => { throw new Error('boom'); }";
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` };
+  const { code, stdout, stderr } = await run(["openapi"], env);
+  assert.deepEqual([code, stdout, stderr], [70, "", "plant-store: boom\n"]);
+});
+
+test("a program that can't listen leaves nothing but its journal", async () => {
+  const cwd = temporaryFolder();
+  const args = ["--socket", join(cwd, "no", "socket")];
+  const { code, stderr } = await run(args, {}, cwd);
+  assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
+  assert.match(stderr, /^plant-store: can't listen: listen (?:EACCES|ENOENT)/);
+});
+
+test("a connection that can't be accepted is told, and the others are served", async () => {
+  // As some systems tell it; libuv keeps it to itself on Linux.
+  const script = `import { Server } from "node:http";
+    import { Server as NetServer } from "node:net";
+    Server.prototype.listen = function (...args) {
+      process.once("SIGUSR2", () => this.emit("error", new Error("accept ENOBUFS")));
+      return NetServer.prototype.listen.apply(this, args);
+    };`;
+  const nodeArgs = ["--import", `data:text/javascript,${encodeURIComponent(script)}`];
+  const server = await start({ nodeArgs });
+  const { stderr } = server.process;
+  assert.ok(stderr);
+  server.process.kill("SIGUSR2");
+  while (server.stderr() === "") await once(stderr, "data");
+  assert.equal(server.stderr(), "plant-store: accept ENOBUFS\n");
+  const [answer] = await exchange(server.port, plant(1), { answers: 1 });
+  assert.equal(answer?.status, 200);
+  assert.equal(await server.end(), 0);
 });
 
 test("a file that is moved, and not rotated, fails for good: 503, and the end is 74", async () => {
