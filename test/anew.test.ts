@@ -56,6 +56,8 @@ const cases: readonly (readonly [
   ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
     "refuses it at offset 0", [0], 1],
   ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
+  ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
+    "refuses it at offset 0", [0, 0], 1],
   // The other's had a torn end, and by chance this file's size: nothing of this one may go.
   ["of another's copy with a header, and of the size that it had", first,
     copyOf(another, 0, first.length, headerOf(another)), "refuses it at offset 0", [0], 1],

@@ -411,3 +411,13 @@ for (const [says, code, make] of refusals) {
       ? ["plants.ndjson"] : []);
   });
 }
+
+test("a clock in the year 10000 makes no journal; one that is set makes it", async (t) => {
+  const clock = t.mock.method(Date.prototype, "toISOString", () => "+010000-01-01T00:00:00.000Z");
+  const { path, bytes } = real();
+  await assert.rejects(openJournal(path), { code: "failed", exitCode: 74, message: /clock says/ });
+  assert.equal(bytes(path).length, 0);
+  clock.mock.restore();
+  await (await openJournal(path)).close();
+  assert.equal(bytes(path).length, 133);
+});

@@ -60,8 +60,9 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   const verdict = attempt("unreadable", path, () => examine(file));
   if (verdict.kind === "damaged") throw refusal(path, verdict);
   if (verdict.kind === "new") {
+    const header = seal(headerText(randomUUID(), new Date().toISOString()));
     file.cut(0);
-    await appendAll(file, seal(headerText(randomUUID(), new Date().toISOString())));
+    await appendAll(file, header);
     disk.syncDirectory(path);
     return 0;
   }
