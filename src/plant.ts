@@ -78,7 +78,7 @@ export function readNewPlant(value: JsonValue): NewPlant {
   throw new PlantError(checkSchema(newPlantSchema, value));
 }
 
-/** @throws StoreError `invalid` for what int64 or JSON can't hold */
+/** @throws StoreError `invalid` for what int64, JSON, or a line that is read again can't hold */
 export function checkPlant({ id, name, tag = "" }: NewPlant): void {
   const isId = typeof id === "bigint" && id >= int64Min && id <= int64Max;
   if (isId && isText(name) && isText(tag)) return;
