@@ -56,6 +56,7 @@ const cases: readonly (readonly [
   ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
     "refuses it at offset 0", [0], 1],
   ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
+  ["of a copy, the journal itself is lost", "", copy, "refuses it at offset 0", [0], 0],
   ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
     "refuses it at offset 0", [0, 0], 1],
   // The other's had a torn end, and by chance this file's size: nothing of this one may go.

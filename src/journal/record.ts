@@ -101,9 +101,8 @@ export function isPartOfHeader(file: Buffer): boolean {
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
-/** Reads a line without its LF; one that is too long is unsound, whatever its checksum. */
 export function decodeRecord(line: Buffer): Line {
-  if (line.length >= lineBytesMax || !isSound(line)) return "unsound";
+  if (!isSound(line)) return "unsound";
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
   const match = plainForm.exec(text) ?? startForm.exec(text);
   if (!match) return "foreign";

@@ -62,11 +62,11 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
   if (!copy) return { kind: "spent" };
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
-  // One that begins at 0 has the header itself, which the file may have lost.
-  if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
   if ((header ?? copy.file) !== copy.file || size < copy.offset) {
     return damaged(0, "its .anew is the end of another file: move it beside that, as its .anew");
   }
+  // One that begins at 0 has the header itself, which the file may have lost.
+  if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
   const { offset, bytes: lines } = copy;
   const due = { kind: "due", offset, bytes: lines } as const;
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
