@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -100,6 +100,17 @@ for (const [says, file, anew, opening, spots, ids] of cases) {
     assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "goes on"]);
   });
 }
+
+test("verify of a symbolic link looks for the .anew beside its target", async () => {
+  const [folder, other] = [temporaryFolder(), temporaryFolder()];
+  const path = join(folder, "plants.ndjson");
+  writeFileSync(path, first);
+  writeFileSync(`${path}.anew`, copy);
+  symlinkSync(path, join(other, "link"));
+  const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
+  const { opening, records } = JSON.parse(stdout);
+  assert.deepEqual([code, opening, records], [65, due, 3]);
+});
 
 test("a .anew that is no copy of a journal's end is not read: 65, and it stays", async () => {
   const folder = temporaryFolder();

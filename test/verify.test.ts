@@ -156,6 +156,11 @@ test("beside a live server, lines that it cuts and writes anew are no damaged sp
   };
   assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
   assert.equal(reading(false).spotsTotal, 2, "the control: what was cut was met");
+  const underWay = verifyJournal({
+    size: () => next.length - 9,
+    read: (from, length) => next.subarray(from, Math.min(from + length, next.length - 9)),
+  }, { isLive: true });
+  assert.deepEqual([underWay.spots, underWay.records], [[], 3], "a last line without LF");
   // What was certified when the reading began is told, beside a live server, too.
   const damaged = Buffer.from(next).fill("y", 200, 210);
   const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);
