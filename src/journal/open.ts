@@ -63,8 +63,9 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   checkSize(path, file, size);
   if (verdict.kind === "damaged") throw refusal(path, verdict);
   if (verdict.kind === "new") {
+    const header = seal(headerText(randomUUID(), new Date().toISOString()));
     file.cut(0);
-    await appendAll(file, seal(headerText(randomUUID(), new Date().toISOString())));
+    await appendAll(file, header);
     disk.syncDirectory(path);
     return 0;
   }

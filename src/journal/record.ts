@@ -5,7 +5,8 @@
  *   record  = {"seq":N,"at":TIME,"synced":N,"plant":NEWPLANT,"crc":CRC} LF
  *
  * seq     1, 2, 3 … in this file, no gaps
- * at      when the write that holds the line was begun, RFC 3339, UTC, milliseconds
+ * at      when the write that holds the line was begun, RFC 3339, UTC, milliseconds: a year has
+ *         four digits
  * synced  the offset at which that write begins: all before it was on stable storage by then
  * plant   id in plain digits, name, and tag where there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
@@ -46,7 +47,7 @@ export type Line = "unsound" | "foreign" | {
 };
 
 export const headerText = (file: string, at: string): string =>
-  `${headerStart}${file}","at":"${at}"${emptySeal}\n`;
+  `${headerStart}${file}","at":"${timeOf(at)}"${emptySeal}\n`;
 /** A plant as its record holds it: encoded once, before seq, time and offset are known.
  * @throws StoreError `invalid` where its line could be too long */
 export function plantText({ id, name, tag }: NewPlant): string {
@@ -61,7 +62,13 @@ export function plantText({ id, name, tag }: NewPlant): string {
 }
 
 export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
-  `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+/** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
+function timeOf(at: string): string {
+  if (at.length === time.length) return at;
+  throw new RangeError(`the clock says ${at}: expected a year of four digits`);
+}
+
 const { MAX_SAFE_INTEGER } = Number;
 /** Whatever a line's numbers are. */
 const plantBytesMax =
@@ -94,9 +101,8 @@ export function isPartOfHeader(file: Buffer): boolean {
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
-/** Reads a line without its LF; one that is too long is unsound, whatever its checksum. */
 export function decodeRecord(line: Buffer): Line {
-  if (line.length >= lineBytesMax || !isSound(line)) return "unsound";
+  if (!isSound(line)) return "unsound";
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
   const match = plainForm.exec(text) ?? startForm.exec(text);
   if (!match) return "foreign";

@@ -62,11 +62,11 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
   if (!copy) return { kind: "spent" };
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
-  // One that begins at 0 has the header itself, which the file may have lost.
-  const isOurs = header === copy.file || (header === undefined && copy.offset === 0);
-  if (!isOurs || size < copy.offset) {
+  if ((header ?? copy.file) !== copy.file || size < copy.offset) {
     return damaged(0, "its .anew is the end of another file: move it beside that, as its .anew");
   }
+  // One that begins at 0 has the header itself, which the file may have lost.
+  if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
   const { offset, bytes: lines } = copy;
   const due = { kind: "due", offset, bytes: lines } as const;
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
@@ -104,7 +104,7 @@ function findEnd(file: Bytes): End | Verdict {
   if (isPartOfHeader(head)) return { kind: "new" };
   const lf = head.indexOf(lineFeed);
   const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
-  if (uuid === undefined) return damaged(0, "expected the header of a journal, version 1");
+  if (uuid === undefined) return damaged(0, noHeader);
   if (lf < 0) {
     return { kind: "sound", file: uuid, seq: 0, certified: 0, end: size, unterminated: true };
   }
@@ -122,6 +122,7 @@ function findEnd(file: Bytes): End | Verdict {
   return damaged(size - windowBytesMax, "expected a record somewhere from here on");
 }
 
+const noHeader = "expected the header of a journal, version 1";
 /** Why a line can't stand where it does, behind a record with this seq and synced, if it can't. */
 export function problemOf(
   { line, text, offset }: PlacedLine, last: { seq: number; synced: number },

@@ -66,6 +66,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
     seen.idMax = id > idMax ? id : idMax;
   }
   onProgress?.(bytes, bytes);
+  line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
   return { bytes, records, ...seen, opening: plan && openingOf(plan, bytes), spotsTotal, spots };
 }

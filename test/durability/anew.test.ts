@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
@@ -56,6 +56,9 @@ const cases: readonly (readonly [
   ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
     "refuses it at offset 0", [0], 1],
   ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
+  ["of a copy, the journal itself is lost", "", copy, "refuses it at offset 0", [0], 0],
+  ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
+    "refuses it at offset 0", [0, 0], 1],
   // The other's had a torn end, and by chance this file's size: nothing of this one may go.
   ["of another's copy with a header, and of the size that it had", first,
     copyOf(another, 0, first.length, headerOf(another)), "refuses it at offset 0", [0], 1],
@@ -97,6 +100,17 @@ for (const [says, file, anew, opening, spots, ids] of cases) {
     assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "goes on"]);
   });
 }
+
+test("verify of a symbolic link looks for the .anew beside its target", async () => {
+  const [folder, other] = [temporaryFolder(), temporaryFolder()];
+  const path = join(folder, "plants.ndjson");
+  writeFileSync(path, first);
+  writeFileSync(`${path}.anew`, copy);
+  symlinkSync(path, join(other, "link"));
+  const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
+  const { opening, records } = JSON.parse(stdout);
+  assert.deepEqual([code, opening, records], [65, due, 3]);
+});
 
 test("a .anew that is no copy of a journal's end is not read: 65, and it stays", async () => {
   const folder = temporaryFolder();

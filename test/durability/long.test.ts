@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
-import type { Bytes } from "../../src/journal/lines.ts";
+import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { headerBytes, headerText, lineBytesMax, recordText, seal } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
@@ -68,6 +68,7 @@ test("texts whose JSON is longer than a string can be are invalid, too", async (
   for (const plant of [
     { id: 1n, name: escaped }, { id: 1n, name: "", tag: escaped }, { id: 1n, name: longest },
     { id: 1n, name: longest, tag: longest }, { id: 1n, name: "x".repeat(2 ** 29 - 24) },
+    { id: 1n, name: "", tag: "x".repeat(2 ** 29 - 24) },
   ]) {
     await assert.rejects(journal.append(plant), isInvalid);
   }
@@ -119,6 +120,22 @@ test("two of the longest records and a third that is torn, NULs behind it: it is
     kind: "sound", file: "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", seq: 2,
     certified: headerBytes + first.length, end, unterminated: false,
   });
+});
+
+test("lines whose ends are at a block's end, or near it, are read whole", () => {
+  for (const blocks of [1, 2, 3]) {
+    for (const more of [-1, 0, 1]) {
+      const lengths = [blocks * 65_536 + more, 5, blocks * 65_536 - 7 + more];
+      const texts = lengths.map((length) => "x".repeat(length));
+      const file = Buffer.from(texts.join("\n"));
+      const found = [...linesOf(bytesOf(file), 0, file.length)];
+      assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
+        texts.map((text, index) => [text, index < 2]));
+      assert.deepEqual(found.map(({ offset }) => offset),
+        [0, found[0]?.end, found[1]?.end]);
+      assert.equal(found.at(-1)?.end, file.length);
+    }
+  }
 });
 
 test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {

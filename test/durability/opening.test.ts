@@ -124,6 +124,10 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a line that claims itself", bytesOf(six, record(7, end + size)), refused(end)],
   ["a line that claims into another",
     bytesOf(six, record(7, end + 9), record(8, end + 9)), refused(end)],
+  ["a line that claims up to the LF before it", bytesOf(six, record(7, end - 1)),
+    refused(place(6))],
+  ["a line that claims more than the file, and one behind it",
+    bytesOf(six, record(7, 999), record(8, end + size)), refused(end + size)],
 
   ["a last line without its LF", six.subarray(0, -1), unterminated],
   ["a first line without its LF", bytesOf(header, record(1, 133).slice(0, -1)), unterminated],
@@ -411,3 +415,13 @@ for (const [says, code, make] of refusals) {
       ? ["plants.ndjson"] : []);
   });
 }
+
+test("a clock in the year 10000 makes no journal; one that is set makes it", async (t) => {
+  const clock = t.mock.method(Date.prototype, "toISOString", () => "+010000-01-01T00:00:00.000Z");
+  const { path, bytes } = real();
+  await assert.rejects(openJournal(path), { code: "failed", exitCode: 74, message: /clock says/ });
+  assert.equal(bytes(path).length, 0);
+  clock.mock.restore();
+  await (await openJournal(path)).close();
+  assert.equal(bytes(path).length, 133);
+});

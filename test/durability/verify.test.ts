@@ -67,8 +67,11 @@ test("verify beside a live server disturbs it not, and reads up to the last line
   const send = async (): Promise<unknown> =>
     (await exchange(server.port, plant, { answers: 1 }))[0]?.status;
   assert.equal(await send(), 200);
+  // What stands by while a server opens its file is not looked at.
+  mkdirSync(join(folder, "plants.ndjson.anew"));
   const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
-  assert.deepEqual([code, JSON.parse(stdout).records], [0, 1]);
+  const { records, opening } = JSON.parse(stdout);
+  assert.deepEqual([code, records, opening], [0, 1, undefined]);
   assert.equal(await send(), 200);
   assert.equal(await server.end(), 0);
 });
@@ -155,6 +158,11 @@ test("beside a live server, lines that it cuts and writes anew are no damaged sp
   };
   assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
   assert.equal(reading(false).spotsTotal, 2, "the control: what was cut was met");
+  const underWay = verifyJournal({
+    size: () => next.length - 9,
+    read: (from, length) => next.subarray(from, Math.min(from + length, next.length - 9)),
+  }, { isLive: true });
+  assert.deepEqual([underWay.spots, underWay.records], [[], 3], "a last line without LF");
   // What was certified when the reading began is told, beside a live server, too.
   const damaged = Buffer.from(next).fill("y", 200, 210);
   const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);

@@ -204,3 +204,24 @@ for (const [says, start] of foreign) {
     assert.equal(decodeRecord(line(start)), "foreign");
   });
 }
+
+/** As Date writes them; what is no RFC 3339 time would make a line that no reader takes. */
+const clocks: readonly (readonly [at: string, isTaken: boolean])[] = [
+  ["9999-12-31T23:59:59.999Z", true], ["0000-01-01T00:00:00.000Z", true],
+  ["+010000-01-01T00:00:00.000Z", false], ["-000001-12-31T23:59:59.999Z", false],
+];
+
+for (const [clock, isTaken] of clocks) {
+  test(`a line of ${clock} is ${isTaken ? "written and read" : "not written"}`, () => {
+    assert.equal(new Date(clock).toISOString(), clock);
+    const lines = [
+      () => headerText(uuid, clock), () => recordText(1, clock, 133, '{"id":1,"name":""}'),
+    ];
+    for (const lineOf of lines) {
+      if (isTaken) {
+        const bytes = seal(lineOf()).subarray(0, -1);
+        assert.ok(decodeHeader(bytes) ?? typeof decodeRecord(bytes) === "object");
+      } else assert.throws(lineOf, /the clock says .+: expected a year of four digits/);
+    }
+  });
+}
