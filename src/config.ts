@@ -18,7 +18,8 @@ export const limitTable = {
   nestingMax: { flag: "max-nesting", unit: "levels", standard: 64, min: 1, max: 512,
     reason: "JSON is read recursively, and the stack is bounded" },
   headMillis: { flag: "head-timeout", unit: "milliseconds", standard: 10_000, min: 100,
-    max: 60 * minute, reason: "a connection that does not get its head across is given up" },
+    max: 60 * minute,
+    reason: "a connection that does not get its TLS handshake, or its head, across is given up" },
   requestMillis: { flag: "request-timeout", unit: "milliseconds", standard: 30_000, min: 100,
     max: 60 * minute, reason: "a request that does not get its body across is given up" },
   idleMillis: { flag: "idle-timeout", unit: "milliseconds", standard: 65_000, min: 100,
@@ -28,11 +29,12 @@ export const limitTable = {
   discardBytesMax: { flag: "max-discard", unit: "bytes", standard: 16 * mib, min: 0,
     max: 1024 * mib, reason: "what an early answer goes on reading, so that its client sees it" },
   discardMillis: { flag: "discard-timeout", unit: "milliseconds", standard: 5_000, min: 10,
-    max: minute, reason: "how long an early answer goes on reading" },
+    max: minute, reason: "how long an early answer, or a connection that ends, goes on reading" },
   connectionsMax: { flag: "max-connections", unit: "connections", standard: 1_024, min: 1,
     max: 1_000_000, reason: "each holds a descriptor and memory; one more is closed unanswered" },
   bodiesBytesMax: { flag: "max-bodies", unit: "bytes", standard: 64 * mib, min: 1,
-    max: 4096 * mib, reason: "all bodies that are being read: the memory that strangers hold" },
+    max: 4096 * mib,
+    reason: "all bodies that are being read: memory of strangers; over it the largest is refused" },
   queueRecordsMax: { flag: "max-queue", unit: "records", standard: 4_096, min: 1, max: 1_000_000,
     reason: "a disk that stalls must not fill the memory with waiting records" },
   queueBytesMax: { flag: "max-queue-bytes", unit: "bytes", standard: 16 * mib, min: kib,
@@ -42,7 +44,7 @@ export const limitTable = {
   rotationMillis: { flag: "rotation-timeout", unit: "milliseconds", standard: 2_000, min: 10,
     max: minute, reason: "how long a renamed journal waits for the SIGHUP that makes a new one" },
   drainMillis: { flag: "drain-timeout", unit: "milliseconds", standard: 10_000, min: 10,
-    max: 10 * minute, reason: "how long a shutdown waits for the requests under way" },
+    max: 10 * minute, reason: "how long a shutdown waits for requests and for clients to close" },
 } as const satisfies Readonly<Record<string, Limit>>;
 
 export type Limits = { readonly [name in keyof typeof limitTable]: number };

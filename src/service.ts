@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
-import { discardBody, readBody, type InFlight } from "./http/body.ts";
+import { discardBody, HeldBodies, readBody } from "./http/body.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, must } from "./http/errors.ts";
 import { readHead } from "./http/head.ts";
@@ -28,9 +28,9 @@ export interface PlantOptions {
 }
 
 /** What has to be remembered of a connection between its requests. */
-export interface Connection extends InFlight {
-  /** The answers to the last two requests; answers leave in the order of requests. */
-  last?: ServerResponse; before?: ServerResponse | undefined;
+export interface Connection {
+  /** The answer to the last request: the answers to all before it leave first. */
+  last?: ServerResponse;
   /** An answer says or will say `Connection: close`: no request behind it is executed. */
   closing: boolean;
   /** When the parser gave up: how much had been read, and the answer to whose body that was. */
@@ -46,11 +46,12 @@ export class PlantService {
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #connections = new WeakMap<Duplex, Connection>();
-  readonly #inFlight: InFlight = { bodyBytes: 0 };
+  readonly #bodies: HeldBodies;
 
   constructor(options: PlantOptions) {
     const { tokens, limits, basePath = "" } = options;
     this.limits = limitsWith(limits);
+    this.#bodies = new HeldBodies(this.limits.bodiesBytesMax);
     this.#options = options;
     this.#path = basePath + plantsPath;
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
@@ -65,7 +66,7 @@ export class PlantService {
       const onData = (): unknown => socket.bytesRead > end && socket.destroy();
       return void socket.removeAllListeners("data").on("data", onData);
     }
-    [connection.before, connection.last] = [connection.last, response];
+    connection.last = response;
     // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
     connection.closing = request.headers.upgrade !== undefined;
     if (connection.closing) response.shouldKeepAlive = false;
@@ -73,13 +74,14 @@ export class PlantService {
     try {
       this.admit(request);
       checkContent(request.headers, this.limits.bodyBytesMax);
-      must(!request.readableDidRead && request.readableEncoding === null, "bodyTaken",
+      const { readableDidRead, readableEnded, readableEncoding } = request;
+      must(!readableDidRead && !readableEnded && readableEncoding === null, "bodyTaken",
         "The body was read before: the plants' handler must come first.");
     } catch (error) {
       return this.refuse(response, error);
     }
     if (askContinue) response.writeContinue();
-    readBody(request, this.limits, connection, this.#inFlight, (body) => {
+    readBody(request, this.limits, this.#bodies, (body) => {
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
@@ -104,9 +106,8 @@ export class PlantService {
   connection(socket: Duplex): Connection {
     const known = this.#connections.get(socket);
     if (known) return known;
-    const connection = { closing: false, bodyBytes: 0 };
+    const connection = { closing: false };
     this.#connections.set(socket, connection);
-    socket.once("close", () => { this.#inFlight.bodyBytes -= connection.bodyBytes; });
     return connection;
   }
 
@@ -133,7 +134,7 @@ export class PlantService {
     const { req: request, req: { socket, headers } } = response;
     if (response.headersSent || socket.destroyed) return;
     // Who was not told to continue may send the body or not: then node closes, whatever we say.
-    const isUntold = headers.expect !== undefined && request.readableFlowing === null;
+    const isUntold = headers.expect !== undefined && request.readableFlowing !== true;
     const isLong = Number(headers["content-length"]) > this.limits.discardBytesMax;
     const mustClose = error.close || isUntold || (isLong && !request.complete);
     this.#answer(this.connection(socket), response, error, mustClose);
@@ -145,7 +146,7 @@ export class PlantService {
     const { "content-length": length = "0", "transfer-encoding": coding } = headers;
     const isWhole = request.complete || (length === "0" && coding === undefined);
     if (isWhole && !close) return reply(response, answer);
-    const left = replyUnended(response, answer, close, connection.before).then(() => {
+    const left = replyUnended(response, answer, close).then(() => {
       if (close || connection.broken === response) closeGently(socket, this.limits.discardMillis);
     });
     if (request.readableEnded) return;

@@ -2,19 +2,17 @@
  * A guard is off in a copy of the built program, where one text is replaced by another. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
-import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
 import { catalogue, type Cause } from "../src/http/errors.ts";
 import type { NewPlant, PlantStore } from "../src/index.ts";
 import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, play, titleOf, type Row } from "./hostile.ts";
-import { reader, root, temporaryFolder, token } from "./support.ts";
+import { variant, type Program } from "./serving.ts";
+import { reader, token } from "./support.ts";
 
 const rows = new Map([...heads, ...bodies, ...orders].map((row) => [titleOf(row), row]));
 
@@ -28,22 +26,6 @@ class SlowStore implements PlantStore {
   close(): Promise<void> {
     return Promise.resolve();
   }
-}
-
-type Program = typeof import("../src/index.ts");
-const folder = temporaryFolder();
-writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-let variants = 0;
-
-/** The built program with one text replaced, which must stand there exactly once. */
-async function variant(file: string, from: string, to: string): Promise<Program> {
-  const dist = join(folder, String(variants++));
-  cpSync(join(root, "dist"), dist, { recursive: true });
-  const path = join(dist, file);
-  const pieces = readFileSync(path, "utf8").split(from);
-  assert.equal(pieces.length, 2, `${file} has ${pieces.length - 1} times: ${from}`);
-  writeFileSync(path, pieces.join(to));
-  return await import(pathToFileURL(join(dist, "index.js")).href) as Program;
 }
 
 /** Plays one row: throws where an answer or what is stored is not as it says. */

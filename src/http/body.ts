@@ -1,29 +1,76 @@
 /** A bounded read of the body, and the discarding of one after an early answer. */
 import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { ApiError } from "./errors.ts";
 
-/** Bytes of bodies that are being read: of one connection, or of all. */
-export interface InFlight { bodyBytes: number }
+/** What has come of a body that is still being read. */
+interface HeldBody {
+  readonly socket: Socket;
+  bytes: number;
+  /** Gives it up: there is no room, or nobody who sends it. */
+  readonly refuse: () => void;
+}
+
+/** All bodies that are being read: together they stay within a limit, and who holds most of it
+ * pays for who comes. So a share of it, limit by connections, is always free for each. */
+export class HeldBodies {
+  readonly #bytesMax: number;
+  readonly #bodies = new Set<HeldBody>();
+  #bytes = 0;
+
+  constructor(bytesMax: number) { this.#bytesMax = bytesMax; }
+
+  hasRoom(bytes: number): boolean {
+    return this.#bytes + bytes <= this.#bytesMax;
+  }
+
+  /** Counts a piece that has come; whoever holds most is refused until all are within the limit. */
+  add(body: HeldBody, bytes: number): void {
+    if (!this.#bodies.has(body)) {
+      this.#bodies.add(body);
+      body.socket.once("close", body.refuse);
+    }
+    body.bytes += bytes;
+    this.#bytes += bytes;
+    while (!this.hasRoom(0)) this.#mostBeside(body).refuse();
+  }
+
+  release(body: HeldBody): void {
+    this.#bodies.delete(body);
+    this.#bytes -= body.bytes;
+    body.socket.off("close", body.refuse);
+  }
+
+  /** Of equals who asks for more. All are looked at, but only where one of them has to go. */
+  #mostBeside(asking: HeldBody): HeldBody {
+    let most = asking;
+    for (const held of this.#bodies) if (held.bytes > most.bytes) most = held;
+    return most;
+  }
+}
 
 /** Reads the body. A declared length reserves nothing: what counts is what has arrived.
- * @param own the connection's bytes, which the caller releases where it ends before the body
- * @param done called once; never when the client goes away before the body's end */
+ * @param done called once; where the client goes away before the body's end, with an error that
+ * nobody hears, or never */
 export function readBody(
-  request: IncomingMessage, limits: Limits, own: InFlight, all: InFlight,
+  request: IncomingMessage, limits: Limits, all: HeldBodies,
   done: (body: Buffer | ApiError) => void,
 ): void {
+  const length = Number(request.headers["content-length"]);
   let body: Buffer | undefined;
   let bytes = 0;
   let isDone = false;
+  let held: HeldBody | undefined;
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
     body = undefined;
-    all.bodyBytes -= bytes;
-    own.bodyBytes -= bytes;
+    if (held) all.release(held);
     done(result);
   };
+  const hold = (): HeldBody => ({ socket: request.socket, bytes: 0, refuse: () =>
+    finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored.")) });
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
     const end = bytes + chunk.length;
@@ -34,16 +81,17 @@ export function readBody(
       chunk.copy(body, bytes);
     }
     bytes = end;
-    all.bodyBytes += chunk.length;
-    own.bodyBytes += chunk.length;
     if (bytes > limits.bodyBytesMax) {
       finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
-    } else if (all.bodyBytes > limits.bodiesBytesMax) {
-      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+    // What is whole in one piece, and has room, is not counted: its end follows at once.
+    } else if (chunk.length !== length || !all.hasRoom(length)) {
+      all.add(held ??= hold(), chunk.length);
     }
   });
   request.on("end", () => finish(body?.subarray(0, bytes) ?? Buffer.alloc(0)));
+  request.resume(); // where a host has paused it
 }
+
 /** Reads on and discards after an early answer, so that a client that is still sending gets to
  * see it, within `discardBytesMax` and `discardMillis`: resolves to whether the body ended so. */
 export function discardBody(request: IncomingMessage, limits: Limits): Promise<boolean> {
@@ -60,5 +108,6 @@ export function discardBody(request: IncomingMessage, limits: Limits): Promise<b
     };
     const timer = setTimeout(finish, limits.discardMillis, false);
     request.on("data", onData).once("end", () => finish(true)).once("close", () => finish(false));
+    request.resume(); // where a host has paused it
   });
 }

@@ -63,7 +63,7 @@ export const catalogue = {
   unknown: { error: 50302, headers: retryAfter, when: "failing: not known whether it was stored" },
   busy: { error: 50303, headers: retryAfter, when: "too many records wait: nothing was stored" },
   bodies: { error: 50304, close: true, headers: retryAfter,
-    when: "all bodies together are over their limit: nothing was stored" },
+    when: "all bodies together are over their limit, this is the largest: nothing was stored" },
   closed: { error: 50305, close: true, headers: retryAfter, when: "shutdown: nothing was stored" },
   version: { error: 50501, close: true, when: "an HTTP version other than 1.0 and 1.1" },
 } as const satisfies Readonly<Record<string, Row>>;

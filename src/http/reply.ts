@@ -15,18 +15,23 @@ export function reply(response: ServerResponse, answer: Answer): void {
 
 /** Answers while the body may still arrive: the answer leaves at once, but stays unended. At its
  * end node would cut the connection, and the client's unread bytes would reset it before the
- * answer is seen (RFC 9112, 9.6). Resolves when the answer has left.
- * @param before the answer to the request before: this one leaves behind it */
+ * answer is seen (RFC 9112, 9.6). Resolves when it is this answer's turn, and it has left or
+ * leaves before a close: answers before it, a host's too, stay whole. */
 export function replyUnended(
-  response: ServerResponse, answer: Answer, close: boolean, before: ServerResponse | undefined,
+  response: ServerResponse, answer: Answer, close: boolean,
 ): Promise<void> {
   writeHead(response, answer, close);
   return new Promise((resolve) => {
     if (response.req.method !== "HEAD") return response.write(answer.body, () => resolve());
     response.flushHeaders(); // node writes no body here, and tells nobody when the head has left
-    return before?.writableFinished === false ? before.once("finish", resolve) : resolve();
+    // Its turn has come with the socket.
+    return response.socket === null ? response.once("socket", () => resolve()) : resolve();
   });
 }
+
+/** Whether an answer has left: the kernel has all of it, for it was written as a whole. */
+export const hasLeft = (response: ServerResponse): boolean =>
+  response.headersSent && response.writableLength === 0;
 
 /** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
 export function rawReply({ status, body, headers }: Answer): string {
@@ -38,6 +43,7 @@ export function rawReply({ status, body, headers }: Answer): string {
 
 /** Closes as who still sends expects: FIN now, and gone when the client closes, or in time. */
 export function closeGently(socket: Duplex, millis: number): void {
+  if (socket.destroyed) return;
   socket.end();
   const timer = setTimeout(() => socket.destroy(), millis);
   socket.once("close", () => clearTimeout(timer));

@@ -1,13 +1,16 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
-import { createServer as createHttp, type Server, type ServerOptions } from "node:http";
+import {
+  createServer as createHttp, type Server, type ServerOptions, type ServerResponse,
+} from "node:http";
 import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { PlantService } from "../service.ts";
 import { ApiError, type Cause } from "./errors.ts";
-import { closeGently, rawReply } from "./reply.ts";
+import { closeGently, hasLeft, rawReply } from "./reply.ts";
 
-/** `drain` answers what is under way and closes; false: it cut the rest off after `drainMillis`. */
+/** `drain` answers what is under way, and closes; false: after `drainMillis` requests were cut off
+ * without their answer. It, `close` and `closeIdleConnections` end connections gently. */
 export type DrainableServer = Server & { drain(): Promise<boolean> };
 /** A server that hands every request to the service, and answers what node would not. */
 export function createStrictServer(service: PlantService, tls?: TlsOptions): DrainableServer {
@@ -19,24 +22,33 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     headersTimeout: limits.headMillis, requestTimeout: limits.requestMillis,
     keepAliveTimeout: limits.idleMillis,
   };
-  const halfOpen = { ...options, allowHalfOpen: true };
-  const server = tls ? createHttps({ ...tls, ...halfOpen }) : createHttp(options);
+  const secure = { ...options, allowHalfOpen: true, handshakeTimeout: limits.headMillis };
+  const server = tls ? createHttps({ ...tls, ...secure }) : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
-  // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
-  Object.assign(server, { httpAllowHalfOpen: true });
-
+  // With TLS, a connection carries HTTP when it is secured, and then has two sockets.
   const sockets = new Set<Socket>();
-  const onConnection = (socket: Socket): void =>
-    void sockets.add(socket.once("close", () => sockets.delete(socket)));
-  server.on("connection", onConnection).on("secureConnection", onConnection);
+  const carriers = tls ? new Set<Socket>() : sockets;
+  const addTo = (set: Set<Socket>) => (socket: Socket): void =>
+    void set.add(socket.once("close", () => set.delete(socket)));
+  server.on("connection", addTo(carriers)).on("secureConnection", addTo(sockets));
+  Object.assign(server, {
+    // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
+    httpAllowHalfOpen: true,
+    // Node's own, which `close` calls, destroys: what the kernel has not sent yet would be lost.
+    closeIdleConnections: () => {
+      closeIdle(service, sockets);
+      if (tls) destroyUnsecured(carriers, sockets);
+    },
+  });
+
   server.on("request", (request, response) => service.handle(request, response, false));
   server.on("checkContinue", (request, response) => service.handle(request, response, true));
   server.on("checkExpectation", (request, response) => service.handle(request, response, false));
   server.on("connect", (request, socket) => {
     // Node has taken its own listeners off: a reset, or a client that reads nothing, is ours now.
     request.socket.on("error", () => undefined);
-    request.socket.setTimeout(limits.idleMillis, () => socket.destroy());
+    request.socket.on("timeout", () => onTimeout(service, request.socket));
     let error = new ApiError("connect", "CONNECT is not supported: this is no proxy.");
     try {
       service.admit(request);
@@ -46,40 +58,61 @@ export function createStrictServer(service: PlantService, tls?: TlsOptions): Dra
     }
     answerRaw(service, socket, error);
   });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
-    onParserError(service, socket, error.code ?? ""));
-  server.on("timeout", (socket: Socket) => {
-    const { last } = service.connection(socket);
-    // Waiting for our answer is no idleness of theirs; not taking it is.
-    if (last && !last.headersSent) socket.setTimeout(limits.idleMillis);
-    else socket.destroy();
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (sockets.has(socket)) onParserError(service, socket, error.code ?? "");
+    else socket.destroy(); // it was never secured: there is nobody to answer
   });
-  return Object.assign(server, { drain: () => drain(server, service, sockets) });
+  server.on("timeout", (socket: Socket) => onTimeout(service, socket));
+  return Object.assign(server, { drain: () => drain(server, service, sockets, carriers) });
 }
 
-function drain(server: Server, service: PlantService, sockets: Set<Socket>): Promise<boolean> {
+function drain(
+  server: Server, service: PlantService, sockets: Set<Socket>, carriers: Set<Socket>,
+): Promise<boolean> {
   service.draining = true;
   return new Promise((resolve) => {
     const deadline = setTimeout(() => {
-      resolve(false);
-      for (const socket of sockets) socket.destroy();
+      // Who is only slow to close has been answered.
+      resolve([...sockets].every((socket) => isAnswered(service.connection(socket).last)));
+      for (const carrier of carriers) carrier.destroy();
     }, service.limits.drainMillis);
-    // No whole head has come, or its answer has left: nothing was accepted that is not answered.
-    const closeIdle = (): void => {
-      for (const socket of sockets) {
-        const { last } = service.connection(socket);
-        const carriesTls = "setSecureContext" in server && !("encrypted" in socket);
-        if (last?.writableFinished ?? (!carriesTls || socket.bytesRead === 0)) socket.destroy();
-      }
-    };
-    const again = setInterval(closeIdle, service.limits.checkMillis);
+    const again = setInterval(() => server.closeIdleConnections(), service.limits.checkMillis);
     server.close(() => {
       clearTimeout(deadline);
       clearInterval(again);
       resolve(true);
     });
-    closeIdle();
   });
+}
+
+const isAnswered = (last: ServerResponse | undefined): boolean => !last || hasLeft(last);
+
+/** Closes what has nothing under way: no whole head has come, or its answer is done with. */
+function closeIdle(service: PlantService, sockets: Set<Socket>): void {
+  for (const socket of sockets) {
+    const connection = service.connection(socket);
+    const { last, closing } = connection;
+    if (closing) continue; // it closes by itself, behind its last answer
+    if (!last) socket.destroy(); // nothing was ever written that could be lost
+    else if (last.writableFinished) {
+      connection.closing = true;
+      closeGently(socket, service.limits.discardMillis);
+    }
+  }
+}
+
+/** Destroys who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
+function destroyUnsecured(carriers: Set<Socket>, secured: Set<Socket>): void {
+  const peerOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
+  const peers = new Set([...secured].map(peerOf));
+  for (const carrier of carriers) if (!peers.has(peerOf(carrier))) carrier.destroy();
+}
+
+/** Waiting for our answer is no idleness of theirs; not taking one is. */
+function onTimeout(service: PlantService, socket: Socket): void {
+  const isOurs = !isAnswered(service.connection(socket).last) && socket.writableLength === 0;
+  if (isOurs) socket.setTimeout(service.limits.idleMillis);
+  else socket.destroy();
 }
 
 /** Answers what is no HTTP request; every request before it keeps its own answer. */
@@ -98,7 +131,7 @@ function onParserError(service: PlantService, socket: Duplex, code: string): voi
     connection.closing = true;
     connection.broken = last;
     if (!last.headersSent) service.refuse(last, error);
-    else if (last.writableLength === 0) closeGently(socket, service.limits.discardMillis);
+    else if (hasLeft(last)) closeGently(socket, service.limits.discardMillis);
   } else answerRaw(service, socket, error);
 }
 

@@ -1,0 +1,110 @@
+/** How connections end that do not end well: who is waited for, for how long, and for how much. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { open, readAll, send, serve, statusesOf, type Ends } from "./serving.ts";
+import { exchange, post, readAnswers, token } from "./support.ts";
+
+const timeout = 20_000;
+/** Far beyond the test's own time: what waits so long waits for ever. */
+const never = 60_000;
+const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+const plant = post('{"id":1,"name":"Fern"}');
+const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+const connectRequest = `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`;
+
+const gone = async ({ ours }: Ends): Promise<void> => {
+  if (!ours.closed) await new Promise((resolve) => ours.once("close", resolve));
+};
+
+for (const [says, bytes] of [
+  ["a closing answer", post('{"id":1,"name":"Fern"}', "Connection: close\r\n")],
+  ["what is no HTTP", "garbage\r\n\r\n"], ["a CONNECT", connectRequest],
+] as const) {
+  test(`who never closes behind ${says} is gone in time`, { timeout }, async () => {
+    const { server, port } = await serve({ limits: { discardMillis: 100 } });
+    const ends = await open(server, port);
+    ends.client.resume().write(bytes);
+    await gone(ends);
+    assert.equal(ends.client.readableEnded, true);
+    assert.equal(ends.client.writableEnded, false);
+  });
+}
+
+test("nothing waits for a client that has gone before its closing answer", { timeout },
+  async () => {
+    const { server, port, store } = await serve({ limits: { discardMillis: never } });
+    const timers = (): number =>
+      process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+    const before = timers();
+    store.hold();
+    const ends = await open(server, port);
+    await send(ends, post('{"id":1,"name":"Fern"}', "Connection: close\r\n"));
+    ends.client.resetAndDestroy();
+    await gone(ends);
+    store.release();
+    assert.equal((await exchange(port, plant, { answers: 1 }))[0]?.status, 200);
+    assert.deepEqual([store.names.length, timers()], [2, before]);
+  });
+
+for (const [says, behind, statuses] of [
+  ["a plant", "", [200]], ["a plant, with a refusal behind it", refused, [200, 401]],
+  ["a plant, with a CONNECT behind it", connectRequest, [200, 405]],
+  ["a plant, with garbage behind it", "garbage\r\n\r\n", [200, 400]],
+] as const) {
+  test(`who waits for a slow store is not idle: ${says}`, { timeout }, async () => {
+    const { server, port, store } = await serve({ limits: { idleMillis: 100 } });
+    store.hold();
+    const ends = await open(server, port);
+    await send(ends, Buffer.concat([plant, Buffer.from(behind)]));
+    for (let times = 0; times < 2; times++) {
+      await Promise.race([once(ends.ours, "timeout"), gone(ends)]);
+    }
+    const text = readAll(ends);
+    store.release();
+    // The last of them may be kept open: then idleness ends it now.
+    assert.deepEqual(statusesOf(await text), statuses);
+  });
+}
+
+for (const [says, behind] of [
+  ["plants", ""], ["plants, with a CONNECT behind", connectRequest],
+  ["plants, with garbage behind", "garbage\r\n\r\n"],
+] as const) {
+  test(`who takes no answers is idle: ${says}`, { timeout }, async () => {
+    const limits = { idleMillis: 200, discardMillis: never };
+    const { server, port } = await serve({ limits });
+    const ends = await open(server, port);
+    const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
+    for (let times = 0; times < 30 && ends.ours.writableLength === 0; times++) {
+      await send(ends, large);
+    }
+    assert.ok(ends.ours.writableLength > 0, "its answers wait");
+    ends.client.write(behind);
+    await gone(ends);
+  });
+}
+
+test("who sends on behind what is no HTTP is read within the limit, and no further", { timeout },
+  async () => {
+    const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+    const { server, port } = await serve({ limits });
+    for (const [bytes, isGone] of [[900_000, false], [1_100_000, true]] as const) {
+      const ends = await open(server, port);
+      await send(ends, "garbage\r\n\r\n");
+      for (let sent = 0; sent < bytes; sent += 50_000) await send(ends, "x".repeat(50_000));
+      assert.equal(ends.ours.destroyed, isGone, `${bytes}`);
+      ends.client.destroy();
+      await gone(ends);
+    }
+  });
+
+test("a long body that was read whole leaves the connection in use", { timeout }, async () => {
+  const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
+  const { client } = await open(server, port);
+  const answers = readAnswers(client.resume(), 2);
+  client.write(Buffer.concat([post("no JSON"), plant]));
+  const found = await answers;
+  assert.deepEqual(found.map(({ status }) => status), [400, 200]);
+  client.destroy();
+});

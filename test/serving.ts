@@ -1,0 +1,122 @@
+/** A server of ours in the test's own process, with both ends of its connections at hand, and
+ * variants of the built program with one text replaced: the negative controls. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import type { Server, Socket } from "node:net";
+import { join } from "node:path";
+import { after } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
+import { createPlantServer } from "../src/index.ts";
+import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../src/index.ts";
+import { root, temporaryFolder, token } from "./support.ts";
+
+/** Keeps names; while it is held, it keeps nothing and lets everybody wait. */
+export class HeldStore implements PlantStore {
+  readonly names: string[] = [];
+  waiting = 0;
+  #wait: Promise<void> = Promise.resolve();
+  release: () => void = () => undefined;
+
+  hold(): void {
+    this.#wait = new Promise((resolve) => { this.release = resolve; });
+  }
+
+  async append({ name }: NewPlant): Promise<void> {
+    this.waiting++;
+    await this.#wait;
+    this.waiting--;
+    this.names.push(name);
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** Listens on a free port, and is gone after the tests. */
+export async function listen(server: Server): Promise<number> {
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => void sockets.add(socket));
+  after(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  const address = server.address();
+  assert.ok(typeof address === "object" && address !== null);
+  return address.port;
+}
+
+export interface Serving {
+  readonly server: DrainableServer;
+  readonly port: number;
+  readonly store: HeldStore;
+}
+
+export async function serve(
+  { create = createPlantServer, ...options }: Partial<PlantOptions> & {
+    readonly create?: typeof createPlantServer; readonly tls?: { key: Buffer; cert: Buffer };
+  } = {},
+): Promise<Serving> {
+  const store = new HeldStore();
+  const server = create({ store, tokens: [token], ...options });
+  return { server, port: await listen(server), store };
+}
+
+/** Both ends of a connection. The client reads nothing before it is asked to. */
+export interface Ends {
+  readonly client: Socket;
+  readonly ours: Socket;
+}
+
+/** Connects; what the client does with a half-closed connection is its own affair. */
+export async function open(server: Server, port: number): Promise<Ends> {
+  const accepted = once(server, "connection");
+  const client = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).pause();
+  client.on("error", () => undefined);
+  const [[ours]] = await Promise.all([accepted, once(client, "connect")]);
+  client.setNoDelay(true);
+  return { client, ours };
+}
+
+/** Writes, and waits until the server has read it, or has gone. */
+export async function send({ client, ours }: Ends, bytes: string | Buffer): Promise<void> {
+  const end = client.bytesWritten + Buffer.byteLength(bytes);
+  client.write(bytes);
+  while (ours.bytesRead < end && !ours.destroyed && !client.destroyed) await turn();
+}
+
+/** Reads until the connection ends; all that came, as Latin-1. */
+export async function readAll({ client }: Ends): Promise<string> {
+  let text = "";
+  client.setEncoding("latin1").on("data", (more: string) => { text += more; });
+  // The server may have to wait for this end, and so it ends in turn.
+  client.once("end", () => client.end()).resume();
+  if (!client.destroyed) await new Promise((resolve) => client.once("close", resolve));
+  return text;
+}
+
+export const statusesOf = (text: string): readonly number[] =>
+  [...text.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => Number(status));
+
+export type Program = typeof import("../src/index.ts");
+let variants = 0;
+let folder = "";
+
+/** The built program with one text replaced, which must stand there exactly once. */
+export async function variant(file: string, from: string, to: string): Promise<Program> {
+  if (folder === "") {
+    folder = temporaryFolder();
+    writeFileSync(join(folder, "package.json"), '{"type":"module"}');
+  }
+  const dist = join(folder, String(variants++));
+  cpSync(join(root, "dist"), dist, { recursive: true });
+  const path = join(dist, file);
+  const pieces = readFileSync(path, "utf8").split(from);
+  assert.equal(pieces.length, 2, `${file} has ${pieces.length - 1} times: ${from}`);
+  writeFileSync(path, pieces.join(to));
+  return await import(pathToFileURL(join(dist, "index.js")).href) as Program;
+}

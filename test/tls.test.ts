@@ -1,0 +1,99 @@
+/** An https server: who never shakes hands is nobody, who has is served as over http. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import type { Socket } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { connect as connectTls, type TLSSocket } from "node:tls";
+import { open, send, serve, type Ends } from "./serving.ts";
+import { post, readAnswers, temporaryFolder } from "./support.ts";
+
+const timeout = 20_000;
+/** Far beyond the test's own time: what waits so long waits for ever. */
+const never = 60_000;
+const cwd = temporaryFolder();
+execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key",
+  "-out", "cert", "-days", "1", "-subj", "/CN=localhost"], { cwd, stdio: "ignore" });
+const tls = { key: readFileSync(join(cwd, "key")), cert: readFileSync(join(cwd, "cert")) };
+const plant = post('{"id":1,"name":"Fern"}');
+
+/** A handshake's first record, without its end: a ClientHello that says it has 512 bytes. */
+const hello = Buffer.from("160301020001", "hex");
+const strangers: readonly (readonly [says: string, bytes: Buffer])[] = [
+  ["nothing", Buffer.alloc(0)], ["a byte of a ClientHello", hello.subarray(0, 1)],
+  ["a part of a ClientHello", hello],
+];
+
+/** Waits until the server has closed it. */
+async function closed(client: Socket): Promise<void> {
+  client.once("end", () => client.end()).resume();
+  if (!client.closed) await new Promise((resolve) => client.once("close", resolve));
+}
+
+for (const [says, bytes] of strangers) {
+  test(`who sends ${says} to an https server is gone with the head's time-out`, { timeout },
+    async () => {
+      const { server, port } = await serve({ tls, limits: { headMillis: 200 } });
+      const ends = await open(server, port);
+      await send(ends, bytes);
+      await closed(ends.client);
+      assert.equal(ends.ours.destroyed, true);
+    });
+
+  test(`a drain does not wait for who sends ${says}`, { timeout }, async () => {
+    const limits = { drainMillis: never, headMillis: 50_000, requestMillis: never };
+    const { server, port, store } = await serve({ tls, limits });
+    const ends = await open(server, port);
+    await send(ends, bytes);
+    store.hold();
+    const { client, answers } = await underWay(port, tls.cert);
+    while (store.waiting === 0) await new Promise(setImmediate);
+    const drained = server.drain();
+    await closed(ends.client);
+    assert.equal(client.destroyed, false);
+    store.release();
+    assert.deepEqual((await answers).map(({ status }) => status), [200]);
+    assert.equal(await drained, true);
+  });
+}
+
+/** A plant over TLS, sent. */
+async function underWay(port: number, ca: Buffer) {
+  const client = connectTls({ port, host: "127.0.0.1", ca, checkServerIdentity: () => undefined });
+  await once(client, "secureConnect");
+  const answers = readAnswers(client, 1);
+  client.write(plant);
+  return { client, answers };
+}
+
+test("at the drain's deadline a request over TLS is cut off, and told", { timeout }, async () => {
+  const { server, port, store } = await serve({ tls, limits: { drainMillis: 100 } });
+  store.hold();
+  const { answers } = await underWay(port, tls.cert);
+  const ended = once(server, "close");
+  while (store.waiting === 0) await new Promise(setImmediate);
+  assert.equal(await server.drain(), false);
+  assert.deepEqual(await answers, []);
+  await ended;
+  store.release();
+});
+
+test("who speaks no TLS is closed at once", { timeout }, async () => {
+  const { server, port } = await serve({ tls, limits: { discardMillis: never } });
+  for (const bytes of [plant, Buffer.from("garbage\r\n\r\n")]) {
+    const ends: Ends = await open(server, port);
+    await send(ends, bytes);
+    await closed(ends.client);
+  }
+});
+
+test("an idle connection over TLS is closed by a drain", { timeout }, async () => {
+  const { server, port } = await serve({ tls, limits: { drainMillis: never } });
+  const { client, answers } = await underWay(port, tls.cert);
+  assert.deepEqual((await answers).map(({ status }) => status), [200]);
+  const ended: Promise<TLSSocket> = once(client, "end").then(() => client.end());
+  assert.equal(await server.drain(), true);
+  await ended;
+});
