@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { open, readAll, send, serve, statusesOf, type Ends } from "./serving.ts";
+import { open, send, serve, type Ends } from "./serving.ts";
 import { exchange, post, readAnswers, token } from "./support.ts";
 
 const timeout = 20_000;
@@ -47,43 +47,44 @@ test("nothing waits for a client that has gone before its closing answer", { tim
     assert.deepEqual([store.names.length, timers()], [2, before]);
   });
 
-for (const [says, behind, statuses] of [
+const waiting = [
   ["a plant", "", [200]], ["a plant, with a refusal behind it", refused, [200, 401]],
   ["a plant, with a CONNECT behind it", connectRequest, [200, 405]],
   ["a plant, with garbage behind it", "garbage\r\n\r\n", [200, 400]],
-] as const) {
-  test(`who waits for a slow store is not idle: ${says}`, { timeout }, async () => {
-    const { server, port, store } = await serve({ limits: { idleMillis: 100 } });
+] as const;
+test("who waits for a slow store is not idle", { timeout, concurrency: true }, async (t) => {
+  await Promise.all(waiting.map(([says, behind, statuses]) => t.test(says, async () => {
+    const { server, port, store } = await serve({ limits: { idleMillis: 1_000 } });
     store.hold();
     const ends = await open(server, port);
     await send(ends, Buffer.concat([plant, Buffer.from(behind)]));
     for (let times = 0; times < 2; times++) {
       await Promise.race([once(ends.ours, "timeout"), gone(ends)]);
     }
-    const text = readAll(ends);
+    const answers = readAnswers(ends.client.resume(), statuses.length);
     store.release();
-    // The last of them may be kept open: then idleness ends it now.
-    assert.deepEqual(statusesOf(await text), statuses);
-  });
-}
+    assert.deepEqual((await answers).map(({ status }) => status), statuses);
+  })));
+});
 
-for (const [says, behind] of [
-  ["plants", ""], ["plants, with a CONNECT behind", connectRequest],
-  ["plants, with garbage behind", "garbage\r\n\r\n"],
-] as const) {
-  test(`who takes no answers is idle: ${says}`, { timeout }, async () => {
-    const limits = { idleMillis: 200, discardMillis: never };
+const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
+const behinds = [
+  ["nothing behind", ""], ["a CONNECT behind", connectRequest],
+  ["garbage behind", "garbage\r\n\r\n"],
+] as const;
+test("who takes no answers is idle", { timeout, concurrency: true }, async (t) => {
+  await Promise.all(behinds.map(([says, behind]) => t.test(says, async () => {
+    const limits = { idleMillis: 1_000, discardMillis: never };
     const { server, port } = await serve({ limits });
     const ends = await open(server, port);
-    const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
     for (let times = 0; times < 30 && ends.ours.writableLength === 0; times++) {
       await send(ends, large);
     }
     assert.ok(ends.ours.writableLength > 0, "its answers wait");
     ends.client.write(behind);
     await gone(ends);
-  });
-}
+  })));
+});
 
 test("who sends on behind what is no HTTP is read within the limit, and no further", { timeout },
   async () => {

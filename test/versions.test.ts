@@ -61,8 +61,9 @@ for (const node of [process.execPath, ...nodes]) {
 /** What node:http does behind its documentation, and we build upon. */
 const behaviours = ["bodies", "closing", "drain", "embedding", "tls"];
 for (const node of nodes) {
-  test(`Node ${versionOf(node)} ends connections as this one does`, { timeout: 120_000 }, async () => {
-    const files = behaviours.map((name) => join(root, "test", `${name}.test.ts`));
+  const name = `Node ${versionOf(node)} ends connections as this one does`;
+  test(name, { timeout: 120_000 }, async () => {
+    const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
     const { PLANT_TEST_PEERS = "" } = process.env;
     const env = cleanEnvironment({ PLANT_TEST_NODE: node, PLANT_TEST_PEERS });
     const child = spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env });
