@@ -43,7 +43,7 @@ for (const way of ways) {
 }
 
 test("the control: without the gentle end the answer is cut off", { timeout }, async () => {
-  const program = await variant("http/reply.js", "    socket.end();\n", "    socket.destroy();\n");
+  const program = await variant("http/connection.js", "socket.end();\n", "socket.destroy();\n");
   const { server, port } = await serve({ create: program.createPlantServer });
   const ends = await open(server, port);
   await answered(ends);

@@ -1,4 +1,5 @@
 /** Every answer that is not a success, in one table. */
+import { StoreError, type StoreErrorCode } from "../plant.ts";
 
 /** What the catalogue says of one cause. */
 interface Row {
@@ -120,3 +121,32 @@ export function must(
   if (holds) return;
   throw new ApiError(cause, typeof say === "string" ? say : say());
 }
+
+/**
+ * The answer to whatever was thrown.
+ *
+ * @param onFault told of what is a fault of ours: its answer says nothing of the inside
+ */
+export function apiErrorOf(thrown: unknown, onFault: (fault: unknown) => void): ApiError {
+  if (thrown instanceof ApiError) return thrown;
+
+  // A host's store may reject with anything, a code that we do not know included.
+  const isKnown = thrown instanceof StoreError && Object.hasOwn(storeMessages, thrown.code);
+  if (isKnown && thrown.code !== "invalid") {
+    return new ApiError(thrown.code, storeMessages[thrown.code]);
+  }
+
+  onFault(thrown);
+  return new ApiError("fault", isKnown ? storeMessages.invalid : faultMessage);
+}
+
+const faultMessage = "The server failed; the plant may have been stored or not.";
+
+/** A StoreError's own message may tell of the inside: of paths, of the system's errors. */
+const storeMessages: Readonly<Record<StoreErrorCode, string>> = {
+  invalid: "The store took it for no plant; nothing was stored.",
+  full: "The store has no space left; nothing was stored.",
+  busy: "Too many records wait for the store; nothing was stored.",
+  closed: "The server is shutting down; nothing was stored.",
+  unknown: "The store is failing; it is unknown whether the plant was stored.",
+};
