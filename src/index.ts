@@ -15,11 +15,7 @@ export function createPlantServer(
   return createStrictServer(new PlantService(options), options.tls);
 }
 
-/**
- * A listener for a server that exists already: what its parser refuses, and time, stay its own.
- *
- * @throws RangeError for a bad limit, TypeError for no or bad tokens
- */
+/** A listener for a server that exists already: what its parser refuses, and time, stay its own. */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);
   return (request, response) => service.handle(request, response, "body");

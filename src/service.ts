@@ -14,7 +14,13 @@ import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/server.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
-import { PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore } from "./plant.ts";
+import {
+  PlantError,
+  readNewPlant,
+  StoreError,
+  type NewPlant,
+  type PlantStore,
+} from "./plant.ts";
 
 export interface PlantOptions {
   readonly store: PlantStore;
@@ -32,6 +38,7 @@ export interface PlantOptions {
   readonly onFault?: (error: unknown) => void;
 }
 
+/** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
   readonly connections: Connections;
   readonly #options: PlantOptions;
@@ -51,7 +58,11 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits);
   }
 
-  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: "continue" | "body",
+  ): void {
     const connection = this.connections.of(request.socket);
     if (!connection.begin(response)) return;
 

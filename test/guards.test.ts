@@ -117,9 +117,9 @@ const guards: readonly Guard[] = [
   ["an error in a body is its request's", "http/connection.js",
     "last && !last.req.complete", "false",
     "RFC 9112, 7.1: too small"],
-  ["431 of the parser", "http/connection.js", '"HPE_HEADER_OVERFLOW"', '"x"',
+  ["431 of the parser", "http/errors.js", '"HPE_HEADER_OVERFLOW"', '"x"',
     "B, Limits: over 16 KiB, a value"],
-  ["a half-close told from garbage", "http/connection.js", '"HPE_INVALID_EOF_STATE"', '"x"',
+  ["a half-close told from garbage", "http/errors.js", '"HPE_INVALID_EOF_STATE"', '"x"',
     "RFC 9112, 8: half-close in a body"],
   ["a Date in every answer", "http/reply.js", "Date: ", "X: ", "RFC 8446: TLS"],
 ];

@@ -138,7 +138,7 @@ function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
  * Reads on and discards after an early answer, so that a client that is still sending gets to see
  * it, within `discardBytesMax` and `discardMillis`.
  *
- * @returns whether the body ended so; rejects never
+ * @returns whether the body ended so, or was given up; it never rejects
  */
 export function discardBody(
   request: IncomingMessage,

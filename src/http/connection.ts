@@ -6,8 +6,15 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { discardBody } from "./body.ts";
-import { ApiError, type Cause } from "./errors.ts";
-import { hasLeft, rawReply, reply, replyUnended, type Answer } from "./reply.ts";
+import { parserErrorOf, type ApiError } from "./errors.ts";
+import {
+  hasLeft,
+  rawReply,
+  reply,
+  replyUnended,
+  type Answer,
+  type Persistence,
+} from "./reply.ts";
 
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {
@@ -92,7 +99,7 @@ export class Connection {
   /** Answers, unless a host application or a time-out has done so. */
   answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
-    this.#send(response, answer, this.#isLast(response) ? "close" : "keep");
+    this.#send(response, answer, this.#isLast(response) ? "close" : "persist");
   }
 
   /** Answers with an error, whether the request is complete or its body still arrives. */
@@ -106,7 +113,7 @@ export class Connection {
     const isTooLong = !request.complete && Number(length) > this.#all.limits.discardBytesMax;
 
     const mustClose = error.close || isUntold || isTooLong || this.#isLast(response);
-    this.#send(response, error, mustClose ? "close" : "keep");
+    this.#send(response, error, mustClose ? "close" : "persist");
   }
 
   /** Answers a CONNECT, for which node makes no ServerResponse, behind all answers before it. */
@@ -141,7 +148,7 @@ export class Connection {
 
     // An error in a body is the answer to its request, unless that has one. One between requests
     // is answered by itself, unless an answer before it is the last.
-    const error = parserError(code);
+    const error = parserErrorOf(code);
     if (within === undefined) {
       if (before.kind === "open") this.#answerRaw(error);
     } else if (!within.headersSent) {
@@ -182,25 +189,25 @@ export class Connection {
     return !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
   }
 
-  #send(response: ServerResponse, answer: Answer, then: "close" | "keep"): void {
-    if (then === "close" && this.#state.kind === "open") this.#state = closing;
+  #send(response: ServerResponse, answer: Answer, persistence: Persistence): void {
+    if (persistence === "close" && this.#state.kind === "open") this.#state = closing;
 
-    if (then === "keep" && isWhole(response)) reply(response, answer);
-    else this.#sendUnended(response, answer, then);
+    if (persistence === "persist" && isWhole(response)) reply(response, answer);
+    else this.#sendUnended(response, answer, persistence);
   }
 
   /** Answers while the body may still arrive, and discards what comes of it. */
-  #sendUnended(response: ServerResponse, answer: Answer, then: "close" | "keep"): void {
-    const left = replyUnended(response, answer, then).then(() => {
+  #sendUnended(response: ServerResponse, answer: Answer, persistence: Persistence): void {
+    const left = replyUnended(response, answer, persistence).then(() => {
       const isBroken = this.#state.kind === "broken" && this.#state.within === response;
-      if (then === "close" || isBroken) this.#closeGently();
+      if (persistence === "close" || isBroken) this.#closeGently();
     });
 
     const request = response.req;
     if (request.readableEnded) return;
     void discardBody(request, this.#all.limits).then((end) => {
       if (end === "given up") void left.then(() => this.#socket.destroySoon());
-      else if (then === "keep") response.end();
+      else if (persistence === "persist") response.end();
     });
   }
 
@@ -254,50 +261,3 @@ function isWhole({ req: request }: ServerResponse): boolean {
   const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
   return length === "0" && coding === undefined;
 }
-
-/** What is answered to the errors of node's parser (llhttp), by their codes. */
-function parserError(code: string): ApiError {
-  const { cause, message } = parserErrors.get(code) ?? malformed;
-  return new ApiError(cause, message);
-}
-
-interface ParserError {
-  readonly cause: Cause;
-  readonly message: string;
-}
-
-const malformed: ParserError = {
-  cause: "malformed",
-  message: "This is no HTTP message as RFC 9112 defines it.",
-};
-
-const doubtful: ParserError = {
-  cause: "framing",
-  message: "Content-Length or Transfer-Encoding must give one length.",
-};
-
-const parserErrors: ReadonlyMap<string, ParserError> = new Map<string, ParserError>([
-  ["ERR_HTTP_REQUEST_TIMEOUT", {
-    cause: "timeout",
-    message: "The request did not arrive in time.",
-  }],
-  ["HPE_HEADER_OVERFLOW", {
-    cause: "headBytes",
-    message: "The head is over its limit.",
-  }],
-  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", {
-    cause: "chunkExtensions",
-    message: "The chunk extensions are too long.",
-  }],
-  ["HPE_INVALID_VERSION", {
-    cause: "version",
-    message: "The HTTP version must be 1.0 or 1.1.",
-  }],
-  ["HPE_INVALID_EOF_STATE", {
-    cause: "truncated",
-    message: "The connection was half-closed within a request.",
-  }],
-  ["HPE_INVALID_TRANSFER_ENCODING", doubtful],
-  ["HPE_INVALID_CONTENT_LENGTH", doubtful],
-  ["HPE_UNEXPECTED_CONTENT_LENGTH", doubtful],
-]);

@@ -5,11 +5,14 @@ import type { ApiError } from "./errors.ts";
 /** Its headers are names and values in turn, besides those of every answer. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body">;
 
+/** Whether the connection goes on behind an answer, or that is its last (RFC 9112, 9.3). */
+export type Persistence = "close" | "persist";
+
 const mediaType = "application/json";
 
-/** Answers a request that is read whole; the connection is kept. */
+/** Answers a request that was read whole; the connection persists. */
 export function reply(response: ServerResponse, answer: Answer): void {
-  const bodyBytes = writeHead(response, answer, "keep");
+  const bodyBytes = writeHead(response, answer, "persist");
 
   // Head and body leave as one string: where it is ASCII in Latin-1, for 5 to 12 % more answers.
   response.end(answer.body, bodyBytes === answer.body.length ? "latin1" : "utf8");
@@ -25,9 +28,9 @@ export function reply(response: ServerResponse, answer: Answer): void {
 export function replyUnended(
   response: ServerResponse,
   answer: Answer,
-  then: "close" | "keep",
+  persistence: Persistence,
 ): Promise<void> {
-  writeHead(response, answer, then);
+  writeHead(response, answer, persistence);
   return new Promise((resolve) => {
     if (response.req.method !== "HEAD") {
       response.write(answer.body, () => resolve());
@@ -60,14 +63,18 @@ export function rawReply({ status, body, headers }: Answer): string {
 }
 
 /** The body's length in bytes. */
-function writeHead(response: ServerResponse, answer: Answer, then: "close" | "keep"): number {
+function writeHead(
+  response: ServerResponse,
+  answer: Answer,
+  persistence: Persistence,
+): number {
   const bodyBytes = Buffer.byteLength(answer.body);
   const fields = [
     "Content-Type", mediaType,
     "Content-Length", `${bodyBytes}`,
     ...answer.headers,
   ];
-  if (then === "close") fields.push("Connection", "close");
+  if (persistence === "close") fields.push("Connection", "close");
   response.writeHead(answer.status, fields);
   return bodyBytes;
 }

@@ -55,8 +55,8 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
   // With TLS, a connection carries HTTP when it is secured, and then has two sockets.
   const sockets = new Set<Socket>();
   const carriers = tls ? new Set<Socket>() : sockets;
-  server.on("connection", (socket: Socket) => keep(carriers, socket));
-  server.on("secureConnection", (socket: Socket) => keep(sockets, socket));
+  server.on("connection", (socket: Socket) => hold(carriers, socket));
+  server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
 
   listenTo(server, application, sockets);
   return Object.assign(server, {
@@ -98,7 +98,7 @@ const secureOptionsOf = (limits: Limits): TlsOptions => ({
   handshakeTimeout: limits.headMillis,
 });
 
-function keep(sockets: Set<Socket>, socket: Socket): void {
+function hold(sockets: Set<Socket>, socket: Socket): void {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
 }
