@@ -4,15 +4,21 @@ import type { ServerOptions as TlsOptions } from "node:https";
 import { createStrictServer, type DrainableServer } from "./http/server.ts";
 import { PlantService, type PlantOptions } from "./service.ts";
 
-/** A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
- * @throws RangeError for a bad limit, TypeError for no or bad tokens */
-export const createPlantServer = (
+/**
+ * A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
+ *
+ * @throws RangeError for a bad limit, TypeError for no or bad tokens
+ */
+export function createPlantServer(
   options: PlantOptions & { readonly tls?: TlsOptions },
-): DrainableServer => createStrictServer(new PlantService(options), options.tls);
+): DrainableServer {
+  return createStrictServer(new PlantService(options), options.tls);
+}
+
 /** A listener for a server that exists already: what its parser refuses, and time, stay its own. */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);
-  return (request, response) => service.handle(request, response, false);
+  return (request, response) => service.handle(request, response, "body");
 }
 
 export { BearerTokens, tokenDigest } from "./http/bearer.ts";

@@ -2,24 +2,31 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
-import { ApiError } from "./errors.ts";
+import { ApiError, must } from "./errors.ts";
 
 /** What has come of a body that is still being read. */
 interface HeldBody {
   readonly socket: Socket;
   bytes: number;
+
   /** Gives it up: there is no room, or nobody who sends it. */
   readonly refuse: () => void;
 }
 
-/** All bodies that are being read: together they stay within a limit, and who holds most of it
- * pays for who comes. So a share of it, limit by connections, is always free for each. */
+/**
+ * All bodies that are being read.
+ *
+ * Together they stay within a limit, and who holds most of it pays for who comes. So a share of
+ * it, the limit by the number of connections, is always free for each.
+ */
 export class HeldBodies {
   readonly #bytesMax: number;
   readonly #bodies = new Set<HeldBody>();
   #bytes = 0;
 
-  constructor(bytesMax: number) { this.#bytesMax = bytesMax; }
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
 
   hasRoom(bytes: number): boolean {
     return this.#bytes + bytes <= this.#bytesMax;
@@ -45,23 +52,42 @@ export class HeldBodies {
   /** Of equals who asks for more. All are looked at, but only where one of them has to go. */
   #mostBeside(asking: HeldBody): HeldBody {
     let most = asking;
-    for (const held of this.#bodies) if (held.bytes > most.bytes) most = held;
+    for (const held of this.#bodies) {
+      if (held.bytes > most.bytes) most = held;
+    }
     return most;
   }
 }
 
-/** Reads the body. A declared length reserves nothing: what counts is what has arrived.
+/**
+ * Refuses what a host application has read: its end would never come.
+ *
+ * @throws ApiError 500, also where an encoding was set, which makes text of the bytes
+ */
+export function checkUnread(request: IncomingMessage): void {
+  const { readableDidRead, readableEnded, readableEncoding } = request;
+  must(!readableDidRead && !readableEnded && readableEncoding === null, "bodyTaken",
+    "The body was read before: the plants' handler must come first.");
+}
+
+/**
+ * Reads the body. A declared length reserves nothing: what counts is what has arrived.
+ *
  * @param done called once; where the client goes away before the body's end, with an error that
- * nobody hears, or never */
+ * nobody hears, or never
+ */
 export function readBody(
-  request: IncomingMessage, limits: Limits, all: HeldBodies,
+  request: IncomingMessage,
+  limits: Limits,
+  all: HeldBodies,
   done: (body: Buffer | ApiError) => void,
 ): void {
-  const length = Number(request.headers["content-length"]);
+  const declaredBytes = Number(request.headers["content-length"]);
   let body: Buffer | undefined;
   let bytes = 0;
   let isDone = false;
   let held: HeldBody | undefined;
+
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
@@ -69,45 +95,76 @@ export function readBody(
     if (held) all.release(held);
     done(result);
   };
-  const hold = (): HeldBody => ({ socket: request.socket, bytes: 0, refuse: () =>
-    finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored.")) });
+
+  const hold = (): HeldBody => ({
+    socket: request.socket,
+    bytes: 0,
+    refuse: () =>
+      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored.")),
+  });
+
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
-    const end = bytes + chunk.length;
-    // Copied together at once: a million chunks of one byte would weigh as much as 300 MB.
-    if (body === undefined) body = chunk;
-    else {
-      if (end > body.length) body = Buffer.concat([body.subarray(0, bytes)], 2 * end);
-      chunk.copy(body, bytes);
-    }
-    bytes = end;
+    body = body === undefined ? chunk : joined(body, bytes, chunk);
+    bytes += chunk.length;
+
     if (bytes > limits.bodyBytesMax) {
       finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
-    // What is whole in one piece, and has room, is not counted: its end follows at once.
-    } else if (chunk.length !== length || !all.hasRoom(length)) {
-      all.add(held ??= hold(), chunk.length);
+      return;
     }
+
+    // What is whole in one piece, and has room, is not counted: its end follows at once.
+    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return;
+    all.add(held ??= hold(), chunk.length);
   });
+
   request.on("end", () => finish(body?.subarray(0, bytes) ?? Buffer.alloc(0)));
-  request.resume(); // where a host has paused it
+
+  // Where a host application has paused it.
+  request.resume();
 }
 
-/** Reads on and discards after an early answer, so that a client that is still sending gets to
- * see it, within `discardBytesMax` and `discardMillis`: resolves to whether the body ended so. */
-export function discardBody(request: IncomingMessage, limits: Limits): Promise<boolean> {
+/** Pieces are copied together at once: a million chunks of one byte would weigh 300 MB. */
+function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
+  const end = bytes + chunk.length;
+
+  // Twice the room, so that a body is copied a few times, however many pieces it has.
+  const roomy = end > body.length ? Buffer.concat([body.subarray(0, bytes)], 2 * end) : body;
+  chunk.copy(roomy, bytes);
+  return roomy;
+}
+
+/**
+ * Reads on and discards after an early answer, so that a client that is still sending gets to see
+ * it, within `discardBytesMax` and `discardMillis`.
+ *
+ * @returns whether the body ended so, or was given up; it never rejects
+ */
+export function discardBody(
+  request: IncomingMessage,
+  limits: Limits,
+): Promise<"ended" | "given up"> {
   return new Promise((resolve) => {
     let bytes = 0;
-    const finish = (isWhole: boolean): void => {
+
+    const finish = (end: "ended" | "given up"): void => {
       clearTimeout(timer);
-      request.off("data", onData).pause();
-      resolve(isWhole);
+      request.off("data", onData);
+      request.pause();
+      resolve(end);
     };
+
     const onData = (chunk: Buffer): void => {
       bytes += chunk.length;
-      if (bytes > limits.discardBytesMax) finish(false);
+      if (bytes > limits.discardBytesMax) finish("given up");
     };
-    const timer = setTimeout(finish, limits.discardMillis, false);
-    request.on("data", onData).once("end", () => finish(true)).once("close", () => finish(false));
-    request.resume(); // where a host has paused it
+
+    const timer = setTimeout(finish, limits.discardMillis, "given up");
+    request.on("data", onData);
+    request.once("end", () => finish("ended"));
+    request.once("close", () => finish("given up"));
+
+    // Where a host application has paused it.
+    request.resume();
   });
 }

@@ -1,4 +1,5 @@
 /** Every answer that is not a success, in one table. */
+import { StoreError, type StoreErrorCode } from "../plant.ts";
 
 /** What the catalogue says of one cause. */
 interface Row {
@@ -120,3 +121,73 @@ export function must(
   if (holds) return;
   throw new ApiError(cause, typeof say === "string" ? say : say());
 }
+
+/**
+ * The answer to whatever was thrown.
+ *
+ * @param onFault told of what is a fault of ours: its answer says nothing of the inside
+ */
+export function apiErrorOf(thrown: unknown, onFault: (fault: unknown) => void): ApiError {
+  if (thrown instanceof ApiError) return thrown;
+
+  // A host's store may reject with anything, a code that we do not know included.
+  const isKnown = thrown instanceof StoreError && Object.hasOwn(storeMessages, thrown.code);
+  if (isKnown && thrown.code !== "invalid") {
+    return new ApiError(thrown.code, storeMessages[thrown.code]);
+  }
+
+  onFault(thrown);
+  return new ApiError("fault", isKnown ? storeMessages.invalid : faultMessage);
+}
+
+const faultMessage = "The server failed; the plant may have been stored or not.";
+
+/** A StoreError's own message may tell of the inside: of paths, of the system's errors. */
+const storeMessages: Readonly<Record<StoreErrorCode, string>> = {
+  invalid: "The store took it for no plant; nothing was stored.",
+  full: "The store has no space left; nothing was stored.",
+  busy: "Too many records wait for the store; nothing was stored.",
+  closed: "The server is shutting down; nothing was stored.",
+  unknown: "The store is failing; it is unknown whether the plant was stored.",
+};
+
+/** The answer to what node's parser (llhttp) refuses, by the code of its error. */
+export function parserErrorOf(code: string): ApiError {
+  const { cause, message } = parserErrors.get(code) ?? malformed;
+  return new ApiError(cause, message);
+}
+
+interface ParserError {
+  readonly cause: Cause;
+  readonly message: string;
+}
+
+const malformed: ParserError = {
+  cause: "malformed",
+  message: "This is no HTTP message as RFC 9112 defines it.",
+};
+
+const doubtful: ParserError = {
+  cause: "framing",
+  message: "Content-Length or Transfer-Encoding must give one length.",
+};
+
+/** Laid out so that it reads as a table; what is not in it is malformed. */
+const parserErrors: ReadonlyMap<string, ParserError> = new Map<string, ParserError>([
+  // Node's own: its time-outs for the head and the request come the parser's way.
+  ["ERR_HTTP_REQUEST_TIMEOUT",
+    { cause: "timeout", message: "The request did not arrive in time." }],
+  ["HPE_HEADER_OVERFLOW",
+    { cause: "headBytes", message: "The head is over its limit." }],
+  ["HPE_CHUNK_EXTENSIONS_OVERFLOW",
+    { cause: "chunkExtensions", message: "The chunk extensions are too long." }],
+  ["HPE_INVALID_VERSION",
+    { cause: "version", message: "The HTTP version must be 1.0 or 1.1." }],
+  ["HPE_INVALID_EOF_STATE",
+    { cause: "truncated", message: "The connection was half-closed within a request." }],
+
+  // Where both fields stand, the parser names the second (Nodes 20 to 26).
+  ["HPE_INVALID_TRANSFER_ENCODING", doubtful],
+  ["HPE_INVALID_CONTENT_LENGTH", doubtful],
+  ["HPE_UNEXPECTED_CONTENT_LENGTH", doubtful],
+]);

@@ -32,6 +32,16 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
   return pathOf(url, method);
 }
 
+/**
+ * Lets a trailer through that has no more fields than a head may have; it is ignored otherwise.
+ *
+ * @throws ApiError 431
+ */
+export function checkTrailer({ rawTrailers }: IncomingMessage, limits: Limits): void {
+  must(rawTrailers.length <= 2 * limits.headFieldsMax, "headFields",
+    () => `The trailer must not have over ${limits.headFieldsMax} fields.`);
+}
+
 /** What a head has besides method, target and fields: spaces, version, CRLF, the empty line. */
 const lineFrameBytes = "  HTTP/1.1\r\n\r\n".length;
 

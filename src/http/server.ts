@@ -1,82 +1,171 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
 import {
-  createServer as createHttp, type Server, type ServerOptions, type ServerResponse,
+  createServer as createHttp,
+  type IncomingMessage,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
 } from "node:http";
 import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
-import { Socket } from "node:net";
-import type { Duplex } from "node:stream";
-import type { PlantService } from "../service.ts";
-import { ApiError, type Cause } from "./errors.ts";
-import { closeGently, hasLeft, rawReply } from "./reply.ts";
+import type { Socket } from "node:net";
+import type { Limits } from "../config.ts";
+import type { Connections } from "./connection.ts";
+import { ApiError } from "./errors.ts";
 
-/** `drain` answers what is under way, and closes; false: after `drainMillis` requests were cut off
- * without their answer. It, `close` and `closeIdleConnections` end connections gently. */
-export type DrainableServer = Server & { drain(): Promise<boolean> };
-/** A server that hands every request to the service, and answers what node would not. */
-export function createStrictServer(service: PlantService, tls?: TlsOptions): DrainableServer {
-  const { limits } = service;
-  const options: ServerOptions = {
-    insecureHTTPParser: false, // also against an inherited NODE_OPTIONS
-    requireHostHeader: false, // head.ts looks at it: node's own 400 has no body
-    maxHeaderSize: limits.headBytesMax, connectionsCheckingInterval: limits.checkMillis,
-    headersTimeout: limits.headMillis, requestTimeout: limits.requestMillis,
-    keepAliveTimeout: limits.idleMillis,
-  };
-  const secure = { ...options, allowHalfOpen: true, handshakeTimeout: limits.headMillis };
-  const server = tls ? createHttps({ ...tls, ...secure }) : createHttp(options);
-  server.maxConnections = limits.connectionsMax;
-  server.timeout = limits.idleMillis;
+/** What is served: all that the server knows of what becomes of a request. */
+export interface Application {
+  /** Of the server's connections; their limits are the server's. */
+  readonly connections: Connections;
+
+  /**
+   * Takes a request, and answers it through its connection.
+   *
+   * @param next what the client waits for: a 100 that nobody has sent yet, or to send its body
+   */
+  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void;
+
+  /**
+   * Lets the head of a request through that is to be answered as asked.
+   *
+   * @throws ApiError what it is answered instead
+   */
+  admit(request: IncomingMessage): void;
+}
+
+/** Its `close` and `closeIdleConnections` end connections gently. */
+export type DrainableServer = Server & {
+  /**
+   * Answers what is under way, and closes all connections gently.
+   *
+   * @returns false where, after `drainMillis`, requests were cut off without their answer
+   */
+  drain(): Promise<boolean>;
+};
+
+/** A server that hands every request to the application, and answers what node would not. */
+export function createStrictServer(application: Application, tls?: TlsOptions): DrainableServer {
+  const { connections } = application;
+  const options = optionsOf(connections.limits);
+  const server = tls
+    ? createHttps({ ...tls, ...options, ...secureOptionsOf(connections.limits) })
+    : createHttp(options);
+  server.maxConnections = connections.limits.connectionsMax;
+  server.timeout = connections.limits.idleMillis;
+
   // With TLS, a connection carries HTTP when it is secured, and then has two sockets.
   const sockets = new Set<Socket>();
   const carriers = tls ? new Set<Socket>() : sockets;
-  const addTo = (set: Set<Socket>) => (socket: Socket): void =>
-    void set.add(socket.once("close", () => set.delete(socket)));
-  server.on("connection", addTo(carriers)).on("secureConnection", addTo(sockets));
-  Object.assign(server, {
+  server.on("connection", (socket: Socket) => hold(carriers, socket));
+  server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
+
+  listenTo(server, application, sockets);
+  return Object.assign(server, {
     // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
     httpAllowHalfOpen: true,
+
     // Node's own, which `close` calls, destroys: what the kernel has not sent yet would be lost.
     closeIdleConnections: () => {
-      closeIdle(service, sockets);
+      for (const socket of sockets) connections.of(socket).closeIfIdle();
       if (tls) destroyUnsecured(carriers, sockets);
     },
+
+    drain: () => drain(server, connections, sockets, carriers),
+  });
+}
+
+function optionsOf(limits: Limits): ServerOptions {
+  return {
+    // Also against an inherited NODE_OPTIONS.
+    insecureHTTPParser: false,
+
+    // head.ts looks at it: node's own 400 has no body.
+    requireHostHeader: false,
+
+    maxHeaderSize: limits.headBytesMax,
+    headersTimeout: limits.headMillis,
+    requestTimeout: limits.requestMillis,
+    keepAliveTimeout: limits.idleMillis,
+    connectionsCheckingInterval: limits.checkMillis,
+  };
+}
+
+/** What node:http does of itself, or does not need. */
+const secureOptionsOf = (limits: Limits): TlsOptions => ({
+  // Who half-closes gets the answer: node:https would end the connection then.
+  allowHalfOpen: true,
+
+  // A connection counts from its first byte: node's own limit is two minutes.
+  handshakeTimeout: limits.headMillis,
+});
+
+function hold(sockets: Set<Socket>, socket: Socket): void {
+  sockets.add(socket);
+  socket.once("close", () => sockets.delete(socket));
+}
+
+/** @param sockets those that carry HTTP */
+function listenTo(server: Server, application: Application, sockets: ReadonlySet<Socket>): void {
+  const { connections } = application;
+
+  server.on("request", (request, response) => application.handle(request, response, "body"));
+
+  // Unheard, node would answer these two by itself: 100 before our checks, a 417 without a body.
+  server.on("checkContinue", (request, response) =>
+    application.handle(request, response, "continue"));
+  server.on("checkExpectation", (request, response) =>
+    application.handle(request, response, "body"));
+
+  // Unheard, node would close the connection without a word.
+  server.on("connect", (request) =>
+    connections.of(request.socket).refuseConnect(connectError(application, request)));
+
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (sockets.has(socket)) connections.of(socket).onParserError(error.code ?? "");
+    // It was never secured: there is nobody to answer.
+    else socket.destroy();
   });
 
-  server.on("request", (request, response) => service.handle(request, response, false));
-  server.on("checkContinue", (request, response) => service.handle(request, response, true));
-  server.on("checkExpectation", (request, response) => service.handle(request, response, false));
-  server.on("connect", (request, socket) => {
-    // Node has taken its own listeners off: a reset, or a client that reads nothing, is ours now.
-    request.socket.on("error", () => undefined);
-    request.socket.on("timeout", () => onTimeout(service, request.socket));
-    let error = new ApiError("connect", "CONNECT is not supported: this is no proxy.");
-    try {
-      service.admit(request);
-    } catch (thrown) {
-      // A good path is what CONNECT cannot have.
-      if (thrown instanceof ApiError && thrown.status !== 404) error = thrown;
-    }
-    answerRaw(service, socket, error);
-  });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (sockets.has(socket)) onParserError(service, socket, error.code ?? "");
-    else socket.destroy(); // it was never secured: there is nobody to answer
-  });
-  server.on("timeout", (socket: Socket) => onTimeout(service, socket));
-  return Object.assign(server, { drain: () => drain(server, service, sockets, carriers) });
+  // Unheard, node would destroy it, whoever is waited for.
+  server.on("timeout", (socket: Socket) => connections.of(socket).onTimeout());
+}
+
+/** CONNECT is refused like every request, but a good path is what it cannot have. */
+function connectError(application: Application, request: IncomingMessage): ApiError {
+  try {
+    application.admit(request);
+  } catch (thrown) {
+    if (thrown instanceof ApiError && thrown.status !== 404) return thrown;
+  }
+  return new ApiError("connect", "CONNECT is not supported: this is no proxy.");
+}
+
+/** Destroys who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
+function destroyUnsecured(carriers: ReadonlySet<Socket>, secured: ReadonlySet<Socket>): void {
+  const peerOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
+  const peers = new Set([...secured].map(peerOf));
+  for (const carrier of carriers) {
+    if (!peers.has(peerOf(carrier))) carrier.destroy();
+  }
 }
 
 function drain(
-  server: Server, service: PlantService, sockets: Set<Socket>, carriers: Set<Socket>,
+  server: Server,
+  connections: Connections,
+  sockets: ReadonlySet<Socket>,
+  carriers: ReadonlySet<Socket>,
 ): Promise<boolean> {
-  service.draining = true;
+  const { drainMillis, checkMillis } = connections.limits;
+  connections.isDraining = true;
   return new Promise((resolve) => {
     const deadline = setTimeout(() => {
       // Who is only slow to close has been answered.
-      resolve([...sockets].every((socket) => isAnswered(service.connection(socket).last)));
+      resolve([...sockets].every((socket) => connections.of(socket).isAnswered()));
       for (const carrier of carriers) carrier.destroy();
-    }, service.limits.drainMillis);
-    const again = setInterval(() => server.closeIdleConnections(), service.limits.checkMillis);
+    }, drainMillis);
+
+    // A connection becomes idle when its last answer has left: nobody tells when that is.
+    const again = setInterval(() => server.closeIdleConnections(), checkMillis);
+
     server.close(() => {
       clearTimeout(deadline);
       clearInterval(again);
@@ -84,82 +173,3 @@ function drain(
     });
   });
 }
-
-const isAnswered = (last: ServerResponse | undefined): boolean => !last || hasLeft(last);
-
-/** Closes what has nothing under way: no whole head has come, or its answer is done with. */
-function closeIdle(service: PlantService, sockets: Set<Socket>): void {
-  for (const socket of sockets) {
-    const connection = service.connection(socket);
-    const { last, closing } = connection;
-    if (closing) continue; // it closes by itself, behind its last answer
-    if (!last) socket.destroy(); // nothing was ever written that could be lost
-    else if (last.writableFinished) {
-      connection.closing = true;
-      closeGently(socket, service.limits.discardMillis);
-    }
-  }
-}
-
-/** Destroys who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
-function destroyUnsecured(carriers: Set<Socket>, secured: Set<Socket>): void {
-  const peerOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
-  const peers = new Set([...secured].map(peerOf));
-  for (const carrier of carriers) if (!peers.has(peerOf(carrier))) carrier.destroy();
-}
-
-/** Waiting for our answer is no idleness of theirs; not taking one is. */
-function onTimeout(service: PlantService, socket: Socket): void {
-  const isOurs = !isAnswered(service.connection(socket).last) && socket.writableLength === 0;
-  if (isOurs) socket.setTimeout(service.limits.idleMillis);
-  else socket.destroy();
-}
-
-/** Answers what is no HTTP request; every request before it keeps its own answer. */
-function onParserError(service: PlantService, socket: Duplex, code: string): void {
-  const connection = service.connection(socket);
-  const { last, brokenAt } = connection;
-  const bytesRead = socket instanceof Socket ? socket.bytesRead : 0;
-  const error = new ApiError(...(parserErrors.get(code) ?? malformed));
-  connection.brokenAt ??= bytesRead;
-  if (code === "ECONNRESET" || code === "EPIPE") {
-    socket.destroy();
-  } else if (brokenAt !== undefined) {
-    if (bytesRead - brokenAt > service.limits.discardBytesMax) socket.destroy();
-  } else if (last && !last.req.complete) {
-    // The error is in the body of this request: it is its answer, unless that has one.
-    connection.closing = true;
-    connection.broken = last;
-    if (!last.headersSent) service.refuse(last, error);
-    else if (hasLeft(last)) closeGently(socket, service.limits.discardMillis);
-  } else answerRaw(service, socket, error);
-}
-
-/** Writes an answer behind all others; then closes as gently as after an early answer. */
-function answerRaw(service: PlantService, socket: Duplex, error: ApiError): void {
-  const connection = service.connection(socket);
-  const { last, closing } = connection;
-  connection.closing = true;
-  const write = (): void => {
-    if (closing || !socket.writable || last?.shouldKeepAlive === false) return;
-    socket.write(rawReply(error));
-    socket.resume();
-    closeGently(socket, service.limits.discardMillis);
-  };
-  // Before node's own listener, which ends the connection of who has half-closed.
-  if (last?.writableFinished === false) last.prependOnceListener("finish", write);
-  else write();
-}
-
-type Parts = readonly [Cause, string];
-const malformed: Parts = ["malformed", "This is no HTTP message as RFC 9112 defines it."];
-const doubtful: Parts = ["framing", "Content-Length or Transfer-Encoding must give one length."];
-const parserErrors: ReadonlyMap<string, Parts> = new Map<string, Parts>([
-  ["ERR_HTTP_REQUEST_TIMEOUT", ["timeout", "The request did not arrive in time."]],
-  ["HPE_HEADER_OVERFLOW", ["headBytes", "The head is over its limit."]],
-  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", ["chunkExtensions", "The chunk extensions are too long."]],
-  ["HPE_INVALID_VERSION", ["version", "The HTTP version must be 1.0 or 1.1."]],
-  ["HPE_INVALID_EOF_STATE", ["truncated", "The connection was half-closed within a request."]],
-  ["HPE_INVALID_TRANSFER_ENCODING", doubtful],
-  ["HPE_INVALID_CONTENT_LENGTH", doubtful], ["HPE_UNEXPECTED_CONTENT_LENGTH", doubtful],
-]);

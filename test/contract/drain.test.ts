@@ -43,7 +43,7 @@ for (const way of ways) {
 }
 
 test("the control: without the gentle end the answer is cut off", { timeout }, async () => {
-  const program = await variant("http/reply.js", "    socket.end();\n", "    socket.destroy();\n");
+  const program = await variant("http/connection.js", "socket.end();\n", "socket.destroy();\n");
   const { server, port } = await serve({ create: program.createPlantServer });
   const ends = await open(server, port);
   await answered(ends);
@@ -53,16 +53,21 @@ test("the control: without the gentle end the answer is cut off", { timeout }, a
   assert.ok((await readAll(ends)).length < 500_000);
 });
 
-test("what our own Error to no HTTP needs to arrive, a drain waits for", { timeout }, async () => {
-  const { server, port } = await serve();
-  const ends = await open(server, port);
-  await send(ends, "garbage\r\n\r\n");
-  while (!ends.ours.writableFinished) await turn();
-  const drained = server.drain();
-  await send(ends, "x".repeat(1_000_000));
-  assert.deepEqual(statusesOf(await readAll(ends)), [400]);
-  assert.equal(await drained, true);
-});
+for (const [says, bytes, status] of [
+  ["no HTTP", "garbage\r\n\r\n", 400],
+  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 401],
+] as const) {
+  test(`what our Error to ${says} needs to arrive, a drain waits for`, { timeout }, async () => {
+    const { server, port } = await serve();
+    const ends = await open(server, port);
+    await send(ends, bytes);
+    while (!ends.ours.writableFinished) await turn();
+    const drained = server.drain();
+    await send(ends, "x".repeat(1_000_000));
+    assert.deepEqual(statusesOf(await readAll(ends)), [status]);
+    assert.equal(await drained, true);
+  });
+}
 
 /** What is still open at the drain's deadline, and whether a request was then cut off. */
 const slow: readonly (readonly [

@@ -358,7 +358,7 @@ function tourRows(table: string): string {
     ...files.filter((file) => !listed.includes(file))];
   const total = files.reduce((sum, file) => sum + codeLinesOf(file), 0);
   const rows = order.map((file) => {
-    const [, first = ""] = /\/\*\*\s([\s\S]*?[.?])(?=\s)/.exec(sourceOf(file)) ?? [];
+    const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(sourceOf(file)) ?? [];
     const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|");
     return [code(file), codeLinesOf(file), sentence];
   });

@@ -224,7 +224,7 @@ describe("the layers", () => {
 describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
     "node:fs": ["journal/disk.ts", "program/secrets.ts"],
-    "node:net": ["http/server.ts", "journal/lock.ts"],
+    "node:net": ["journal/lock.ts"],
     "node:tls": [],
     "node:https": ["http/server.ts"],
     "node:crypto": ["http/bearer.ts", "journal/open.ts"],
