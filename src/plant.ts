@@ -124,5 +124,4 @@ export function checkPlant(given: NewPlant): NewPlant {
   throw new StoreError("invalid", expected, { cause });
 }
 
-const isText = (text: unknown): boolean =>
-  typeof text === "string" && text.isWellFormed();
+const isText = (text: unknown): boolean => typeof text === "string" && text.isWellFormed();

@@ -14,13 +14,7 @@ import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/server.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
-import {
-  PlantError,
-  readNewPlant,
-  StoreError,
-  type NewPlant,
-  type PlantStore,
-} from "./plant.ts";
+import { PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore } from "./plant.ts";
 
 export interface PlantOptions {
   readonly store: PlantStore;
@@ -58,11 +52,7 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits);
   }
 
-  handle(
-    request: IncomingMessage,
-    response: ServerResponse,
-    next: "continue" | "body",
-  ): void {
+  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
     const connection = this.connections.of(request.socket);
     if (!connection.begin(response)) return;
 
@@ -131,8 +121,7 @@ export class PlantService implements Application {
 
   #refuse(connection: Connection, response: ServerResponse, thrown: unknown): void {
     // Told later: what the host's function throws does not get into the way of the answer.
-    const onFault = (fault: unknown): void =>
-      queueMicrotask(() => this.#options.onFault?.(fault));
+    const onFault = (fault: unknown): void => queueMicrotask(() => this.#options.onFault?.(fault));
     connection.refuse(response, apiErrorOf(thrown, onFault));
   }
 }

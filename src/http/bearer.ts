@@ -88,7 +88,6 @@ function tokenOf(authorization = ""): string {
   // Another scheme is as good as none (401); what begins with Bearer was meant to be it (400).
   must(token !== undefined || /^bearer(?![^\s,])/i.test(authorization), "anonymous",
     "Authorization must be present, with the scheme Bearer.");
-  must(token !== undefined, "credentials",
-    "Authorization must be Bearer, a space and a b64token.");
+  must(token !== undefined, "credentials", "Authorization must be Bearer, a space and a b64token.");
   return token;
 }

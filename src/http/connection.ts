@@ -7,14 +7,7 @@ import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
-import {
-  hasLeft,
-  rawReply,
-  reply,
-  replyUnended,
-  type Answer,
-  type Persistence,
-} from "./reply.ts";
+import { hasLeft, rawReply, reply, replyUnended, type Answer, type Persistence } from "./reply.ts";
 
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {

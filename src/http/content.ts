@@ -37,16 +37,14 @@ const parameterForm = new RegExp(`[ \t]*;[ \t]*(?:(${token})=(${token}|${quotedS
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = ""): void {
   const [essence = ""] = /^[^ \t;]*/.exec(contentType) ?? [];
-  must(/^application\/json$/i.test(essence), "mediaType",
-    "Content-Type must be application/json.");
+  must(/^application\/json$/i.test(essence), "mediaType", "Content-Type must be application/json.");
 
   // JSON is UTF-8 (RFC 8259, 8.1): who says otherwise, or says it twice, may mean other bytes.
   let isCharsetKnown = false;
   parameterForm.lastIndex = essence.length;
   while (parameterForm.lastIndex < contentType.length) {
     const parameter = parameterForm.exec(contentType);
-    must(parameter !== null, "mediaType",
-      "Content-Type's parameters must be name=value.");
+    must(parameter !== null, "mediaType", "Content-Type's parameters must be name=value.");
     if (parameter[1]?.toLowerCase() !== "charset") continue;
 
     const charset = unquoted(parameter[2] ?? "");
@@ -57,5 +55,4 @@ function checkMediaType(contentType = ""): void {
 }
 
 /** What a token or a quoted-string stands for (RFC 9110, 5.6.4). */
-const unquoted = (text: string): string =>
-  text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
+const unquoted = (text: string): string => text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");

@@ -101,9 +101,7 @@ export class ApiError extends Error {
   /** The Error of the interface, as JSON. */
   get body(): string {
     const isLong = this.message.length > messageCharactersMax;
-    const message = isLong
-      ? `${this.message.slice(0, messageCharactersMax - 1)}…`
-      : this.message;
+    const message = isLong ? `${this.message.slice(0, messageCharactersMax - 1)}…` : this.message;
     return JSON.stringify({ error: this.#error, message });
   }
 }
@@ -113,11 +111,7 @@ export class ApiError extends Error {
  *
  * @param say the message, or what makes it: one that is put together is, only where it is needed
  */
-export function must(
-  holds: boolean,
-  cause: Cause,
-  say: string | (() => string),
-): asserts holds {
+export function must(holds: boolean, cause: Cause, say: string | (() => string)): asserts holds {
   if (holds) return;
   throw new ApiError(cause, typeof say === "string" ? say : say());
 }
@@ -153,41 +147,31 @@ const storeMessages: Readonly<Record<StoreErrorCode, string>> = {
 
 /** The answer to what node's parser (llhttp) refuses, by the code of its error. */
 export function parserErrorOf(code: string): ApiError {
-  const { cause, message } = parserErrors.get(code) ?? malformed;
-  return new ApiError(cause, message);
+  const cause = parserCauses.get(code) ?? "malformed";
+  return new ApiError(cause, parserMessages[cause]);
 }
 
-interface ParserError {
-  readonly cause: Cause;
-  readonly message: string;
-}
+const parserMessages = {
+  malformed: "This is no HTTP message as RFC 9112 defines it.",
+  framing: "Content-Length or Transfer-Encoding must give one length.",
+  timeout: "The request did not arrive in time.",
+  headBytes: "The head is over its limit.",
+  chunkExtensions: "The chunk extensions are too long.",
+  version: "The HTTP version must be 1.0 or 1.1.",
+  truncated: "The connection was half-closed within a request.",
+} as const satisfies Partial<Record<Cause, string>>;
 
-const malformed: ParserError = {
-  cause: "malformed",
-  message: "This is no HTTP message as RFC 9112 defines it.",
-};
-
-const doubtful: ParserError = {
-  cause: "framing",
-  message: "Content-Length or Transfer-Encoding must give one length.",
-};
-
-/** Laid out so that it reads as a table; what is not in it is malformed. */
-const parserErrors: ReadonlyMap<string, ParserError> = new Map<string, ParserError>([
+/** What is not in it is malformed. */
+const parserCauses: ReadonlyMap<string, keyof typeof parserMessages> = new Map([
   // Node's own: its time-outs for the head and the request come the parser's way.
-  ["ERR_HTTP_REQUEST_TIMEOUT",
-    { cause: "timeout", message: "The request did not arrive in time." }],
-  ["HPE_HEADER_OVERFLOW",
-    { cause: "headBytes", message: "The head is over its limit." }],
-  ["HPE_CHUNK_EXTENSIONS_OVERFLOW",
-    { cause: "chunkExtensions", message: "The chunk extensions are too long." }],
-  ["HPE_INVALID_VERSION",
-    { cause: "version", message: "The HTTP version must be 1.0 or 1.1." }],
-  ["HPE_INVALID_EOF_STATE",
-    { cause: "truncated", message: "The connection was half-closed within a request." }],
+  ["ERR_HTTP_REQUEST_TIMEOUT", "timeout"],
+  ["HPE_HEADER_OVERFLOW", "headBytes"],
+  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", "chunkExtensions"],
+  ["HPE_INVALID_VERSION", "version"],
+  ["HPE_INVALID_EOF_STATE", "truncated"],
 
   // Where both fields stand, the parser names the second (Nodes 20 to 26).
-  ["HPE_INVALID_TRANSFER_ENCODING", doubtful],
-  ["HPE_INVALID_CONTENT_LENGTH", doubtful],
-  ["HPE_UNEXPECTED_CONTENT_LENGTH", doubtful],
+  ["HPE_INVALID_TRANSFER_ENCODING", "framing"],
+  ["HPE_INVALID_CONTENT_LENGTH", "framing"],
+  ["HPE_UNEXPECTED_CONTENT_LENGTH", "framing"],
 ]);

@@ -25,8 +25,7 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
 
   // HTTP/1.0 knows no Host; where one is sent, it must be valid all the same (RFC 9112, 3.2).
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
-  must(hostForm.test(host), "host",
-    "Host must be one name or address, with a port or without.");
+  must(hostForm.test(host), "host", "Host must be one name or address, with a port or without.");
 
   checkFraming(headers["transfer-encoding"], headers["content-length"], httpVersion);
   return pathOf(url, method);
@@ -89,16 +88,13 @@ function checkFraming(
   version: string,
 ): void {
   const isLength = length === undefined || (/^\d+$/.test(length) && coding === undefined);
-  must(isLength, "framing",
-    "Content-Length must be one number, and not beside Transfer-Encoding.");
+  must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
 
   if (coding === undefined) return;
-  must(version !== "1.0", "framing",
-    "Transfer-Encoding must not stand in an HTTP/1.0 request.");
+  must(version !== "1.0", "framing", "Transfer-Encoding must not stand in an HTTP/1.0 request.");
 
   // The parser takes "gzip, chunked", and hands on a body that nobody has decoded.
-  must(/^chunked$/i.test(coding), "transferCoding",
-    "Transfer-Encoding must be one chunked.");
+  must(/^chunked$/i.test(coding), "transferCoding", "Transfer-Encoding must be one chunked.");
 }
 
 /** absolute-path, of visible ASCII without "#" and "?" (RFC 9110, 4.1) */
@@ -117,15 +113,10 @@ const authorityForm = new RegExp(`^${authority}:\\d+$`);
 /** The target's path; "*" and CONNECT's authority are a path that nothing has. */
 function pathOf(url: string, method: string): string {
   const isConnect = method === "CONNECT";
-  const isPathless = isConnect
-    ? authorityForm.test(url)
-    : method === "OPTIONS" && url === "*";
+  const isPathless = isConnect ? authorityForm.test(url) : method === "OPTIONS" && url === "*";
   if (isPathless) return "*";
 
-  const form = isConnect
-    ? null
-    : originForm.exec(url) ?? absoluteForm.exec(url);
-  must(form !== null, "target",
-    "The target must be a path or an http URI, without a fragment.");
+  const form = isConnect ? null : originForm.exec(url) ?? absoluteForm.exec(url);
+  must(form !== null, "target", "The target must be a path or an http URI, without a fragment.");
   return form[1] ?? "/";
 }

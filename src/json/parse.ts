@@ -96,46 +96,42 @@ class Reader {
 
   #object(): ReadonlyMap<string, JsonValue> {
     const members = new Map<string, JsonValue>();
-    for (let isMore = this.#opens("}"); isMore; isMore = this.#goesOn("}")) {
-      this.#space();
-      const start = this.#next;
-      if (this.#text[start] !== '"') this.#fail("a member name in quotes");
-      const name = this.#string();
-      if (members.has(name)) {
-        this.#fail("each name once", "duplicate", "a member name for the second time", start);
-      }
-      if (!this.#skip(":")) this.#fail('":"');
-      members.set(name, this.#value());
-    }
+    this.#items("}", () => this.#member(members));
     return members;
+  }
+
+  #member(members: Map<string, JsonValue>): void {
+    this.#space();
+    const start = this.#next;
+    if (this.#text[start] !== '"') this.#fail("a member name in quotes");
+    const name = this.#string();
+
+    // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
+    if (members.has(name)) {
+      this.#fail("each name once", "duplicate", "a member name for the second time", start);
+    }
+    if (!this.#skip(":")) this.#fail('":"');
+    members.set(name, this.#value());
   }
 
   #array(): readonly JsonValue[] {
     const items: JsonValue[] = [];
-    let isMore = this.#opens("]");
-    for (; isMore; isMore = this.#goesOn("]")) items.push(this.#value());
+    this.#items("]", () => items.push(this.#value()));
     return items;
   }
 
-  /** Whether an item follows, at the beginning of an array or object. */
-  #opens(end: string): boolean {
+  /** Reads what stands between the brackets of an array or object, with commas between. */
+  #items(end: string, readItem: () => void): void {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(`at most ${this.#nestingMax} levels`, "nesting", "one more level of nesting");
     }
     this.#next++;
-    return !this.#ends(end);
-  }
-
-  /** Whether another item follows, behind one. */
-  #goesOn(end: string): boolean {
-    if (this.#skip(",")) return true;
-    return !this.#ends(end) && this.#fail(`"," or "${end}"`);
-  }
-
-  #ends(end: string): boolean {
-    const isEnd = this.#skip(end);
-    if (isEnd) this.#nesting--;
-    return isEnd;
+    if (!this.#skip(end)) {
+      do readItem();
+      while (this.#skip(","));
+      if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
+    }
+    this.#nesting--;
   }
 
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
