@@ -1,7 +1,8 @@
 /** The command line: which command, with which words and flags. All that is wrong is told at once:
  * so nothing is thrown before the end. */
 import { parseArgs } from "node:util";
-import { limitTable, settingTable } from "../config.ts";
+import { limitTable } from "../config.ts";
+import { settingTable } from "./settings.ts";
 import { isTokenName } from "../http/bearer.ts";
 import { ConfigError } from "./exit.ts";
 import type { Environment } from "./host.ts";

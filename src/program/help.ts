@@ -1,5 +1,6 @@
 /** The text of `--help`: its tables are those of config.ts. */
-import { environmentOf, limitTable, settingTable, tokenVariable } from "../config.ts";
+import { limitTable } from "../config.ts";
+import { environmentOf, settingTable, tokenVariable } from "./settings.ts";
 
 /** The package's; a test holds it to package.json. */
 export const version = "1.0.0";

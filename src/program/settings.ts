@@ -1,11 +1,32 @@
 /** What `serve` needs, of flags and environment: read once, and frozen. */
-import {
-  bounds, environmentOf, isWithin, limitsWith, limitTable, settingTable, tokenVariable,
-  type Limit, type Limits,
-} from "../config.ts";
+import { bounds, isWithin, limitsWith, limitTable, type Limit, type Limits } from "../config.ts";
 import { isToken } from "../http/bearer.ts";
 import { ConfigError, messageOf } from "./exit.ts";
 import type { Environment } from "./host.ts";
+
+/** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
+export const settingTable = {
+  host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
+    wanted: "a host name or an address", meaning: "address to listen on" },
+  port: { environment: "PORT", standard: 8080, min: 0, max: 65_535, wanted: "a port",
+    meaning: "port to listen on; 0: any free one" },
+  socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
+    wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
+  "base-path": { environment: "PLANTS_BASE_PATH", standard: "",
+    form: /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/, wanted: "a path such as /v1, with no / at its end",
+    meaning: "what stands before /plants in the path" },
+  store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
+    form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
+  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
+    meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
+} as const;
+
+/** The variable that holds one token itself: never a flag, for `ps` shows flags. */
+export const tokenVariable = "PLANTS_TOKEN";
+
+/** The variable of a limit, made from its flag. */
+export const environmentOf = (limit: { readonly flag: string }): string =>
+  `PLANTS_${limit.flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** Of its texts, an empty one means none. */
 export type Config = ReturnType<typeof readConfig>;

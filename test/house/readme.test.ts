@@ -10,7 +10,8 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { after, test } from "node:test";
-import { environmentOf, limitTable, settingTable, tokenVariable } from "../../src/config.ts";
+import { limitTable } from "../../src/config.ts";
+import { environmentOf, settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { catalogue } from "../../src/http/errors.ts";
 import { decodeHeader, decodeRecord } from "../../src/journal/record.ts";
 import {

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readCommand, type Command } from "../../src/program/command.ts";
-import { environmentOf, limitTable, settingTable } from "../../src/config.ts";
+import { limitTable } from "../../src/config.ts";
+import { environmentOf, settingTable } from "../../src/program/settings.ts";
 import { ConfigError } from "../../src/program/exit.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run } from "../support/support.ts";

@@ -11,7 +11,8 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
-import { limitTable, environmentOf, settingTable } from "../../src/config.ts";
+import { limitTable } from "../../src/config.ts";
+import { environmentOf, settingTable } from "../../src/program/settings.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import {
   cleanEnvironment, program, root, run, start as startProgram, temporaryFolder, token,
