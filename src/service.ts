@@ -69,13 +69,17 @@ export class PlantService implements Application {
       return;
     }
 
+    // Only now: who is told so sends its body (RFC 9110, 10.1.1).
     if (next === "continue") response.writeContinue();
+
     readBody(request, this.#limits, this.#bodies, (body) => {
       // A host application, or a time-out, may have answered meanwhile.
       if (response.headersSent) return;
       try {
         const plant = this.#readPlant(request, body);
         if (isLate) throw new StoreError("closed", "the server is shutting down");
+
+        // A 200 means durable: nothing is said before the store has settled.
         this.#options.store.append(plant).then(
           () => connection.answer(response, answerOf(plant)),
           (error: unknown) => this.#refuse(connection, response, error),

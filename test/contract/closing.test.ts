@@ -86,19 +86,24 @@ test("who takes no answers is idle", { timeout, concurrency: true }, async (t) =
   })));
 });
 
-test("who sends on behind what is no HTTP is read within the limit, and no further", { timeout },
-  async () => {
-    const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-    const { server, port } = await serve({ limits });
-    for (const [bytes, isGone] of [[900_000, false], [1_100_000, true]] as const) {
-      const ends = await open(server, port);
-      await send(ends, "garbage\r\n\r\n");
-      for (let sent = 0; sent < bytes; sent += 50_000) await send(ends, "x".repeat(50_000));
-      assert.equal(ends.ours.destroyed, isGone, `${bytes}`);
-      ends.client.destroy();
-      await gone(ends);
-    }
-  });
+for (const [says, bytes] of [
+  ["what is no HTTP", "garbage\r\n\r\n"],
+  ["an ambiguous request", `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n${refused}`],
+] as const) {
+  test(`who sends on behind ${says} is read within the limit, and no further`, { timeout },
+    async () => {
+      const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+      const { server, port } = await serve({ limits });
+      for (const [sentMax, isGone] of [[900_000, false], [1_100_000, true]] as const) {
+        const ends = await open(server, port);
+        await send(ends, bytes);
+        for (let sent = 0; sent < sentMax; sent += 50_000) await send(ends, "x".repeat(50_000));
+        assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
+        ends.client.destroy();
+        await gone(ends);
+      }
+    });
+}
 
 test("a long body that was read whole leaves the connection in use", { timeout }, async () => {
   const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
