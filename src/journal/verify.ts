@@ -39,10 +39,12 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
     if (spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
 
-  // The first record continues none; where a due copy stands is told in the order of the spots.
+  // Told where it stands, so that the spots are in the order of the file.
   let copySpot = plan && copySpotOf(plan);
+
+  // The first record continues none: no write begins before the file, and its own is checked.
   let before: Position | undefined = { seq: 0, synced: -1 };
-  for (const placed of linesOf(watched(file, onProgress), 0, bytes)) {
+  for (const placed of linesOf(watched(file, bytes, onProgress), 0, bytes)) {
     const { offset, isWhole, text, line: record } = placed;
     line++;
     if (copySpot && offset >= copySpot.offset) {
@@ -73,12 +75,12 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   return { bytes, ...totals, opening: plan && openingOf(plan, bytes), spotsTotal, spots };
 }
 
-/** A file that tells how far it is read. */
-const watched = (file: Bytes, onProgress: Progress): Bytes => ({
-  size: file.size,
+/** A file that tells how far it is read; one that grows meanwhile keeps its size. */
+const watched = (file: Bytes, size: number, onProgress: Progress): Bytes => ({
+  size: () => size,
   read(offset, length) {
     const bytes = file.read(offset, length);
-    onProgress(offset + bytes.length, file.size());
+    onProgress(offset + bytes.length, size);
     return bytes;
   },
 });
