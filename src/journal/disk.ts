@@ -1,85 +1,117 @@
-/** The only file that touches the file system for the journal. On Linux every write is one system
- * call for data and flush (O_DSYNC), which Node's permission model does not refuse, as it does
- * fsync and fdatasync. Elsewhere a write is followed by fdatasync. */
-import {
-  closeSync, constants, fdatasync, fstatSync, fsyncSync, ftruncateSync, lstatSync, openSync,
-  readdirSync, readFileSync, readlinkSync, readSync, realpathSync, renameSync, rmSync, statSync,
-  unlinkSync, write, type BigIntStats,
-} from "node:fs";
+/** The only file that touches the file system for the journal.
+ *
+ * On Linux every write is one system call for data and flush (O_DSYNC), which Node's permission
+ * model does not refuse, as it does fsync and fdatasync. Elsewhere a write is followed by
+ * fdatasync.
+ */
+import * as fs from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { abstractName, hold, occupantOf } from "./lock.ts";
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = constants;
+const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = fs.constants;
 const isLinux = platform() === "linux";
 const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
+
 /** What the journal needs of a disk; tests put another in its place. */
 export type Disk = typeof realDisk;
+
 export type JournalFile = ReturnType<typeof realFile>;
-export type Lock = Exclude<Awaited<ReturnType<Disk["lock"]>>, string>;
+
+/** Ends a lock. */
+export type Release = () => void;
+
+type Warn = (message: string) => void;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
   resolve: (path: string): string => resolveLinks(path, 40),
+
   /** What is at a path, or undefined where nothing is. */
   look(path: string): ReturnType<typeof seen> | undefined {
-    const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+    const stat = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
     return stat && seen(stat);
   },
+
   /** Opens for durable appends, and makes the file where there is none. */
-  open: (path: string) => realFile(openSync(path, durably)),
-  /** Holds the file for this process until `release`; a text: who else has it.
+  open: (path: string): JournalFile => realFile(fs.openSync(path, durably)),
+
+  /**
+   * Holds the file for this process until that is called; a text: who else has it.
+   *
    * On Linux by an abstract socket, under any of the file's names in one network namespace; and by
    * a socket beside it, between those. Where only one of them can be, `warn` is told.
-   * @throws Error where neither can be, or where the file is mounted without its folder */
-  async lock(path: string, identity: string, warn: Warn): Promise<{ release(): void } | string> {
-    const held: (() => void)[] = [];
-    const release = (): void => held.forEach((end) => end());
+   *
+   * @throws Error where neither can be, or where the file is mounted without its folder
+   */
+  async lock(path: string, identity: string, warn: Warn): Promise<Release | string> {
+    const held: Release[] = [];
+    const releaseAll = (): void => held.forEach((release) => release());
     let other: string | undefined = "it is not known who";
     try {
       other = await takeLocks(path, identity, held, warn);
     } finally {
-      if (other !== undefined) release();
+      if (other !== undefined) releaseAll();
     }
-    return other ?? { release };
+    return other ?? releaseAll;
   },
-  /** The bytes of a small file beside the journal, or undefined where there is none.
-   * @throws Error where a stranger may have put it there */
+
+  /**
+   * The bytes of a small file beside the journal, or undefined where there is none.
+   *
+   * @throws Error where a stranger may have put it there
+   */
   readBeside(path: string, journal: string): Buffer | undefined {
-    if (!statSync(path, { throwIfNoEntry: false })) return undefined;
-    const fd = openSync(path, O_RDONLY);
+    if (!fs.statSync(path, { throwIfNoEntry: false })) return undefined;
+    const fd = fs.openSync(path, O_RDONLY);
     try {
-      const { uid } = fstatSync(fd);
-      const folder = statSync(dirname(path));
-      const isSticky = (folder.mode & 0o1000) !== 0;
+      const { uid } = fs.fstatSync(fd);
+      const folder = fs.statSync(dirname(path));
+
       // In a sticky folder, as /tmp, everybody can put a copy there that we would build upon.
-      if (isSticky && ![0, folder.uid, statSync(journal).uid].includes(uid)) {
+      const isSticky = (folder.mode & 0o1000) !== 0;
+      if (isSticky && ![0, folder.uid, fs.statSync(journal).uid].includes(uid)) {
         throw new Error(`belongs to user ${uid}, who owns neither the journal nor its folder`);
       }
-      return readFileSync(fd);
+      return fs.readFileSync(fd);
     } finally {
-      closeSync(fd);
+      fs.closeSync(fd);
     }
   },
+
   /** Opens a fresh one for durable appends: what was there goes, and no link is followed. */
-  openBeside(path: string): ReturnType<typeof realFile> {
-    rmSync(path, { force: true });
-    return realFile(openSync(path, durably | O_EXCL));
+  openBeside(path: string): JournalFile {
+    fs.rmSync(path, { force: true });
+    return realFile(fs.openSync(path, durably | O_EXCL));
   },
-  rename: (from: string, to: string): void => renameSync(from, to),
-  remove: (path: string): void => unlinkSync(path),
+
+  rename: (from: string, to: string): void => fs.renameSync(from, to),
+
+  remove: (path: string): void => fs.unlinkSync(path),
+
   /** Makes the names in a file's directory durable; where that is not permitted, it can't be. */
   syncDirectory(path: string): void {
-    const fd = openSync(dirname(path), O_RDONLY);
+    const fd = fs.openSync(dirname(path), O_RDONLY);
     try {
-      fsyncSync(fd);
+      fs.fsyncSync(fd);
     } catch (error) {
       if (!(error instanceof Error && "permission" in error)) throw error;
     } finally {
-      closeSync(fd);
+      fs.closeSync(fd);
     }
   },
 };
+
+export const openToRead = (path: string): JournalFile => realFile(fs.openSync(path, O_RDONLY));
+
+/** Appends all, durably: the rest of a short write is written. */
+export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
+  for (let index = 0; index < bytes.length;) {
+    const written = await file.append(bytes.subarray(index));
+    if (written === 0) throw new Error("nothing was written, and no error told");
+    index += written;
+  }
+}
 
 /** Whether a process holds the file, or may hold it. */
 export async function isLocked(path: string, identity: string): Promise<boolean> {
@@ -93,27 +125,80 @@ export async function isLocked(path: string, identity: string): Promise<boolean>
   return occupants.some((occupant) => occupant !== undefined);
 }
 
-/** Removes a Unix socket that nobody listens on any more, and nothing else.
- * @throws Error where somebody may */
+/**
+ * Removes a Unix socket that nobody listens on any more, and nothing else.
+ *
+ * @throws Error where somebody may
+ */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return;
+  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return;
   const occupant = await occupantOf(path);
   if (occupant !== undefined) throw new Error(`something else is at ${path}: ${occupant}`);
-  unlinkSync(path);
+  fs.unlinkSync(path);
 }
 
-type Warn = (message: string) => void;
+const realFile = (fd: number) => ({
+  look: () => seen(fs.fstatSync(fd, { bigint: true })),
 
-/** Adds to `held` what ends the locks; the result: who else has the file. */
+  size: () => fs.fstatSync(fd).size,
+
+  /** Exactly these bytes; fewer only where the file ends. */
+  read(offset: number, length: number): Buffer {
+    const bytes = Buffer.alloc(length);
+    for (let index = 0; index < length;) {
+      const got = fs.readSync(fd, bytes, index, length - index, offset + index);
+      if (got === 0) return bytes.subarray(0, index);
+      index += got;
+    }
+    return bytes;
+  },
+
+  /** Appends durably; how many bytes: fewer than given where the disk took no more. */
+  append: (bytes: Buffer) => new Promise<number>((resolve, reject) => {
+    fs.write(fd, bytes, 0, bytes.length, null, (error, written) => {
+      if (error) reject(error);
+      else if (isLinux) resolve(written);
+      else fs.fdatasync(fd, (failure) => (failure ? reject(failure) : resolve(written)));
+    });
+  }),
+
+  cut: (bytes: number): void => fs.ftruncateSync(fd, bytes),
+
+  close: (): void => fs.closeSync(fd),
+});
+
+/** What is known of a file. */
+const seen = (stat: fs.BigIntStats) => ({
+  /** Device and inode: what a file keeps when it is renamed, and no other has meanwhile. */
+  identity: `${stat.dev}-${stat.ino}`,
+  isFile: stat.isFile(),
+  bytes: Number(stat.size),
+  /** How many names it has; 0: it is deleted. */
+  links: Number(stat.nlink),
+});
+
+function resolveLinks(path: string, hopsMax: number): string {
+  const absolute = resolve(path);
+  const here = join(fs.realpathSync.native(dirname(absolute)), basename(absolute));
+  if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
+  if (hopsMax === 0) throw new Error("too many symbolic links");
+  return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
+}
+
+/** Adds to `held` what it takes, in the order of the names; the result: who else has the file. */
 async function takeLocks(
-  path: string, identity: string, held: (() => void)[], warn: Warn,
+  path: string,
+  identity: string,
+  held: Release[],
+  warn: Warn,
 ): Promise<string | undefined> {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }
+
   // No name is used twice: a socket that is abandoned is so for ever, and anybody may remove it.
   const random = Math.random().toString(36).slice(2, 10).padEnd(8, "0");
-  const own = `${path}.lock-${identity}-${random}`;
+  const own = besideStart(path, identity) + random;
   for (const name of [...abstractOf(identity), own]) {
     try {
       held.push(await (name === own ? holdBeside(own) : hold(name)));
@@ -122,10 +207,12 @@ async function takeLocks(
         return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
       }
       if (name === own && held.length === 0) throw error;
+      const reason = error instanceof Error ? error.message : error;
       warn(`${path}: one of its two locks can't be held, so another process may not see that it is `
-        + `in use: ${error instanceof Error ? error.message : error}`);
+        + `in use: ${reason}`);
     }
   }
+
   // Who takes the lock later than we did finds ours here: of two at once, one at most goes on.
   for (const name of socketsBeside(path, identity)) {
     if (name === own) continue;
@@ -138,104 +225,62 @@ async function takeLocks(
   return undefined;
 }
 
-/** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
-async function holdBeside(name: string): Promise<() => void> {
-  const end = await hold(name + unfinished);
-  try {
-    renameSync(name + unfinished, name);
-  } catch (error) {
-    end();
-    throw error;
-  }
-  return () => {
-    removeIfPossible(name);
-    end();
-  };
-}
-
-/** How a name ends that nobody looks at: a kill -9 within an instant may leave one. */
-const unfinished = "~";
-
-/** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */
-function removeIfPossible(socket: string): void {
-  try {
-    unlinkSync(socket);
-  } catch {
-    // See above.
-  }
-}
-
-const abstractOf = (identity: string): readonly string[] =>
-  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
-
-/** The sockets that hold a journal beside it, or held it until a kill -9. */
-function socketsBeside(path: string, identity: string): readonly string[] {
-  const start = `${basename(path)}.lock-${identity}-`;
-  return readdirSync(dirname(path), { withFileTypes: true })
-    // The names of releases before this one have no random end.
-    .filter((each) => each.isSocket() && `${each.name}-`.startsWith(start))
-    .filter(({ name }) => !name.endsWith(unfinished))
-    .map(({ name }) => join(dirname(path), name));
-}
-
-/** Whether the file is a mount of its own, as of `docker run -v FILE:FILE`: what is put beside it
- * then is seen by no other container, and goes with this one. Unknown where /proc is not readable,
- * as under --permission. */
+/**
+ * Whether the file is a mount of its own, as of `docker run -v FILE:FILE`.
+ *
+ * What is put beside it then is seen by no other container, and goes with this one. Unknown where
+ * /proc is not readable, as under --permission.
+ */
 function isMountedAlone(path: string): boolean {
   const escaped = path.replace(/[ \t\n\\]/g, (character) =>
     `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
   try {
-    const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+    const mounts = fs.readFileSync("/proc/self/mountinfo", "utf8").split("\n");
     return mounts.some((mount) => mount.split(" ")[4] === escaped);
   } catch {
     return false;
   }
 }
 
-export const openToRead = (path: string): JournalFile => realFile(openSync(path, O_RDONLY));
-/** Appends all, durably: the rest of a short write is written. */
-export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
-  for (let at = 0; at < bytes.length;) {
-    const written = await file.append(bytes.subarray(at));
-    if (written === 0) throw new Error("nothing was written, and no error told");
-    at += written;
+/** How a name ends that nobody looks at: a kill -9 within an instant may leave one. */
+const unfinished = "~";
+
+/** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
+async function holdBeside(name: string): Promise<Release> {
+  const release = await hold(name + unfinished);
+  try {
+    fs.renameSync(name + unfinished, name);
+  } catch (error) {
+    release();
+    throw error;
+  }
+  return () => {
+    removeIfPossible(name);
+    release();
+  };
+}
+
+/** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */
+function removeIfPossible(socket: string): void {
+  try {
+    fs.unlinkSync(socket);
+  } catch {
+    // See above.
   }
 }
 
-const realFile = (fd: number) => ({
-  look: () => seen(fstatSync(fd, { bigint: true })),
-  size: () => fstatSync(fd).size,
-  /** Exactly these bytes; fewer only where the file ends. */
-  read(offset: number, length: number): Buffer {
-    const bytes = Buffer.alloc(length);
-    for (let at = 0; at < length;) {
-      const got = readSync(fd, bytes, at, length - at, offset + at);
-      if (got === 0) return bytes.subarray(0, at);
-      at += got;
-    }
-    return bytes;
-  },
-  /** Appends durably; how many bytes: fewer than given where the disk took no more. */
-  append: (bytes: Buffer) => new Promise<number>((resolve, reject) => {
-    write(fd, bytes, 0, bytes.length, null, (error, written) => {
-      if (error) reject(error);
-      else if (isLinux) resolve(written);
-      else fdatasync(fd, (failure) => (failure ? reject(failure) : resolve(written)));
-    });
-  }),
-  cut: (bytes: number): void => ftruncateSync(fd, bytes),
-  close: (): void => closeSync(fd),
-});
-/** A file's device and inode, what it is, its size, and how many names it has; 0: deleted. */
-const seen = (stat: BigIntStats) => ({
-  identity: `${stat.dev}-${stat.ino}`, isFile: stat.isFile(),
-  bytes: Number(stat.size), links: Number(stat.nlink),
-});
+/** The file's abstract name, where there are such names. */
+const abstractOf = (identity: string): readonly string[] =>
+  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
 
-function resolveLinks(path: string, hopsMax: number): string {
-  const absolute = resolve(path);
-  const here = join(realpathSync.native(dirname(absolute)), basename(absolute));
-  if (lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
-  if (hopsMax === 0) throw new Error("too many symbolic links");
-  return resolveLinks(resolve(dirname(here), readlinkSync(here)), hopsMax - 1);
+const besideStart = (path: string, identity: string): string => `${path}.lock-${identity}-`;
+
+/** The sockets that hold a journal beside it, or held it until a kill -9. */
+function socketsBeside(path: string, identity: string): readonly string[] {
+  const folder = dirname(path);
+  return fs.readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isSocket() && !entry.name.endsWith(unfinished))
+    .map(({ name }) => join(folder, name))
+    // The names of releases before this one have no random end.
+    .filter((socket) => `${socket}-`.startsWith(besideStart(path, identity)));
 }

@@ -13,7 +13,7 @@ import { StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
-import { recordText, seal } from "./record.ts";
+import { epoch, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits>;
@@ -97,6 +97,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   /**
    * Goes on in the file that the path now leads to, or in a new one where nothing is, when the
    * journal's was renamed or the path's symbolic link moved; nothing is refused meanwhile.
+   *
    * @returns whether there is one; rejects where none can be made: the old one stays in use
    */
   rotate(): Promise<boolean> {
@@ -230,6 +231,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
    * Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed must
    * go, for a retried flush says success over zeros (seen on ext4). Where there was no space, the
    * next batch is tried as usual.
+   *
    * @throws the error where it is another, or the file can't be cut back
    */
   #takeBack(error: unknown, bytes: number): void {
@@ -297,17 +299,14 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 }
 
 /** All is on stable storage: what fails here is no loss, and keeps no lock. */
-function release({ file, lock }: OpenFile): void {
+function release({ file, unlock }: OpenFile): void {
   try {
     file.close();
   } catch {
     // The descriptor is gone all the same.
   }
-  lock.release();
+  unlock();
 }
-
-/** As long as every other time. */
-const epoch = new Date(0).toISOString();
 
 /** Compared as numbers: libuv has no name for EDQUOT. */
 const { ENOSPC, EDQUOT, EFBIG } = constants.errno;

@@ -36,6 +36,7 @@ export class Queue {
 
   /**
    * Takes a plant, one alone whatever its size; one of the two is called, once.
+   *
    * @throws StoreError for what is no plant, over the limits, and when it has ended
    */
   push(given: NewPlant, resolve: () => void, reject: (error: StoreError) => void): void {
@@ -56,6 +57,7 @@ export class Queue {
 
   /**
    * Makes what waits the batch, as far as `batchBytesMax` allows, but one whatever its size.
+   *
    * @param frameBytes what a line has besides its plant, at most
    */
   take(frameBytes: number): void {

@@ -11,76 +11,108 @@
  * plant   id in plain digits, name, and tag where there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
+ * Two lines, in pieces, each with its offset in the file:
+ *
+ *     0  {"journal":"plant-store","version":1,"file":"4dbac23b-be23-439e-9377-269255362075"
+ *    82  ,"at":"2026-11-21T10:47:01.516Z"
+ *   114  ,"crc":"3d821a4e"} LF
+ *   133  {"seq":1,"at":"2026-11-21T10:47:01.578Z","synced":133
+ *   186  ,"plant":{"id":9007199254740993,"name":"Fern","tag":"shade"}
+ *   246  ,"crc":"a06b479e"} LF
+ *   265
+ *
  * While opening writes a file's end anew, a copy of that end stands beside it in FILE.anew:
  *
  *   copy    = CRC SP {"anew":UUID,"offset":N,"size":N} LF bytes
  *
  * UUID    the journal's;  offset  where the bytes stand;  size  of the file before
- * CRC     of all that follows its SP */
+ * CRC     of all that follows its SP
+ */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import { readNewPlant, StoreError, type NewPlant } from "../plant.ts";
 
-/** No line is longer, with its LF, and no write: so a reader that holds a line, or an end, needs
- * no more. Four times the largest body that can be set: only a library's plant can be too long. */
+/**
+ * No line is longer, with its LF, and no write: a reader that holds a line, or an end, needs no
+ * more. Four times the largest body that can be set: only a library's plant can be too long.
+ */
 export const lineBytesMax = 64 * 1024 * 1024;
+
 export const lineFeed = 0x0a;
-const headerStart = '{"journal":"plant-store","version":1,"file":"';
-const time = "0000-00-00T00:00:00.000Z";
-const timeForm = time.replaceAll("0", "\\d").replaceAll(".", "\\.");
-const headerForm = new RegExp(
-  `^${headerStart}([\\da-f-]{36})","at":"${timeForm}","crc":"[\\da-f]{8}"}$`);
+
+/** As long as every other TIME. */
+export const epoch = "1970-01-01T00:00:00.000Z";
+
+/** How a line ends before its checksum is known. */
 const emptySeal = ',"crc":"00000000"}';
-const emptyHeader = `${headerStart}${"0".repeat(36)}","at":"${time}"${emptySeal}\n`;
+const digitsIndex = emptySeal.indexOf("0");
+
+export const headerText = (file: string, at: string): string =>
+  `{"journal":"plant-store","version":1,"file":"${file}","at":"${timeOf(at)}"${emptySeal}\n`;
+
+export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
+  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+
+/** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
+function timeOf(at: string): string {
+  if (at.length === epoch.length) return at;
+  throw new RangeError(`the clock says ${at}: expected a year of four digits`);
+}
+
+const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
+
 /** A header has one length, with its LF, as UUID, TIME and CRC have. */
 export const headerBytes = emptyHeader.length;
-const digitsAt = emptySeal.indexOf("0");
-const lineStart = String.raw`^{"seq":([1-9]\d*),"at":"(${timeForm})","synced":([1-9]\d*),"plant":`;
+
+/** Whatever the numbers of its line are. */
+const plantBytesMax = lineBytesMax
+  - recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "").length;
+
+const uuid = String.raw`[\da-f-]{36}`;
+const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
+const number = String.raw`[1-9]\d*`;
+
+const headerForm = new RegExp(
+  `^{"journal":"plant-store","version":1,"file":"(${uuid})","at":"${time}","crc":"[\\da-f]{8}"}$`,
+);
+
+const recordStart = `^{"seq":(${number}),"at":"(${time})","synced":(${number}),"plant":`;
+const startForm = new RegExp(recordStart);
+
 /** Nearly all plants are ASCII without escapes: what has this form needs no parsing. */
 const plainText = String.raw`"[ !#-[\]-~]*"`;
 const plainForm = new RegExp(
-  `${lineStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`);
-const startForm = new RegExp(lineStart);
-/** What a line without its LF is; `foreign` has a good checksum over what is no record. */
-export type Line = "unsound" | "foreign" | {
-  readonly seq: number; readonly at: string; readonly synced: number; readonly id: bigint;
-};
+  `${recordStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`,
+);
 
-export const headerText = (file: string, at: string): string =>
-  `${headerStart}${file}","at":"${timeOf(at)}"${emptySeal}\n`;
-/** A plant as its record holds it: encoded once, before seq, time and offset are known.
- * @throws StoreError `invalid` where its line could be too long */
+const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+
+/**
+ * A plant as its record holds it: encoded once, before seq, time and offset are known.
+ *
+ * @throws StoreError `invalid` where its line could be too long
+ */
 export function plantText({ id, name, tag }: NewPlant): string {
   // Asked before it is encoded, too: six times as long, it may be more than a string can be.
   if (name.length + (tag?.length ?? 0) <= plantBytesMax) {
     const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
     const text = `{"id":${id},"name":${JSON.stringify(name)}${end}`;
+
     // A UTF-16 unit has at most three bytes in UTF-8: nearly all need not be counted.
     if (3 * text.length <= plantBytesMax || Buffer.byteLength(text) <= plantBytesMax) return text;
   }
   throw new StoreError("invalid", `a plant has at most ${plantBytesMax} bytes in the journal`);
 }
 
-export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
-  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
-/** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
-function timeOf(at: string): string {
-  if (at.length === time.length) return at;
-  throw new RangeError(`the clock says ${at}: expected a year of four digits`);
-}
-
-const { MAX_SAFE_INTEGER } = Number;
-/** Whatever a line's numbers are. */
-const plantBytesMax =
-  lineBytesMax - recordText(MAX_SAFE_INTEGER, time, MAX_SAFE_INTEGER, "").length;
 /** The bytes of lines as `headerText` and `recordText` give them, each with its checksum. */
 export function seal(lines: string): Buffer {
   const bytes = Buffer.from(lines);
-  for (let start = 0, end = 0; start < bytes.length; start = end + 1) {
-    end = bytes.indexOf(lineFeed, start);
-    const at = end - emptySeal.length;
-    const crc = crc32(bytes.subarray(start, at));
-    for (let digit = 0; digit < 8; digit++) bytes[at + digitsAt + digit] = hexDigit(crc, digit);
+  let start = 0;
+  while (start < bytes.length) {
+    const end = bytes.indexOf(lineFeed, start);
+    const sealIndex = end - emptySeal.length;
+    writeDigits(bytes, sealIndex + digitsIndex, crc32(bytes.subarray(start, sealIndex)));
+    start = end + 1;
   }
   return bytes;
 }
@@ -90,66 +122,101 @@ export function decodeHeader(line: Buffer): string | undefined {
   return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
 }
 
-/** Whether a file can be what a crash left of its header: a part of one, and then NULs, together no
- * longer than a header. A longer one may have held a record: nobody may take that for nothing. */
+/**
+ * Whether a file can be what a crash left of its header: a part of one, and then NULs.
+ *
+ * Together they are no longer than a header. A longer file may have held a record: nobody may take
+ * that for nothing.
+ */
 export function isPartOfHeader(file: Buffer): boolean {
   if (file.length > headerBytes) return false;
   const part = file.toString("latin1").replace(/\0+$/, "");
   const missing = emptyHeader.slice(part.length, -1);
   if (missing !== "") return headerForm.test(part + missing);
+
   // With a NUL in the place of its LF it is a part; it is kept where only the LF is missing.
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
+export interface DecodedRecord {
+  readonly seq: number;
+  readonly at: string;
+  readonly synced: number;
+  readonly id: bigint;
+}
+
+/** What a line without its LF is; `foreign` has a good checksum over what is no record. */
+export type Line = DecodedRecord | "unsound" | "foreign";
+
+/** Reads a line without its LF. */
 export function decodeRecord(line: Buffer): Line {
   if (!isSound(line)) return "unsound";
+
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
   const match = plainForm.exec(text) ?? startForm.exec(text);
   if (!match) return "foreign";
-  const [at = "", seq, synced] = [match[2], Number(match[1]), Number(match[3])];
-  if (match[4] !== undefined) return { seq, at, synced, id: BigInt(match[4]) };
+
+  const [start, seq, at = "", synced, digits] = match;
+  const id = digits === undefined
+    ? idOf(line.subarray(start.length, text.length))
+    : BigInt(digits);
+  if (id === undefined) return "foreign";
+  return { seq: Number(seq), at, synced: Number(synced), id };
+}
+
+/** The id of a plant's JSON, or undefined where it is not as `plantText` writes it. */
+function idOf(json: Buffer): bigint | undefined {
   try {
-    const json = line.subarray(match[0].length, text.length);
     const plant = readNewPlant(parseJson(json, 1));
-    const isOurs = Buffer.from(plantText(plant)).equals(json);
-    return isOurs ? { seq, at, synced, id: plant.id } : "foreign";
+    return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
   } catch {
-    return "foreign";
+    return undefined;
   }
 }
 
-function isSound(line: Buffer): boolean {
-  const at = line.length - emptySeal.length;
-  const crc = at > 0 ? crc32(line.subarray(0, at)) : 0;
-  for (let index = 0; index < emptySeal.length; index++) {
-    const isDigit = emptySeal[index] === "0";
-    const wanted = isDigit ? hexDigit(crc, index - digitsAt) : emptySeal.charCodeAt(index);
-    if (line[at + index] !== wanted) return false;
-  }
-  return at > 0;
+/** The end of a file, as FILE.anew holds it. */
+export interface Copy {
+  /** The journal's UUID. */
+  readonly file: string;
+  readonly offset: number;
+  /** Of the file before. */
+  readonly size: number;
+  readonly bytes: Buffer;
 }
 
-const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
-
-export function encodeCopy(file: string, offset: number, size: number, bytes: Buffer): Buffer {
-  const copy = Buffer.concat([
-    Buffer.from(`00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`), bytes,
-  ]);
+export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
+  const start = `00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`;
+  const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));
   return copy;
 }
 
 /** Undefined for what is not a whole copy. */
-export function decodeCopy(copy: Buffer) {
-  const [head = "", crc, file = "", offset, size] =
-    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
-  if (checksum(copy.subarray(9)) !== crc) return undefined;
-  return { file, offset: Number(offset), size: Number(size), bytes: copy.subarray(head.length) };
+export function decodeCopy(copy: Buffer): Copy | undefined {
+  const match = copyForm.exec(copy.toString("latin1", 0, 160));
+  if (!match || checksum(copy.subarray(9)) !== match[1]) return undefined;
+  const [start, , file = "", offset, size] = match;
+  const bytes = copy.subarray(start.length);
+  return { file, offset: Number(offset), size: Number(size), bytes };
 }
 
 export const checksum = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(8, "0");
-/** One of the eight digits, in ASCII: for a line this is faster than its checksum's text. */
-function hexDigit(crc: number, index: number): number {
-  const value = (crc >>> (28 - 4 * index)) & 0xf;
-  return value + (value < 10 ? 0x30 : 0x57);
+
+/** Whether a line ends with its checksum. */
+function isSound(line: Buffer): boolean {
+  const sealIndex = line.length - emptySeal.length;
+  if (sealIndex <= 0) return false;
+  writeDigits(expectedSeal, digitsIndex, crc32(line.subarray(0, sealIndex)));
+  return expectedSeal.equals(line.subarray(sealIndex));
+}
+
+/** Where `isSound` writes what it expects: a buffer made for each line would cost more than it. */
+const expectedSeal = Buffer.from(emptySeal);
+
+/** A CRC's eight digits, in ASCII: for a line this is faster than its checksum's text. */
+function writeDigits(bytes: Buffer, index: number, crc: number): void {
+  for (let digit = 0; digit < 8; digit++) {
+    const value = (crc >>> (28 - 4 * digit)) & 0xf;
+    bytes[index + digit] = value + (value < 10 ? 0x30 : 0x57);
+  }
 }

@@ -1,10 +1,13 @@
 /** The journal's format, byte for byte; the checksums are compared with an own CRC-32. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   checksum, decodeHeader, decodeRecord, headerBytes, headerText, plantText, recordText, seal,
 } from "../../src/journal/record.ts";
 import type { NewPlant } from "../../src/plant.ts";
+import { root } from "../support/support.ts";
 
 /** CRC-32 bit by bit, as ISO 3309 has it: reflected polynomial edb88320, all ones in and out. */
 function crc32(bytes: Buffer): string {
@@ -48,6 +51,21 @@ test("the worked example of the design, with the checksum that its bytes have", 
   assert.equal(`${seal(recordText(1, at, 118, plant))}`,
     `{"seq":1,"at":"2026-11-21T02:56:07.123Z","synced":118,"plant":`
     + `{"id":9007199254740993,"name":"Fern","tag":"shade"},"crc":"4ee07b39"}\n`);
+});
+
+test("the worked example in record.ts has the offsets and checksums that it tells", () => {
+  const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
+  const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(([, offset, text = ""]) =>
+    ({ offset: Number(offset), text: text.replace(/ LF$/, "\n") }));
+  assert.equal(pieces.length, 6);
+  const file = pieces.map(({ text }) => text).join("");
+  for (const { offset, text } of pieces) assert.equal(file.indexOf(text), offset);
+  const [header = "", record = ""] = file.split("\n");
+  assert.equal(file, `${header}\n${record}\n`);
+  assert.equal(decodeHeader(Buffer.from(header)), header.slice(45, 81));
+  assert.deepEqual(decodeRecord(Buffer.from(record)),
+    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, id: 9007199254740993n });
+  assert.match(source, new RegExp(`^ \\* +${file.length}$`, "m"));
 });
 
 test("a header is one line of 133 bytes, with the checksum of what stands before it", () => {

@@ -7,7 +7,7 @@
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
 import { getSystemErrorName } from "node:util";
-import type { Disk, JournalFile, Lock } from "../../src/journal/disk.ts";
+import type { Disk, JournalFile, Release } from "../../src/journal/disk.ts";
 
 type Seen = ReturnType<JournalFile["look"]>;
 /** A call by its name in the interface. */
@@ -129,11 +129,11 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string): Promise<Lock | string> {
+  lock(_path: string, identity: string): Promise<Release | string> {
     this.#enter("lock");
     if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
-    return Promise.resolve({ release: () => void this.#locks.delete(identity) });
+    return Promise.resolve(() => void this.#locks.delete(identity));
   }
 
   readBeside(path: string): Buffer | undefined {
