@@ -32,7 +32,10 @@ export interface Application {
   admit(request: IncomingMessage): void;
 }
 
-/** Its `close` and `closeIdleConnections` end connections gently. */
+/**
+ * Its `close` and `closeIdleConnections` end connections gently, also those whose next request
+ * has not come with its whole head: node's own leave a head that has begun.
+ */
 export type DrainableServer = Server & {
   /**
    * Answers what is under way, and closes all connections gently.
@@ -59,6 +62,7 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
   server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
 
   listenTo(server, application, sockets);
+  let drained: Promise<boolean> | undefined;
   return Object.assign(server, {
     // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
     httpAllowHalfOpen: true,
@@ -69,7 +73,8 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
       if (tls) destroyUnsecured(carriers, sockets);
     },
 
-    drain: () => drain(server, connections, sockets, carriers),
+    // Asked for again, it is the same end: a second one would find nothing left to cut off.
+    drain: () => (drained ??= drain(server, connections, sockets, carriers)),
   });
 }
 

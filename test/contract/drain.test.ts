@@ -116,6 +116,8 @@ test("a store that has not answered at the drain's deadline is a request cut off
     const ends = await open(server, port);
     store.hold();
     await send(ends, post(fern));
+    // Asked for twice, it is one end, and says the same to both, and afterwards.
+    assert.deepEqual(await Promise.all([server.drain(), server.drain()]), [false, false]);
     assert.equal(await server.drain(), false);
     store.release();
   });
