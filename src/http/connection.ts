@@ -115,7 +115,6 @@ export class Connection {
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
 
-    if (this.#state.kind !== "open") return;
     this.#state = closing;
     this.#answerRaw(error);
   }
@@ -140,10 +139,10 @@ export class Connection {
     this.#state = { kind: "broken", atBytes: this.#socket.bytesRead, within };
 
     // An error in a body is the answer to its request, unless that has one. One between requests
-    // is answered by itself, unless an answer before it is the last.
+    // is answered by itself.
     const error = parserErrorOf(code);
     if (within === undefined) {
-      if (before.kind === "open") this.#answerRaw(error);
+      this.#answerRaw(error);
     } else if (!within.headersSent) {
       this.refuse(within, error);
     } else if (hasLeft(within)) {

@@ -110,6 +110,27 @@ for (const [says, isDrained, begin] of slow) {
     });
 }
 
+/** A plant waits for the store, something that is answered without a request stands behind it. */
+const behind = [
+  ["garbage", "garbage\r\n\r\n"],
+  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"],
+] as const;
+for (const [says, bytes] of behind) {
+  test(`nothing follows the last answer of a drain, though ${says} came before it`, { timeout },
+    async () => {
+      const { server, port, store } = await serve();
+      const ends = await open(server, port);
+      store.hold();
+      await send(ends, post(fern));
+      while (store.waiting === 0) await turn();
+      await send(ends, bytes);
+      const drained = server.drain();
+      store.release();
+      assert.deepEqual(statusesOf(await readAll(ends)), [200]);
+      assert.equal(await drained, true);
+    });
+}
+
 test("a store that has not answered at the drain's deadline is a request cut off", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { drainMillis: 100 } });
