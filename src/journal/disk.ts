@@ -198,7 +198,7 @@ async function takeLocks(
 
   // No name is used twice: a socket that is abandoned is so for ever, and anybody may remove it.
   const random = Math.random().toString(36).slice(2, 10).padEnd(8, "0");
-  const own = besideStart(path, identity) + random;
+  const own = `${path}.lock-${identity}-${random}`;
   for (const name of [...abstractOf(identity), own]) {
     try {
       held.push(await (name === own ? holdBeside(own) : hold(name)));
@@ -273,14 +273,12 @@ function removeIfPossible(socket: string): void {
 const abstractOf = (identity: string): readonly string[] =>
   isLinux ? [abstractName(`plant-store-${identity}`)] : [];
 
-const besideStart = (path: string, identity: string): string => `${path}.lock-${identity}-`;
-
-/** The sockets that hold a journal beside it, or held it until a kill -9. */
+/** The sockets that hold a journal beside it, or held it until a kill -9, whatever its name was. */
 function socketsBeside(path: string, identity: string): readonly string[] {
   const folder = dirname(path);
   return fs.readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isSocket() && !entry.name.endsWith(unfinished))
-    .map(({ name }) => join(folder, name))
     // The names of releases before this one have no random end.
-    .filter((socket) => `${socket}-`.startsWith(besideStart(path, identity)));
+    .filter(({ name }) => `${name}-`.includes(`.lock-${identity}-`))
+    .map(({ name }) => join(folder, name));
 }

@@ -11,7 +11,7 @@ import { setImmediate, setTimeout } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import { StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
-import { JournalError, openFile, type OpenFile } from "./open.ts";
+import { JournalError, openFile, release, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
 import { epoch, recordText, seal } from "./record.ts";
 
@@ -247,6 +247,22 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   /** @throws Error when the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
+    if (this.#isWatchedSoundly()) return;
+
+    // A rename is the first half of a rotation; without the second it is a fault. What has become
+    // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
+    if (this.#rotations.length === 0) await this.#awaitRotation();
+    if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {
+      throw new Error("it was renamed, or its link was, and no rotation followed");
+    }
+  }
+
+  /**
+   * Whether the file is where it is to be looked for.
+   *
+   * @throws Error where it was deleted, or is not as long as this process has left it
+   */
+  #isWatchedSoundly(): boolean {
     const { identity, file } = this.#inUse;
     const there = this.#lookAtPath();
     const isInPlace = there?.identity === identity;
@@ -254,13 +270,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
     // One that was put back after a failed rotation is watched again.
     if (isInPlace) this.#inUse.watched = "path";
-    if (isInPlace || this.#inUse.watched === "file") return;
-
-    // A rename is the first half of a rotation; without the second it is a fault.
-    if (this.#rotations.length === 0) await this.#awaitRotation();
-    if (this.#rotations.length === 0) {
-      throw new Error("it was renamed, or its link was, and no rotation followed");
-    }
+    return isInPlace || this.#inUse.watched === "file";
   }
 
   /** What made a rotation fail may still be there: then the path holds nothing of ours. */
@@ -296,16 +306,6 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     // A listener that throws does not get into the way of closing.
     queueMicrotask(() => this.emit("failed", error));
   }
-}
-
-/** All is on stable storage: what fails here is no loss, and keeps no lock. */
-function release({ file, unlock }: OpenFile): void {
-  try {
-    file.close();
-  } catch {
-    // The descriptor is gone all the same.
-  }
-  unlock();
 }
 
 /** Compared as numbers: libuv has no name for EDQUOT. */

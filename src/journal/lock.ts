@@ -4,6 +4,9 @@ import { connect, createServer } from "node:net";
 /** What a Unix socket's path can be, in bytes, on every system: Node 20 cuts what is longer. */
 const pathBytesMax = 103;
 
+/** What any system can be asked for: Node 20 and 22 cut what is longer, and find nobody there. */
+const askedBytesMax = 107;
+
 /**
  * The length of every abstract name, in bytes.
  *
@@ -45,6 +48,9 @@ export function hold(name: string): Promise<() => void> {
  */
 export function occupantOf(name: string): Promise<string | undefined> {
   return new Promise((resolve) => {
+    if (!name.startsWith("\0") && Buffer.byteLength(name) > askedBytesMax) {
+      return resolve(`a process may listen there: the path has more than ${askedBytesMax} bytes`);
+    }
     const socket = connect(name, () => {
       socket.destroy();
       resolve("a process listens there");

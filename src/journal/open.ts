@@ -47,7 +47,7 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
-  let unlock: Release | undefined;
+  let unlock: Release = () => undefined;
   try {
     const { identity } = file.look();
     const taken = await disk.lock(path, identity, warn);
@@ -57,10 +57,19 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
     const seq = await mend({ disk, path, file, warn });
     return { path, identity, file, unlock, bytes: file.size(), seq };
   } catch (error) {
-    file.close();
-    unlock?.();
+    release({ file, unlock });
     throw error instanceof JournalError ? error : new JournalError("failed", path, error);
   }
+}
+
+/** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
+export function release({ file, unlock }: Pick<OpenFile, "file" | "unlock">): void {
+  try {
+    file.close();
+  } catch {
+    // The descriptor is gone all the same.
+  }
+  unlock();
 }
 
 function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {

@@ -157,9 +157,7 @@ export function decodeRecord(line: Buffer): Line {
   if (!match) return "foreign";
 
   const [start, seq, at = "", synced, digits] = match;
-  const id = digits === undefined
-    ? idOf(line.subarray(start.length, text.length))
-    : BigInt(digits);
+  const id = digits === undefined ? idOf(line.subarray(start.length, text.length)) : BigInt(digits);
   if (id === undefined) return "foreign";
   return { seq: Number(seq), at, synced: Number(synced), id };
 }

@@ -154,14 +154,21 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
   // One that begins at 0 has the header itself, which the file may have lost.
   if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
 
-  // Not even bytes that are the same are known to be on stable storage, or the copy's to be.
   const { offset, bytes: end } = copy;
-  if (size <= offset + end.length) return { kind: "due", ...copy };
-  if (file.read(offset, end.length).equals(end)) return { kind: "spent" };
+  const there = file.read(offset, end.length);
+  const isBuiltUpon = size > offset + end.length;
+  if (isBuiltUpon && there.equals(end)) return { kind: "spent" };
 
-  // A crash has undone the cut: the old size is back, with NULs in the place of the end.
-  if (size === copy.size) return { kind: "due", ...copy };
-  return damaged(offset, "it differs from its copy in .anew");
+  // All that a cut and a write leave, killed or without power: the copy's own bytes, and NULs.
+  // Others are records that were acknowledged since, as under another name of the file; where the
+  // header is lost, too, none can have been.
+  const isLeft = header === undefined
+    || there.every((byte, index) => byte === 0 || byte === end[index]);
+
+  // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
+  // the old size, a crash has undone the cut.
+  const isDue = isLeft && (!isBuiltUpon || size === copy.size);
+  return isDue ? { kind: "due", ...copy } : damaged(offset, "it differs from its copy in .anew");
 }
 
 /** The file as it is once its end is written anew. */

@@ -31,11 +31,12 @@ export async function verify({ files, format }: Given, host: Host): Promise<numb
 
 /** What is no regular file may be endless, or never begin. */
 async function read(path: string, host: Host): Promise<Report> {
-  const { isFile = true, identity = "" } = realDisk.look(path) ?? {};
+  const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is no regular file");
   const file = openToRead(path);
   try {
-    const isLive = await isLocked(path, identity);
+    // Of the file that is read: a rotation may have put another at the path since.
+    const isLive = await isLocked(path, file.look().identity);
     // A live server is done with opening: no FILE.anew is due.
     const copy = isLive ? undefined : readCopy(realDisk, realDisk.resolve(path));
     return verifyJournal(file, { copy, isLive, onProgress: progressOf(path, host) });

@@ -4,11 +4,14 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  existsSync, linkSync, readFileSync, symlinkSync, truncateSync, writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { JournalError, openJournal } from "../../src/index.ts";
+import { realDisk } from "../../src/journal/disk.ts";
 import { copyBytesMax } from "../../src/journal/recover.ts";
 import { run, temporaryFolder } from "../support/support.ts";
 
@@ -146,4 +149,34 @@ test("a sidecar longer than the torn end, or no file, is another's, and is not r
   execFileSync("mkfifo", [`${sidecar}-2`]);
   await (await openJournal(path)).close();
   assert.equal(readFileSync(`${sidecar}-3`, "utf8"), "torn");
+});
+
+test("FILE.anew never writes over what another name of the file has acknowledged", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  const other = join(folder, "other.ndjson");
+  let journal = await openJournal(path);
+  await journal.append({ id: 1n, name: "Fern" });
+  await Promise.all([2n, 3n, 4n].map((id) => journal.append({ id, name: "x".repeat(200) })));
+  await journal.close();
+  linkSync(path, other);
+
+  // An opening that ends between its cut and what it writes anew.
+  const killed = {
+    ...realDisk,
+    open(at: string) {
+      const file = realDisk.open(at);
+      return { ...file, append: () => Promise.reject(new Error("killed")) };
+    },
+  };
+  await assert.rejects(openJournal(path, { disk: killed }), /killed/);
+  assert.ok(existsSync(`${path}.anew`), "the control: it was killed there");
+
+  // By its other name it looks sound, and shorter.
+  journal = await openJournal(other);
+  await journal.append({ id: 50n, name: "Moss" });
+  await journal.close();
+  const before = readFileSync(path);
+  await assert.rejects(openJournal(path), { code: "damaged", message: /differs from its copy/ });
+  assert.deepEqual(readFileSync(path), before);
 });

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync,
+  chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync,
   symlinkSync, writeFileSync,
 } from "node:fs";
 import { request } from "node:http";
@@ -16,7 +16,9 @@ import { crc32 } from "node:zlib";
 import { realDisk } from "../../src/journal/disk.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractName, occupantOf } from "../../src/journal/lock.ts";
-import { cleanEnvironment, program, temporaryFolder, token, type Running } from "../support/support.ts";
+import {
+  cleanEnvironment, program, temporaryFolder, token, type Running,
+} from "../support/support.ts";
 import { missing, outcomeOf, patched } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
@@ -301,12 +303,15 @@ async function withForgery(folder: string) {
   const journal = await openJournal(path);
   await journal.append({ id: 1n, name: "Fern" });
   await journal.close();
-  const file = readFileSync(path);
-  const uuid = /"file":"([^"]*)"/.exec(file.toString())?.[1];
-  const line = file.toString("utf8", 133, file.length - 19).replace("Fern", "Moss");
-  const copy = `{"anew":"${uuid}","offset":133,"size":${file.length}}\n`
+  const whole = readFileSync(path);
+  const uuid = /"file":"([^"]*)"/.exec(whole.toString())?.[1];
+  const line = whole.toString("utf8", 133, whole.length - 19).replace("Fern", "Moss");
+  const copy = `{"anew":"${uuid}","offset":133,"size":${whole.length}}\n`
     + `${line},"crc":"${hex(line)}"}\n`;
   writeFileSync(`${path}.anew`, `${hex(copy)} ${copy}`);
+  // An opening was killed between its cut and its write.
+  const file = whole.subarray(0, 133);
+  writeFileSync(path, file);
   return { path, file };
 }
 
@@ -350,4 +355,29 @@ test("a link in the place of a copy to be made is replaced, not followed", async
   assert.equal(readFileSync(victim, "utf8"), "precious");
   assert.equal(readFileSync(path, "utf8").split("\n").length, 3);
   assert.equal(readFileSync(`${path}.torn-${readFileSync(path).length}`, "utf8"), "torn");
+});
+
+test("a journal in use is found by its other names in the folder, from another namespace",
+  { skip: missing([...apart, "true"]) }, async () => {
+    const folder = temporaryFolder();
+    const store = join(folder, "plants.ndjson");
+    const first = await launch(store, apart);
+    assert.ok(typeof first !== "string", String(first));
+    assert.equal(await first.post(1), 200);
+    const before = readFileSync(store);
+    for (const [index, make] of [linkSync, renameSync].entries()) {
+      const name = join(folder, `other-${index}.ndjson`);
+      make(store, name);
+      const second = await launch(name, apart);
+      assert.match(String(second), /another process has it open/, String(second));
+      assert.deepEqual(readFileSync(name), before);
+    }
+    await first.end("SIGKILL");
+  });
+
+test("who is at a path that is too long to be asked for is not taken for nobody", async () => {
+  const folder = temporaryFolder();
+  const pathOf = (bytes: number): string => join(folder, "x".repeat(bytes - folder.length - 1));
+  assert.equal(await occupantOf(pathOf(107)), undefined);
+  assert.match(await occupantOf(pathOf(108)) ?? "", /more than 107 bytes/);
 });

@@ -5,11 +5,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
-  copyFileSync, existsSync, linkSync, lstatSync, mkdirSync, readFileSync, renameSync, rmdirSync,
-  rmSync, symlinkSync,
+  appendFileSync, copyFileSync, existsSync, linkSync, lstatSync, mkdirSync, readFileSync,
+  renameSync, rmdirSync, rmSync, symlinkSync, truncateSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
 import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/open.ts";
@@ -67,6 +68,43 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
   assert.equal(await append(journal, 2n), "stored");
   await journal.close();
   assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
+});
+
+/** What becomes of a renamed file while a plant that it holds waits for the rotation. */
+const meanwhile = [
+  ["deleted", "unknown", (moved: string) => rmSync(moved)],
+  ["cut", "unknown", (moved: string) => truncateSync(moved, 200)],
+  ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
+  ["let be: the control", "stored", () => undefined],
+] as const;
+for (const [says, answer, change] of meanwhile) {
+  test(`a plant that waits for its rotation, its file ${says}, is ${answer}`, async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    const journal = await openJournal(path, { limits: { rotationMillis: 60_000 } });
+    journal.on("failed", () => undefined);
+    const moved = `${path}.1`;
+    renameSync(path, moved);
+    const appended = append(journal, 1n);
+    while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
+    // The write has been seen; that it returned, and that the path was looked at, a few turns tell.
+    for (let turns = 0; turns < 20; turns++) await turn();
+    change(moved);
+    await journal.rotate().catch(() => undefined);
+    assert.equal(await appended, answer);
+    await journal.close();
+  });
+}
+
+test("a plant that waits for its rotation is stored where its file is put back", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path, { limits: { rotationMillis: 300 } });
+  renameSync(path, `${path}.1`);
+  const appended = append(journal, 1n);
+  while (!readFileSync(`${path}.1`, "utf8").includes("Fern")) await turn();
+  renameSync(`${path}.1`, path);
+  assert.equal(await appended, "stored");
+  assert.equal(await append(journal, 2n), "stored");
+  await journal.close();
 });
 
 test("a rotation that finds the file back at its path watches it again", async () => {
