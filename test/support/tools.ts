@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { program, temporaryFolder, type Running } from "./support.ts";
 
 /** Why a test can't run here, if so; the commands are tried once. */
@@ -16,6 +17,26 @@ export function missing(...commands: readonly (readonly [string, ...string[]])[]
     return reason;
   }
   return false;
+}
+
+const descriptors = "/proc/self/fd";
+/** Why descriptors can't be counted here, if so. */
+export const noDescriptors = existsSync(descriptors) ? false : `there is no ${descriptors}`;
+if (noDescriptors) console.error(`skipped: ${noDescriptors}`);
+
+/** Fails where an act leaves a descriptor open. The first time may open what stays for good; a
+ * socket's other end needs some turns to be closed. */
+export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<void> {
+  const count = (): number => readdirSync(descriptors).length;
+  await act();
+  let before = count();
+  for (let turns = 0; turns < 50; turns++) {
+    await setImmediate();
+    before = Math.min(before, count());
+  }
+  await act();
+  for (let turns = 0; count() > before && turns < 1_000; turns++) await setImmediate();
+  assert.ok(count() <= before, "descriptors are open");
 }
 
 /** A copy of the program in which some text is another. */
