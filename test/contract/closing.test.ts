@@ -31,11 +31,26 @@ for (const [says, bytes] of [
   });
 }
 
+const timers = (): number =>
+  process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
+
+test("nothing waits behind an early answer once the body has ended", { timeout }, async () => {
+  const { server, port } = await serve({ limits: { discardMillis: never } });
+  const before = timers();
+  const ends = await open(server, port);
+  const answers = readAnswers(ends.client.resume(), 2);
+  await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+  assert.equal(timers(), before + 1, "the control: the rest of the body is waited for");
+  ends.client.write(Buffer.concat([Buffer.from("56789"), plant]));
+  assert.deepEqual((await answers).map(({ status }) => status), [401, 200]);
+  assert.equal(timers(), before);
+  ends.client.destroy();
+  await gone(ends);
+});
+
 test("nothing waits for a client that has gone before its closing answer", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { discardMillis: never } });
-    const timers = (): number =>
-      process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
     const before = timers();
     store.hold();
     const ends = await open(server, port);

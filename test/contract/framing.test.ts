@@ -105,6 +105,19 @@ test("an early answer is seen although the body behind it is broken", { timeout 
   }
 });
 
+for (const fields of [
+  "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n",
+  "Content-Length: 5, 5\r\n", `Content-Length: ${"9".repeat(20)}\r\n`,
+  `Content-Length: 5\r\n${coding}`, `${coding}Content-Length: 5\r\n`,
+]) {
+  test(`a length in doubt is told as one: ${fields.replaceAll("\r\n", "; ")}`, { timeout },
+    async () => {
+      const answers = await exchange(server.port, `${line}\r\n${host}${good}${fields}\r\n${evil}`);
+      assert.equal(answers.length, 1);
+      assert.equal(assertError(answers[0], [400]).error, 40004);
+    });
+}
+
 test("curl stores a plant, and sees an early answer to 8 MB", { timeout }, async () => {
   const file = join(temporaryFolder(), "large");
   writeFileSync(file, " ".repeat(size));

@@ -3,11 +3,19 @@
  * settles, with a StoreError where it is not stored, and the journal's file opens again.
  */
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, statSync, truncateSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
 import { test, type TestContext } from "node:test";
+import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/open.ts";
+import { headerBytes, plantText, recordText } from "../../src/journal/record.ts";
 import { StoreError, type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
+import { root, temporaryFolder } from "../support/support.ts";
 
 const path = "/plants.ndjson";
 const fern: NewPlant = { id: 1n, name: "Fern" };
@@ -129,3 +137,62 @@ for (const [says, arrange] of obstacles) {
     assert.deepEqual(await reopened(), ['{"id":4,"name":""}']);
   });
 }
+
+test("a file that another has cut is not made longer again after a write that failed", async () => {
+  const real = join(temporaryFolder(), "plants.ndjson");
+  let isFull = false;
+  const errno = -constants.errno.ENOSPC;
+  const noSpace = Object.assign(new Error("ENOSPC: no space left"), { errno });
+  const open = (name: string): JournalFile => {
+    const file = realDisk.open(name);
+    const write = (bytes: Buffer): Promise<number> =>
+      isFull ? Promise.reject(noSpace) : file.append(bytes);
+    return { ...file, append: write };
+  };
+  const journal = await openJournal(real, { disk: { ...realDisk, open } });
+  const failed = once(journal, "failed");
+  assert.equal(await outcome(journal.append(fern)), "stored");
+  truncateSync(real, headerBytes);
+  isFull = true;
+  assert.equal(await outcome(journal.append(fern)), "unknown", "its end is not what it was");
+  await failed;
+  assert.equal(statSync(real).size, headerBytes);
+  await journal.close();
+});
+
+test("a write that gives seq a digit more is within batchBytesMax, too", async () => {
+  const disk = new SimulatedDisk();
+  const batchBytesMax = 1024;
+  const journal = await openJournal(path, { disk, limits: { batchBytesMax } });
+  const size = (): number => disk.bytes(path)?.length ?? 0;
+  const writes = (): number => disk.calls.filter((call) => call === "append").length;
+  for (let seq = 1; seq <= 8; seq++) await journal.append(fern);
+  const [bytes, calls] = [size(), writes()];
+  const at = new Date(0).toISOString();
+  const lineBytes = (seq: number, plant: NewPlant): number =>
+    recordText(seq, at, bytes, plantText(plant)).length;
+  const rest = batchBytesMax + 1 - lineBytes(9, fern) - lineBytes(10, { id: 1n, name: "" });
+  const long: NewPlant = { id: 1n, name: "x".repeat(rest) };
+  await Promise.all([journal.append(fern), journal.append(long)]);
+  const second = String(bytes + lineBytes(9, fern)).length - String(bytes).length;
+  assert.equal(size() - bytes, batchBytesMax + 1 + second, "both in one were a byte too long");
+  assert.equal(writes() - calls, 2);
+  await journal.close();
+});
+
+test('a listener to "failed" that throws does not get into the way of closing', () => {
+  const folder = temporaryFolder();
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
+    import { rmSync } from "node:fs";
+    import { openJournal } from ${JSON.stringify(join(root, "dist", "index.js"))};
+    process.on("uncaughtException", (error) => console.log(error.message));
+    const journal = await openJournal("plants.ndjson");
+    journal.once("failed", () => { throw new Error("thrown"); });
+    rmSync("plants.ndjson");
+    await journal.append({ id: 1n, name: "" }).catch((error) => console.log(error.code));
+    await journal.close();
+    console.log("closed");`], { cwd: folder, encoding: "utf8", timeout: 60_000 });
+  const told = stdout.trimEnd().split("\n").toSorted();
+  assert.deepEqual([status, told], [0, ["closed", "thrown", "unknown"]], stderr);
+  assert.deepEqual(readdirSync(folder), [], "its lock is gone");
+});

@@ -179,6 +179,10 @@ for (const [says, injected] of [
     () => isFinal(`inject=write,pwrite64:${injected}:when=3`, program));
 }
 
+test("a folder that can't be synced ends the start with 74", { skip: noStrace }, () =>
+  assert.rejects(launch({ wrapper: ["strace", "-D", "-f", "-q", "-o", "/dev/null",
+    "-e", "trace=fsync", "-e", "inject=fsync:error=EIO"] }), { code: 74, message: /EIO.*fsync/ }));
+
 test("the rest of a short write of a real file is written", { skip: noLimits }, async () => {
   // The write that meets the limit of the file's size stops the program when it returns; then the
   // limit is lifted, and the rest finds room.

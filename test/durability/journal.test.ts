@@ -277,6 +277,7 @@ test("a failed journal may be closed twice at once", async () => {
   rmSync(real);
   assert.deepEqual(await appendAll(journal, fern), ["unknown"]);
   await Promise.all([journal.close(), journal.close()]);
+  assert.deepEqual(await appendAll(journal, fern), ["unknown"], "why it takes none is still told");
 });
 
 test("bytes that another has appended are not cut away", async () => {

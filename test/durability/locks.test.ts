@@ -202,12 +202,16 @@ test("a name that another user has taken is 75, and the message leads to who it 
     await (await serving(path)).end();
   });
 
-for (const errno of ["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"]) {
-  test(`where no socket can be beside it (${errno}) it serves, says so, and has one writer`,
+for (const [says, call, fault] of [
+  ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) =>
+    [errno, "bind", `error=${errno}:when=2`] as const),
+  ["it gets no name", "/^rename", "error=EPERM:when=1"],
+] as const) {
+  test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,
     { skip: noStrace }, async () => {
       const path = join(temporaryFolder(), "plants.ndjson");
-      const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
-        "trace=bind", "-e", `inject=bind:error=${errno}:when=2`]);
+      const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null",
+        "-e", `trace=${call}`, "-e", `inject=${call}:${fault}`]);
       assert.match(first.stderr(), new RegExp(`^plant-store: ${path}: one of its two locks can't `
         + `be held, .*\\.lock-.*\\n$`));
       assert.deepEqual(locksIn(dirname(path)), []);
@@ -380,4 +384,21 @@ test("who is at a path that is too long to be asked for is not taken for nobody"
   const pathOf = (bytes: number): string => join(folder, "x".repeat(bytes - folder.length - 1));
   assert.equal(await occupantOf(pathOf(107)), undefined);
   assert.match(await occupantOf(pathOf(108)) ?? "", /more than 107 bytes/);
+});
+
+test("an opening that fails keeps no lock, though its file can't be closed either", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const broken = {
+    ...realDisk,
+    open(at: string) {
+      const file = realDisk.open(at);
+      const close = (): never => {
+        file.close();
+        throw new Error("EIO: close");
+      };
+      return { ...file, close, append: () => Promise.reject(new Error("EIO: write")) };
+    },
+  };
+  await assert.rejects(openJournal(path, { disk: broken }), { code: "failed", message: /write/ });
+  await (await openJournal(path)).close();
 });

@@ -107,6 +107,21 @@ test("a plant that waits for its rotation is stored where its file is put back",
   await journal.close();
 });
 
+test("after a failed rotation the old file is still looked at with each write", async () => {
+  for (const [says, act] of [
+    ["it was deleted while in use", (old: string) => rmSync(old)],
+    ["another changed it", (old: string) => appendFileSync(old, "another's")],
+  ] as const) {
+    const { path, journal } = await afterFailedRotation();
+    act(`${path}.1`);
+    const failed = once(journal, "failed");
+    assert.equal(await append(journal, 2n), "unknown");
+    const [error] = await failed;
+    assert.ok(error instanceof JournalError && error.message.includes(says));
+    await journal.close();
+  }
+});
+
 test("a rotation that finds the file back at its path watches it again", async () => {
   const { path, journal } = await afterFailedRotation();
   renameSync(`${path}.1`, path);

@@ -188,6 +188,17 @@ test("a line longer than a block is read whole, and damage behind it is placed",
   assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
 });
 
+test("the first 1,000 spots are told, and how many there are in all", () => {
+  const at = "2026-11-21T02:56:07.123Z";
+  const header = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
+  for (const bad of [1_000, 1_001]) {
+    const bytes = Buffer.concat([header, Buffer.from("x\n".repeat(bad))]);
+    const read = (from: number, length: number): Buffer => bytes.subarray(from, from + length);
+    const { spots, spotsTotal } = verifyJournal({ size: () => bytes.length, read });
+    assert.deepEqual([spots.length, spotsTotal], [1_000, bad]);
+  }
+});
+
 test("a file that is cut while it is read is read to its new end", () => {
   const read = (offset: number, length: number): Buffer =>
     Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");

@@ -11,6 +11,7 @@ import {
 import { ApiError } from "../../src/http/errors.ts";
 import { readTokensFile } from "../../src/program/secrets.ts";
 import { temporaryFolder } from "../support/support.ts";
+import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 const secret = "S3cret-._~+/token==";
 const hexOf = (token: string): string => createHash("sha256").update(token).digest("hex");
@@ -227,6 +228,15 @@ test("a tokens file behind a symbolic link is read", () => {
   writeFileSync(path, good, { mode: 0o600 });
   symlinkSync(path, join(folder, "link"));
   assert.deepEqual(readTokensFile(join(folder, "link"), silent), [a]);
+});
+
+test("a tokens file is closed, whether it was read or refused", { skip: noDescriptors }, () => {
+  const path = join(folder, "closed");
+  writeFileSync(path, good, { mode: 0o600 });
+  return leavesNoDescriptor(async () => {
+    readTokensFile(path, silent);
+    assert.throws(() => readTokensFile(folder, silent), /regular file/);
+  });
 });
 
 const file = (text: string, mode: number): Make => (path) => {

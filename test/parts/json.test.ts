@@ -76,7 +76,7 @@ const invalid: readonly (readonly [text: string, code: JsonErrorCode, offset: nu
   // White space that is none of JSON's four, and a byte order mark.
   ["\ufeff1", "json", 0], ["\ufeff", "json", 0], [" \ufeff1", "json", 1],
   ["1\ufeff", "json", 1], ["\u00a01", "json", 0], ["\v1", "json", 0], ["\f1", "json", 0],
-  ["[\u20281]", "json", 1], ["\u30001", "json", 0],
+  ["[\u20281]", "json", 1], ["\u30001", "json", 0], ["\x7f", "json", 0], ["[\x80]", "json", 1],
   // Words: one that is none is wrong from its start.
   ["nul", "json", 0], ["nulL", "json", 0], ["True", "json", 0], ["trux", "json", 0],
   ["fals", "json", 0], ["truee", "json", 4], ["undefined", "json", 0], ["t", "json", 0],
@@ -147,6 +147,13 @@ for (const [text, code, offset] of invalid) {
     assert.match(error?.message ?? "", new RegExp(`^at byte ${offset}, found [ -~]{1,150}$`));
   });
 }
+
+test("a character that can't be seen is told by its number, a byte order mark by its name", () => {
+  const found = (text: string): string | undefined =>
+    /, found (.*), expected/.exec(errorOf(text)?.message ?? "")?.[1];
+  assert.deepEqual(["~", "\x7f", " \ufeff", "\ufeff1"].map(found),
+    ['"~"', "U+007F", "U+FEFF", "a byte order mark"]);
+});
 
 for (const limit of [1, 2, 64, 512]) {
   test(`${limit} levels are read where ${limit} are allowed, and one more is not`, () => {

@@ -3,13 +3,16 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  existsSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync,
+  existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync,
+  writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openJournal } from "../../src/index.ts";
+import { openJournal, tokenDigest } from "../../src/index.ts";
 import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
 
+/** What waits for a line that does not come fails. */
+const bounded = { timeout: 30_000 };
 const plant = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
 test("a fault of ours ends with 70 and one line, without a stack", async () => {
@@ -85,6 +88,35 @@ test("a journal that fails while the program ends still makes the end 74", async
   }
   assert.equal(await server.end(), 74);
   assert.equal((await answered)[0]?.status, 503);
+});
+
+test("of a SIGHUP each half does its work, whatever becomes of the other", bounded, async (t) => {
+  const cwd = temporaryFolder();
+  const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
+  const write = (text: string): void => writeFileSync(tokens, text, { mode: 0o600 });
+  write(`alice ${tokenDigest("one")}\n`);
+  const server = await start({ cwd, args: ["--tokens", "tokens"] });
+  t.after(() => server.process.kill("SIGKILL"));
+  const { stderr } = server.process;
+  assert.ok(stderr);
+  const told = async (count: number): Promise<void> => {
+    server.process.kill("SIGHUP");
+    while (server.stderr().split("\n").length <= count) await once(stderr, "data");
+  };
+  renameSync(path, `${path}.1`);
+  write("no digest\n");
+  await told(2);
+  renameSync(path, `${path}.2`);
+  mkdirSync(path);
+  write(`alice ${tokenDigest("two")}\n`);
+  await told(3);
+  const withTwo = plant(1).toString().replace("test-token", "two");
+  assert.equal((await exchange(server.port, withTwo, { answers: 1 }))[0]?.status, 200);
+  assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
+  assert.equal(await server.end(), 0);
+  assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
+    + "tokens stay\nplant-store: goes on in a new file at plants\\.ndjson\nplant-store: .*"
+    + "plants\\.ndjson: is no regular file; the old file stays in use\n$"));
 });
 
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {

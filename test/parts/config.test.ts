@@ -1,0 +1,54 @@
+/** The limits that a library's host may set: each within its bounds, and no other name. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { limitsWith, limitTable, type Limits } from "../../src/config.ts";
+import { createPlantServer, openJournal } from "../../src/index.ts";
+import { temporaryFolder } from "../support/support.ts";
+import { HeldStore } from "../support/serving.ts";
+
+/** The head's time-out must not be above the request's: so far apart, each may be any. */
+const apart = {
+  headMillis: limitTable.headMillis.min, requestMillis: limitTable.requestMillis.max,
+};
+
+for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
+  test(`${name} is a whole number from ${min} to ${max}, or a RangeError`, () => {
+    for (const value of [min, max]) {
+      assert.equal(limitsWith({ ...apart, [name]: value })[name as keyof Limits], value);
+    }
+    const message = `${name} must be a whole number of ${unit}, ${min} to ${max}`;
+    for (const value of [min - 1, max + 1, min + 0.5, NaN, `${min}`, BigInt(min), undefined]) {
+      assert.throws(() => limitsWith({ ...apart, [name]: value }), { name: "RangeError", message });
+    }
+  });
+}
+
+test("a head's time-out may be the whole request's, and a millisecond more is a RangeError", () => {
+  assert.equal(limitsWith({ headMillis: 500, requestMillis: 500 }).headMillis, 500);
+  assert.throws(() => limitsWith({ headMillis: 501, requestMillis: 500 }), RangeError);
+});
+
+test("what is no limit's name is a RangeError: misspelt, it would limit nothing", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  for (const name of ["bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
+    const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
+    const expected = { name: "RangeError", message: `there is no limit ${name}` };
+    assert.throws(() => limitsWith(limits), expected);
+    const options = { store: new HeldStore(), tokens: ["a"], limits };
+    assert.throws(() => createPlantServer(options), expected);
+    await assert.rejects(openJournal(path, { limits }), expected);
+  }
+});
+
+test("limits have the table's defaults, and nobody changes them", () => {
+  const standard = Object.entries(limitTable).map(([name, limit]) => [name, limit.standard]);
+  assert.deepEqual(limitsWith(), Object.fromEntries(standard));
+  assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
+});
+
+test("a limit that a getter gives is read once: what was checked is what holds", () => {
+  let reads = 0;
+  const fickle = { get bodyBytesMax(): number { return ++reads; } };
+  assert.deepEqual([limitsWith(fickle).bodyBytesMax, reads], [1, 1]);
+});
