@@ -6,12 +6,12 @@ import {
   appendFileSync, mkdirSync, readdirSync, renameSync, rmdirSync, writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/disk.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractName } from "../../src/journal/lock.ts";
-import { temporaryFolder } from "../support/support.ts";
+import { start, temporaryFolder } from "../support/support.ts";
 import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 /** A journal with a plant, closed. */
@@ -82,16 +82,17 @@ test("the control: a file that stays open is noticed", { skip: noDescriptors }, 
 });
 
 test("who knocks at a lock is let go at once: nobody fills its holder's descriptors",
-  { timeout: 20_000 }, async () => {
-    const path = await journalIn(temporaryFolder());
-    const journal = await openJournal(path);
-    const { identity = "" } = realDisk.look(path) ?? {};
-    const beside = readdirSync(dirname(path)).filter((name) => name.includes(".lock-"));
-    const names = [
-      ...beside.map((name) => join(dirname(path), name)),
-      ...(process.platform === "linux" ? [abstractName(`plant-store-${identity}`)] : []),
-    ];
-    assert.ok(names.length > 0);
-    for (const name of names) await once(connect(name).resume(), "close");
-    await journal.close();
+  { timeout: 20_000 }, async (t) => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd });
+    t.after(() => server.process.kill("SIGKILL"));
+    const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
+    const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
+    assert.equal(beside.length, 1);
+    const abstract = process.platform === "linux" ? [abstractName(`plant-store-${identity}`)] : [];
+    for (const name of [...beside.map((each) => join(cwd, each)), ...abstract]) {
+      const client = connect(name).resume();
+      t.after(() => client.destroy());
+      await once(client, "close");
+    }
   });
