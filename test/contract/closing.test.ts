@@ -48,6 +48,19 @@ test("nothing waits behind an early answer once the body has ended", { timeout }
   await gone(ends);
 });
 
+test("nothing waits for a client that has closed behind its closing answer", { timeout },
+  async () => {
+    const { server, port } = await serve({ limits: { discardMillis: never } });
+    const before = timers();
+    const ends = await open(server, port);
+    ends.client.resume().write(post('{"id":1,"name":"Fern"}', "Connection: close\r\n"));
+    await once(ends.client, "end");
+    assert.equal(timers(), before + 1, "the control: its own end is waited for");
+    ends.client.end();
+    await gone(ends);
+    assert.equal(timers(), before);
+  });
+
 test("nothing waits for a client that has gone before its closing answer", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { discardMillis: never } });
