@@ -1,4 +1,4 @@
-/** The text of `--help`: its tables are those of config.ts. */
+/** The text of `--help`: its tables are those of settings.ts and config.ts. */
 import { limitTable } from "../config.ts";
 import { environmentOf, settingTable, tokenVariable } from "./settings.ts";
 

@@ -122,7 +122,7 @@ class Sources {
   }
 }
 
-/** A row of config.ts: a text of some form, or a whole number within bounds. */
+/** A row of one of the two tables: a text of some form, or a whole number within bounds. */
 type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
 
 /** No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake. */

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { assertError, exchange, token, type ExchangeOptions, type RawAnswer } from "../support/support.ts";
 
 export interface Row {
-  /** The RFC's section, or the part of interface.md (A or B). */
+  /** The RFC's section, or the contract's part: A is what is declared, B what is decided. */
   readonly clause: string;
   readonly name: string;
   /** Written one after another, each as Latin-1. */

@@ -19,7 +19,7 @@ const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
 type Limit = keyof typeof limitTable;
 
-/** What every answer of 400 or more keeps (interface.md, "Every answer"); returns its number. */
+/** What every answer of 400 or more keeps (src/http/README.md, "Every error"); returns its number. */
 function assertError(answer: RawAnswer | undefined, status: number): number {
   assert.ok(answer, "no answer came");
   const { headers, body } = answer;
