@@ -16,10 +16,26 @@ export interface NewPlant extends Plant {
   readonly id: bigint;
 }
 
+/**
+ * The name of a store's own `append` without a promise. It is not exported to embedders: what it
+ * is given is written without another look.
+ */
+export const appendJson = Symbol("appendJson");
+
+/**
+ * Takes a NewPlant as `newPlantJson` writes it; `settle` is called once, later: without an error
+ * when it is on stable storage.
+ *
+ * @throws StoreError where it is not taken
+ */
+export type AppendJson = (json: string, settle: (error?: unknown) => void) => void;
+
 /** Where plants are kept; everything above the store knows only this. */
 export interface PlantStore {
   /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
+
+  [appendJson]?: AppendJson;
 
   /** Takes no more; resolves when all that was taken is settled. */
   close(): Promise<void>;
@@ -100,6 +116,34 @@ export function readNewPlant(value: JsonValue): NewPlant {
   // The schema says what is wrong; to ask it first would cost every good plant 0.6 µs.
   throw new PlantError(checkSchema(newPlantSchema, value));
 }
+
+/** In ASCII, without escapes. */
+const plainString = String.raw`"([ !#-[\]-~]*)"`;
+
+/** Nearly every NewPlant, as `newPlantJson` writes it: what has this form needs no parsing. */
+export const plainForm =
+  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}(?:,"tag":${plainString})?}`;
+
+const plain = new RegExp(`^${plainForm}$`);
+
+/** Whether a text is a NewPlant by its form; any other may be one, too. */
+export const isPlain = (text: string): boolean => plain.test(text);
+
+/** The one text in which a NewPlant is kept: plain digits, no space, no other member. */
+export function newPlantJson({ id, name, tag }: NewPlant): string {
+  const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
+  return `{"id":${id},"name":${JSON.stringify(name)}${end}`;
+}
+
+/** The NewPlant of such a text. */
+export function newPlantOf(json: string): NewPlant {
+  const [, digits = "", name = "", tag] = plain.exec(json) ?? [];
+  if (digits === "") return { ...JSON.parse(json), id: BigInt(json.slice(6, json.indexOf(","))) };
+  return tag === undefined ? { id: BigInt(digits), name } : { id: BigInt(digits), name, tag };
+}
+
+/** Its Plant's text: without the `id`, which stands first. */
+export const plantJson = (json: string): string => `{${json.slice(json.indexOf(",") + 1)}`;
 
 /**
  * A plant of a library's caller as it may be kept.

@@ -14,7 +14,10 @@ import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/server.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
-import { PlantError, readNewPlant, StoreError, type NewPlant, type PlantStore } from "./plant.ts";
+import {
+  appendJson, isPlain, newPlantJson, newPlantOf, PlantError, plantJson, readNewPlant, StoreError,
+  type AppendJson, type PlantStore,
+} from "./plant.ts";
 
 export interface PlantOptions {
   readonly store: PlantStore;
@@ -40,15 +43,17 @@ export class PlantService implements Application {
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #bodies: HeldBodies;
+  readonly #append: AppendJson;
 
   /** @throws RangeError for a bad limit, TypeError for no or bad tokens */
   constructor(options: PlantOptions) {
-    const { tokens, limits, basePath = "" } = options;
+    const { store, tokens, limits, basePath = "" } = options;
     this.#options = options;
     this.#limits = limitsWith(limits);
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
     this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
+    this.#append = store[appendJson]?.bind(store) ?? appendJsonTo(store);
     this.connections = new Connections(this.#limits);
   }
 
@@ -76,14 +81,16 @@ export class PlantService implements Application {
       // A host application, or a time-out, may have answered meanwhile.
       if (response.headersSent) return;
       try {
+        if (body instanceof ApiError) throw body;
+        connection.onBody(response);
         const plant = this.#readPlant(request, body);
         if (isLate) throw new StoreError("closed", "the server is shutting down");
 
         // A 200 means durable: nothing is said before the store has settled.
-        this.#options.store.append(plant).then(
-          () => connection.answer(response, answerOf(plant)),
-          (error: unknown) => this.#refuse(connection, response, error),
-        );
+        this.#append(plant, (error) => {
+          if (error === undefined) connection.answer(response, answerOf(plant));
+          else this.#refuse(connection, response, error);
+        });
       } catch (error) {
         this.#refuse(connection, response, error);
       }
@@ -102,16 +109,20 @@ export class PlantService implements Application {
   }
 
   /**
-   * The body as JSON, and that as a NewPlant.
+   * The body as JSON, and that as a NewPlant, in the text in which it is kept.
    *
-   * @throws ApiError where it is neither, or was not read to its end
+   * @throws ApiError where it is neither
    */
-  #readPlant(request: IncomingMessage, body: Buffer | ApiError): NewPlant {
-    if (body instanceof ApiError) throw body;
+  #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);
     must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
+
+    // Most clients send that text: all that the strict way would find is known by its form.
+    const text = body.toString("latin1");
+    if (isPlain(text)) return text;
+
     try {
-      return readNewPlant(parseJson(body, this.#limits.nestingMax));
+      return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
     } catch (error) {
       if (error instanceof JsonError) {
         throw new ApiError(error.code, `The body is not I-JSON: ${error.message}.`);
@@ -130,9 +141,19 @@ export class PlantService implements Application {
   }
 }
 
+/** A host's own store is given plants as objects. */
+function appendJsonTo(store: PlantStore): AppendJson {
+  return (json, settle) => {
+    store.append(newPlantOf(json)).then(
+      () => settle(),
+      (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
+    );
+  };
+}
+
 /** A Plant: without the `id` of the NewPlant. */
-const answerOf = ({ name, tag }: NewPlant): Answer => ({
+const answerOf = (newPlant: string): Answer => ({
   status: 200,
   headers: [],
-  body: JSON.stringify({ name, tag }),
+  body: plantJson(newPlant),
 });

@@ -1,12 +1,10 @@
 /** A bounded read of the body, and the discarding of one after an early answer. */
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { ApiError, must } from "./errors.ts";
 
 /** What has come of a body that is still being read. */
 interface HeldBody {
-  readonly socket: Socket;
   bytes: number;
 
   /** Gives it up: there is no room, or nobody who sends it. */
@@ -34,28 +32,20 @@ export class HeldBodies {
 
   /** Counts a piece that has come; whoever holds most is refused until all are within the limit. */
   add(body: HeldBody, bytes: number): void {
-    if (!this.#bodies.has(body)) {
-      this.#bodies.add(body);
-      body.socket.once("close", body.refuse);
-    }
+    this.#bodies.add(body);
     body.bytes += bytes;
     this.#bytes += bytes;
-    while (!this.hasRoom(0)) this.#mostBeside(body).refuse();
+
+    // Of equals who asks for more. All are looked at, but only where one of them has to go.
+    while (!this.hasRoom(0)) {
+      const all = [...this.#bodies];
+      all.reduce((most, each) => (each.bytes > most.bytes ? each : most), body).refuse();
+    }
   }
 
   release(body: HeldBody): void {
     this.#bodies.delete(body);
     this.#bytes -= body.bytes;
-    body.socket.off("close", body.refuse);
-  }
-
-  /** Of equals who asks for more. All are looked at, but only where one of them has to go. */
-  #mostBeside(asking: HeldBody): HeldBody {
-    let most = asking;
-    for (const held of this.#bodies) {
-      if (held.bytes > most.bytes) most = held;
-    }
-    return most;
   }
 }
 
@@ -83,46 +73,57 @@ export function readBody(
   done: (body: Buffer | ApiError) => void,
 ): void {
   const declaredBytes = Number(request.headers["content-length"]);
-  let body: Buffer | undefined;
+  let body: Buffer = nothing;
   let bytes = 0;
-  let isDone = false;
   let held: HeldBody | undefined;
+  let isDone = false;
 
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
-    body = undefined;
+    body = nothing;
     if (held) all.release(held);
     done(result);
   };
 
-  const hold = (): HeldBody => ({
-    socket: request.socket,
-    bytes: 0,
-    refuse: () =>
-      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored.")),
-  });
+  const end = (): void => finish(body.subarray(0, bytes));
+
+  const hold = (): HeldBody => {
+    const refuse = (): void =>
+      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+
+    // Nobody waits for the rest of it then.
+    request.once("close", refuse);
+    return { bytes: 0, refuse };
+  };
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
-    body = body === undefined ? chunk : joined(body, bytes, chunk);
+
+    // Nearly every body comes in one piece, and is whole then: where there is room it is not
+    // counted, and its end, which node tells later, is not waited for.
+    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) {
+      finish(chunk);
+      return;
+    }
+    body = bytes === 0 ? chunk : joined(body, bytes, chunk);
     bytes += chunk.length;
 
     if (bytes > limits.bodyBytesMax) {
       finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
       return;
     }
-
-    // What is whole in one piece, and has room, is not counted: its end follows at once.
-    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return;
     all.add(held ??= hold(), chunk.length);
+    if (bytes === declaredBytes) end();
   });
 
-  request.on("end", () => finish(body?.subarray(0, bytes) ?? Buffer.alloc(0)));
+  if (!(declaredBytes > 0)) request.on("end", end);
 
   // Where a host application has paused it.
   request.resume();
 }
+
+const nothing = Buffer.alloc(0);
 
 /** Pieces are copied together at once: a million chunks of one byte would weigh 300 MB. */
 function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {

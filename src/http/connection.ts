@@ -7,7 +7,9 @@ import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
-import { hasLeft, rawReply, reply, replyUnended, type Answer, type Persistence } from "./reply.ts";
+import {
+  endReplies, hasLeft, rawReply, reply, replyUnended, type Answer, type Persistence,
+} from "./reply.ts";
 
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {
@@ -64,6 +66,9 @@ export class Connection {
   /** The answer to the last request: the answers to all before it leave first. */
   #last: ServerResponse | undefined;
 
+  /** The answer whose request's body is whole: node tells its end a moment later. */
+  #read: ServerResponse | undefined;
+
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
     this.#all = all;
@@ -89,6 +94,11 @@ export class Connection {
     return true;
   }
 
+  /** The body of a request has been read to its end: its answer can be a whole one. */
+  onBody(response: ServerResponse): void {
+    this.#read = response;
+  }
+
   /** Answers, unless a host application or a time-out has done so. */
   answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
@@ -103,7 +113,7 @@ export class Connection {
 
     // Who was not told to continue may send the body or not: then node closes, whatever we say.
     const isUntold = expect !== undefined && request.readableFlowing !== true;
-    const isTooLong = !request.complete && Number(length) > this.#all.limits.discardBytesMax;
+    const isTooLong = !this.#isWhole(response) && Number(length) > this.#all.limits.discardBytesMax;
 
     const mustClose = error.close || isUntold || isTooLong || this.#isLast(response);
     this.#send(response, error, mustClose ? "close" : "persist");
@@ -166,6 +176,7 @@ export class Connection {
   closeIfIdle(): void {
     // One that is not open closes by itself, behind its last answer.
     if (this.#state.kind !== "open") return;
+    endReplies();
 
     if (this.#last === undefined) {
       // Nothing was ever written that could be lost.
@@ -176,6 +187,15 @@ export class Connection {
     }
   }
 
+  /** Whether nothing more comes of its request. */
+  #isWhole(response: ServerResponse): boolean {
+    if (this.#read === response || response.req.complete) return true;
+
+    // Where no body is declared, node tells it later.
+    const { "content-length": length = "0", "transfer-encoding": coding } = response.req.headers;
+    return length === "0" && coding === undefined;
+  }
+
   /** Whether nothing may follow this answer, whatever it says. */
   #isLast(response: ServerResponse): boolean {
     return !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
@@ -184,7 +204,7 @@ export class Connection {
   #send(response: ServerResponse, answer: Answer, persistence: Persistence): void {
     if (persistence === "close" && this.#state.kind === "open") this.#state = closing;
 
-    if (persistence === "persist" && isWhole(response)) reply(response, answer);
+    if (persistence === "persist" && this.#isWhole(response)) reply(response, answer);
     else this.#sendUnended(response, answer, persistence);
   }
 
@@ -245,11 +265,4 @@ export class Connection {
       if (socket.bytesRead > end) socket.destroy();
     });
   }
-}
-
-/** Whether nothing more comes of a request: where no body is declared, node tells it later. */
-function isWhole({ req: request }: ServerResponse): boolean {
-  if (request.complete) return true;
-  const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
-  return length === "0" && coding === undefined;
 }

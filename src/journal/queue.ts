@@ -1,14 +1,12 @@
 /** What waits for the journal's next write, and what is in it: bounded in records and bytes. */
 import type { Limits } from "../config.ts";
-import { checkPlant, StoreError, type NewPlant } from "../plant.ts";
-import { plantText } from "./record.ts";
+import { StoreError } from "../plant.ts";
 
 interface Waiting {
-  /** Its JSON, encoded once. */
-  readonly plant: string;
+  /** Its NewPlant's JSON. */
+  readonly json: string;
   readonly bytes: number;
-  readonly resolve: () => void;
-  readonly reject: (error: StoreError) => void;
+  readonly settle: (error?: StoreError) => void;
 }
 
 export class Queue {
@@ -35,14 +33,14 @@ export class Queue {
   }
 
   /**
-   * Takes a plant, one alone whatever its size; one of the two is called, once.
+   * Takes a NewPlant's JSON, one alone whatever its size.
    *
-   * @throws StoreError for what is no plant, over the limits, and when it has ended
+   * @param settle called once, with the error where it is not on stable storage
+   * @throws StoreError over the limits, and when it has ended
    */
-  push(given: NewPlant, resolve: () => void, reject: (error: StoreError) => void): void {
+  push(json: string, settle: (error?: StoreError) => void): void {
     if (this.#refusal) throw this.#refusal;
-    const plant = plantText(checkPlant(given));
-    const bytes = Buffer.byteLength(plant);
+    const bytes = Buffer.byteLength(json);
 
     // What is in flight counts, too: a disk that stalls must not fill the memory.
     const records = this.#waiting.length + this.batch.length;
@@ -52,7 +50,7 @@ export class Queue {
     }
 
     this.#bytes += bytes;
-    this.#waiting.push({ plant, bytes, resolve, reject });
+    this.#waiting.push({ json, bytes, settle });
   }
 
   /**
@@ -71,14 +69,21 @@ export class Queue {
     this.batch = this.#waiting.splice(0, count);
   }
 
-  /** The batch is on stable storage. */
-  acknowledge(): void {
-    for (const { resolve } of this.#endBatch()) resolve();
-  }
-
-  /** The batch is not on stable storage, or nobody knows. */
-  reject(error: StoreError): void {
-    for (const { reject } of this.#endBatch()) reject(error);
+  /** @param error where the batch is not on stable storage, or nobody knows */
+  settle(error?: StoreError): void {
+    const ended = this.batch;
+    this.batch = [];
+    for (const { bytes, settle } of ended) {
+      this.#bytes -= bytes;
+      try {
+        settle(error);
+      } catch (thrown) {
+        // What a caller throws is its own affair, and no fault of the journal.
+        queueMicrotask(() => {
+          throw thrown;
+        });
+      }
+    }
   }
 
   /** Takes no more; what it has is still to be written. */
@@ -90,13 +95,6 @@ export class Queue {
   fail(error: StoreError): void {
     this.#refusal = error;
     this.batch = [...this.batch, ...this.#waiting.splice(0)];
-    this.reject(error);
-  }
-
-  #endBatch(): readonly Waiting[] {
-    const ended = this.batch;
-    this.batch = [];
-    for (const { bytes } of ended) this.#bytes -= bytes;
-    return ended;
+    this.settle(error);
   }
 }

@@ -30,7 +30,7 @@
  */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
-import { readNewPlant, StoreError, type NewPlant } from "../plant.ts";
+import { newPlantJson, plainForm, readNewPlant, StoreError, type NewPlant } from "../plant.ts";
 
 /**
  * No line is longer, with its LF, and no write: a reader that holds a line, or an end, needs no
@@ -79,11 +79,7 @@ const headerForm = new RegExp(
 const recordStart = `^{"seq":(${number}),"at":"(${time})","synced":(${number}),"plant":`;
 const startForm = new RegExp(recordStart);
 
-/** Nearly all plants are ASCII without escapes: what has this form needs no parsing. */
-const plainText = String.raw`"[ !#-[\]-~]*"`;
-const plainForm = new RegExp(
-  `${recordStart}{"id":(0|-?[1-9]\\d{0,17}),"name":${plainText}(?:,"tag":${plainText})?}$`,
-);
+const plainRecordForm = new RegExp(`${recordStart}${plainForm}$`);
 
 const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
@@ -92,11 +88,10 @@ const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":
  *
  * @throws StoreError `invalid` where its line could be too long
  */
-export function plantText({ id, name, tag }: NewPlant): string {
+export function plantText(plant: NewPlant): string {
   // Asked before it is encoded, too: six times as long, it may be more than a string can be.
-  if (name.length + (tag?.length ?? 0) <= plantBytesMax) {
-    const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
-    const text = `{"id":${id},"name":${JSON.stringify(name)}${end}`;
+  if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
+    const text = newPlantJson(plant);
 
     // A UTF-16 unit has at most three bytes in UTF-8: nearly all need not be counted.
     if (3 * text.length <= plantBytesMax || Buffer.byteLength(text) <= plantBytesMax) return text;
@@ -153,7 +148,7 @@ export function decodeRecord(line: Buffer): Line {
   if (!isSound(line)) return "unsound";
 
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
-  const match = plainForm.exec(text) ?? startForm.exec(text);
+  const match = plainRecordForm.exec(text) ?? startForm.exec(text);
   if (!match) return "foreign";
 
   const [start, seq, at = "", synced, digits] = match;

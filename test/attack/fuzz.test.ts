@@ -344,8 +344,8 @@ const controls: readonly (readonly [says: string, file: string, from: string, to
     "if (low < 0)"],
   ["that never closes", "http/connection.js",
     'persistence === "close" && this.#state.kind === "open"', "false"],
-  ["that answers a tag with the name", "service.js", "JSON.stringify({ name, tag })",
-    "JSON.stringify({ name, tag: tag && name })"],
+  ["that answers a tag with the name", "plant.js", "`{${json.slice(json.indexOf(\",\") + 1)}`",
+    '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'],
 ];
 if (onlySeed === "" && seconds === "0") {
   for (const [says, file, from, to] of controls) {

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, statSync, truncateSync } from "node:fs";
+import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
@@ -178,6 +178,25 @@ test("a write that gives seq a digit more is within batchBytesMax, too", async (
   assert.equal(size() - bytes, batchBytesMax + 1 + second, "both in one were a byte too long");
   assert.equal(writes() - calls, 2);
   await journal.close();
+});
+
+test("a caller's function that throws is no fault of the journal, nor of its batch", () => {
+  const dist = join(root, "dist");
+  const script = `
+    import { openJournal } from ${JSON.stringify(join(dist, "index.js"))};
+    import { appendJson } from ${JSON.stringify(join(dist, "plant.js"))};
+    process.on("uncaughtException", ({ message }) => console.log("heard", message));
+    const journal = await openJournal("plants.ndjson");
+    journal[appendJson]('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
+    await journal.append({ id: 2n, name: "Moss" });
+    await journal.append({ id: 3n, name: "Ivy" });
+    await journal.close();
+    console.log("closed");`;
+  const folder = temporaryFolder();
+  const { status, stdout, stderr } = spawnSync(process.execPath,
+    ["--input-type=module", "--eval", script], { cwd: folder, encoding: "utf8", timeout: 60_000 });
+  assert.deepEqual([status, stdout, stderr], [0, "heard boom\nclosed\n", ""]);
+  assert.match(readFileSync(join(folder, "plants.ndjson"), "utf8"), /Fern.*\n.*Moss.*\n.*Ivy/);
 });
 
 test('a listener to "failed" that throws does not get into the way of closing', () => {

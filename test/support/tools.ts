@@ -41,12 +41,12 @@ export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<v
 
 /** A copy of the program in which some text is another. */
 export function patched(
-  file: string, changes: readonly (readonly [from: string, to: string])[],
+  file: string, changes: readonly (readonly [from: string, to: string])[], room = "journal",
 ): string {
   const folder = join(temporaryFolder(), "dist");
   cpSync(dirname(program), folder, { recursive: true });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-  const path = join(folder, "journal", file);
+  const path = join(folder, room, file);
   let text = readFileSync(path, "utf8");
   for (const [from, to] of changes) {
     assert.equal(text.split(from).length, 2, `${file} must have once: ${from}`);

@@ -1,0 +1,57 @@
+/**
+ * A whole answer is handed to the kernel in one piece, on every Node: node itself makes two of it,
+ * the second one empty, which costs a tenth of a request.
+ */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { missing, patched } from "../support/tools.ts";
+import { program, start, temporaryFolder, token } from "../support/support.ts";
+
+const { PLANT_TEST_NODES = "" } = process.env;
+const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)];
+const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
+
+/** The system calls that answers leave by, in order, with the statuses of what they hold. */
+async function callsOf(node: string, built: string): Promise<readonly string[]> {
+  const trace = join(temporaryFolder(), "trace");
+  const server = await start({
+    node: "strace",
+    nodeArgs: ["-D", "-f", "-q", "-s", "99", "-o", trace,
+      "-e", "trace=write,writev,sendto,sendmsg", node],
+    program: built,
+  });
+  for (const body of ['{"id":1,"name":"Fern"}', '{"id":2,"name":"\u00e9"}', "no JSON"]) {
+    await (await fetch(`${server.url}/plants`, {
+      method: "POST",
+      body,
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    })).text();
+  }
+  assert.equal(await server.end(), 0);
+
+  // The program has ended, but strace may still have to write the last lines: not the answers'.
+  const lines = readFileSync(trace, "utf8").split("\n");
+  const answers = lines.filter((line) => line.includes("HTTP/1.1 "));
+  return answers.map((line) => {
+    const { call = "", status = "" } =
+      /(?<call>\w+)\(.*HTTP\/1\.1 (?<status>\d+)/.exec(line)?.groups ?? {};
+    return `${call} ${status}`;
+  });
+}
+
+for (const node of nodes) {
+  test(`an answer is one write: ${node}`, { skip: noStrace }, async () => {
+    assert.deepEqual(await callsOf(node, program), ["write 200", "write 200", "write 400"]);
+  });
+}
+
+test("the control: given to end(), an answer is two pieces", { skip: noStrace }, async () => {
+  const built = patched("reply.js", [
+    ['response.write(answer.body, bodyBytes === answer.body.length ? "latin1" : "utf8");',
+      "response.end(answer.body);"],
+  ], "http");
+  const calls = await callsOf(process.execPath, built);
+  assert.deepEqual(calls, ["writev 200", "writev 200", "writev 400"]);
+});
