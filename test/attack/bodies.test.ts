@@ -54,7 +54,7 @@ test("64 uploads of a token's holder, held open, shut out no small body", { time
 });
 
 test("the control: where the newcomer pays, small bodies are shut out", { timeout }, async () => {
-  const program = await variant("http/body.js", "held.bytes > most.bytes", "false");
+  const program = await variant("http/body.js", "each.bytes > most.bytes", "false");
   const found = await besideTheGreedy(program.createPlantServer);
   assert.ok(found.includes(503), "nobody was refused");
 });
