@@ -181,7 +181,7 @@ export class Connection {
     if (this.#last === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
-    } else if (this.#last.writableFinished) {
+    } else if (this.#last.writableEnded && hasLeft(this.#last)) {
       this.#state = closing;
       this.#closeGently();
     }
