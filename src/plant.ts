@@ -72,8 +72,6 @@ export const errorSchema = {
 
 /** A value that is no NewPlant; its message names every violation. */
 export class PlantError extends Error {
-  override readonly name = "PlantError";
-
   constructor(violations: readonly Violation[]) {
     super(violations.map(({ pointer, message }) => `${pointer || "it"} ${message}`).join("; "));
   }

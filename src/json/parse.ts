@@ -15,7 +15,6 @@ export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesti
 
 /** Where a text stops being I-JSON, and what was expected there. */
 export class JsonError extends Error {
-  override readonly name = "JsonError";
   readonly code: JsonErrorCode;
 
   /** In bytes from the start of the body. */
