@@ -41,15 +41,13 @@ type State =
   | "closing"
 
   /** Node's parser has given up: nothing that comes is a request. */
-  | Broken;
+  | {
+      /** How much had been read then. */
+      readonly atBytes: number;
 
-interface Broken {
-  /** How much had been read then. */
-  readonly atBytes: number;
-
-  /** The answer to the request in whose body that was; undefined: between two requests. */
-  readonly within: ServerResponse | undefined;
-}
+      /** The answer to the request in whose body that was; undefined: between two requests. */
+      readonly within: ServerResponse | undefined;
+    };
 
 /** One socket and its requests in turn. */
 export class Connection {

@@ -140,10 +140,8 @@ const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
 };
 
 /** The answer to what node's parser (llhttp) refuses, by the code of its error. */
-export function parserErrorOf(code: string): ApiError {
-  const [cause, message] = parserReasons.get(code) ?? malformed;
-  return new ApiError(cause, message);
-}
+export const parserErrorOf = (code: string): ApiError =>
+  new ApiError(...(parserReasons.get(code) ?? malformed));
 
 const malformed: Reason = ["malformed", "This is no HTTP message as RFC 9112 defines it."];
 const framing: Reason = ["framing", "Content-Length or Transfer-Encoding must give one length."];

@@ -10,7 +10,8 @@ export class JsonNumber {
 /** The integers that each format allows, both ends included. */
 export const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n } as const;
 export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n } as const;
-export type Range = typeof int64;
+
+type Range = typeof int64;
 
 /** Why a number is no integer of a range. */
 export type NumberProblem = "fraction" | "range";

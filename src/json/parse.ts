@@ -55,9 +55,6 @@ const escapes: ReadonlySet<string> = new Set('"\\/bfnrtu');
 /** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** 4HEXDIG, or as many of them as there are */
-const hexForm = /[\dA-Fa-f]{0,4}/y;
-
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
   readonly #text: string;
@@ -175,8 +172,8 @@ class Reader {
     this.#next++;
     if (kind !== "u") return 0;
 
-    hexForm.lastIndex = this.#next;
-    const [digits = ""] = hexForm.exec(this.#text) ?? [];
+    // 4HEXDIG, or as many of them as there are.
+    const [digits = ""] = /^[\dA-Fa-f]*/.exec(this.#text.slice(this.#next, this.#next + 4)) ?? [];
     this.#next += digits.length;
     if (digits.length < 4) this.#fail("a hexadecimal digit");
     return Number.parseInt(digits, 16);
