@@ -60,16 +60,12 @@ const digestForm = /^sha256:[0-9a-f]{64}$/;
  * @throws TypeError with the number of the first bad line
  */
 export function parseTokensFile(text: string): readonly string[] {
-  const digests: string[] = [];
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
-    if (/^\s*(?:#|$)/.test(line)) continue;
+  const digests = text.split(/\r?\n/).flatMap((line, index) => {
+    if (/^\s*(?:#|$)/.test(line)) return [];
     const [name = "", digest = "", ...rest] = line.split(" ");
-    if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0) {
-      const expected = "expected NAME sha256:HEX with 64 lower-case digits";
-      throw new TypeError(`line ${index + 1}: ${expected}`);
-    }
-    digests.push(digest);
-  }
+    if (isTokenName(name) && digestForm.test(digest) && rest.length === 0) return [digest];
+    throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
+  });
   if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
   return digests;
 }

@@ -37,15 +37,13 @@ export class Connections {
 /** Where a connection is in its life: it only ever goes forward, and then is gone. */
 type State =
   /** Every request that comes is executed. */
-  | { readonly kind: "open" }
+  | "open"
 
   /** An answer is, or will be, the last one: no request behind it is executed. */
-  | { readonly kind: "closing" }
+  | "closing"
 
   /** Node's parser has given up: nothing that comes is a request. */
   | {
-      readonly kind: "broken";
-
       /** How much had been read then. */
       readonly atBytes: number;
 
@@ -53,15 +51,11 @@ type State =
       readonly within: ServerResponse | undefined;
     };
 
-// Shared, so that no request and no answer makes one.
-const open: State = { kind: "open" };
-const closing: State = { kind: "closing" };
-
 /** One socket and its requests in turn. */
 export class Connection {
   readonly #socket: Socket;
   readonly #all: Connections;
-  #state: State = open;
+  #state: State = "open";
 
   /** The answer to the last request: the answers to all before it leave first. */
   #last: ServerResponse | undefined;
@@ -80,7 +74,7 @@ export class Connection {
    * @returns whether it is to be executed; otherwise nobody answers it, nor anything behind it
    */
   begin(response: ServerResponse): boolean {
-    if (this.#state.kind !== "open" || this.#socket.destroyed) {
+    if (this.#state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
     }
@@ -88,7 +82,7 @@ export class Connection {
 
     // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
     if (response.req.headers.upgrade !== undefined) {
-      this.#state = closing;
+      this.#state = "closing";
       response.shouldKeepAlive = false;
     }
     return true;
@@ -99,15 +93,24 @@ export class Connection {
     this.#read = response;
   }
 
-  /** Answers, unless a host application or a time-out has done so. */
-  answer(response: ServerResponse, answer: Answer): void {
+  /**
+   * Answers, unless a host application or a time-out has done so.
+   *
+   * @param wanted what becomes of the connection, unless nothing may follow this answer anyhow
+   */
+  answer(response: ServerResponse, answer: Answer, wanted: Persistence = "persist"): void {
     if (response.headersSent) return;
-    this.#send(response, answer, this.#isLast(response) ? "close" : "persist");
+    const isLast = !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
+    const persistence = isLast ? "close" : wanted;
+    if (persistence === "close" && this.#state === "open") this.#state = "closing";
+
+    if (persistence === "persist" && this.#isWhole(response)) reply(response, answer);
+    else this.#answerUnended(response, answer, persistence);
   }
 
   /** Answers with an error, whether the request is complete or its body still arrives. */
   refuse(response: ServerResponse, error: ApiError): void {
-    if (response.headersSent || this.#socket.destroyed) return;
+    if (this.#socket.destroyed) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
 
@@ -115,8 +118,8 @@ export class Connection {
     const isUntold = expect !== undefined && request.readableFlowing !== true;
     const isTooLong = !this.#isWhole(response) && Number(length) > this.#all.limits.discardBytesMax;
 
-    const mustClose = error.close || isUntold || isTooLong || this.#isLast(response);
-    this.#send(response, error, mustClose ? "close" : "persist");
+    const mustClose = error.close || isUntold || isTooLong;
+    this.answer(response, error, mustClose ? "close" : "persist");
   }
 
   /** Answers a CONNECT, for which node makes no ServerResponse, behind all answers before it. */
@@ -125,39 +128,34 @@ export class Connection {
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
 
-    this.#state = closing;
+    this.#state = "closing";
     this.#answerRaw(error);
   }
 
   /** Answers what node's parser refuses; every request before it keeps its own answer. */
   onParserError(code: string): void {
-    const before = this.#state;
     if (code === "ECONNRESET" || code === "EPIPE") {
       this.#socket.destroy();
       return;
     }
 
     // The parser says so again with every piece that still comes.
-    if (before.kind === "broken") {
-      const bytes = this.#socket.bytesRead - before.atBytes;
+    if (typeof this.#state === "object") {
+      const bytes = this.#socket.bytesRead - this.#state.atBytes;
       if (bytes > this.#all.limits.discardBytesMax) this.#socket.destroy();
       return;
     }
 
     const last = this.#last;
     const within = last && !last.req.complete ? last : undefined;
-    this.#state = { kind: "broken", atBytes: this.#socket.bytesRead, within };
+    this.#state = { atBytes: this.#socket.bytesRead, within };
 
     // An error in a body is the answer to its request, unless that has one. One between requests
     // is answered by itself.
     const error = parserErrorOf(code);
-    if (within === undefined) {
-      this.#answerRaw(error);
-    } else if (!within.headersSent) {
-      this.refuse(within, error);
-    } else if (hasLeft(within)) {
-      this.#closeGently();
-    }
+    if (within === undefined) this.#answerRaw(error);
+    else if (!within.headersSent) this.refuse(within, error);
+    else if (hasLeft(within)) this.#closeGently();
   }
 
   /** Waiting for our answer is no idleness of theirs; not taking one is. */
@@ -175,14 +173,14 @@ export class Connection {
   /** Closes where nothing is under way: no whole head has come, or its answer is done with. */
   closeIfIdle(): void {
     // One that is not open closes by itself, behind its last answer.
-    if (this.#state.kind !== "open") return;
+    if (this.#state !== "open") return;
     endReplies();
 
     if (this.#last === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
     } else if (this.#last.writableEnded && hasLeft(this.#last)) {
-      this.#state = closing;
+      this.#state = "closing";
       this.#closeGently();
     }
   }
@@ -196,22 +194,10 @@ export class Connection {
     return length === "0" && coding === undefined;
   }
 
-  /** Whether nothing may follow this answer, whatever it says. */
-  #isLast(response: ServerResponse): boolean {
-    return !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
-  }
-
-  #send(response: ServerResponse, answer: Answer, persistence: Persistence): void {
-    if (persistence === "close" && this.#state.kind === "open") this.#state = closing;
-
-    if (persistence === "persist" && this.#isWhole(response)) reply(response, answer);
-    else this.#sendUnended(response, answer, persistence);
-  }
-
   /** Answers while the body may still arrive, and discards what comes of it. */
-  #sendUnended(response: ServerResponse, answer: Answer, persistence: Persistence): void {
+  #answerUnended(response: ServerResponse, answer: Answer, persistence: Persistence): void {
     const left = replyUnended(response, answer, persistence).then(() => {
-      const isBroken = this.#state.kind === "broken" && this.#state.within === response;
+      const isBroken = typeof this.#state === "object" && this.#state.within === response;
       if (persistence === "close" || isBroken) this.#closeGently();
     });
 

@@ -8,12 +8,7 @@ import { must } from "./errors.ts";
  * @throws ApiError 417, 415 or 413, in this order, and before `100 Continue` is sent
  */
 export function checkContent(headers: IncomingHttpHeaders, bodyBytesMax: number): void {
-  const {
-    expect,
-    "content-type": contentType,
-    "content-encoding": contentCoding,
-    "content-length": contentLength,
-  } = headers;
+  const { expect, "content-type": contentType, "content-encoding": contentCoding } = headers;
 
   must(expect === undefined || /^100-continue$/i.test(expect), "expectation",
     "Expect must be 100-continue.");
@@ -24,7 +19,7 @@ export function checkContent(headers: IncomingHttpHeaders, bodyBytesMax: number)
   must(contentCoding === undefined || /^identity$/i.test(contentCoding), "contentCoding",
     "Content-Encoding must be identity or absent.");
 
-  must(Number(contentLength ?? 0) <= bodyBytesMax, "declaredSize",
+  must(Number(headers["content-length"] ?? 0) <= bodyBytesMax, "declaredSize",
     () => `The body must not exceed ${bodyBytesMax} bytes, but Content-Length does.`);
 }
 

@@ -14,10 +14,10 @@ interface Row {
 }
 
 /** The challenges of RFC 6750, 3: bare where no credentials came, else with what is wrong. */
-const challenge = 'Bearer realm="plant-store"';
-const noCredentials = ["WWW-Authenticate", challenge] as const;
-const invalidRequest = ["WWW-Authenticate", `${challenge}, error="invalid_request"`] as const;
-const invalidToken = ["WWW-Authenticate", `${challenge}, error="invalid_token"`] as const;
+const bearer = 'Bearer realm="plant-store"';
+const challenge = ["WWW-Authenticate", bearer] as const;
+const invalidRequest = ["WWW-Authenticate", `${bearer}, error="invalid_request"`] as const;
+const invalidToken = ["WWW-Authenticate", `${bearer}, error="invalid_token"`] as const;
 
 const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
@@ -41,8 +41,7 @@ export const catalogue = {
   nesting: { error: 40013, when: "arrays and objects nested over the limit" },
   schema: { error: 40014, when: "JSON that is no NewPlant" },
   truncated: { error: 40015, close: true, when: "a request that ended before its length" },
-  anonymous: { error: 40101, headers: noCredentials,
-    when: "no Authorization, or none with Bearer" },
+  anonymous: { error: 40101, headers: challenge, when: "no Authorization, or none with Bearer" },
   token: { error: 40102, headers: invalidToken, when: "a token that is not known" },
   path: { error: 40401, when: "a path that does not exist" },
   method: { error: 40501, headers: allow, when: "a method other than POST" },
@@ -77,7 +76,6 @@ export const messageCharactersMax = 500;
 
 /** An answer that is not a success. Its message is for the client: nothing of the inside. */
 export class ApiError extends Error {
-  override readonly name = "ApiError";
   readonly status: number;
 
   /** Whether the connection can't be used after this answer. */
@@ -86,23 +84,19 @@ export class ApiError extends Error {
   /** Names and values in turn. */
   readonly headers: readonly string[];
 
-  readonly #error: number;
+  /** The Error of the interface, as JSON. */
+  readonly body: string;
 
   /** @param message one sentence: what is wrong, where, and what was expected */
   constructor(cause: Cause, message: string) {
     super(message);
     const { error, close = false, headers = [] }: Row = catalogue[cause];
+    const isLong = message.length > messageCharactersMax;
+    const sentence = isLong ? `${message.slice(0, messageCharactersMax - 1)}…` : message;
     this.status = Math.floor(error / 100);
     this.close = close;
     this.headers = headers;
-    this.#error = error;
-  }
-
-  /** The Error of the interface, as JSON. */
-  get body(): string {
-    const isLong = this.message.length > messageCharactersMax;
-    const message = isLong ? `${this.message.slice(0, messageCharactersMax - 1)}…` : this.message;
-    return JSON.stringify({ error: this.#error, message });
+    this.body = JSON.stringify({ error, message: sentence });
   }
 }
 
@@ -125,53 +119,44 @@ export function apiErrorOf(thrown: unknown, onFault: (fault: unknown) => void): 
   if (thrown instanceof ApiError) return thrown;
 
   // A host's store may reject with anything, a code that we do not know included.
-  const isKnown = thrown instanceof StoreError && Object.hasOwn(storeMessages, thrown.code);
-  if (isKnown && thrown.code !== "invalid") {
-    return new ApiError(thrown.code, storeMessages[thrown.code]);
-  }
-
-  onFault(thrown);
-  return new ApiError("fault", isKnown ? storeMessages.invalid : faultMessage);
+  const isKnown = thrown instanceof StoreError && Object.hasOwn(storeReasons, thrown.code);
+  const [cause, message] = isKnown ? storeReasons[thrown.code] : fault;
+  if (cause === "fault") onFault(thrown);
+  return new ApiError(cause, message);
 }
 
-const faultMessage = "The server failed; the plant may have been stored or not.";
+/** What others' errors are answered with. */
+type Reason = readonly [cause: Cause, message: string];
+
+const fault: Reason = ["fault", "The server failed; the plant may have been stored or not."];
 
 /** A StoreError's own message may tell of the inside: of paths, of the system's errors. */
-const storeMessages: Readonly<Record<StoreErrorCode, string>> = {
-  invalid: "The store took it for no plant; nothing was stored.",
-  full: "The store has no space left; nothing was stored.",
-  busy: "Too many records wait for the store; nothing was stored.",
-  closed: "The server is shutting down; nothing was stored.",
-  unknown: "The store is failing; it is unknown whether the plant was stored.",
+const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
+  invalid: ["fault", "The store took it for no plant; nothing was stored."],
+  full: ["full", "The store has no space left; nothing was stored."],
+  busy: ["busy", "Too many records wait for the store; nothing was stored."],
+  closed: ["closed", "The server is shutting down; nothing was stored."],
+  unknown: ["unknown", "The store is failing; it is unknown whether the plant was stored."],
 };
 
 /** The answer to what node's parser (llhttp) refuses, by the code of its error. */
-export function parserErrorOf(code: string): ApiError {
-  const cause = parserCauses.get(code) ?? "malformed";
-  return new ApiError(cause, parserMessages[cause]);
-}
+export const parserErrorOf = (code: string): ApiError =>
+  new ApiError(...(parserReasons.get(code) ?? malformed));
 
-const parserMessages = {
-  malformed: "This is no HTTP message as RFC 9112 defines it.",
-  framing: "Content-Length or Transfer-Encoding must give one length.",
-  timeout: "The request did not arrive in time.",
-  headBytes: "The head is over its limit.",
-  chunkExtensions: "The chunk extensions are too long.",
-  version: "The HTTP version must be 1.0 or 1.1.",
-  truncated: "The connection was half-closed within a request.",
-} as const satisfies Partial<Record<Cause, string>>;
+const malformed: Reason = ["malformed", "This is no HTTP message as RFC 9112 defines it."];
+const framing: Reason = ["framing", "Content-Length or Transfer-Encoding must give one length."];
 
-/** What is not in it is malformed. */
-const parserCauses: ReadonlyMap<string, keyof typeof parserMessages> = new Map([
+/** By the parser's codes; what is not in it is malformed. */
+const parserReasons: ReadonlyMap<string, Reason> = new Map([
   // Node's own: its time-outs for the head and the request come the parser's way.
-  ["ERR_HTTP_REQUEST_TIMEOUT", "timeout"],
-  ["HPE_HEADER_OVERFLOW", "headBytes"],
-  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", "chunkExtensions"],
-  ["HPE_INVALID_VERSION", "version"],
-  ["HPE_INVALID_EOF_STATE", "truncated"],
+  ["ERR_HTTP_REQUEST_TIMEOUT", ["timeout", "The request did not arrive in time."]],
+  ["HPE_HEADER_OVERFLOW", ["headBytes", "The head is over its limit."]],
+  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", ["chunkExtensions", "The chunk extensions are too long."]],
+  ["HPE_INVALID_VERSION", ["version", "The HTTP version must be 1.0 or 1.1."]],
+  ["HPE_INVALID_EOF_STATE", ["truncated", "The connection was half-closed within a request."]],
 
   // Where both fields stand, the parser names the second (Nodes 20 to 26).
-  ["HPE_INVALID_TRANSFER_ENCODING", "framing"],
-  ["HPE_INVALID_CONTENT_LENGTH", "framing"],
-  ["HPE_UNEXPECTED_CONTENT_LENGTH", "framing"],
+  ["HPE_INVALID_TRANSFER_ENCODING", framing],
+  ["HPE_INVALID_CONTENT_LENGTH", framing],
+  ["HPE_UNEXPECTED_CONTENT_LENGTH", framing],
 ]);

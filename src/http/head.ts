@@ -1,5 +1,5 @@
 /** Is it one unambiguous HTTP request? The checks on the head that node:http leaves out. */
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { must, type Cause } from "./errors.ts";
 
@@ -27,7 +27,7 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
   must(hostForm.test(host), "host", "Host must be one name or address, with a port or without.");
 
-  checkFraming(headers["transfer-encoding"], headers["content-length"], httpVersion);
+  checkFraming(headers, httpVersion);
   return pathOf(url, method);
 }
 
@@ -82,11 +82,8 @@ const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 
 /** Refuses a length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
-function checkFraming(
-  coding: string | undefined,
-  length: string | undefined,
-  version: string,
-): void {
+function checkFraming(headers: IncomingHttpHeaders, version: string): void {
+  const { "transfer-encoding": coding, "content-length": length } = headers;
   const isLength = length === undefined || (/^\d+$/.test(length) && coding === undefined);
   must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
 

@@ -1,11 +1,6 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
-import {
-  createServer as createHttp,
-  type IncomingMessage,
-  type Server,
-  type ServerOptions,
-  type ServerResponse,
-} from "node:http";
+import { createServer as createHttp, type Server } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
@@ -48,20 +43,37 @@ export type DrainableServer = Server & {
 /** A server that hands every request to the application, and answers what node would not. */
 export function createStrictServer(application: Application, tls?: TlsOptions): DrainableServer {
   const { connections } = application;
-  const options = optionsOf(connections.limits);
-  const server = tls
-    ? createHttps({ ...tls, ...options, ...secureOptionsOf(connections.limits) })
-    : createHttp(options);
-  server.maxConnections = connections.limits.connectionsMax;
-  server.timeout = connections.limits.idleMillis;
+  const { limits } = connections;
+  const options = optionsOf(limits);
+  const server = tls ? createHttps({ ...tls, ...options }) : createHttp(options);
+  server.maxConnections = limits.connectionsMax;
+  server.timeout = limits.idleMillis;
 
   // With TLS, a connection carries HTTP when it is secured, and then has two sockets.
   const sockets = new Set<Socket>();
   const carriers = tls ? new Set<Socket>() : sockets;
   server.on("connection", (socket: Socket) => hold(carriers, socket));
   server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
-
   listenTo(server, application, sockets);
+
+  const drain = (): Promise<boolean> => new Promise((resolve) => {
+    connections.isDraining = true;
+    const deadline = setTimeout(() => {
+      // Who is only slow to close has been answered.
+      resolve([...sockets].every((socket) => connections.of(socket).isAnswered()));
+      for (const carrier of carriers) carrier.destroy();
+    }, limits.drainMillis);
+
+    // A connection becomes idle when its last answer has left: nobody tells when that is.
+    const again = setInterval(() => server.closeIdleConnections(), limits.checkMillis);
+
+    server.close(() => {
+      clearTimeout(deadline);
+      clearInterval(again);
+      resolve(true);
+    });
+  });
+
   let drained: Promise<boolean> | undefined;
   return Object.assign(server, {
     // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
@@ -70,32 +82,28 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
     // Node's own, which `close` calls, destroys: what the kernel has not sent yet would be lost.
     closeIdleConnections: () => {
       for (const socket of sockets) connections.of(socket).closeIfIdle();
-      if (tls) destroyUnsecured(carriers, sockets);
+      for (const carrier of unsecured(carriers, sockets)) carrier.destroy();
     },
 
     // Asked for again, it is the same end: a second one would find nothing left to cut off.
-    drain: () => (drained ??= drain(server, connections, sockets, carriers)),
+    drain: () => (drained ??= drain()),
   });
 }
 
-function optionsOf(limits: Limits): ServerOptions {
-  return {
-    // Also against an inherited NODE_OPTIONS.
-    insecureHTTPParser: false,
+/** Of either server: node:http has no use for the last two. */
+const optionsOf = (limits: Limits): TlsOptions => ({
+  // Also against an inherited NODE_OPTIONS.
+  insecureHTTPParser: false,
 
-    // head.ts looks at it: node's own 400 has no body.
-    requireHostHeader: false,
+  // head.ts looks at it: node's own 400 has no body.
+  requireHostHeader: false,
 
-    maxHeaderSize: limits.headBytesMax,
-    headersTimeout: limits.headMillis,
-    requestTimeout: limits.requestMillis,
-    keepAliveTimeout: limits.idleMillis,
-    connectionsCheckingInterval: limits.checkMillis,
-  };
-}
+  maxHeaderSize: limits.headBytesMax,
+  headersTimeout: limits.headMillis,
+  requestTimeout: limits.requestMillis,
+  keepAliveTimeout: limits.idleMillis,
+  connectionsCheckingInterval: limits.checkMillis,
 
-/** What node:http does of itself, or does not need. */
-const secureOptionsOf = (limits: Limits): TlsOptions => ({
   // Who half-closes gets the answer: node:https would end the connection then.
   allowHalfOpen: true,
 
@@ -144,37 +152,9 @@ function connectError(application: Application, request: IncomingMessage): ApiEr
   return new ApiError("connect", "CONNECT is not supported: this is no proxy.");
 }
 
-/** Destroys who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
-function destroyUnsecured(carriers: ReadonlySet<Socket>, secured: ReadonlySet<Socket>): void {
+/** Who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
+function unsecured(carriers: ReadonlySet<Socket>, secured: ReadonlySet<Socket>): Socket[] {
   const peerOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
   const peers = new Set([...secured].map(peerOf));
-  for (const carrier of carriers) {
-    if (!peers.has(peerOf(carrier))) carrier.destroy();
-  }
-}
-
-function drain(
-  server: Server,
-  connections: Connections,
-  sockets: ReadonlySet<Socket>,
-  carriers: ReadonlySet<Socket>,
-): Promise<boolean> {
-  const { drainMillis, checkMillis } = connections.limits;
-  connections.isDraining = true;
-  return new Promise((resolve) => {
-    const deadline = setTimeout(() => {
-      // Who is only slow to close has been answered.
-      resolve([...sockets].every((socket) => connections.of(socket).isAnswered()));
-      for (const carrier of carriers) carrier.destroy();
-    }, drainMillis);
-
-    // A connection becomes idle when its last answer has left: nobody tells when that is.
-    const again = setInterval(() => server.closeIdleConnections(), checkMillis);
-
-    server.close(() => {
-      clearTimeout(deadline);
-      clearInterval(again);
-      resolve(true);
-    });
-  });
+  return [...carriers].filter((carrier) => !peers.has(peerOf(carrier)));
 }

@@ -7,14 +7,11 @@ export class JsonNumber {
   }
 }
 
-/** The integers that a format allows, both ends included. */
-export interface Range {
-  readonly min: bigint;
-  readonly max: bigint;
-}
+/** The integers that each format allows, both ends included. */
+export const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n } as const;
+export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n } as const;
 
-export const int32: Range = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
-export const int64: Range = { min: -(2n ** 63n), max: 2n ** 63n - 1n };
+type Range = typeof int64;
 
 /** Why a number is no integer of a range. */
 export type NumberProblem = "fraction" | "range";
@@ -32,24 +29,23 @@ export function exactInteger({ text }: JsonNumber, { min, max }: Range): bigint 
   return integer < min || integer > max ? "range" : integer;
 }
 
+/** The parts of a JSON number: sign, whole, fraction, power. */
+const decimalForm = /^(-?)(\d+)\.?(\d*)e?(.*)$/i;
+
 /** The value of a text with a fraction, a power, or many digits; `digitsMax` bounds the work. */
 function integerOfDecimal(text: string, digitsMax: number): bigint | NumberProblem {
-  const isNegative = text.startsWith("-");
-  const [mantissa = "", power = "0"] = text.slice(isNegative ? 1 : 0).split(/e/i);
-  const [whole = "", fraction = ""] = mantissa.split(".");
+  const [, sign = "", whole = "", fraction = "", power = ""] = decimalForm.exec(text) ?? [];
 
   // Without the zeros at both ends: a body full of them costs one look at each.
   const digits = whole + fraction;
-  let start = 0;
-  while (digits[start] === "0") start++;
+  const start = digits.search(/[1-9]/);
+  if (start < 0) return 0n;
   let end = digits.length;
-  while (end > start && digits[end - 1] === "0") end--;
-  if (start === end) return 0n;
+  while (digits[end - 1] === "0") end--;
 
   // Number() of a long power is inexact or infinite, but then it outweighs any body's length.
   const exponent = Number(power) - fraction.length + (digits.length - end);
   if (exponent < 0) return "fraction";
   if (end - start + exponent > digitsMax) return "range";
-  const magnitude = BigInt(digits.slice(start, end)) * 10n ** BigInt(exponent);
-  return isNegative ? -magnitude : magnitude;
+  return BigInt(sign + digits.slice(start, end)) * 10n ** BigInt(exponent);
 }

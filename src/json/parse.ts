@@ -15,7 +15,6 @@ export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesti
 
 /** Where a text stops being I-JSON, and what was expected there. */
 export class JsonError extends Error {
-  override readonly name = "JsonError";
   readonly code: JsonErrorCode;
 
   /** In bytes from the start of the body. */
@@ -50,13 +49,11 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
 }
 
-/** What stands for a character behind a backslash, besides u (RFC 8259, 7). */
-const simpleEscapes: ReadonlySet<string> = new Set('"\\/bfnrt');
+/** What may stand behind a backslash (RFC 8259, 7). */
+const escapes: ReadonlySet<string> = new Set('"\\/bfnrtu');
+
 /** number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 6) */
 const numberForm = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-
-/** 4HEXDIG, or as many of them as there are */
-const hexForm = /[\dA-Fa-f]{0,4}/y;
 
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
@@ -108,7 +105,8 @@ class Reader {
 
     // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
     if (members.has(name)) {
-      this.#fail("each name once", "duplicate", "a member name for the second time", start);
+      this.#next = start;
+      this.#fail("each name once", "duplicate", "a member name for the second time");
     }
     if (!this.#skip(":")) this.#fail('":"');
     members.set(name, this.#value());
@@ -150,32 +148,32 @@ class Reader {
     const end = ++this.#next;
     if (!hasEscape) return this.#text.slice(start + 1, end - 1);
     // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
-    const decoded: string = JSON.parse(this.#text.slice(start, end));
-    return decoded;
+    return JSON.parse(this.#text.slice(start, end));
   }
 
   /** Goes behind an escape, or a pair of them: I-JSON has no half of a pair (RFC 7493, 2.1). */
   #escape(): void {
-    const start = this.#next++;
-    if (simpleEscapes.has(this.#text[this.#next] ?? "")) {
-      this.#next++;
-      return;
-    }
-
-    const unit = this.#unicodeEscape();
+    const start = this.#next;
+    const unit = this.#escapedUnit();
     if (unit < 0xd800 || unit > 0xdfff) return;
-    const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#next++);
-    const low = hasLow ? this.#unicodeEscape() : 0;
+
+    const hasLow = unit < 0xdc00 && this.#text.startsWith("\\u", this.#next);
+    const low = hasLow ? this.#escapedUnit() : 0;
     if (low < 0xdc00 || low > 0xdfff) {
-      this.#fail("a high and a low one", "surrogate", "half of a surrogate pair", start);
+      this.#next = start;
+      this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
     }
   }
 
-  /** The UTF-16 unit of an escape of four digits. */
-  #unicodeEscape(): number {
-    if (this.#text[this.#next] !== "u") this.#fail('one of " \\ / b f n r t u');
-    hexForm.lastIndex = ++this.#next;
-    const [digits = ""] = hexForm.exec(this.#text) ?? [];
+  /** Goes behind one escape; the UTF-16 unit of its four digits, or 0 for one without digits. */
+  #escapedUnit(): number {
+    const kind = this.#text[++this.#next] ?? "";
+    if (!escapes.has(kind)) this.#fail('one of " \\ / b f n r t u');
+    this.#next++;
+    if (kind !== "u") return 0;
+
+    // 4HEXDIG, or as many of them as there are.
+    const [digits = ""] = /^[\dA-Fa-f]*/.exec(this.#text.slice(this.#next, this.#next + 4)) ?? [];
     this.#next += digits.length;
     if (digits.length < 4) this.#fail("a hexadecimal digit");
     return Number.parseInt(digits, 16);
@@ -212,13 +210,9 @@ class Reader {
     return true;
   }
 
-  #fail(
-    expected: string,
-    code: JsonErrorCode = "json",
-    found = this.#found(),
-    position = this.#next,
-  ): never {
-    const offset = Buffer.byteLength(this.#text.slice(0, position));
+  /** Refuses what is next. */
+  #fail(expected: string, code: JsonErrorCode = "json", found = this.#found()): never {
+    const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
     throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }
 

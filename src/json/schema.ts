@@ -28,53 +28,47 @@ export interface Violation {
  * @param pointer where the value stands in the whole
  */
 export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): readonly Violation[] {
+  const { required = [], properties = {}, allOf = [] } = schema;
   const found: Violation[] = [];
-  const wrong = schema.type && typeViolation(schema.type, schema.format, value);
+  const wrong = typeViolation(schema, value);
   if (wrong !== undefined) found.push({ pointer, message: wrong });
 
   // Other values have no members: their type is told, and that is enough.
   if (value instanceof Map) {
-    for (const name of schema.required ?? []) {
-      if (value.has(name)) continue;
+    for (const name of required.filter((each) => !value.has(each))) {
       found.push({ pointer: `${pointer}/${name}`, message: "is required, but missing" });
     }
-    for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    for (const [name, inner] of Object.entries(properties)) {
       const member: JsonValue | undefined = value.get(name);
-      if (member === undefined) continue;
-      found.push(...checkSchema(inner, member, `${pointer}/${name}`));
+      if (member !== undefined) found.push(...checkSchema(inner, member, `${pointer}/${name}`));
     }
   }
 
-  for (const part of schema.allOf ?? []) found.push(...checkSchema(part, value, pointer));
+  for (const part of allOf) found.push(...checkSchema(part, value, pointer));
   // Two parts of an `allOf` may say the same of the same place: it is told once.
   return [...new Map(found.map((each) => [`${each.pointer} ${each.message}`, each])).values()];
 }
 
 const ranges = { int32, int64 } as const;
 
-function typeViolation(
-  type: NonNullable<Schema["type"]>,
-  format: Schema["format"] = "int64",
-  value: JsonValue,
-): string | undefined {
+/** What a value must be, and what it is instead; undefined where it is what it must be. */
+function typeViolation({ type, format = "int64" }: Schema, value: JsonValue): string | undefined {
   const kind = kindOf(value);
   if (type !== "integer") {
     const wanted = type === "object" ? "an object" : "a string";
-    return kind === wanted ? undefined : `must be ${wanted}, but is ${kind}`;
+    const isWanted = type === undefined || kind === wanted;
+    return isWanted ? undefined : `must be ${wanted}, but is ${kind}`;
   }
 
   const range = ranges[format];
-  const integer = value instanceof JsonNumber ? exactInteger(value, range) : kind;
-  if (typeof integer === "bigint") return undefined;
-  const problem = problems.get(integer) ?? `is ${kind}`;
-  return `must be an integer from ${range.min} to ${range.max}, but ${problem}`;
+  const must = `must be an integer from ${range.min} to ${range.max}`;
+  if (!(value instanceof JsonNumber)) return `${must}, but is ${kind}`;
+  const integer = exactInteger(value, range);
+  return typeof integer === "bigint" ? undefined : `${must}, but ${problems[integer]}`;
 }
 
 /** Why a number is none of the integers that are meant. */
-const problems: ReadonlyMap<string, string> = new Map([
-  ["fraction", "has a fraction"],
-  ["range", "is outside of it"],
-]);
+const problems = { fraction: "has a fraction", range: "is outside of it" } as const;
 
 /** What a value is, in words: never the value, for an answer does not repeat what was sent. */
 function kindOf(value: JsonValue): string {
