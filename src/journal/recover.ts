@@ -184,7 +184,7 @@ const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
 function findCertified(file: Bytes, start: number, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
     const window = Math.max(start, size - length);
-    const from = window === start ? start : (find(file, lineFeed, window, size) ?? size) + 1;
+    const from = window === start ? start : find(file, lineFeed, window, size) + 1;
 
     let certified = start;
     for (const { line, isWhole } of linesOf(file, from, size)) {
@@ -206,7 +206,7 @@ function certifiedRecordOf(placed: PlacedLine, certified: number): DecodedRecord
 function isTorn(placed: PlacedLine, problem: string, file: Bytes, size: number): boolean {
   const { line, isWhole, offset } = placed;
   if (line !== "unsound") return false;
-  return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) !== undefined);
+  return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
 }
 
 function damaged(offset: number, reason: string, certified = Infinity): Damaged {
