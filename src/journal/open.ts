@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { appendAll, type Disk, type JournalFile, type Release } from "./disk.ts";
 import { encodeCopy, headerText, seal, type Copy } from "./record.ts";
-import { copyBytesMax, planOpening, type Mendable } from "./recover.ts";
+import { copyBytesMax, planOpening } from "./recover.ts";
 
 /** Those of sysexits. */
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
@@ -139,7 +139,7 @@ async function mend(opening: Opening): Promise<number> {
  *
  * @throws JournalError where its end, or what FILE.anew says of it, is damaged
  */
-async function finishRewrite(opening: Opening): Promise<{ size: number; end: Mendable }> {
+async function finishRewrite(opening: Opening) {
   const { disk, path, file } = opening;
   const bytes = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());

@@ -10,10 +10,8 @@ import {
   type Copy, type DecodedRecord,
 } from "./record.ts";
 
-export type Verdict = Mendable | Damaged;
-
 /** `new`: nothing is there that anybody was told of. */
-export type Mendable = Sound | { readonly kind: "new" };
+export type Verdict = Sound | Damaged | { readonly kind: "new" };
 
 interface Sound {
   readonly kind: "sound";
@@ -29,26 +27,15 @@ interface Sound {
   readonly unterminated: boolean;
 }
 
-interface Damaged {
-  readonly kind: "damaged";
-  readonly offset: number;
-  readonly reason: string;
-  /** C; Infinity where nothing tells. */
-  readonly certified: number;
-}
+type Damaged = ReturnType<typeof damaged>;
 
 /** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
-export type CopyVerdict =
+type CopyVerdict =
   | { readonly kind: "none" | "spent" }
-  | ({ readonly kind: "due" } & Copy)
+  | ({ readonly kind: "due"; readonly reason: string } & Copy)
   | Damaged;
 
-/** What an opening does: with FILE.anew first, then with the end of what that leaves, `file`. */
-export interface Plan {
-  readonly copy: CopyVerdict;
-  readonly file: Bytes;
-  readonly end: Verdict;
-}
+export type Plan = ReturnType<typeof planOpening>;
 
 /** Records of a few hundred bytes, certified by each other: the end of nearly every journal. */
 const windowBytesMin = 64 * 1024;
@@ -61,12 +48,15 @@ const noHeader = "expected the header of a journal, version 1";
 /** FILE.anew holds no more than that, and its first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
-/** Reads only, so that `verify` can tell what opening does. */
-export function planOpening(file: Bytes, bytes: Buffer | undefined): Plan {
-  const copy = examineCopy(file, bytes);
-  if (copy.kind === "damaged") return { copy, file, end: copy };
-  const then = copy.kind === "due" ? withEnd(file, copy) : file;
-  return { copy, file: then, end: examine(then) };
+/**
+ * What an opening does: with FILE.anew first, then with the end of what that leaves, `file`.
+ *
+ * Reads only, so that `verify` can tell it.
+ */
+export function planOpening(found: Bytes, bytes: Buffer | undefined) {
+  const copy = examineCopy(found, bytes);
+  const file = copy.kind === "due" ? withEnd(found, copy) : found;
+  return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
 }
 
 /** Reads the end of the file only: as fast for a hundred million records as for one. */
@@ -75,12 +65,12 @@ export function examine(file: Bytes): Verdict {
   const head = file.read(0, Math.min(size, headerBytes + 1));
   if (isPartOfHeader(head)) return { kind: "new" };
 
-  // A whole header that lacks its LF is all that there is: no line begins behind it.
-  const lf = head.indexOf(lineFeed);
-  const start = lf < 0 ? size : lf + 1;
-  const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
-  if (uuid === undefined) return damaged(0, noHeader);
+  // Looked for where a header ends only: the first line of another file may have no end.
+  const [header] = linesOf(file, 0, head.length);
+  const uuid = header?.text && decodeHeader(header.text);
+  if (!header || uuid === undefined) return damaged(0, noHeader);
 
+  const start = header.end;
   const known = findCertified(file, start, size);
   if (!known) return damaged(size - windowBytesMax, "expected a record somewhere from here on");
   const { from, certified } = known;
@@ -96,7 +86,6 @@ export function examine(file: Bytes): Verdict {
 
   // X is the end, or where the first line stands that does not continue the file.
   let end = size;
-  let unterminated = lf < 0;
   for (const placed of linesOf(file, certified, size)) {
     const problem = problemOf(placed, last);
     if (problem !== undefined) {
@@ -105,10 +94,10 @@ export function examine(file: Bytes): Verdict {
       return damaged(end, problem, certified);
     }
     if (typeof placed.line === "object") last = placed.line;
-    unterminated = !placed.isWhole;
   }
 
   const { seq } = last;
+  const unterminated = file.read(end - 1, 1)[0] !== lineFeed;
   const stable = seq === 0 ? 0 : certified;
   return { kind: "sound", file: uuid, seq, certified: stable, end, unterminated };
 }
@@ -118,6 +107,10 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /** Why a line can't stand where it does, if it can't; `last`: the record before, where known. */
 export function problemOf({ line, text, offset }: PlacedLine, last?: Position): string | undefined {
+  if (offset === 0) {
+    const isHeader = text !== undefined && decodeHeader(text) !== undefined;
+    return isHeader ? undefined : "expected a plant-store journal's header, version 1";
+  }
   if (line === "unsound") return unsoundnessOf(text);
   if (line === "foreign") return "the line has a good checksum, but is no record";
   if (!last) return undefined;
@@ -167,8 +160,10 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
 
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
   // the old size, a crash has undone the cut.
-  const isDue = isLeft && (!isBuiltUpon || size === copy.size);
-  return isDue ? { kind: "due", ...copy } : damaged(offset, "it differs from its copy in .anew");
+  if (!isLeft || (isBuiltUpon && size !== copy.size)) {
+    return damaged(offset, "it differs from its copy in .anew");
+  }
+  return { kind: "due", reason: "an opening was cut short: .anew has what follows", ...copy };
 }
 
 /** The file as it is once its end is written anew. */
@@ -209,6 +204,6 @@ function isTorn(placed: PlacedLine, problem: string, file: Bytes, size: number):
   return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
 }
 
-function damaged(offset: number, reason: string, certified = Infinity): Damaged {
-  return { kind: "damaged", offset, reason, certified };
-}
+/** `certified` is C, or Infinity where nothing tells. */
+const damaged = (offset: number, reason: string, certified = Infinity) =>
+  ({ kind: "damaged", offset, reason, certified }) as const;
