@@ -21,7 +21,7 @@ export type JournalFile = ReturnType<typeof realFile>;
 /** Ends a lock. */
 export type Release = () => void;
 
-type Warn = (message: string) => void;
+export type Warn = (message: string) => void;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
@@ -57,12 +57,16 @@ export const realDisk = {
   },
 
   /**
-   * The bytes of a small file beside the journal, or undefined where there is none.
+   * The bytes of a file beside the journal; undefined where nothing is, `other` where that is no
+   * file, or a longer one.
    *
    * @throws Error where a stranger may have put it there
    */
-  readBeside(path: string, journal: string): Buffer | undefined {
-    if (!fs.statSync(path, { throwIfNoEntry: false })) return undefined;
+  readBeside(path: string, journal: string, bytesMax: number): Buffer | "other" | undefined {
+    const stat = fs.statSync(path, { throwIfNoEntry: false });
+    if (!stat) return undefined;
+    if (!stat.isFile() || stat.size > bytesMax) return "other";
+
     const fd = fs.openSync(path, O_RDONLY);
     try {
       const { uid } = fs.fstatSync(fd);

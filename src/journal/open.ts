@@ -4,7 +4,7 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { appendAll, type Disk, type JournalFile, type Release } from "./disk.ts";
+import { appendAll, type Disk, type JournalFile, type Release, type Warn } from "./disk.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
 
@@ -33,8 +33,6 @@ export class JournalError extends Error {
 
 /** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
-
-type Warn = (message: string) => void;
 
 /**
  * Opens the file behind a path, or makes it.
@@ -87,12 +85,9 @@ function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = `${path}.anew`;
-  return attempt("unreadable", name, () => {
-    const there = disk.look(name);
-    if (!there) return undefined;
-    if (there.isFile && there.bytes <= copyBytesMax) return disk.readBeside(name, path);
-    throw new Error("is no copy of a journal's end");
-  });
+  const copy = attempt("unreadable", name, () => disk.readBeside(name, path, copyBytesMax));
+  if (copy !== "other") return copy;
+  throw new JournalError("unreadable", name, "is no copy of a journal's end");
 }
 
 /**
@@ -153,12 +148,7 @@ function checkSize(path: string, file: JournalFile, expected: number): void {
 }
 
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(
-  disk: Disk,
-  path: string,
-  offset: number,
-  bytes: Buffer,
-): Promise<string> {
+async function saveTorn(disk: Disk, path: string, offset: number, bytes: Buffer): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
   for (let number = 2; isAnother(disk, path, name, bytes); number++) name = `${first}-${number}`;
@@ -168,12 +158,8 @@ async function saveTorn(
 
 /** Whether something else stands there than these bytes, or a part of them. */
 function isAnother(disk: Disk, path: string, name: string, bytes: Buffer): boolean {
-  return attempt("unreadable", name, () => {
-    const there = disk.look(name);
-    if (there && (!there.isFile || there.bytes > bytes.length)) return true;
-    const known = disk.readBeside(name, path);
-    return known !== undefined && !bytes.subarray(0, known.length).equals(known);
-  });
+  const there = attempt("unreadable", name, () => disk.readBeside(name, path, bytes.length));
+  return there === "other" || there?.equals(bytes.subarray(0, there.length)) === false;
 }
 
 /** Leaves a durable file, and one that was there until the new one is: it may be all there is. */

@@ -136,9 +136,10 @@ export class SimulatedDisk implements Disk {
     return Promise.resolve(() => void this.#locks.delete(identity));
   }
 
-  readBeside(path: string): Buffer | undefined {
+  readBeside(path: string, _journal: string, bytesMax: number): Buffer | "other" | undefined {
     this.#enter("readBeside");
-    return this.#names.get(path)?.cached;
+    const bytes = this.#names.get(path)?.cached;
+    return bytes && bytes.length > bytesMax ? "other" : bytes;
   }
 
   openBeside(path: string): JournalFile {
