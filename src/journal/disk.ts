@@ -37,24 +37,14 @@ export const realDisk = {
   open: (path: string): JournalFile => realFile(fs.openSync(path, durably)),
 
   /**
-   * Holds the file for this process until that is called; a text: who else has it.
+   * Takes the locks of a file for this process, into `held`; the result: who else has it.
    *
-   * On Linux by an abstract socket, under any of the file's names in one network namespace; and by
-   * a socket beside it, between those. Where only one of them can be, `warn` is told.
+   * On Linux an abstract socket, under any of the file's names in one network namespace; and one
+   * beside it, between those. Where only one of them can be, `warn` is told.
    *
    * @throws Error where neither can be, or where the file is mounted without its folder
    */
-  async lock(path: string, identity: string, warn: Warn): Promise<Release | string> {
-    const held: Release[] = [];
-    const releaseAll = (): void => held.forEach((release) => release());
-    let other: string | undefined = "it is not known who";
-    try {
-      other = await takeLocks(path, identity, held, warn);
-    } finally {
-      if (other !== undefined) releaseAll();
-    }
-    return other ?? releaseAll;
-  },
+  lock: takeLocks,
 
   /**
    * The bytes of a file beside the journal; undefined where nothing is, `other` where that is no
@@ -189,13 +179,7 @@ function resolveLinks(path: string, hopsMax: number): string {
   return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
 }
 
-/** Adds to `held` what it takes, in the order of the names; the result: who else has the file. */
-async function takeLocks(
-  path: string,
-  identity: string,
-  held: Release[],
-  warn: Warn,
-): Promise<string | undefined> {
+async function takeLocks(path: string, identity: string, held: Release[], warn: Warn) {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }

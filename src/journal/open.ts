@@ -45,12 +45,12 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
-  let unlock: Release = () => undefined;
+  const held: Release[] = [];
+  const unlock = (): void => held.forEach((end) => end());
   try {
     const { identity } = file.look();
-    const taken = await disk.lock(path, identity, warn);
-    if (typeof taken === "string") throw new JournalError("locked", path, taken);
-    unlock = taken;
+    const other = await disk.lock(path, identity, held, warn);
+    if (other !== undefined) throw new JournalError("locked", path, other);
 
     const seq = await mend(disk, path, file, warn);
     return { path, identity, file, unlock, bytes: file.size(), seq };

@@ -129,11 +129,12 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string): Promise<Release | string> {
+  lock(_path: string, identity: string, held: Release[]): Promise<string | undefined> {
     this.#enter("lock");
     if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
-    return Promise.resolve(() => void this.#locks.delete(identity));
+    held.push(() => void this.#locks.delete(identity));
+    return Promise.resolve(undefined);
   }
 
   readBeside(path: string, _journal: string, bytesMax: number): Buffer | "other" | undefined {
