@@ -10,31 +10,6 @@ import {
   type Copy, type DecodedRecord,
 } from "./record.ts";
 
-/** `new`: nothing is there that anybody was told of. */
-export type Verdict = Sound | Damaged | { readonly kind: "new" };
-
-interface Sound {
-  readonly kind: "sound";
-  /** The header's UUID. */
-  readonly file: string;
-  /** The last record's, or 0. */
-  readonly seq: number;
-  /** C, or 0 where nothing certifies the header. */
-  readonly certified: number;
-  /** X. */
-  readonly end: number;
-  /** The last line is whole but for its LF. */
-  readonly unterminated: boolean;
-}
-
-type Damaged = ReturnType<typeof damaged>;
-
-/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
-type CopyVerdict =
-  | { readonly kind: "none" | "spent" }
-  | ({ readonly kind: "due"; readonly reason: string } & Copy)
-  | Damaged;
-
 export type Plan = ReturnType<typeof planOpening>;
 
 /** Records of a few hundred bytes, certified by each other: the end of nearly every journal. */
@@ -59,29 +34,32 @@ export function planOpening(found: Bytes, bytes: Buffer | undefined) {
   return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
 }
 
-/** Reads the end of the file only: as fast for a hundred million records as for one. */
-export function examine(file: Bytes): Verdict {
+/**
+ * What the end of a file is; `new`: nothing is there that anybody was told of.
+ *
+ * Reads that end only: as fast for a hundred million records as for one.
+ */
+export function examine(file: Bytes) {
   const size = file.size();
   const head = file.read(0, Math.min(size, headerBytes + 1));
-  if (isPartOfHeader(head)) return { kind: "new" };
+  if (isPartOfHeader(head)) return { kind: "new" } as const;
 
   // Looked for where a header ends only: the first line of another file may have no end.
   const [header] = linesOf(file, 0, head.length);
   const uuid = header?.text && decodeHeader(header.text);
   if (!header || uuid === undefined) return damaged(0, noHeader);
 
-  const start = header.end;
-  const known = findCertified(file, start, size);
+  const known = findCertified(file, header.end, size);
   if (!known) return damaged(size - windowBytesMax, "expected a record somewhere from here on");
   const { from, certified } = known;
 
   // The line that ends at C was on stable storage: no crash can tear it.
   let before: PlacedLine | undefined;
   for (const placed of linesOf(file, from, Math.min(certified, size))) before = placed;
-  let last = before ? certifiedRecordOf(before, certified) : { seq: 0, synced: start };
+  let last = before ? certifiedRecordOf(before, certified) : { seq: 0, synced: header.end };
   if (!last) {
     const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
-    return damaged(before?.offset ?? start, reason, certified);
+    return damaged(before?.offset ?? header.end, reason, certified);
   }
 
   // X is the end, or where the first line stands that does not continue the file.
@@ -96,10 +74,19 @@ export function examine(file: Bytes): Verdict {
     if (typeof placed.line === "object") last = placed.line;
   }
 
-  const { seq } = last;
-  const unterminated = file.read(end - 1, 1)[0] !== lineFeed;
-  const stable = seq === 0 ? 0 : certified;
-  return { kind: "sound", file: uuid, seq, certified: stable, end, unterminated };
+  return {
+    kind: "sound",
+    /** The header's UUID. */
+    file: uuid,
+    /** The last record's, or 0. */
+    seq: last.seq,
+    /** C, or 0 where nothing certifies the header. */
+    certified: last.seq === 0 ? 0 : certified,
+    /** X. */
+    end,
+    /** The last line is whole but for its LF. */
+    unterminated: file.read(end - 1, 1)[0] !== lineFeed,
+  } as const;
 }
 
 /** What of a record the next one is to continue. */
@@ -132,11 +119,12 @@ function unsoundnessOf(text: Buffer | undefined): string {
 
 const wrongChecksum = "the line's checksum is wrong";
 
-function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
-  if (!bytes) return { kind: "none" };
+/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
+function examineCopy(file: Bytes, bytes: Buffer | undefined) {
+  if (!bytes) return { kind: "none" } as const;
   const copy = decodeCopy(bytes);
   // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (!copy) return { kind: "spent" };
+  if (!copy) return { kind: "spent" } as const;
 
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
@@ -147,23 +135,23 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
   // One that begins at 0 has the header itself, which the file may have lost.
   if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
 
-  const { offset, bytes: end } = copy;
-  const there = file.read(offset, end.length);
-  const isBuiltUpon = size > offset + end.length;
-  if (isBuiltUpon && there.equals(end)) return { kind: "spent" };
+  const there = file.read(copy.offset, copy.bytes.length);
+  const isBuiltUpon = size > copy.offset + copy.bytes.length;
+  if (isBuiltUpon && there.equals(copy.bytes)) return { kind: "spent" } as const;
 
   // All that a cut and a write leave, killed or without power: the copy's own bytes, and NULs.
   // Others are records that were acknowledged since, as under another name of the file; where the
   // header is lost, too, none can have been.
   const isLeft = header === undefined
-    || there.every((byte, index) => byte === 0 || byte === end[index]);
+    || there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
 
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
   // the old size, a crash has undone the cut.
   if (!isLeft || (isBuiltUpon && size !== copy.size)) {
-    return damaged(offset, "it differs from its copy in .anew");
+    return damaged(copy.offset, "it differs from its copy in .anew");
   }
-  return { kind: "due", reason: "an opening was cut short: .anew has what follows", ...copy };
+  const reason = "an opening was cut short: .anew has what follows";
+  return { kind: "due", reason, ...copy } as const;
 }
 
 /** The file as it is once its end is written anew. */
@@ -191,10 +179,9 @@ function findCertified(file: Bytes, start: number, size: number) {
 }
 
 /** The record that ends at C and stands behind what it claims; undefined: the line is none. */
-function certifiedRecordOf(placed: PlacedLine, certified: number): DecodedRecord | undefined {
-  const { line, isWhole, offset, end } = placed;
-  if (typeof line === "string" || !isWhole || end !== certified) return undefined;
-  return line.synced <= offset ? line : undefined;
+function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified: number) {
+  const isCertified = isWhole && end === certified;
+  return isCertified && typeof line === "object" && line.synced <= offset ? line : undefined;
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
