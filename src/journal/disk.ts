@@ -25,7 +25,7 @@ export type Warn = (message: string) => void;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
-  resolve: (path: string): string => resolveLinks(path, 40),
+  resolve: (path: string): string => resolveLinks(resolve(path), 40),
 
   /** What is at a path, or undefined where nothing is. */
   look(path: string): ReturnType<typeof seen> | undefined {
@@ -171,8 +171,7 @@ const seen = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink),
 });
 
-function resolveLinks(path: string, hopsMax: number): string {
-  const absolute = resolve(path);
+function resolveLinks(absolute: string, hopsMax: number): string {
   const here = join(fs.realpathSync.native(dirname(absolute)), basename(absolute));
   if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
@@ -189,7 +188,8 @@ async function takeLocks(path: string, identity: string, held: Release[], warn: 
   const own = `${path}.lock-${identity}-${random}`;
   for (const name of [...abstractOf(identity), own]) {
     try {
-      held.push(await (name === own ? holdBeside(own) : hold(name)));
+      if (name === own) await holdBeside(own, held);
+      else held.push(await hold(name));
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
         return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
@@ -234,7 +234,7 @@ function isMountedAlone(path: string): boolean {
 const unfinished = "~";
 
 /** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
-async function holdBeside(name: string): Promise<Release> {
+async function holdBeside(name: string, held: Release[]): Promise<void> {
   const release = await hold(name + unfinished);
   try {
     fs.renameSync(name + unfinished, name);
@@ -242,10 +242,7 @@ async function holdBeside(name: string): Promise<Release> {
     release();
     throw error;
   }
-  return () => {
-    removeIfPossible(name);
-    release();
-  };
+  held.push(() => removeIfPossible(name), release);
 }
 
 /** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */

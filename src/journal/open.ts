@@ -46,28 +46,27 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
   const held: Release[] = [];
-  const unlock = (): void => held.forEach((end) => end());
   try {
     const { identity } = file.look();
     const other = await disk.lock(path, identity, held, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
     const seq = await mend(disk, path, file, warn);
-    return { path, identity, file, unlock, bytes: file.size(), seq };
+    return { path, identity, file, held, bytes: file.size(), seq };
   } catch (error) {
-    release({ file, unlock });
+    release({ file, held });
     throw error instanceof JournalError ? error : new JournalError("failed", path, error);
   }
 }
 
 /** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
-export function release({ file, unlock }: Pick<OpenFile, "file" | "unlock">): void {
+export function release({ file, held }: Pick<OpenFile, "file" | "held">): void {
   try {
     file.close();
   } catch {
     // The descriptor is gone all the same.
   }
-  unlock();
+  for (const letGo of held) letGo();
 }
 
 function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
@@ -115,12 +114,14 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   if (verdict.kind === "new") {
     const header = seal(headerText(randomUUID(), new Date().toISOString()));
     file.cut(0);
+    // Not before: until then, a copy of the header may be due.
     if (there) disk.remove(anew);
     await appendAll(file, header);
     disk.syncDirectory(path);
     return 0;
   }
 
+  // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
   const { certified, end, unterminated } = verdict;
   const offset = copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
   const tail = attempt("unreadable", path, () =>
