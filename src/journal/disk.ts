@@ -21,11 +21,11 @@ export type JournalFile = ReturnType<typeof realFile>;
 /** Ends a lock. */
 export type Release = () => void;
 
-type Warn = (message: string) => void;
+export type Warn = (message: string) => void;
 
 export const realDisk = {
   /** The absolute path behind symbolic links; a dangling one leads to what it names. */
-  resolve: (path: string): string => resolveLinks(path, 40),
+  resolve: (path: string): string => resolveLinks(resolve(path), 40),
 
   /** What is at a path, or undefined where nothing is. */
   look(path: string): ReturnType<typeof seen> | undefined {
@@ -37,32 +37,26 @@ export const realDisk = {
   open: (path: string): JournalFile => realFile(fs.openSync(path, durably)),
 
   /**
-   * Holds the file for this process until that is called; a text: who else has it.
+   * Takes the locks of a file for this process, into `held`; the result: who else has it.
    *
-   * On Linux by an abstract socket, under any of the file's names in one network namespace; and by
-   * a socket beside it, between those. Where only one of them can be, `warn` is told.
+   * On Linux an abstract socket, under any of the file's names in one network namespace; and one
+   * beside it, between those. Where only one of them can be, `warn` is told.
    *
    * @throws Error where neither can be, or where the file is mounted without its folder
    */
-  async lock(path: string, identity: string, warn: Warn): Promise<Release | string> {
-    const held: Release[] = [];
-    const releaseAll = (): void => held.forEach((release) => release());
-    let other: string | undefined = "it is not known who";
-    try {
-      other = await takeLocks(path, identity, held, warn);
-    } finally {
-      if (other !== undefined) releaseAll();
-    }
-    return other ?? releaseAll;
-  },
+  lock: takeLocks,
 
   /**
-   * The bytes of a small file beside the journal, or undefined where there is none.
+   * The bytes of a file beside the journal; undefined where nothing is, `other` where that is no
+   * file, or a longer one.
    *
    * @throws Error where a stranger may have put it there
    */
-  readBeside(path: string, journal: string): Buffer | undefined {
-    if (!fs.statSync(path, { throwIfNoEntry: false })) return undefined;
+  readBeside(path: string, journal: string, bytesMax: number): Buffer | "other" | undefined {
+    const stat = fs.statSync(path, { throwIfNoEntry: false });
+    if (!stat) return undefined;
+    if (!stat.isFile() || stat.size > bytesMax) return "other";
+
     const fd = fs.openSync(path, O_RDONLY);
     try {
       const { uid } = fs.fstatSync(fd);
@@ -177,21 +171,14 @@ const seen = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink),
 });
 
-function resolveLinks(path: string, hopsMax: number): string {
-  const absolute = resolve(path);
+function resolveLinks(absolute: string, hopsMax: number): string {
   const here = join(fs.realpathSync.native(dirname(absolute)), basename(absolute));
   if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
 }
 
-/** Adds to `held` what it takes, in the order of the names; the result: who else has the file. */
-async function takeLocks(
-  path: string,
-  identity: string,
-  held: Release[],
-  warn: Warn,
-): Promise<string | undefined> {
+async function takeLocks(path: string, identity: string, held: Release[], warn: Warn) {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }
@@ -201,7 +188,8 @@ async function takeLocks(
   const own = `${path}.lock-${identity}-${random}`;
   for (const name of [...abstractOf(identity), own]) {
     try {
-      held.push(await (name === own ? holdBeside(own) : hold(name)));
+      if (name === own) await holdBeside(own, held);
+      else held.push(await hold(name));
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
         return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
@@ -246,7 +234,7 @@ function isMountedAlone(path: string): boolean {
 const unfinished = "~";
 
 /** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
-async function holdBeside(name: string): Promise<Release> {
+async function holdBeside(name: string, held: Release[]): Promise<void> {
   const release = await hold(name + unfinished);
   try {
     fs.renameSync(name + unfinished, name);
@@ -254,10 +242,7 @@ async function holdBeside(name: string): Promise<Release> {
     release();
     throw error;
   }
-  return () => {
-    removeIfPossible(name);
-    release();
-  };
+  held.push(() => removeIfPossible(name), release);
 }
 
 /** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */

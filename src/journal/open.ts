@@ -4,9 +4,9 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { appendAll, type Disk, type JournalFile, type Release } from "./disk.ts";
-import { encodeCopy, headerText, seal, type Copy } from "./record.ts";
-import { copyBytesMax, planOpening, type Mendable } from "./recover.ts";
+import { appendAll, type Disk, type JournalFile, type Release, type Warn } from "./disk.ts";
+import { encodeCopy, headerText, seal } from "./record.ts";
+import { copyBytesMax, planOpening } from "./recover.ts";
 
 /** Those of sysexits. */
 const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
@@ -34,8 +34,6 @@ export class JournalError extends Error {
 /** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
-type Warn = (message: string) => void;
-
 /**
  * Opens the file behind a path, or makes it.
  *
@@ -47,29 +45,28 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
-  let unlock: Release = () => undefined;
+  const held: Release[] = [];
   try {
     const { identity } = file.look();
-    const taken = await disk.lock(path, identity, warn);
-    if (typeof taken === "string") throw new JournalError("locked", path, taken);
-    unlock = taken;
+    const other = await disk.lock(path, identity, held, warn);
+    if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const seq = await mend({ disk, path, file, warn });
-    return { path, identity, file, unlock, bytes: file.size(), seq };
+    const seq = await mend(disk, path, file, warn);
+    return { path, identity, file, held, bytes: file.size(), seq };
   } catch (error) {
-    release({ file, unlock });
+    release({ file, held });
     throw error instanceof JournalError ? error : new JournalError("failed", path, error);
   }
 }
 
 /** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
-export function release({ file, unlock }: Pick<OpenFile, "file" | "unlock">): void {
+export function release({ file, held }: Pick<OpenFile, "file" | "held">): void {
   try {
     file.close();
   } catch {
     // The descriptor is gone all the same.
   }
-  unlock();
+  for (const letGo of held) letGo();
 }
 
 function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
@@ -87,118 +84,83 @@ function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = `${path}.anew`;
-  return attempt("unreadable", name, () => {
-    const there = disk.look(name);
-    if (!there) return undefined;
-    if (there.isFile && there.bytes <= copyBytesMax) return disk.readBeside(name, path);
-    throw new Error("is no copy of a journal's end");
-  });
+  const copy = attempt("unreadable", name, () => disk.readBeside(name, path, copyBytesMax));
+  if (copy !== "other") return copy;
+  throw new JournalError("unreadable", name, "is no copy of a journal's end");
 }
 
-/** What is ours by the lock, and who is told. */
-interface Opening {
-  readonly disk: Disk;
-  readonly path: string;
-  readonly file: JournalFile;
-  readonly warn: Warn;
-}
+/**
+ * Leaves a file that ends with its last record, durably; the record's number.
+ *
+ * From where nobody certified it, or from where a killed opening has left a copy of it, the end is
+ * written anew: only a cache may hold it, and a retried flush says success over lost pages. A copy
+ * in FILE.anew stands by meanwhile.
+ *
+ * @throws JournalError where the end, or what FILE.anew says of it, is damaged
+ */
+async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Promise<number> {
+  const anew = `${path}.anew`;
+  const there = readCopy(disk, path);
+  const size = attempt("unreadable", path, () => file.size());
+  const found = { ...file, size: () => size };
+  const plan = attempt("unreadable", path, () => planOpening(found, there));
+  checkSize(path, file, size);
 
-/** Leaves a file that ends with its last record, durably; the record's number. */
-async function mend(opening: Opening): Promise<number> {
-  const { disk, path, file, warn } = opening;
-  const { size, end: verdict } = await finishRewrite(opening);
+  const { copy, end: verdict } = plan;
+  if (verdict.kind === "damaged") {
+    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
+    throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
+  }
   if (verdict.kind === "new") {
     const header = seal(headerText(randomUUID(), new Date().toISOString()));
     file.cut(0);
+    // Not before: until then, a copy of the header may be due.
+    if (there) disk.remove(anew);
     await appendAll(file, header);
     disk.syncDirectory(path);
     return 0;
   }
 
-  const { certified, end, seq, unterminated } = verdict;
-  const tail = attempt("unreadable", path, () => file.read(certified, size - certified));
-  const torn = tail.subarray(end - certified);
+  // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
+  const { certified, end, unterminated } = verdict;
+  const offset = copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
+  const tail = attempt("unreadable", path, () =>
+    plan.file.read(offset, plan.file.size() - offset));
+  const torn = tail.subarray(end - offset);
   if (torn.length > 0) {
-    const name = await saveTorn(opening, end, torn);
+    const name = await saveTorn(disk, path, end, torn);
     warn(`${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${name}`);
   }
 
-  // Only a cache may hold what nobody certified, and a retried flush says success over lost pages.
   const lf = Buffer.from(unterminated ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, end - certified), lf]);
-  if (bytes.length > 0) {
-    await rewrite(opening, size, { file: verdict.file, offset: certified, size, bytes });
-  } else if (torn.length > 0) {
-    cut(opening, size, end);
-  }
-  return seq;
-}
-
-/**
- * Finishes what a killed opening has begun, and tells what the file is then.
- *
- * @throws JournalError where its end, or what FILE.anew says of it, is damaged
- */
-async function finishRewrite(opening: Opening): Promise<{ size: number; end: Mendable }> {
-  const { disk, path, file } = opening;
-  const bytes = readCopy(disk, path);
-  const size = attempt("unreadable", path, () => file.size());
-  const { copy, end } = attempt("unreadable", path, () => planOpening(file, bytes));
-  checkSize(opening, size);
-  if (end.kind === "damaged") {
-    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    throw new JournalError("damaged", path, `${end.reason}; ${help}`, end.offset);
-  }
-
-  if (copy.kind === "spent") disk.remove(`${path}.anew`);
-  if (copy.kind !== "due") return { size, end };
-  await rewrite(opening, size, copy);
-  return { size: copy.offset + copy.bytes.length, end };
-}
-
-/**
- * Writes the end of a file anew, durably; a copy in FILE.anew stands by meanwhile.
- *
- * @param size that the file had when it was looked at
- */
-async function rewrite(opening: Opening, size: number, copy: Copy): Promise<void> {
-  const { disk, path, file } = opening;
-  await saveBeside(disk, `${path}.anew`, encodeCopy(copy));
-  cut(opening, size, copy.offset);
-  await appendAll(file, copy.bytes);
-  disk.remove(`${path}.anew`);
-}
-
-/** Cuts what still has the size at which it was looked at. */
-function cut(opening: Opening, size: number, end: number): void {
-  checkSize(opening, size);
-  opening.file.cut(end);
+  const bytes = Buffer.concat([tail.subarray(0, end - offset), lf]);
+  await saveBeside(disk, anew, encodeCopy({ file: verdict.file, offset, size, bytes }));
+  checkSize(path, file, size);
+  file.cut(offset);
+  await appendAll(file, bytes);
+  disk.remove(anew);
+  return verdict.seq;
 }
 
 /** What has grown, or shrunk, since it was looked at has another writer: that is no torn end. */
-function checkSize({ path, file }: Opening, expected: number): void {
+function checkSize(path: string, file: JournalFile, expected: number): void {
   const size = attempt("unreadable", path, () => file.size());
   if (size !== expected) throw new JournalError("locked", path, "another process writes to it");
 }
 
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(opening: Opening, offset: number, bytes: Buffer): Promise<string> {
-  const { disk, path } = opening;
+async function saveTorn(disk: Disk, path: string, offset: number, bytes: Buffer): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
-  for (let number = 2; isAnother(opening, name, bytes); number++) name = `${first}-${number}`;
+  for (let number = 2; isAnother(disk, path, name, bytes); number++) name = `${first}-${number}`;
   await saveBeside(disk, name, bytes);
   return name;
 }
 
 /** Whether something else stands there than these bytes, or a part of them. */
-function isAnother({ disk, path }: Opening, name: string, bytes: Buffer): boolean {
-  return attempt("unreadable", name, () => {
-    const there = disk.look(name);
-    if (there && (!there.isFile || there.bytes > bytes.length)) return true;
-    const known = disk.readBeside(name, path);
-    return known !== undefined && !bytes.subarray(0, known.length).equals(known);
-  });
+function isAnother(disk: Disk, path: string, name: string, bytes: Buffer): boolean {
+  const there = attempt("unreadable", name, () => disk.readBeside(name, path, bytes.length));
+  return there === "other" || there?.equals(bytes.subarray(0, there.length)) === false;
 }
 
 /** Leaves a durable file, and one that was there until the new one is: it may be all there is. */

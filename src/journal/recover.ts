@@ -10,45 +10,7 @@ import {
   type Copy, type DecodedRecord,
 } from "./record.ts";
 
-export type Verdict = Mendable | Damaged;
-
-/** `new`: nothing is there that anybody was told of. */
-export type Mendable = Sound | { readonly kind: "new" };
-
-interface Sound {
-  readonly kind: "sound";
-  /** The header's UUID. */
-  readonly file: string;
-  /** The last record's, or 0. */
-  readonly seq: number;
-  /** C, or 0 where nothing certifies the header. */
-  readonly certified: number;
-  /** X. */
-  readonly end: number;
-  /** The last line is whole but for its LF. */
-  readonly unterminated: boolean;
-}
-
-interface Damaged {
-  readonly kind: "damaged";
-  readonly offset: number;
-  readonly reason: string;
-  /** C; Infinity where nothing tells. */
-  readonly certified: number;
-}
-
-/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
-export type CopyVerdict =
-  | { readonly kind: "none" | "spent" }
-  | ({ readonly kind: "due" } & Copy)
-  | Damaged;
-
-/** What an opening does: with FILE.anew first, then with the end of what that leaves, `file`. */
-export interface Plan {
-  readonly copy: CopyVerdict;
-  readonly file: Bytes;
-  readonly end: Verdict;
-}
+export type Plan = ReturnType<typeof planOpening>;
 
 /** Records of a few hundred bytes, certified by each other: the end of nearly every journal. */
 const windowBytesMin = 64 * 1024;
@@ -61,42 +23,47 @@ const noHeader = "expected the header of a journal, version 1";
 /** FILE.anew holds no more than that, and its first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
-/** Reads only, so that `verify` can tell what opening does. */
-export function planOpening(file: Bytes, bytes: Buffer | undefined): Plan {
-  const copy = examineCopy(file, bytes);
-  if (copy.kind === "damaged") return { copy, file, end: copy };
-  const then = copy.kind === "due" ? withEnd(file, copy) : file;
-  return { copy, file: then, end: examine(then) };
+/**
+ * What an opening does: with FILE.anew first, then with the end of what that leaves, `file`.
+ *
+ * Reads only, so that `verify` can tell it.
+ */
+export function planOpening(found: Bytes, bytes: Buffer | undefined) {
+  const copy = examineCopy(found, bytes);
+  const file = copy.kind === "due" ? withEnd(found, copy) : found;
+  return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
 }
 
-/** Reads the end of the file only: as fast for a hundred million records as for one. */
-export function examine(file: Bytes): Verdict {
+/**
+ * What the end of a file is; `new`: nothing is there that anybody was told of.
+ *
+ * Reads that end only: as fast for a hundred million records as for one.
+ */
+export function examine(file: Bytes) {
   const size = file.size();
   const head = file.read(0, Math.min(size, headerBytes + 1));
-  if (isPartOfHeader(head)) return { kind: "new" };
+  if (isPartOfHeader(head)) return { kind: "new" } as const;
 
-  // A whole header that lacks its LF is all that there is: no line begins behind it.
-  const lf = head.indexOf(lineFeed);
-  const start = lf < 0 ? size : lf + 1;
-  const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
-  if (uuid === undefined) return damaged(0, noHeader);
+  // Looked for where a header ends only: the first line of another file may have no end.
+  const [header] = linesOf(file, 0, head.length);
+  const uuid = header?.text && decodeHeader(header.text);
+  if (!header || uuid === undefined) return damaged(0, noHeader);
 
-  const known = findCertified(file, start, size);
+  const known = findCertified(file, header.end, size);
   if (!known) return damaged(size - windowBytesMax, "expected a record somewhere from here on");
   const { from, certified } = known;
 
   // The line that ends at C was on stable storage: no crash can tear it.
   let before: PlacedLine | undefined;
   for (const placed of linesOf(file, from, Math.min(certified, size))) before = placed;
-  let last = before ? certifiedRecordOf(before, certified) : { seq: 0, synced: start };
+  let last = before ? certifiedRecordOf(before, certified) : { seq: 0, synced: header.end };
   if (!last) {
     const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
-    return damaged(before?.offset ?? start, reason, certified);
+    return damaged(before?.offset ?? header.end, reason, certified);
   }
 
   // X is the end, or where the first line stands that does not continue the file.
   let end = size;
-  let unterminated = lf < 0;
   for (const placed of linesOf(file, certified, size)) {
     const problem = problemOf(placed, last);
     if (problem !== undefined) {
@@ -105,12 +72,21 @@ export function examine(file: Bytes): Verdict {
       return damaged(end, problem, certified);
     }
     if (typeof placed.line === "object") last = placed.line;
-    unterminated = !placed.isWhole;
   }
 
-  const { seq } = last;
-  const stable = seq === 0 ? 0 : certified;
-  return { kind: "sound", file: uuid, seq, certified: stable, end, unterminated };
+  return {
+    kind: "sound",
+    /** The header's UUID. */
+    file: uuid,
+    /** The last record's, or 0. */
+    seq: last.seq,
+    /** C, or 0 where nothing certifies the header. */
+    certified: last.seq === 0 ? 0 : certified,
+    /** X. */
+    end,
+    /** The last line is whole but for its LF. */
+    unterminated: file.read(end - 1, 1)[0] !== lineFeed,
+  } as const;
 }
 
 /** What of a record the next one is to continue. */
@@ -118,6 +94,10 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /** Why a line can't stand where it does, if it can't; `last`: the record before, where known. */
 export function problemOf({ line, text, offset }: PlacedLine, last?: Position): string | undefined {
+  if (offset === 0) {
+    const isHeader = text !== undefined && decodeHeader(text) !== undefined;
+    return isHeader ? undefined : "expected a plant-store journal's header, version 1";
+  }
   if (line === "unsound") return unsoundnessOf(text);
   if (line === "foreign") return "the line has a good checksum, but is no record";
   if (!last) return undefined;
@@ -139,11 +119,12 @@ function unsoundnessOf(text: Buffer | undefined): string {
 
 const wrongChecksum = "the line's checksum is wrong";
 
-function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
-  if (!bytes) return { kind: "none" };
+/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
+function examineCopy(file: Bytes, bytes: Buffer | undefined) {
+  if (!bytes) return { kind: "none" } as const;
   const copy = decodeCopy(bytes);
   // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (!copy) return { kind: "spent" };
+  if (!copy) return { kind: "spent" } as const;
 
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
@@ -154,21 +135,23 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): CopyVerdict {
   // One that begins at 0 has the header itself, which the file may have lost.
   if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
 
-  const { offset, bytes: end } = copy;
-  const there = file.read(offset, end.length);
-  const isBuiltUpon = size > offset + end.length;
-  if (isBuiltUpon && there.equals(end)) return { kind: "spent" };
+  const there = file.read(copy.offset, copy.bytes.length);
+  const isBuiltUpon = size > copy.offset + copy.bytes.length;
+  if (isBuiltUpon && there.equals(copy.bytes)) return { kind: "spent" } as const;
 
   // All that a cut and a write leave, killed or without power: the copy's own bytes, and NULs.
   // Others are records that were acknowledged since, as under another name of the file; where the
   // header is lost, too, none can have been.
   const isLeft = header === undefined
-    || there.every((byte, index) => byte === 0 || byte === end[index]);
+    || there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
 
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
   // the old size, a crash has undone the cut.
-  const isDue = isLeft && (!isBuiltUpon || size === copy.size);
-  return isDue ? { kind: "due", ...copy } : damaged(offset, "it differs from its copy in .anew");
+  if (!isLeft || (isBuiltUpon && size !== copy.size)) {
+    return damaged(copy.offset, "it differs from its copy in .anew");
+  }
+  const reason = "an opening was cut short: .anew has what follows";
+  return { kind: "due", reason, ...copy } as const;
 }
 
 /** The file as it is once its end is written anew. */
@@ -184,7 +167,7 @@ const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
 function findCertified(file: Bytes, start: number, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
     const window = Math.max(start, size - length);
-    const from = window === start ? start : (find(file, lineFeed, window, size) ?? size) + 1;
+    const from = window === start ? start : find(file, lineFeed, window, size) + 1;
 
     let certified = start;
     for (const { line, isWhole } of linesOf(file, from, size)) {
@@ -196,19 +179,18 @@ function findCertified(file: Bytes, start: number, size: number) {
 }
 
 /** The record that ends at C and stands behind what it claims; undefined: the line is none. */
-function certifiedRecordOf(placed: PlacedLine, certified: number): DecodedRecord | undefined {
-  const { line, isWhole, offset, end } = placed;
-  if (typeof line === "string" || !isWhole || end !== certified) return undefined;
-  return line.synced <= offset ? line : undefined;
+function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified: number) {
+  const isCertified = isWhole && end === certified;
+  return isCertified && typeof line === "object" && line.synced <= offset ? line : undefined;
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
 function isTorn(placed: PlacedLine, problem: string, file: Bytes, size: number): boolean {
   const { line, isWhole, offset } = placed;
   if (line !== "unsound") return false;
-  return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) !== undefined);
+  return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
 }
 
-function damaged(offset: number, reason: string, certified = Infinity): Damaged {
-  return { kind: "damaged", offset, reason, certified };
-}
+/** `certified` is C, or Infinity where nothing tells. */
+const damaged = (offset: number, reason: string, certified = Infinity) =>
+  ({ kind: "damaged", offset, reason, certified }) as const;

@@ -1,7 +1,7 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
 import { linesOf, type Bytes } from "./lines.ts";
-import { decodeHeader, type DecodedRecord } from "./record.ts";
-import { examine, planOpening, problemOf, type Plan, type Position } from "./recover.ts";
+import type { DecodedRecord } from "./record.ts";
+import { planOpening, problemOf, type Plan, type Position } from "./recover.ts";
 
 /** All are counted, and this many told: a file of another format is damaged in every line. */
 const spotsMax = 1_000;
@@ -25,12 +25,15 @@ type Progress = (read: number, all: number) => void;
  */
 export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   const { copy, isLive = false, onProgress = () => undefined } = options;
-  const plan = isLive ? undefined : planOpening(found, copy);
-  const file = plan?.file ?? found;
+  const plan = planOpening(found, copy);
+  const { file, end } = plan;
   const bytes = file.size();
-  const certain = isLive ? certifiedIn(found) : Infinity;
 
-  const totals: Totals = { records: 0 };
+  // Beyond this a live server cuts what it had no space for, and writes other lines there.
+  const certain = isLive && end.kind !== "new" ? end.certified : Infinity;
+
+  let records = 0;
+  let range: Range | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
   let line = 0;
@@ -40,12 +43,12 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   };
 
   // Told where it stands, so that the spots are in the order of the file.
-  let copySpot = plan && copySpotOf(plan);
+  let copySpot = "reason" in plan.copy ? plan.copy : undefined;
 
   // The first record continues none: no write begins before the file, and its own is checked.
   let before: Position | undefined = { seq: 0, synced: -1 };
   for (const placed of linesOf(watched(file, bytes, onProgress), 0, bytes)) {
-    const { offset, isWhole, text, line: record } = placed;
+    const { offset, isWhole, line: record } = placed;
     line++;
     if (copySpot && offset >= copySpot.offset) {
       report(copySpot.offset, copySpot.reason);
@@ -56,26 +59,24 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
       if (!isLive) report(offset, `the last ${bytes - offset} bytes are no whole line`);
       break;
     }
-    if (line === 1) {
-      const isHeader = text !== undefined && decodeHeader(text) !== undefined;
-      if (!isHeader) report(offset, "expected a plant-store journal's header, version 1");
-      continue;
-    }
-
     const problem = problemOf(placed, before);
     if (problem !== undefined && offset >= certain) break;
     if (problem !== undefined) report(offset, problem);
+    if (line === 1) continue;
 
     // Nothing is known of what a good record behind a damaged spot should follow.
     before = typeof record === "object" ? record : undefined;
-    if (typeof record === "object") add(totals, record);
+    if (typeof record !== "object") continue;
+    records++;
+    range = widened(range ?? rangeOf(record), record);
   }
 
   // What FILE.anew says of an end that is not there stands behind the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
   onProgress(bytes, bytes);
-  return { bytes, ...totals, opening: plan && openingOf(plan, bytes), spotsTotal, spots };
+  const opening = isLive ? undefined : openingOf(plan, bytes);
+  return { bytes, records, ...range, opening, spotsTotal, spots };
 }
 
 /** A file that tells how far it is read; one that grows meanwhile keeps its size. */
@@ -88,35 +89,13 @@ const watched = (file: Bytes, size: number, onProgress: Progress): Bytes => ({
   },
 });
 
-/** Where there is no record, there is only their number. */
-interface Totals {
-  records: number;
-  first?: string;
-  last?: string;
-  idMin?: bigint;
-  idMax?: bigint;
-}
+/** The first and the last time, and the range of ids; where there is no record, there is none. */
+type Range = ReturnType<typeof rangeOf>;
 
-function add(totals: Totals, { at, id }: DecodedRecord): void {
-  const { idMin = id, idMax = id } = totals;
-  totals.records++;
-  totals.first ??= at;
-  totals.last = at;
-  totals.idMin = id < idMin ? id : idMin;
-  totals.idMax = id > idMax ? id : idMax;
-}
+const rangeOf = ({ at, id }: DecodedRecord) => ({ first: at, last: at, idMin: id, idMax: id });
 
-/** Beyond this a live server cuts what it had no space for, and writes other lines there. */
-function certifiedIn(file: Bytes): number {
-  const end = examine(file);
-  return end.kind === "new" ? Infinity : end.certified;
-}
-
-/** What a FILE.anew that is more than a leftover says of the file. */
-function copySpotOf({ copy }: Plan): { offset: number; reason: string } | undefined {
-  if (copy.kind === "damaged") return copy;
-  if (copy.kind !== "due") return undefined;
-  return { offset: copy.offset, reason: "an opening was cut short: .anew has what follows" };
+function widened({ first, idMin, idMax }: Range, { at, id }: DecodedRecord): Range {
+  return { first, last: at, idMin: id < idMin ? id : idMin, idMax: id > idMax ? id : idMax };
 }
 
 /** What an opening does; damage before the end is not its business. */

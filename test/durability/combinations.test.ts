@@ -126,7 +126,7 @@ async function verdictOf(facts: Facts): Promise<string> {
       return seen && { ...seen, isFile: false };
     };
   }
-  if (facts.isHeld) await disk.lock(path, look(path)?.identity ?? "");
+  if (facts.isHeld) await disk.lock(path, look(path)?.identity ?? "", []);
   if (!facts.isReadable) disk.fail("read", { errno: 5 });
   try {
     await (await openJournal(path, { disk })).close();

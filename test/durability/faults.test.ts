@@ -340,7 +340,7 @@ test("a program without the lock beside the file is noticed", { skip: noNetwork 
     [apart, apart]), { name: "AssertionError" }));
 
 test("a program without a lock is noticed", () => assert.rejects(hasOneWriter(
-  patched("disk.js", [["other = await takeLocks(path, identity, held, warn)",
+  patched("open.js", [["other = await disk.lock(path, identity, held, warn)",
     "other = undefined"]]), [[]]),
 { name: "AssertionError" }));
 

@@ -400,7 +400,7 @@ const controls: readonly (readonly [says: string, make: () => WatchedDisk])[] = 
     append: (bytes) => file.append(bytes).then(() => bytes.length) }))],
   ["a file that is not cut back", between(() => ({ cut: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
-  ["a lock that is always free", disk({ lock: () => Promise.resolve(nothing) })],
+  ["a lock that is always free", disk({ lock: () => Promise.resolve(undefined) })],
   ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],
 ];
 

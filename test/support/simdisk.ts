@@ -129,16 +129,18 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string): Promise<Release | string> {
+  lock(_path: string, identity: string, held: Release[]): Promise<string | undefined> {
     this.#enter("lock");
     if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
-    return Promise.resolve(() => void this.#locks.delete(identity));
+    held.push(() => void this.#locks.delete(identity));
+    return Promise.resolve(undefined);
   }
 
-  readBeside(path: string): Buffer | undefined {
+  readBeside(path: string, _journal: string, bytesMax: number): Buffer | "other" | undefined {
     this.#enter("readBeside");
-    return this.#names.get(path)?.cached;
+    const bytes = this.#names.get(path)?.cached;
+    return bytes && bytes.length > bytesMax ? "other" : bytes;
   }
 
   openBeside(path: string): JournalFile {
