@@ -13,9 +13,9 @@ import { checkTrailer, readHead } from "./http/head.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/server.ts";
-import { JsonError, parseJson } from "./json/parse.ts";
+import { parseJson } from "./json/parse.ts";
 import {
-  appendJson, isPlain, newPlantJson, newPlantOf, PlantError, plantJson, readNewPlant, StoreError,
+  appendJson, isPlain, newPlantJson, newPlantOf, plantJson, readNewPlant, StoreError,
   type AppendJson, type PlantStore,
 } from "./plant.ts";
 
@@ -70,8 +70,7 @@ export class PlantService implements Application {
       checkContent(request.headers, this.#limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
-      this.#refuse(connection, response, error);
-      return;
+      return this.#refuse(connection, response, error);
     }
 
     // Only now: who is told so sends its body (RFC 9110, 10.1.1).
@@ -111,7 +110,7 @@ export class PlantService implements Application {
   /**
    * The body as JSON, and that as a NewPlant, in the text in which it is kept.
    *
-   * @throws ApiError where it is neither
+   * @throws ApiError, JsonError or PlantError where it is neither
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);
@@ -120,18 +119,7 @@ export class PlantService implements Application {
     // Most clients send that text: all that the strict way would find is known by its form.
     const text = body.toString("latin1");
     if (isPlain(text)) return text;
-
-    try {
-      return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
-    } catch (error) {
-      if (error instanceof JsonError) {
-        throw new ApiError(error.code, `The body is not I-JSON: ${error.message}.`);
-      }
-      if (error instanceof PlantError) {
-        throw new ApiError("schema", `The body is no NewPlant: ${error.message}.`);
-      }
-      throw error;
-    }
+    return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
   }
 
   #refuse(connection: Connection, response: ServerResponse, thrown: unknown): void {

@@ -50,25 +50,8 @@ export const makeToken = (): string => randomBytes(32).toString("base64url");
  */
 export const tokenDigest = (token: string): string => `sha256:${hash("sha256", token, "hex")}`;
 
-export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
-
-const digestForm = /^sha256:[0-9a-f]{64}$/;
-
-/**
- * The digests of a text of lines `NAME sha256:HEX`, blank ones and # comments.
- *
- * @throws TypeError with the number of the first bad line
- */
-export function parseTokensFile(text: string): readonly string[] {
-  const digests = text.split(/\r?\n/).flatMap((line, index) => {
-    if (/^\s*(?:#|$)/.test(line)) return [];
-    const [name = "", digest = "", ...rest] = line.split(" ");
-    if (isTokenName(name) && digestForm.test(digest) && rest.length === 0) return [digest];
-    throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
-  });
-  if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
-  return digests;
-}
+/** A token's digest, as it may be given in the place of the token. */
+export const digestForm = /^sha256:[0-9a-f]{64}$/;
 
 /** What is compared, of a token or of its digest as it stands in a tokens file. */
 function digestOf(token: string): Buffer {

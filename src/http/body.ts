@@ -102,16 +102,12 @@ export function readBody(
 
     // Nearly every body comes in one piece, and is whole then: where there is room it is not
     // counted, and its end, which node tells later, is not waited for.
-    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) {
-      finish(chunk);
-      return;
-    }
+    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return finish(chunk);
     body = bytes === 0 ? chunk : joined(body, bytes, chunk);
     bytes += chunk.length;
 
     if (bytes > limits.bodyBytesMax) {
-      finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
-      return;
+      return finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
     }
     all.add(held ??= hold(), chunk.length);
     if (bytes === declaredBytes) end();

@@ -134,10 +134,7 @@ export class Connection {
 
   /** Answers what node's parser refuses; every request before it keeps its own answer. */
   onParserError(code: string): void {
-    if (code === "ECONNRESET" || code === "EPIPE") {
-      this.#socket.destroy();
-      return;
-    }
+    if (code === "ECONNRESET" || code === "EPIPE") return void this.#socket.destroy();
 
     // The parser says so again with every piece that still comes.
     if (typeof this.#state === "object") {

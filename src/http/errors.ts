@@ -1,5 +1,6 @@
 /** Every answer that is not a success, in one table. */
-import { StoreError, type StoreErrorCode } from "../plant.ts";
+import { JsonError } from "../json/parse.ts";
+import { PlantError, StoreError, type StoreErrorCode } from "../plant.ts";
 
 /** What the catalogue says of one cause. */
 interface Row {
@@ -117,6 +118,12 @@ export function must(holds: boolean, cause: Cause, say: string | (() => string))
  */
 export function apiErrorOf(thrown: unknown, onFault: (fault: unknown) => void): ApiError {
   if (thrown instanceof ApiError) return thrown;
+  if (thrown instanceof JsonError) {
+    return new ApiError(thrown.code, `The body is not I-JSON: ${thrown.message}.`);
+  }
+  if (thrown instanceof PlantError) {
+    return new ApiError("schema", `The body is no NewPlant: ${thrown.message}.`);
+  }
 
   // A host's store may reject with anything, a code that we do not know included.
   const isKnown = thrown instanceof StoreError && Object.hasOwn(storeReasons, thrown.code);

@@ -45,17 +45,14 @@ export function replyUnended(
 ): Promise<void> {
   writeHead(response, answer, persistence);
   return new Promise((resolve) => {
-    if (response.req.method !== "HEAD") {
-      response.write(answer.body, () => resolve());
-      return;
-    }
+    if (response.req.method !== "HEAD") return response.write(answer.body, () => resolve());
 
     // Node writes no body here, and tells nobody when the head has left.
     response.flushHeaders();
 
     // Its turn has come with the socket.
-    if (response.socket === null) response.once("socket", () => resolve());
-    else resolve();
+    if (response.socket !== null) return resolve();
+    return response.once("socket", () => resolve());
   });
 }
 

@@ -52,16 +52,17 @@ interface InUse extends OpenFile {
   watched: "path" | "file";
 }
 
-/** What the loop does. */
-type State =
-  /** Nothing: whoever asks for something wakes it. */
-  | { readonly kind: "resting"; readonly wake: () => void }
-  /** It writes or rotates, and then looks by itself for what else was asked. */
-  | { readonly kind: "working" }
-  /** A batch is written to a renamed file, and waits for the rotation that is to follow. */
-  | { readonly kind: "renamed"; readonly wake: () => void }
-  /** It never runs again: the journal is closed, or has failed for good. */
-  | { readonly kind: "ended" };
+/**
+ * What the loop does. It is `working`: it writes or rotates, and then looks by itself for what else
+ * was asked. It has `ended`: the journal is closed, or has failed for good. Or it awaits something.
+ */
+type State = "working" | "ended" | Pause;
+
+interface Pause {
+  /** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
+  readonly awaits: "anything" | "rotation";
+  readonly wake: () => void;
+}
 
 interface Rotation {
   readonly resolve: (isNew: boolean) => void;
@@ -76,7 +77,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
   readonly #rotations: Rotation[] = [];
   readonly #loop: Promise<void>;
   #inUse: InUse;
-  #state: State = { kind: "working" };
+  #state: State = "working";
   #closed: Promise<void> | undefined;
 
   constructor(site: Site, open: OpenFile) {
@@ -96,7 +97,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   [appendJson](json: string, settle: (error?: StoreError) => void): void {
     this.#queue.push(json, settle);
-    if (this.#state.kind === "resting") this.#state.wake();
+    this.#wake("anything");
   }
 
   /**
@@ -107,9 +108,10 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
    */
   rotate(): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      if (this.#state.kind === "ended") return resolve(false);
+      if (this.#state === "ended") return resolve(false);
       this.#rotations.push({ resolve, reject });
-      if ("wake" in this.#state) this.#state.wake();
+      this.#wake("anything");
+      this.#wake("rotation");
     });
   }
 
@@ -122,8 +124,8 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
 
   async #close(): Promise<void> {
     // A file that waits for its rotation goes on waiting: until then its batch is not settled.
-    this.#queue.end(new StoreError("closed", "the journal is closed"));
-    if (this.#state.kind === "resting") this.#state.wake();
+    this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
+    this.#wake("anything");
     await this.#loop;
     release(this.#inUse);
   }
@@ -135,22 +137,26 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
         const [rotation] = this.#rotations;
         if (rotation) await this.#rotate(rotation);
         else if (this.#queue.length > 0) await this.#commit();
-        else if (this.#queue.isEnded) break;
+        else if (this.#queue.refusal) break;
         else await this.#rest();
       }
     } catch (error) {
       this.#fail(error);
     }
 
-    this.#state = { kind: "ended" };
+    this.#state = "ended";
     for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
   async #rest(): Promise<void> {
     await new Promise<void>((wake) => {
-      this.#state = { kind: "resting", wake };
+      this.#state = { awaits: "anything", wake };
     });
-    this.#state = { kind: "working" };
+    this.#state = "working";
+  }
+
+  #wake(asked: Pause["awaits"]): void {
+    if (typeof this.#state === "object" && this.#state.awaits === asked) this.#state.wake();
   }
 
   /** @throws Error where the file is not ours any more */
@@ -184,8 +190,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     try {
       await appendAll(this.#inUse.file, bytes);
     } catch (error) {
-      this.#takeBack(error, bytes.length);
-      return;
+      return this.#takeBack(error, bytes.length);
     }
     this.#inUse.bytes += bytes.length;
     this.#inUse.seq += this.#queue.batch.length;
@@ -299,9 +304,9 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const { rotationMillis } = this.#site.limits;
     const asked = new AbortController();
     const { signal } = asked;
-    this.#state = { kind: "renamed", wake: () => asked.abort() };
+    this.#state = { awaits: "rotation", wake: () => asked.abort() };
     await setTimeout(rotationMillis, undefined, { signal }).catch(() => undefined);
-    this.#state = { kind: "working" };
+    this.#state = "working";
   }
 
   #fail(cause: unknown): void {

@@ -16,8 +16,8 @@ export class Queue {
   #waiting: Waiting[] = [];
   /** Of batch and waiting together. */
   #bytes = 0;
-  /** Why no more is taken; undefined while it is. */
-  #refusal: StoreError | undefined;
+  /** Why no more is taken, while what it has is still to be written; undefined while it is. */
+  refusal: StoreError | undefined;
 
   constructor(limits: Limits) {
     this.#limits = limits;
@@ -28,10 +28,6 @@ export class Queue {
     return this.#waiting.length;
   }
 
-  get isEnded(): boolean {
-    return this.#refusal !== undefined;
-  }
-
   /**
    * Takes a NewPlant's JSON, one alone whatever its size.
    *
@@ -39,7 +35,7 @@ export class Queue {
    * @throws StoreError over the limits, and when it has ended
    */
   push(json: string, settle: (error?: StoreError) => void): void {
-    if (this.#refusal) throw this.#refusal;
+    if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
     // What is in flight counts, too: a disk that stalls must not fill the memory.
@@ -86,14 +82,9 @@ export class Queue {
     }
   }
 
-  /** Takes no more; what it has is still to be written. */
-  end(refusal: StoreError): void {
-    this.#refusal ??= refusal;
-  }
-
   /** Takes no more, and rejects all that it has. */
   fail(error: StoreError): void {
-    this.#refusal = error;
+    this.refusal = error;
     this.batch = [...this.batch, ...this.#waiting.splice(0)];
     this.settle(error);
   }

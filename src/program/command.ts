@@ -3,9 +3,9 @@
 import { parseArgs } from "node:util";
 import { limitTable } from "../config.ts";
 import { settingTable } from "./settings.ts";
-import { isTokenName } from "../http/bearer.ts";
 import { ConfigError } from "./exit.ts";
 import type { Environment } from "./host.ts";
+import { isTokenName } from "./secrets.ts";
 import { quoted, readConfig, type Config, type Flags } from "./settings.ts";
 
 export type Command =

@@ -1,6 +1,6 @@
 /** The one reader of secret files: the tokens' digests. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
-import { parseTokensFile } from "../http/bearer.ts";
+import { digestForm } from "../http/bearer.ts";
 import { ConfigError, messageOf } from "./exit.ts";
 
 /** A named pipe without a writer must not hold up the start: its opening does not wait. */
@@ -30,6 +30,24 @@ export function readTokensFile(path: string, warn: (message: string) => void): r
   } catch (error) {
     throw new ConfigError("config", [`tokens file ${path}: ${messageOf(error)}`]);
   }
+}
+
+export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
+
+/**
+ * The digests of a text of lines `NAME sha256:HEX`, blank ones and # comments.
+ *
+ * @throws TypeError with the number of the first bad line
+ */
+export function parseTokensFile(text: string): readonly string[] {
+  const digests = text.split(/\r?\n/).flatMap((line, index) => {
+    if (/^\s*(?:#|$)/.test(line)) return [];
+    const [name = "", digest = "", ...rest] = line.split(" ");
+    if (isTokenName(name) && digestForm.test(digest) && rest.length === 0) return [digest];
+    throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
+  });
+  if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
+  return digests;
 }
 
 /** What is looked at is what is read, whatever the path names meanwhile. */

@@ -5,11 +5,9 @@ import { createHash } from "node:crypto";
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import {
-  BearerTokens, isToken, makeToken, parseTokensFile, tokenDigest,
-} from "../../src/http/bearer.ts";
+import { BearerTokens, isToken, makeToken, tokenDigest } from "../../src/http/bearer.ts";
 import { ApiError } from "../../src/http/errors.ts";
-import { readTokensFile } from "../../src/program/secrets.ts";
+import { parseTokensFile, readTokensFile } from "../../src/program/secrets.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
