@@ -20,7 +20,7 @@ export function checkContent(headers: IncomingHttpHeaders, bodyBytesMax: number)
     "Content-Encoding must be identity or absent.");
 
   must(Number(headers["content-length"] ?? 0) <= bodyBytesMax, "declaredSize",
-    () => `The body must not exceed ${bodyBytesMax} bytes, but Content-Length does.`);
+    "The body must not exceed % bytes, but Content-Length does.", bodyBytesMax);
 }
 
 const token = String.raw`[\w!#$%&'*+.^\`|~-]+`;

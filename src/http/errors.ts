@@ -104,11 +104,15 @@ export class ApiError extends Error {
 /**
  * Throws an ApiError unless it holds.
  *
- * @param say the message, or what makes it: one that is put together is, only where it is needed
+ * @param message where a % stands in it, that is `value`: it is put together only where it is told
  */
-export function must(holds: boolean, cause: Cause, say: string | (() => string)): asserts holds {
-  if (holds) return;
-  throw new ApiError(cause, typeof say === "string" ? say : say());
+export function must(
+  holds: boolean,
+  cause: Cause,
+  message: string,
+  value: string | number = "",
+): asserts holds {
+  if (!holds) throw new ApiError(cause, message.replace("%", () => String(value)));
 }
 
 /**

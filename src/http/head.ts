@@ -16,12 +16,12 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
     "The HTTP version must be 1.0 or 1.1.");
 
   must(rawHeaders.length <= 2 * limits.headFieldsMax, "headFields",
-    () => `The head must not have over ${limits.headFieldsMax} fields.`);
+    "The head must not have over % fields.", limits.headFieldsMax);
 
   // Embedded, the parser is the host's, with a limit of its own: ours holds there, too.
   const bytes = method.length + url.length + lineFrameBytes + checkFields(rawHeaders);
   must(bytes <= limits.headBytesMax, "headBytes",
-    () => `The head must not exceed ${limits.headBytesMax} bytes.`);
+    "The head must not exceed % bytes.", limits.headBytesMax);
 
   // HTTP/1.0 knows no Host; where one is sent, it must be valid all the same (RFC 9112, 3.2).
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
@@ -38,7 +38,7 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
  */
 export function checkTrailer({ rawTrailers }: IncomingMessage, limits: Limits): void {
   must(rawTrailers.length <= 2 * limits.headFieldsMax, "headFields",
-    () => `The trailer must not have over ${limits.headFieldsMax} fields.`);
+    "The trailer must not have over % fields.", limits.headFieldsMax);
 }
 
 /** What a head has besides method, target and fields: spaces, version, CRLF, the empty line. */
@@ -69,7 +69,7 @@ function checkFields(rawHeaders: readonly string[]): number {
 
     const cause = singletons.get(name);
     if (cause === undefined) continue;
-    must(!seen.includes(name), cause, () => `The field ${name} must not stand twice.`);
+    must(!seen.includes(name), cause, "The field % must not stand twice.", name);
     seen += name;
   }
   return bytes;

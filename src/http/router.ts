@@ -11,6 +11,6 @@ export const plantsMethod = "POST";
  * @throws ApiError 404 before 405: a path that is not there allows no method
  */
 export function checkRoute(method: string | undefined, path: string, wanted: string): void {
-  must(path === wanted, "path", () => `There is nothing at this path: expected ${wanted}.`);
+  must(path === wanted, "path", "There is nothing at this path: expected %.", wanted);
   must(method === plantsMethod, "method", `The method must be ${plantsMethod}.`);
 }
