@@ -64,7 +64,7 @@ const causes: { readonly [cause in Cause]?: string } = {
   declaredSize: "B, Statuses 413: by Content-Length",
   empty: "B, Statuses 400: no length, no body",
 };
-const must = "function must(holds, cause, say) {";
+const must = 'function must(holds, cause, message, value = "") {';
 
 const guards: readonly Guard[] = [
   ...Object.entries(causes).map(([cause, row]): Guard => [
