@@ -7,7 +7,7 @@ import { checkSchema, type Schema, type Violation } from "./json/schema.ts";
 export interface Plant {
   readonly name: string;
   /** The type of the plant. */
-  readonly tag?: string;
+  readonly tag?: string | undefined;
 }
 
 /** A plant as it is posted and kept. */

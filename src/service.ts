@@ -3,7 +3,7 @@
  * method, Expect, media type and coding, size, body, JSON, schema, capacity, store, answer.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { limitsWith, type Limits } from "./config.ts";
+import { basePathForm, basePathWanted, limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
 import { checkUnread, HeldBodies, readBody } from "./http/body.ts";
 import { Connections, type Connection } from "./http/connection.ts";
@@ -23,13 +23,13 @@ export interface PlantOptions {
   readonly tokens: BearerTokens | readonly string[];
 
   /** What stands before `/plants` in the path, such as `/v1`. Default: nothing. */
-  readonly basePath?: string;
+  readonly basePath?: string | undefined;
 
   /** Replaces defaults of config.ts. */
-  readonly limits?: Partial<Limits>;
+  readonly limits?: Partial<Limits> | undefined;
 
   /** Told of every fault that was answered with 50001. Default: nobody is. */
-  readonly onFault?: (error: unknown) => void;
+  readonly onFault?: ((error: unknown) => void) | undefined;
 }
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -41,8 +41,9 @@ export class PlantService implements Application {
   readonly #path: string;
   readonly #bodies: HeldBodies;
 
-  /** @throws RangeError for a bad limit, TypeError for no or bad tokens */
+  /** @throws RangeError for a bad limit, TypeError for any other bad option */
   constructor(options: PlantOptions) {
+    checkOptions(options);
     const { tokens, limits, basePath = "" } = options;
     this.#options = options;
     this.#limits = limitsWith(limits);
@@ -128,6 +129,19 @@ export class PlantService implements Application {
     const onFault = (fault: unknown): void => queueMicrotask(() => this.#options.onFault?.(fault));
     connection.refuse(response, apiErrorOf(thrown, onFault));
   }
+}
+
+/** JavaScript gives anything: what is no option fails here, not at somebody's first request. */
+function checkOptions({ store, tokens, basePath = "" }: PlantOptions): void {
+  const isList = Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
+  expect("store", typeof store?.append === "function", "a PlantStore, with append and close");
+  expect("tokens", isList || tokens instanceof BearerTokens, "a list of texts, or a BearerTokens");
+  expect("basePath", basePathForm.test(basePath), basePathWanted);
+}
+
+/** @throws TypeError that names the option, and what was expected */
+function expect(option: string, isGood: boolean, expected: string): void {
+  if (!isGood) throw new TypeError(`${option} must be ${expected}`);
 }
 
 /** A Plant: without the `id` of the NewPlant. */
