@@ -23,6 +23,8 @@ export function describeApi(): unknown {
       version: interfaceVersion,
       license: { name: "MIT", identifier: "MIT" },
     },
+    // Where it listens is not known here: a base path stands behind this.
+    servers: [{ url: "/" }],
     security: [{ bearer: [] }],
     paths: {
       [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() },
