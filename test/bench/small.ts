@@ -41,7 +41,7 @@ const limits = ["--max-connections", "16", "--max-body", "16384", "--max-bodies"
 const port = ["--port", "0"];
 const variants: Readonly<Record<string, readonly string[]>> = {
   "bare node:http": [bare],
-  "`dist`": [join(root, "dist", "server.js"), ...port],
+  "as built": [join(root, "dist", "server.js"), ...port],
   "one file": [bundle, ...port],
   "one file, small": [...flags, bundle, ...limits, ...port],
   "one file, small, no JIT": ["--jitless", ...flags, bundle, ...limits, ...port],
