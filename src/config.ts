@@ -64,6 +64,10 @@ export const limitTable = {
     max: 10 * minute, reason: "how long a shutdown waits for requests and for clients to close" },
 } as const satisfies Readonly<Record<string, Limit>>;
 
+/** What may stand before `/plants` in the path: segments as they are sent (RFC 3986, 3.3). */
+export const basePathForm = /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/;
+export const basePathWanted = "a path such as /v1, with no / at its end";
+
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 

@@ -2,20 +2,25 @@
 import type { RequestListener } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
 import { createStrictServer, type DrainableServer } from "./http/server.ts";
-import { PlantService, type PlantOptions } from "./service.ts";
+import type { PlantOptions } from "./options.ts";
+import { PlantService } from "./service.ts";
 
 /**
  * A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
  *
- * @throws RangeError for a bad limit, TypeError for no or bad tokens
+ * @throws RangeError for a bad limit, TypeError that names any other bad option
  */
 export function createPlantServer(
-  options: PlantOptions & { readonly tls?: TlsOptions },
+  options: PlantOptions & { readonly tls?: TlsOptions | undefined },
 ): DrainableServer {
   return createStrictServer(new PlantService(options), options.tls);
 }
 
-/** A listener for a server that exists already: what its parser refuses, and time, stay its own. */
+/**
+ * A listener for a server that exists already: what its parser refuses, and time, stay its own.
+ *
+ * @throws as createPlantServer
+ */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);
   return (request, response) => service.handle(request, response, "body");

@@ -15,6 +15,8 @@ export function describeApi(): unknown {
       version: "1.0.0",
       license: { name: "MIT", identifier: "MIT" },
     },
+    // Where it listens is not known here: a base path stands behind this.
+    servers: [{ url: "/" }],
     security: [{ bearer: [] }],
     paths: {
       [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() },

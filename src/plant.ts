@@ -7,7 +7,7 @@ import { checkSchema, type Schema } from "./json/schema.ts";
 export interface Plant {
   readonly name: string;
   /** The type of the plant. */
-  readonly tag?: string;
+  readonly tag?: string | undefined;
 }
 
 /** A plant as it is posted and kept. */
@@ -131,15 +131,25 @@ export function newPlantJson({ id, name, tag }: NewPlant): string {
   return `{"id":${id},"name":${JSON.stringify(name)}${end}`;
 }
 
+/** Its Plant's text: without the `id`, which stands first. */
+export const plantJson = (json: string): string => `{${json.slice(json.indexOf(",") + 1)}`;
+
+/** A host's own store is given plants as objects. */
+export function appendJsonTo(store: PlantStore): AppendJson {
+  return (json, settle) => {
+    store.append(newPlantOf(json)).then(
+      () => settle(),
+      (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
+    );
+  };
+}
+
 /** The NewPlant of such a text. */
 export function newPlantOf(json: string): NewPlant {
   const [, digits = "", name = "", tag] = plain.exec(json) ?? [];
   if (digits === "") return { ...JSON.parse(json), id: BigInt(json.slice(6, json.indexOf(","))) };
   return tag === undefined ? { id: BigInt(digits), name } : { id: BigInt(digits), name, tag };
 }
-
-/** Its Plant's text: without the `id`, which stands first. */
-export const plantJson = (json: string): string => `{${json.slice(json.indexOf(",") + 1)}`;
 
 /**
  * A plant of a library's caller as it may be kept.

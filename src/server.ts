@@ -36,7 +36,13 @@ process.on("uncaughtException", (error) => {
   process.exit(exitCodes.fault);
 });
 
-process.exitCode = await run(host);
+// What never comes to its end is no success.
+process.exitCode = exitCodes.fault;
 
-// A worker of node:cluster ends with its work, not with the channel to its primary.
-process.channel?.unref();
+// No top-level await: so that one file, CommonJS, can be made of the program.
+void run(host).then((code) => {
+  process.exitCode = code;
+
+  // A worker of node:cluster ends with its work, not with the channel to its primary.
+  process.channel?.unref();
+});

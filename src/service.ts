@@ -14,26 +14,11 @@ import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/server.ts";
 import { parseJson } from "./json/parse.ts";
+import { checkOptions, type PlantOptions } from "./options.ts";
 import {
-  appendJson, isPlain, newPlantJson, newPlantOf, plantJson, readNewPlant, StoreError,
-  type AppendJson, type PlantStore,
+  appendJson, appendJsonTo, isPlain, newPlantJson, plantJson, readNewPlant, StoreError,
+  type AppendJson,
 } from "./plant.ts";
-
-export interface PlantOptions {
-  readonly store: PlantStore;
-
-  /** Each a b64token or `sha256:HEX`; a BearerTokens can be replaced while serving. */
-  readonly tokens: BearerTokens | readonly string[];
-
-  /** What stands before `/plants` in the path, such as `/v1`. Default: nothing. */
-  readonly basePath?: string;
-
-  /** Replaces defaults of config.ts. */
-  readonly limits?: Partial<Limits>;
-
-  /** Told of every fault that was answered with 50001. Default: nobody is. */
-  readonly onFault?: (error: unknown) => void;
-}
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
@@ -45,8 +30,9 @@ export class PlantService implements Application {
   readonly #bodies: HeldBodies;
   readonly #append: AppendJson;
 
-  /** @throws RangeError for a bad limit, TypeError for no or bad tokens */
+  /** @throws RangeError for a bad limit, TypeError for any other bad option */
   constructor(options: PlantOptions) {
+    checkOptions(options);
     const { store, tokens, limits, basePath = "" } = options;
     this.#options = options;
     this.#limits = limitsWith(limits);
@@ -127,16 +113,6 @@ export class PlantService implements Application {
     const onFault = (fault: unknown): void => queueMicrotask(() => this.#options.onFault?.(fault));
     connection.refuse(response, apiErrorOf(thrown, onFault));
   }
-}
-
-/** A host's own store is given plants as objects. */
-function appendJsonTo(store: PlantStore): AppendJson {
-  return (json, settle) => {
-    store.append(newPlantOf(json)).then(
-      () => settle(),
-      (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
-    );
-  };
 }
 
 /** A Plant: without the `id` of the NewPlant. */

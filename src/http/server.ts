@@ -3,6 +3,7 @@ import { createServer as createHttp, type Server } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
 import type { Socket } from "node:net";
+import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
 import { ApiError } from "./errors.ts";
@@ -38,6 +39,9 @@ export type DrainableServer = Server & {
    * @returns false where, after `drainMillis`, requests were cut off without their answer
    */
   drain(): Promise<boolean>;
+
+  /** Of an https server: what handshakes from now on use. Connections stay. */
+  setSecureContext?: TlsServer["setSecureContext"];
 };
 
 /** A server that hands every request to the application, and answers what node would not. */

@@ -16,14 +16,14 @@ import { Queue } from "./queue.ts";
 import { epoch, plantText, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
-  readonly limits?: Partial<Limits>;
+  readonly limits?: Partial<Limits> | undefined;
   /**
    * Told what opening has mended, which lock it could not take, and of plants that could not be
    * made into lines: without memory, or with a clock that has no RFC 3339 time. Default: nobody is.
    */
-  readonly warn?: (message: string) => void;
+  readonly warn?: ((message: string) => void) | undefined;
   /** Another disk, for tests. */
-  readonly disk?: Disk;
+  readonly disk?: Disk | undefined;
 }
 
 /**
@@ -37,7 +37,9 @@ export async function openJournal(path: string, options: JournalOptions = {}): P
 }
 
 /** What a journal has for its whole life. */
-interface Site extends Required<JournalOptions> {
+interface Site {
+  readonly disk: Disk;
+  readonly warn: (message: string) => void;
   /** Absolute, and with its links: what it leads to is asked each time. */
   readonly path: string;
   readonly limits: Limits;

@@ -1,5 +1,7 @@
 /** What `serve` needs, of flags and environment: read once, and frozen. */
-import { bounds, isWithin, limitsWith, limitTable, type Limit, type Limits } from "../config.ts";
+import {
+  basePathForm, basePathWanted, bounds, isWithin, limitsWith, limitTable, type Limit, type Limits,
+} from "../config.ts";
 import { isToken } from "../http/bearer.ts";
 import { ConfigError, messageOf } from "./exit.ts";
 import type { Environment } from "./host.ts";
@@ -13,7 +15,7 @@ export const settingTable = {
   socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
   "base-path": { environment: "PLANTS_BASE_PATH", standard: "",
-    form: /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/, wanted: "a path such as /v1, with no / at its end",
+    form: basePathForm, wanted: basePathWanted,
     meaning: "what stands before /plants in the path" },
   store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },

@@ -43,7 +43,7 @@ const ofAnswer = (status: string): string =>
 
 const declared: readonly (readonly [pointer: string, value: unknown])[] = [
   ["/openapi", "3.1.0"], ["/info/version", "1.0.0"], ["/info/license/name", "MIT"],
-  ["/info/license/identifier", "MIT"],
+  ["/info/license/identifier", "MIT"], ["/servers", [{ url: "/" }]],
   // Bearer, for the whole document: no operation has a security of its own.
   ["/security", [{ bearer: [] }]],
   ["/components/securitySchemes", { bearer: { type: "http", scheme: "bearer" } }],

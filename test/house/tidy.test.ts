@@ -169,6 +169,7 @@ const storeys: readonly (readonly string[])[] = [
   ["program/"],
   ["index.ts"],
   ["service.ts", "openapi.ts"],
+  ["options.ts"],
   ["http/", "journal/", "engines/"],
   ["plant.ts"],
   ["json/", "config.ts"],

@@ -1,0 +1,19 @@
+/** Single executables by postject, which Node needs until it has --build-sea. */
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
+
+const able = nodes.filter(({ major }) => major >= 22);
+const reason = able.length > 0 ? false : "no Node 22 or later among this one and PLANT_TEST_NODES";
+if (reason) console.error(`executable.ts: skipped: ${reason}`);
+
+test("postject makes an executable of each Node that serves plants", { skip: reason }, async (t) => {
+  for (const { path, version } of able) {
+    const folder = bundled();
+    runRecipe("injected", folder, path, join(import.meta.dirname, "node_modules", ".bin"));
+    const file = join(folder, "plant-store");
+    t.diagnostic(`Node ${version}: ${statSync(file).size} bytes`);
+    await assertServes(file);
+  }
+});

@@ -1,0 +1,117 @@
+/** The package as npm makes it of a fresh clone, and as those who install it find it. */
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { describeApi } from "../../src/openapi.ts";
+import { command, modules, pack } from "../support/package.ts";
+import { root, temporaryFolder } from "../support/support.ts";
+
+const consumer = temporaryFolder();
+const installed = join(consumer, "node_modules", "plant-store");
+
+/** What the package holds, by its paths. */
+mkdirSync(installed, { recursive: true });
+const packed = command(installed, "tar", "-xvzf", pack(), "--strip-components=1").stdout.trim()
+  .split("\n").map((path) => path.replace(/^package\//, ""));
+
+test("it has what is built, its types, the source and the description, and nothing else", () => {
+  for (const path of ["dist/index.js", "dist/index.d.ts", "dist/server.js", "dist/openapi.json",
+    "src/index.ts", "src/README.md", "src/program/README.md", "README.md", "LICENSE"]) {
+    assert.ok(packed.includes(path), path);
+  }
+  const others = packed.filter((path) => !/^(?:dist|src)\/|^(?:package\.json|LICENSE)$/.test(path));
+  assert.deepEqual(others, ["README.md"]);
+  assert.ok(!packed.includes("dist/gone.js"), "dist is built anew");
+});
+
+test("its program runs, its library loads, and so do the description and package.json", () => {
+  const program = command(consumer, process.execPath, join(installed, "dist/server.js"), "openapi");
+  const text = readFileSync(join(installed, "dist", "openapi.json"), "utf8");
+  assert.deepEqual([program.status, program.stdout], [0, text]);
+  assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(describeApi())));
+  const { status, said } = command(consumer, process.execPath, "--input-type=module", "--eval", `
+    import { createRequire } from "node:module";
+    import { openJournal } from "plant-store";
+    const require = createRequire(import.meta.url);
+    const { openapi } = require("plant-store/openapi.json");
+    const { version } = require("plant-store/package.json");
+    if (openapi !== "3.1.0" || version !== "1.0.0" || !openJournal) process.exit(1);
+    try { require("plant-store/dist/service.js"); process.exit(2); } catch {}`);
+  assert.equal(status, 0, said);
+});
+
+/** What a consumer may write: every option that may be left out is undefined here. */
+const good = `
+import {
+  BearerTokens, createPlantHandler, createPlantServer, JournalError, openJournal, StoreError,
+  tokenDigest, type DrainableServer, type Limits, type PlantOptions, type PlantStore,
+} from "plant-store";
+
+declare const basePath: string | undefined;
+declare const limits: Partial<Limits> | undefined;
+declare const tag: string | undefined;
+declare const tls: { key: string; cert: string } | undefined;
+declare const warn: ((message: string) => void) | undefined;
+declare const onFault: ((error: unknown) => void) | undefined;
+
+export async function run(): Promise<boolean> {
+  const store: PlantStore = await openJournal("plants.ndjson", { limits, warn });
+  await store.append({ id: 9007199254740993n, name: "Fern", tag });
+  const tokens = new BearerTokens([tokenDigest("garden")]);
+  const options: PlantOptions = { store, tokens, basePath, limits, onFault };
+  createPlantHandler(options);
+  const server: DrainableServer = createPlantServer({ ...options, tls });
+  if (tls) server.setSecureContext?.(tls);
+  server.listen(8080);
+  return server.drain();
+}
+
+export const codeOf = (error: unknown): string | undefined =>
+  error instanceof StoreError || error instanceof JournalError ? error.code : undefined;
+`;
+
+/** Each a mistake that the types find, where they are there. */
+const bad = `
+import { createPlantServer, openJournal, type PlantStore } from "plant-store";
+declare const store: PlantStore;
+createPlantServer({ store, tokens: ["garden"], basePath: 1 });
+createPlantServer({ tokens: ["garden"] });
+createPlantServer({ store });
+openJournal("plants.ndjson", { limits: { bodyBytesMax: "1" } });
+store.append({ id: 1, name: "Fern" });
+`;
+
+/** What tsc says of a consumer's file, each error with its line. */
+function compile(text: string, options: object): readonly string[] {
+  const compilerOptions = {
+    target: "es2022", module: "nodenext", strict: true, exactOptionalPropertyTypes: true,
+    noEmit: true, ...options,
+  };
+  writeFileSync(join(consumer, "consumer.ts"), text);
+  writeFileSync(join(consumer, "package.json"), '{"type":"module"}');
+  writeFileSync(join(consumer, "tsconfig.json"),
+    JSON.stringify({ compilerOptions, files: ["consumer.ts"] }));
+  const { said } = command(consumer, join(modules, ".bin", "tsc"), "--pretty", "false");
+  return said.split("\n").filter((line) => line.includes("error TS"));
+}
+
+const typeRoots = [join(modules, "@types")];
+for (const [says, options] of [
+  ["@types/node", { types: ["node"], typeRoots }],
+  ["@types/node and skipLibCheck", { types: ["node"], typeRoots, skipLibCheck: true }],
+  ["skipLibCheck instead of @types/node", { types: [], skipLibCheck: true }],
+] as const) {
+  test(`with ${says}, a strict consumer may pass undefined, and its mistakes are found`, () => {
+    assert.deepEqual(compile(good, options), []);
+    const lines = compile(bad, options).map((error) => /\((\d+),/.exec(error)?.[1]);
+    assert.deepEqual(lines, ["4", "5", "6", "7", "8"]);
+  });
+}
+
+test("without both, tsc says that it misses node's types: the README names what is needed", () => {
+  const errors = compile(good, { types: [] });
+  assert.match(errors[0] ?? "", /node:http/);
+  const readme = readFileSync(join(root, "src", "README.md"), "utf8");
+  assert.match(readme, /needs `@types\/node`.* or `skipLibCheck`/);
+});

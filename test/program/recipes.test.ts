@@ -1,0 +1,253 @@
+/** The recipes of the README, run: the unit, rotation by logrotate, backup, shipping. */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, truncateSync,
+  writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { gunzipSync } from "node:zlib";
+import { limitTable } from "../../src/config.ts";
+import { tokenDigest } from "../../src/http/bearer.ts";
+import { recipeOf, recipeWith } from "../support/recipes.ts";
+import {
+  cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
+} from "../support/support.ts";
+import { missing } from "../support/tools.ts";
+
+const timeout = 60_000;
+
+/** Posts a plant: the status, or the error's number. */
+async function post(url: string, id: number): Promise<number> {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const body = JSON.stringify({ id, name: "Fern ".repeat(id % 300) });
+  const answer = await fetch(`${url}/plants`, { method: "POST", headers, body });
+  const { error = answer.status } = await answer.json() as { readonly error?: number };
+  return error;
+}
+
+/** The ids of the plants in a journal's text, whole lines only. */
+const idsOf = (text: string): readonly number[] =>
+  [...text.matchAll(/^\{"seq".*"plant":\{"id":(\d+),.*\}\n/gm)].map(([, id]) => Number(id));
+
+/** Posts one after another, until told to stop; the acknowledged ids, as they become so. */
+function keepPosting({ url }: Running) {
+  const acknowledged: number[] = [];
+  const refused: number[] = [];
+  let isOn = true;
+  const loop = async (first: number): Promise<void> => {
+    for (let id = first; isOn; id += 4) {
+      const status = await post(url, id);
+      (status === 200 ? acknowledged : refused).push(status === 200 ? id : status);
+    }
+  };
+  const done = Promise.all([1, 2, 3, 4].map(loop));
+  return {
+    acknowledged,
+    refused,
+    stop: (): Promise<unknown> => {
+      isOn = false;
+      return done;
+    },
+    more: async (count: number): Promise<void> => {
+      const goal = acknowledged.length + count;
+      while (acknowledged.length < goal) await setTimeout(1);
+    },
+  };
+}
+
+// systemd
+
+const noSystemd = missing(["systemd-analyze", "--version"]);
+const unit = "plant-store.service";
+
+test("systemd finds no fault in the units, and exposes the service at most 1.2 of 10",
+  { skip: noSystemd }, () => {
+    const cwd = temporaryFolder();
+    const analyze = (...args: readonly string[]) =>
+      spawnSync("systemd-analyze", args, { cwd, encoding: "utf8" });
+    writeFileSync(join(cwd, unit), recipeWith(unit, { "/usr/bin/node": process.execPath }));
+    writeFileSync(join(cwd, "plant-store.socket"), recipeOf("plant-store.socket"));
+    const secure = ["security", "--offline=yes", "--threshold=12", `./${unit}`];
+    const found = analyze(...secure);
+    assert.equal(found.status, 0, found.stdout);
+    assert.match(found.stdout, /exposure level for plant-store\.service: 1\.[0-2] OK/);
+    for (const name of [unit, "plant-store.socket"]) {
+      const verified = analyze("verify", `./${name}`);
+      assert.deepEqual([verified.status, verified.stderr], [0, ""]);
+    }
+    // The control: with one line less it is exposed more, and a wrong line is told.
+    writeFileSync(join(cwd, unit), recipeWith(unit, { "CapabilityBoundingSet=": "Tea=yes" }));
+    assert.notEqual(analyze(...secure).status, 0);
+    assert.match(analyze("verify", `./${unit}`).stderr, /Tea/);
+  });
+
+test("the unit's command serves with a credential as systemd hands it over, mode 0440", async () => {
+  const folder = temporaryFolder();
+  const tokens = join(folder, "tokens");
+  writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
+  chmodSync(tokens, 0o440);
+  const [, line = ""] = /^ExecStart=(.*)$/m.exec(recipeWith(unit, {
+    "/opt/plant-store/dist/server.js": program, "/var/lib/plant-store": folder,
+    "${CREDENTIALS_DIRECTORY}": folder,
+  })) ?? [];
+  const [, path = "", ...args] = line.split(" ");
+  assert.equal(path, program);
+  const server = await start({ args, env: { PLANTS_TOKEN: "" } });
+  assert.equal(await post(server.url, 1), 200);
+  assert.equal(await server.end(), 0);
+  assert.ok(existsSync(join(folder, "plants.ndjson")));
+});
+
+test("the unit waits longer for the end than the drain, and restarts only where that helps", () => {
+  const text = recipeOf(unit);
+  const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
+  assert.ok(seconds * 1_000 > limitTable.drainMillis.standard);
+  const [, codes = ""] = /^RestartPreventExitStatus=(.*)$/m.exec(text) ?? [];
+  assert.deepEqual(codes.split(" "), ["64", "65", "75", "78"]);
+  const readme = readFileSync(join(root, "src/program/README.md"), "utf8");
+  for (const code of codes.split(" ")) assert.match(readme, new RegExp(`^\\| ${code} \\|`, "m"));
+});
+
+// logrotate
+
+const noLogrotate = missing(["logrotate", "--version"]);
+
+/** Rotates now, by the recipe with some of its texts replaced; then this command is run. */
+function rotate(cwd: string, then: string, replaced: Readonly<Record<string, string>> = {}): void {
+  const config = recipeWith("logrotate", {
+    "/var/lib/plant-store": cwd,
+    "systemctl kill --signal=HUP --kill-whom=main plant-store.service": then,
+    ...replaced,
+  });
+  writeFileSync(join(cwd, "conf"), config, { mode: 0o644 });
+  const { status, stderr } = spawnSync("logrotate", ["-f", "-s", "state", "conf"], {
+    cwd, encoding: "utf8", env: cleanEnvironment(),
+  });
+  assert.deepEqual([status, stderr], [0, ""]);
+}
+
+const hangUp = (server: Running): string => `kill -HUP ${server.process.pid}`;
+
+/** All plants of a folder's journals, packed or not. */
+const idsIn = (folder: string): readonly number[] => readdirSync(folder)
+  .filter((name) => name.startsWith("plants.ndjson"))
+  .map((name) => ({ name, bytes: readFileSync(join(folder, name)) }))
+  .flatMap(({ name, bytes }) => idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes)
+    .toString()));
+
+test("logrotate rotates under load, by the recipe: no plant is refused, lost or kept twice",
+  { skip: noLogrotate, timeout }, async () => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd });
+    const posting = keepPosting(server);
+    for (let count = 1; count <= 3; count++) {
+      await posting.more(40);
+      // The recipe names files by the second.
+      const second = Math.floor(Date.now() / 1_000);
+      while (Math.floor(Date.now() / 1_000) === second) await setTimeout(20);
+      rotate(cwd, hangUp(server));
+      while (!existsSync(join(cwd, "plants.ndjson"))) await setTimeout(1);
+    }
+    await posting.more(40);
+    await posting.stop();
+    assert.equal(await server.end(), 0);
+    const names = readdirSync(cwd).filter((name) => name.startsWith("plants.ndjson-"));
+    assert.deepEqual(names.map((name) => name.endsWith(".gz")).sort(), [false, true, true]);
+    assert.deepEqual(posting.refused, []);
+    const sorted = (ids: readonly number[]) => ids.toSorted((a, b) => a - b);
+    assert.deepEqual(sorted(idsIn(cwd)), sorted(posting.acknowledged));
+  });
+
+for (const [says, commandFor, replaced] of [
+  ["compress without delaycompress, before the server has heard of it",
+    () => "true", { "    delaycompress\n": "" }],
+  ["copytruncate", hangUp, { "    nocreate\n": "    copytruncate\n" }],
+] as const) {
+  test(`with ${says}, the server refuses rather than loses`, { skip: noLogrotate, timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const server = await start({ cwd, args: ["--rotation-timeout", "100"] });
+      for (const id of [1, 2, 3]) assert.equal(await post(server.url, id), 200);
+      rotate(cwd, commandFor(server), replaced);
+      // It may have seen that for itself, and be gone.
+      const answered = await post(server.url, 4).catch(() => "none");
+      assert.ok([50302, "none"].includes(answered), `${answered}`);
+      while (server.process.exitCode === null) await once(server.process, "exit");
+      assert.equal(server.process.exitCode, 74, server.stderr());
+      assert.match(server.stderr(), /plants\.ndjson/);
+      const kept = idsIn(cwd);
+      for (const id of [1, 2, 3]) assert.ok(kept.includes(id), `${id} of ${kept}`);
+    });
+}
+
+// Backup
+
+test("a copy of a live journal has all that was acknowledged before, and at most a torn end",
+  { timeout }, async (t) => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd });
+    const posting = keepPosting(server);
+    const [copy = ""] = recipeOf("backup").split("\n");
+    let torn = 0;
+    for (let count = 0; count < 20; count++) {
+      await posting.more(10);
+      const before = [...posting.acknowledged];
+      assert.equal(spawnSync("sh", ["-ec", copy], { cwd }).status, 0);
+      const path = join(cwd, "backup.ndjson");
+      const text = readFileSync(path, "utf8");
+      const lost = (ids: readonly number[]) => before.filter((id) => !ids.includes(id));
+      assert.deepEqual(lost(idsOf(text)), []);
+      // The control: a copy that ends before the last of them lacks it.
+      const last = before.at(-1) ?? 0;
+      const end = text.indexOf(`"plant":{"id":${last},`);
+      assert.ok(lost(idsOf(text.slice(0, end))).includes(last));
+
+      const { code, stdout } = await run(["verify", "--json", path]);
+      const { spots } = JSON.parse(stdout) as { readonly spots: readonly unknown[] };
+      assert.ok(code === 0 || (code === 65 && spots.length === 1), stdout);
+      torn += code === 0 ? 0 : 1;
+      mkdirSync(join(cwd, `${count}`));
+      copyFileSync(path, join(cwd, `${count}`, "plants.ndjson"));
+    }
+    await posting.stop();
+    await server.end();
+    t.diagnostic(`${torn} of 20 copies have a torn end`);
+
+    // Restored, also with a torn end, it is served.
+    const restored = join(cwd, "19", "plants.ndjson");
+    truncateSync(restored, readFileSync(restored).length - 7);
+    const again = await start({ cwd: join(cwd, "19") });
+    assert.equal(await post(again.url, 1), 200);
+    assert.equal(await again.end(), 0);
+  });
+
+// Shipping
+
+test("an agent that follows the path gets every line, through a rotation too", { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd });
+    assert.equal(await post(server.url, 1), 200);
+    const agent = spawn("sh", ["-c", `exec ${recipeOf("ship")}`], {
+      cwd, stdio: ["ignore", "pipe", "ignore"],
+    });
+    let shipped = "";
+    agent.stdout.on("data", (data: Buffer) => { shipped += data.toString(); });
+    const hasCome = async (count: number): Promise<void> => {
+      while (idsOf(shipped).length < count) await once(agent.stdout, "data");
+    };
+    for (let id = 2; id <= 50; id++) assert.equal(await post(server.url, id), 200);
+    await hasCome(50);
+    const moved = spawnSync("sh", ["-ec", recipeOf("rotation")], {
+      cwd, env: cleanEnvironment({ PID: `${server.process.pid}` }),
+    });
+    assert.equal(moved.status, 0);
+    for (let id = 51; id <= 100; id++) assert.equal(await post(server.url, id), 200);
+    await hasCome(100);
+    agent.kill();
+    await server.end();
+    assert.deepEqual(idsOf(shipped), Array.from({ length: 100 }, (_, index) => index + 1));
+    assert.equal(shipped.match(/^\{"journal"/gm)?.length, 2, "each file's header");
+  });

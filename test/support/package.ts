@@ -1,0 +1,32 @@
+/** The package, as npm makes it of a fresh clone. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { cleanEnvironment, root, temporaryFolder } from "./support.ts";
+
+/** Where the packages of development are. */
+export const modules = join(root, "node_modules");
+
+/** Runs to its end, in at most two minutes. */
+export function command(cwd: string, name: string, ...args: readonly string[]) {
+  const { status, stdout, stderr, error } = spawnSync(name, args, {
+    cwd, encoding: "utf8", env: cleanEnvironment(), timeout: 120_000,
+  });
+  return { status, stdout, said: `${error ?? ""}${stdout}${stderr}` };
+}
+
+/** The path of the package: as after `git clone` and `npm ci`; what an older build has left in
+ * dist is not in it. */
+export function pack(): string {
+  const clone = temporaryFolder();
+  for (const name of ["src", "package.json", "tsconfig.json", "README.md", "LICENSE"]) {
+    cpSync(join(root, name), join(clone, name), { recursive: true });
+  }
+  symlinkSync(modules, join(clone, "node_modules"));
+  mkdirSync(join(clone, "dist"));
+  writeFileSync(join(clone, "dist", "gone.js"), "");
+  const { status, said } = command(clone, "npm", "pack", "--loglevel=error", "--offline");
+  assert.equal(status, 0, said);
+  return join(clone, "plant-store-1.0.0.tgz");
+}
