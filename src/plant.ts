@@ -90,7 +90,8 @@ export const errorSchema = {
 export class PlantError extends Error {}
 
 /**
- * The NewPlant that a JSON value is; members that it does not name are left out.
+ * The NewPlant that a JSON value is; members that it does not name are left out. The journal reads
+ * its records with it, too.
  *
  * @throws PlantError
  */
@@ -122,7 +123,7 @@ export const plainForm =
 
 const plain = new RegExp(`^${plainForm}$`);
 
-/** Whether a text is a NewPlant by its form; any other may be one, too. */
+/** Whether a text is a NewPlant by its form: it needs no other check. Any other may be one, too. */
 export const isPlain = (text: string): boolean => plain.test(text);
 
 /** The one text in which a NewPlant is kept: plain digits, no space, no other member. */

@@ -45,6 +45,7 @@ export class PlantService implements Application {
 
   handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
     const connection = this.connections.of(request.socket);
+    // Behind a last answer nothing is executed.
     if (!connection.begin(response)) return;
 
     // The head tells whether it comes in time: its body may well come during the shutdown.

@@ -8,7 +8,7 @@ interface Row {
   readonly error: number;
   /** When it is answered, as the README and the description tell it. */
   readonly when: string;
-  /** Whether the connection can't be used after it; without it, it can. */
+  /** Whether the connection can't be used after it; others may close it, too: see connection.ts. */
   readonly close?: boolean;
   /** Names and values in turn, besides those of every answer. */
   readonly headers?: readonly string[];

@@ -1,4 +1,4 @@
-/** Early answers are seen by who is still sending; clients of good will. See hostile.test.ts. */
+/** Bodies and answers as clients of good will frame them; for the others see attack/. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";

@@ -148,7 +148,7 @@ async function isFullOnce(errno: string, server: string): Promise<void> {
 }
 
 for (const errno of ["ENOSPC", "EDQUOT", "EFBIG"]) {
-  test(`${errno} from a write: 50301, not a byte stays, the next plant is stored`,
+  test(`${errno} from a write that wrote nothing: 50301, and the next plant is stored`,
     { skip: noStrace }, () => isFullOnce(errno, program));
 }
 

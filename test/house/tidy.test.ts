@@ -244,6 +244,11 @@ describe("the capabilities", () => {
       /(?<![.\w])(?:process\s*\.|console\s*\.|globalThis)/.test(codeOf(text)));
     assert.deepEqual(users.map(({ name }) => name), ["server.ts"]);
   });
+  test("no global of Node's reaches the network, or starts a thread", () => {
+    const ways = /(?<![.\w])(?:fetch|WebSocket|EventSource|Worker|BroadcastChannel|navigator)\b/;
+    assert.match(codeOf("await fetch(url);"), ways, "the control");
+    for (const { name, text } of sources) assert.doesNotMatch(codeOf(text), ways, name);
+  });
   test("nothing but Node's own modules is imported, and none dynamically", () => {
     for (const source of sources) {
       const foreign = importsOf(source).filter((from) => !from.startsWith("node:")
