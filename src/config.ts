@@ -16,7 +16,7 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** Why there is such a limit, or such a default; the README and `--help` show it. */
+  /** What it limits, and why, or why so; the README and `--help` show it. */
   readonly reason: string;
 }
 
@@ -27,20 +27,19 @@ const minute = 60_000;
 /** The name is the library's; the entries are laid out so that they read as a table. */
 export const limitTable = {
   bodyBytesMax: { flag: "max-body", unit: "bytes", standard: mib, min: 1, max: 16 * mib,
-    reason: "a body is held in memory while it is read and parsed" },
+    reason: "the largest body: it is held in memory while it is read and parsed" },
   headBytesMax: { flag: "max-head", unit: "bytes", standard: 16 * kib, min: 256, max: mib,
-    reason: "request line and fields are held in memory before anything is known of their sender" },
+    reason: "request line and fields: held in memory before anything is known of their sender" },
   headFieldsMax: { flag: "max-fields", unit: "fields", standard: 100, min: 8, max: 900,
-    reason: "each field costs memory and time; Node 20 loses fields past about the thousandth" },
+    reason: "header fields: each costs memory and time; Node 20 loses those past about 1,000" },
   nestingMax: { flag: "max-nesting", unit: "levels", standard: 64, min: 1, max: 512,
-    reason: "JSON is read recursively, and the stack is bounded" },
+    reason: "the deepest JSON: it is read recursively, and the stack is bounded" },
   headMillis: { flag: "head-timeout", unit: "milliseconds", standard: 10_000, min: 100,
-    max: 60 * minute,
-    reason: "a connection that does not get its TLS handshake, or its head, across is given up" },
+    max: 60 * minute, reason: "how long a TLS handshake, or a request's head, may take to come" },
   requestMillis: { flag: "request-timeout", unit: "milliseconds", standard: 30_000, min: 100,
-    max: 60 * minute, reason: "a request that does not get its body across is given up" },
+    max: 60 * minute, reason: "how long a whole request, with its body, may take to come" },
   idleMillis: { flag: "idle-timeout", unit: "milliseconds", standard: 65_000, min: 100,
-    max: 60 * minute, reason: "longer than the 60 s of most proxies, so that they close first" },
+    max: 60 * minute, reason: "how long a connection may rest: most proxies close first, at 60 s" },
   checkMillis: { flag: "timeout-check", unit: "milliseconds", standard: 500, min: 10, max: 1_000,
     reason: "how often the head's and the request's time-outs are looked at" },
   discardBytesMax: { flag: "max-discard", unit: "bytes", standard: 16 * mib, min: 0,
@@ -48,12 +47,11 @@ export const limitTable = {
   discardMillis: { flag: "discard-timeout", unit: "milliseconds", standard: 5_000, min: 10,
     max: minute, reason: "how long an early answer, or a connection that ends, goes on reading" },
   connectionsMax: { flag: "max-connections", unit: "connections", standard: 1_024, min: 1,
-    max: 1_000_000, reason: "each holds a descriptor and memory; one more is closed unanswered" },
+    max: 1_000_000, reason: "at once: each holds a descriptor; one more is closed unanswered" },
   bodiesBytesMax: { flag: "max-bodies", unit: "bytes", standard: 64 * mib, min: 1,
-    max: 4096 * mib,
-    reason: "all bodies that are being read: memory of strangers; over it the largest is refused" },
+    max: 4096 * mib, reason: "all bodies in memory together; over it the largest is refused" },
   queueRecordsMax: { flag: "max-queue", unit: "records", standard: 4_096, min: 1, max: 1_000_000,
-    reason: "a disk that stalls must not fill the memory with waiting records" },
+    reason: "what waits for the disk: one that stalls must not fill the memory" },
   queueBytesMax: { flag: "max-queue-bytes", unit: "bytes", standard: 16 * mib, min: kib,
     max: 1024 * mib, reason: "the same in bytes; a record alone is taken whatever its size" },
   batchBytesMax: { flag: "max-batch", unit: "bytes", standard: mib, min: kib, max: 64 * mib,

@@ -120,5 +120,5 @@ export class PlantService implements Application {
 const answerOf = (newPlant: string): Answer => ({
   status: 200,
   headers: [],
-  body: plantJson(newPlant),
+  body: `${plantJson(newPlant)}\n`,
 });

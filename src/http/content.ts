@@ -17,7 +17,7 @@ export function checkContent(headers: IncomingHttpHeaders, bodyBytesMax: number)
   if (contentType !== "application/json") checkMediaType(contentType);
 
   must(contentCoding === undefined || /^identity$/i.test(contentCoding), "contentCoding",
-    "Content-Encoding must be identity or absent.");
+    "Content-Encoding must be identity or absent, but is %.", shown(contentCoding));
 
   must(Number(headers["content-length"] ?? 0) <= bodyBytesMax, "declaredSize",
     "The body must not exceed % bytes, but Content-Length does.", bodyBytesMax);
@@ -32,7 +32,8 @@ const parameterForm = new RegExp(`[ \t]*;[ \t]*(?:(${token})=(${token}|${quotedS
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = ""): void {
   const [essence = ""] = /^[^ \t;]*/.exec(contentType) ?? [];
-  must(/^application\/json$/i.test(essence), "mediaType", "Content-Type must be application/json.");
+  must(/^application\/json$/i.test(essence), "mediaType",
+    "Content-Type must be application/json, but is %.", shown(essence));
 
   // JSON is UTF-8 (RFC 8259, 8.1): who says otherwise, or says it twice, may mean other bytes.
   let isCharsetKnown = false;
@@ -44,10 +45,18 @@ function checkMediaType(contentType = ""): void {
 
     const charset = unquoted(parameter[2] ?? "");
     must(!isCharsetKnown && /^utf-8$/i.test(charset), "charset",
-      "The charset of Content-Type must be utf-8, once, or absent.");
+      "The charset of Content-Type must be utf-8, once, or absent, but is %.",
+      isCharsetKnown ? "repeated" : shown(charset));
     isCharsetKnown = true;
   }
 }
 
 /** What a token or a quoted-string stands for (RFC 9110, 5.6.4). */
 const unquoted = (text: string): string => text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
+
+/** What clients send by mistake. Nothing else is repeated: it may be a token in a wrong place. */
+const common = new RegExp("^(?:(?:text|application)/(?:plain|html|csv|xml|octet-stream|"
+  + "x-www-form-urlencoded)|multipart/form-data|gzip|br|zstd|utf-?16|iso-8859-1)$", "i");
+
+const shown = (name = ""): string =>
+  (name === "" ? "empty or absent" : common.test(name) ? name : "another one");

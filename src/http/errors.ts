@@ -85,7 +85,7 @@ export class ApiError extends Error {
   /** Names and values in turn. */
   readonly headers: readonly string[];
 
-  /** The Error of the interface, as JSON. */
+  /** The Error of the interface, as JSON; its LF leaves a terminal's prompt a line of its own. */
   readonly body: string;
 
   /** @param message one sentence: what is wrong, where, and what was expected */
@@ -97,7 +97,7 @@ export class ApiError extends Error {
     this.status = Math.floor(error / 100);
     this.close = close;
     this.headers = headers;
-    this.body = JSON.stringify({ error, message: sentence });
+    this.body = `${JSON.stringify({ error, message: sentence })}\n`;
   }
 }
 

@@ -1,12 +1,14 @@
-/** The command line: which command, with which words and flags. All that is wrong is told at once:
- * so nothing is thrown before the end. */
+/**
+ * The command line: which command, with which words and flags.
+ *
+ * All that is wrong is told at once: so nothing is thrown before the end.
+ */
 import { parseArgs } from "node:util";
-import { limitTable } from "../config.ts";
-import { settingTable } from "./settings.ts";
-import { ConfigError } from "./exit.ts";
 import type { Environment } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import { quoted, readConfig, type Config, type Flags } from "./settings.ts";
+import {
+  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config, type Given,
+} from "./settings.ts";
 
 export type Command =
   | { readonly command: "serve"; readonly config: Config }
@@ -16,22 +18,29 @@ export type Command =
 
 type Format = "text" | "json";
 
-/** Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
- * A flag wins over its environment variable; an empty one counts as none. Throws ConfigError. */
+/**
+ * Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
+ *
+ * A flag wins over its environment variable; an empty one counts as none.
+ *
+ * @throws ConfigError
+ */
 export function readCommand(args: readonly string[], environment: Environment): Command {
-  if (args.includes("--help")) return { command: "help" };
+  if (args.includes("--help") || args.includes("-h")) return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
-  const line = readLine(args);
-  const { command, words, flags, mistakes } = line;
+  const { command, words, flags, mistakes } = readLine(args);
   // What is wrong with serve's settings is told together with what is wrong with its line.
-  if (command === "serve") return { command, config: readConfig(line, environment) };
+  if (command === "serve") {
+    return { command, config: readConfig({ flags, environment, mistakes }) };
+  }
 
   const [name = "token"] = words;
   if (command === "token" && !isTokenName(name)) {
-    mistakes.push(`a token's name must be one word without # in front, found ${quoted(name)}`);
+    const wanted = "a token's name must be one word without # in front";
+    mistakes.usage.push(`${wanted}, found ${quoted(name)}`);
   }
-  if (mistakes.length > 0) throw new ConfigError("usage", mistakes);
+  throwMistakes(mistakes);
   if (command === "verify") {
     return { command, files: words, format: flags.has("json") ? "json" : "text" };
   }
@@ -45,16 +54,13 @@ interface Form {
   readonly wordsMax: number;
 }
 
-const serveFlags = [
-  ...Object.keys(settingTable),
-  ...Object.values(limitTable).map((limit) => limit.flag),
-];
 const forms: ReadonlyMap<string, Form> = new Map([
   ["serve", { flags: serveFlags, wordsMin: 0, wordsMax: 0 }],
   ["verify", { flags: ["json"], wordsMin: 1, wordsMax: Infinity }],
   ["token", { flags: [], wordsMin: 0, wordsMax: 1 }],
   ["openapi", { flags: [], wordsMin: 0, wordsMax: 0 }],
 ]);
+
 /** Where the command is none, its flags and words are not to blame. */
 const unknownForm: Form = { flags: serveFlags, wordsMin: 0, wordsMax: Infinity };
 
@@ -64,34 +70,42 @@ const options = Object.fromEntries([
   ["json", { type: "boolean" }] as const,
 ]);
 
-interface Line extends Flags {
+interface Line extends Pick<Given, "flags" | "mistakes"> {
   readonly command: string;
   readonly words: readonly string[];
-  readonly mistakes: string[];
 }
 
 function readLine(args: readonly string[]): Line {
   // Not strict: its own errors tell the first mistake only, and in words of their own.
-  const { tokens, positionals } = parseArgs({
+  const { tokens } = parseArgs({
     args: [...args],
     options,
     strict: false,
     allowPositionals: true,
     tokens: true,
   });
+
+  // What follows a flag that does not exist, or that was taken for the value of one before it, is
+  // taken for its value: that is not to blame.
+  const positionals = tokens.flatMap((token, place) => {
+    const before = tokens[place - 1];
+    const isValue = before?.kind === "option"
+      && (!Object.hasOwn(options, before.name) || before.value?.startsWith("-"));
+    return token.kind === "positional" && (!isValue || forms.has(token.value)) ? [token.value] : [];
+  });
   const [command = "serve", ...words] = positionals;
 
   // Words that are missing, or too many.
   const form = forms.get(command) ?? unknownForm;
-  const mistakes: string[] = [];
-
-  if (!forms.has(command)) mistakes.push(`there is no command ${quoted(command)}: see --help`);
-  if (words.length < form.wordsMin) mistakes.push(`${command} needs the path of a journal`);
-  for (const word of words.slice(form.wordsMax)) {
-    mistakes.push(`${command} takes no ${quoted(word)}`);
+  const usage: string[] = [];
+  if (!forms.has(command)) {
+    usage.push(`there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`);
   }
+  if (words.length < form.wordsMin) usage.push(`${command} needs the path of a journal`);
+  for (const word of words.slice(form.wordsMax)) usage.push(`${command} takes no ${quoted(word)}`);
 
   // parseArgs takes a flag that follows for the value, and the last of two: neither is meant.
+  const known = [...form.flags, "help", "version"].map((flag) => `--${flag}`);
   const flags = new Map<string, string>();
   for (const token of tokens) {
     if (token.kind !== "option") continue;
@@ -99,15 +113,15 @@ function readLine(args: readonly string[]): Line {
     const isSwitch = flag === "json";
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
     if (!form.flags.includes(flag)) {
-      mistakes.push(`${command} has no option ${quoted(rawName)}: see --help`);
+      usage.push(`${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`);
     } else if (isSwitch && inlineValue) {
-      mistakes.push(`${rawName} takes no value`);
+      usage.push(`${rawName} takes no value`);
     } else if (!isSwitch && !hasValue) {
-      mistakes.push(`${rawName} needs a value`);
+      usage.push(`${rawName} needs a value`);
     } else if (flags.has(flag)) {
-      mistakes.push(`${rawName} stands twice`);
+      usage.push(`${rawName} stands twice`);
     }
     flags.set(flag, value);
   }
-  return { command, words, flags, mistakes };
+  return { command, words, flags, mistakes: { usage, config: [] } };
 }

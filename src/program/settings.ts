@@ -3,8 +3,11 @@ import {
   basePathForm, basePathWanted, bounds, isWithin, limitsWith, limitTable, type Limit, type Limits,
 } from "../config.ts";
 import { isToken } from "../http/bearer.ts";
-import { ConfigError, messageOf } from "./exit.ts";
+import { ConfigError } from "./exit.ts";
 import type { Environment } from "./host.ts";
+
+/** The form of a path, where none need be given. */
+const path = /^[^\0]*$/;
 
 /** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
@@ -19,7 +22,7 @@ export const settingTable = {
     meaning: "what stands before /plants in the path" },
   store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
-  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
+  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: path, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
 } as const;
 
@@ -33,25 +36,31 @@ export const environmentOf = (limit: { readonly flag: string }): string =>
 /** Of its texts, an empty one means none. */
 export type Config = ReturnType<typeof readConfig>;
 
-/** The flags of a command line by their names, and what is wrong with the line already. */
-export interface Flags {
+/** All that `serve` is given, and what is found to be wrong with it. */
+export interface Given {
+  /** The flags of the command line by their names. */
   readonly flags: ReadonlyMap<string, string>;
-  readonly mistakes: readonly string[];
+  readonly environment: Environment;
+
+  readonly mistakes: Mistakes;
 }
 
-/** A flag wins over its variable; an empty variable counts as none.
- * @throws ConfigError that tells all that is wrong at once, the line's mistakes first */
-export function readConfig(given: Flags, environment: Environment) {
-  const sources = new Sources(given, environment);
-  const read = (flag: keyof typeof settingTable): string =>
-    sources.read(flag, settingTable[flag]);
+/** A line each: of the command line, and of the rest. One of the first makes the end `usage`. */
+export type Mistakes = Readonly<Record<"usage" | "config", string[]>>;
 
-  // In this order mistakes are told. What a limit may be beside another comes last: that is
-  // looked at when each is good by itself.
+/**
+ * A flag wins over its variable; an empty variable counts as none.
+ *
+ * @throws ConfigError that tells all that is wrong at once, the line's mistakes first
+ */
+export function readConfig(given: Given) {
+  const read = (flag: keyof typeof settingTable): string =>
+    readText(flag, settingTable[flag], given);
   const numbers = Object.entries(limitTable).map(([name, limit]) =>
-    [name, Number(sources.read(limit.flag, limit))] as const);
-  const settings = {
-    token: sources.readToken(),
+    [name, Number(readText(limit.flag, limit, given))] as const);
+
+  const config = {
+    token: readToken(given),
     host: read("host"),
     port: Number(read("port")),
     socket: read("socket"),
@@ -59,73 +68,110 @@ export function readConfig(given: Flags, environment: Environment) {
     store: read("store"),
     tokensFile: read("tokens"),
   };
-  const limits = sources.readTogether(Object.fromEntries(numbers));
-  sources.throwMistakes();
-  return Object.freeze({ ...settings, limits });
+  const limits = Object.fromEntries(numbers) as Limits;
+  findUnknown(given);
+  findConflicts(limits, given);
+  throwMistakes(given.mistakes);
+  return Object.freeze({ ...config, limits: limitsWith(limits) });
+}
+
+/** @throws ConfigError where there is any */
+export function throwMistakes({ usage, config }: Mistakes): void {
+  const all = [...usage, ...config];
+  if (all.length > 0) throw new ConfigError(usage.length > 0 ? "usage" : "config", all);
 }
 
 /** A short, escaped excerpt of what was given. */
 export const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
-/** Flags and environment, and what was found to be wrong with them. */
-class Sources {
-  readonly #flags: ReadonlyMap<string, string>;
-  readonly #environment: Environment;
-  readonly #mistakes: string[];
-  /** One mistake on the command line makes all of them `usage`. */
-  #exit: "usage" | "config";
+/** What a message says of a name that does not exist: the nearest of those that do. */
+export function hintFor(name: string, known: readonly string[]): string {
+  const near = [0, 1, 2].flatMap((letters) =>
+    known.filter((each) => lettersApart(name, each) <= letters));
+  return near[0] === undefined ? "see --help" : `did you mean ${near[0]}?`;
+}
 
-  constructor({ flags, mistakes }: Flags, environment: Environment) {
-    this.#flags = flags;
-    this.#environment = environment;
-    this.#mistakes = [...mistakes];
-    this.#exit = mistakes.length > 0 ? "usage" : "config";
-  }
-
-  /** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
-  read(flag: string, entry: Entry): string {
-    const variable = "environment" in entry ? entry.environment : environmentOf(entry);
-    const standard = String(entry.standard);
-    const given = this.#flags.get(flag);
-    // A flag without its value is told already.
-    if (given === "") return standard;
-
-    const text = given ?? (this.#environment[variable] || standard);
-    if (isGood(entry, text)) return text;
-    const source = given === undefined ? variable : `--${flag}`;
-    if (given !== undefined) this.#exit = "usage";
-    this.#mistakes.push(`${source} must be ${wantedOf(entry)}, found ${quoted(text)}`);
-    return standard;
-  }
-
-  /** Told without what was found: it may be a token all the same. */
-  readToken(): string {
-    const token = this.#environment[tokenVariable] ?? "";
-    if (token !== "" && !isToken(token)) {
-      const wanted = "a b64token: letters, digits and -._~+/, = at its end";
-      this.#mistakes.push(`${tokenVariable} must be ${wanted}`);
-    }
-    return token;
-  }
-
-  /** Which of two limits is to blame, or whether a flag is, can't be known. */
-  readTogether(numbers: Partial<Limits>): Limits {
-    try {
-      return limitsWith(numbers);
-    } catch (error) {
-      this.#mistakes.push(messageOf(error));
-      if (this.#flags.size > 0) this.#exit = "usage";
-      return limitsWith();
-    }
-  }
-
-  throwMistakes(): void {
-    if (this.#mistakes.length > 0) throw new ConfigError(this.#exit, this.#mistakes);
-  }
+/** How many letters one has that the other has not: a slip of the finger makes one or two. */
+function lettersApart(one: string, other: string): number {
+  const [a, b] = [one, other].map((name) => name.toLowerCase().replace(/^plants_|[^a-z]/g, ""));
+  const without = (letters = "", taken = ""): string =>
+    [...taken].reduce((rest, letter) => rest.replace(letter, ""), letters);
+  return without(a, b).length + without(b, a).length;
 }
 
 /** A row of one of the two tables: a text of some form, or a whole number within bounds. */
 type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
+
+/** The variables of all flags. */
+const variables: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(settingTable).map(([flag, { environment }]) => [flag, environment] as const),
+  ...Object.values(limitTable).map((limit) => [limit.flag, environmentOf(limit)] as const),
+]);
+
+/** The flags of `serve`, of both tables. */
+export const serveFlags = [...variables.keys()];
+
+/** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
+function readText(flag: string, entry: Entry, given: Given): string {
+  const text = textOf(flag, given) ?? `${entry.standard}`;
+  if (isGood(entry, text)) return text;
+
+  // A flag without its value is told already.
+  if (text !== "") {
+    const wanted = `must be ${wantedOf(entry)}, found ${quoted(text)}`;
+    tell([flag], `${sourceOf(flag, given)} ${wanted}`, given);
+  }
+  return `${entry.standard}`;
+}
+
+/** What the flag says, or else its variable. */
+const textOf = (flag: string, { flags, environment }: Given): string | undefined =>
+  flags.get(flag) ?? (environment[variables.get(flag) ?? ""] || undefined);
+
+/** Who says it; where nobody does, the flag could. */
+function sourceOf(flag: string, given: Given): string {
+  const isVariable = !given.flags.has(flag) && textOf(flag, given) !== undefined;
+  return (isVariable && variables.get(flag)) || `--${flag}`;
+}
+
+/** Tells a mistake: one of the command line, where one of these flags stands there. */
+function tell(flags: readonly string[], mistake: string, given: Given): void {
+  const isOfLine = flags.some((flag) => given.flags.has(flag));
+  given.mistakes[isOfLine ? "usage" : "config"].push(mistake);
+}
+
+/** Told without what was found: it may be a token all the same. */
+function readToken(given: Given): string {
+  const token = given.environment[tokenVariable] ?? "";
+  if (token !== "" && !isToken(token)) {
+    const wanted = "a b64token: letters, digits and -._~+/, = at its end";
+    tell([], `${tokenVariable} must be ${wanted}`, given);
+  }
+  return token;
+}
+
+/** What Kubernetes sets for a service named plants (service links), with its value. */
+const serviceLink = /^PLANTS_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)|PORT_\d+_|PORT=\w+:\/\/)/;
+
+/** A misspelt variable would be as good as none: told without what it holds, maybe a token. */
+function findUnknown(given: Given): void {
+  const known = [...variables.values(), tokenVariable];
+  for (const [name, value = ""] of Object.entries(given.environment)) {
+    const isOurs = name.startsWith("PLANTS_") && !serviceLink.test(`${name}=${value}`);
+    if (!isOurs || value === "" || known.includes(name)) continue;
+    tell([], `there is no variable ${quoted(name)}: ${hintFor(name, known)}`, given);
+  }
+}
+
+/** What is good by itself, and not beside another. */
+function findConflicts(limits: Limits, given: Given): void {
+  const [head, request] = ["head-timeout", "request-timeout"] as const;
+  if (limits.headMillis > limits.requestMillis) {
+    const [part, whole] = [sourceOf(head, given), sourceOf(request, given)];
+    tell([head, request], `${part} must not be above ${whole}, of which it is a part: `
+      + `${limits.headMillis} and ${limits.requestMillis} milliseconds`, given);
+  }
+}
 
 /** No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake. */
 function isGood(entry: Entry, text: string): boolean {

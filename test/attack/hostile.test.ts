@@ -69,7 +69,7 @@ for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
       assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
       const fern = post('{"id":1,"name":"Fern"}');
       const [answer] = await exchange(server.port, fern, { answers: 1 });
-      assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}']);
+      assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}\n']);
       assert.equal(await server.end(), 0);
       assert.equal(server.stderr(), "");
     }

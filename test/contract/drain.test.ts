@@ -36,7 +36,7 @@ for (const way of ways) {
       await send(ends, post(fern).subarray(next.length));
       const text = await readAll(ends);
       assert.deepEqual(statusesOf(text), [200]);
-      assert.equal(text.slice(-500_002), `${"x".repeat(500_000)}"}`);
+      assert.equal(text.slice(-500_003), `${"x".repeat(500_000)}"}\n`);
       assert.equal(store.names.length, 1, "what comes then is not executed");
     });
   }

@@ -146,6 +146,27 @@ table("a body that is no NewPlant is answered 400, and every violation is named"
   assert.equal(records().length, before);
 });
 
+table("a 415 says what came, by the names that clients send by mistake, and by no other", [
+  ["curl's default", "Content-Type", "application/x-www-form-urlencoded",
+    /^Content-Type must be application\/json, but is application\/x-www-form-urlencoded\.$/],
+  ["a form with a boundary", "Content-Type", "multipart/form-data; boundary=a",
+    /but is multipart\/form-data\.$/],
+  ["in capitals", "Content-Type", "Text/Plain", /but is Text\/Plain\.$/],
+  ["nothing", "Content-Type", undefined, /but is empty or absent\.$/],
+  ["a token, misplaced", "Content-Type", "S3cret", /^(?!.*S3cret).*but is another one\.$/],
+  ["a charset", "Content-Type", "application/json; charset=ISO-8859-1",
+    /^The charset of Content-Type must be utf-8, once, or absent, but is ISO-8859-1\.$/],
+  ["a charset, twice", "Content-Type", "application/json; charset=utf-8; charset=utf-8",
+    /but is repeated\.$/],
+  ["a charset that is a token", "Content-Type", "application/json; charset=S3cret",
+    /^(?!.*S3cret).*but is another one\.$/],
+  ["a coding", "Content-Encoding", "gzip",
+    /^Content-Encoding must be identity or absent, but is gzip\.$/],
+  ["a coding that is a token", "Content-Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
+] as const, async ([, name, value, expected]) => {
+  assert.match(assertError(await answerTo({ fields: { [name]: value } }), [415]).message, expected);
+});
+
 interface StatusRow extends Request {
   readonly status: number;
   readonly sends?: Fields;

@@ -162,7 +162,7 @@ const plants: readonly (readonly [body: string, answer: string])[] = [
 for (const [body, expected] of plants) {
   test(`${body} is answered with the Plant ${expected}`, async () => {
     const answer = await answerTo(post(body));
-    assert.deepEqual([answer.status, answer.body], [200, expected]);
+    assert.deepEqual([answer.status, answer.body], [200, `${expected}\n`]);
     assert.equal(answer.headers["content-type"], "application/json");
     assertIs(plantSchema, answer.body);
   });

@@ -254,7 +254,7 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
       ]);
       const base = `http://127.0.0.1:${Number(`${port}`)}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
       const answer = await post(base, token, '{"id":9007199254740993,"name":"Fern"}');
-      assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}']);
+      assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
       assert.equal((await post(base, "weeds")).status, 401);
       if (name === "handler.mjs") assert.equal((await fetch(`${base}/health`)).status, 200);
       child.kill("SIGTERM");

@@ -290,6 +290,16 @@ describe("the package", () => {
     assert.deepEqual(Object.keys(packages).sort(), ["@types/node", "tsx", "typescript"]);
     for (const version of Object.values(packages)) assert.match(String(version), /^\d+\.\d+\.\d+$/);
   });
+  test("no install script of a package is needed: each is known, and switched off", () => {
+    const { packages } = JSON.parse(lock) as {
+      readonly packages: Readonly<Record<string, { readonly hasInstallScript?: boolean }>>;
+    };
+    const withScripts = Object.entries(packages)
+      .filter(([, { hasInstallScript = false }]) => hasInstallScript)
+      .map(([path]) => [path.replace(/^.*node_modules\//, ""), false] as const);
+    assert.ok(withScripts.length > 0, "the control: the lock file tells of them");
+    assert.deepEqual("allowScripts" in json && json.allowScripts, Object.fromEntries(withScripts));
+  });
   test("the lock file records no download address", () => {
     assert.doesNotMatch(lock, /"resolved": "https?:/);
     assert.match(lock, /"lockfileVersion"/);

@@ -162,6 +162,8 @@ const others: readonly (readonly [line: string, command: Command])[] = [
   ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], format: "text" }],
   ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
   ["openapi", { command: "openapi" }], ["--help", { command: "help" }],
+  ["-h", { command: "help" }], ["verify -h", { command: "help" }],
+  ["verify -", { command: "verify", files: ["-"], format: "text" }],
   ["--version", { command: "version" }], ["serve --help", { command: "help" }],
   ["verify --help", { command: "help" }],
 ];
@@ -180,7 +182,20 @@ const mistakes: readonly Mistakes[] = [
   ["__proto__", {}, 64, [/__proto__/]], ["serve more", {}, 64, [/"more"/]],
   ["serve serve", {}, 64, [/"serve"/]], ["--bogus", {}, 64, [/"--bogus"/]],
   ["-x", {}, 64, [/"-x"/]],
-  ["-p 80", {}, 64, [/"-p"/, /"80"/]], ["--Port 80", {}, 64, [/"--Port"/, /"80"/]],
+  ["-p 80", {}, 64, [/^serve has no option "-p": see --help$/]],
+  ["--Port 80", {}, 64, [/^serve has no option "--Port": did you mean --port\?$/]],
+  ["--prot 80", {}, 64, [/^serve has no option "--prot": did you mean --port\?$/]],
+  ["--prot 80 --host a/b", {}, 64, [/"--prot"/, /^--host /]],
+  ["--prot=80", {}, 64, [/"--prot": did you mean --port\?$/]],
+  ["--token abc", {}, 64, [/^(?!.*abc).*"--token": did you mean --tokens\?$/]],
+  ["--max-bodys 1", {}, 64, [/"--max-bodys": did you mean --max-body\?$/]],
+  ["--max_body 1", {}, 64, [/"--max_body": did you mean --max-body\?$/]],
+  ["--colour red", {}, 64, [/"--colour": see --help$/]],
+  ["--hepl", {}, 64, [/"--hepl": did you mean --help\?$/]],
+  ["--bogus verify a", {}, 64, [/^verify has no option "--bogus"/]],
+  ["verify a --jsno", {}, 64, [/"--jsno": did you mean --json\?$/]],
+  ["verfy a", {}, 64, [/^there is no command "verfy": did you mean verify\?$/]],
+  ["80", {}, 64, [/^there is no command "80": see --help$/]],
   ["--no-port", {}, 64, [/--no-port/]], ["--constructor", {}, 64, [/--constructor/]],
   ["--__proto__", {}, 64, [/--__proto__/]], ["--token=abc", {}, 64, [/"--token"/]],
   ["--port", {}, 64, [/--port.*value/]], ["--port=", {}, 64, [/--port.*value/]],
@@ -194,7 +209,7 @@ const mistakes: readonly Mistakes[] = [
   ["token --json", {}, 64, [/--json/]], ["--help=yes", {}, 64, [/--help/]],
   // All at once.
   ["--port x --host a/b --max-body 0", {}, 64, [/^--port /, /^--host /, /^--max-body /]],
-  ["more --bogus --port=70000", {}, 64, [/"more"/]],
+  ["more --bogus --port=70000", {}, 64, [/"more"/, /"--bogus"/]],
   ["serve more --bogus --port=70000", {}, 64, [/"more"/, /"--bogus"/, /^--port /]],
   ["verify --bogus --port 1", {}, 64, [/verify needs/, /"--bogus"/, /--port/]],
   ["", { PORT: "x", HOST: "a/b", PLANTS_TOKEN: "a b" }, 78, [/^PORT /, /^HOST /, /^PLANTS_TOKEN /]],
@@ -202,11 +217,25 @@ const mistakes: readonly Mistakes[] = [
   ["--port x", { HOST: "a/b" }, 64, [/^--port /, /^HOST /]],
   ["--bogus", { HOST: "a/b", PLANTS_TOKEN: "a b" }, 64, [/--bogus/, /^HOST /, /^PLANTS_TOKEN /]],
   ["--port 1", { HOST: "a/b", PORT: "x" }, 78, [/^HOST /]],
-  // The head's time-out is a part of the request's.
-  ["--head-timeout 40000", {}, 64, [/time-out/]], ["--request-timeout 9999", {}, 64, [/time-out/]],
-  ["", { PLANTS_HEAD_TIMEOUT: "30001" }, 78, [/time-out/]],
-  ["--head-timeout 200 --request-timeout 199", {}, 64, [/time-out/]],
-  ["--port x --head-timeout 40000", {}, 64, [/^--port /, /time-out/]],
+  // The head's time-out is a part of the request's. Named is who says it.
+  ["--head-timeout 40000", {}, 64,
+    [/^--head-timeout must not be above --request-timeout.*: 40000 and 30000 milliseconds$/]],
+  ["--request-timeout 9999", {}, 64, [/^--head-timeout .* --request-timeout.* 10000 and 9999 /]],
+  ["", { PLANTS_HEAD_TIMEOUT: "30001" }, 78,
+    [/^PLANTS_HEAD_TIMEOUT must not be above --request-timeout.* 30001 and 30000 /]],
+  ["--head-timeout 200", { PLANTS_REQUEST_TIMEOUT: "199" }, 64,
+    [/^--head-timeout .* PLANTS_REQUEST_TIMEOUT, .* 200 and 199 /]],
+  ["--port 1", { PLANTS_REQUEST_TIMEOUT: "199" }, 78, [/ PLANTS_REQUEST_TIMEOUT, /]],
+  ["--head-timeout 200 --request-timeout 199", {}, 64, [/^--head-timeout .* 200 and 199 /]],
+  ["--port x --head-timeout 40000", {}, 64, [/^--port /, /^--head-timeout .* --request-timeout/]],
+  // A variable that does not exist, told without what it holds.
+  ["", { PLANTS_TOKEN_FILE: "S3cret" }, 78,
+    [/^there is no variable "PLANTS_TOKEN_FILE": did you mean PLANTS_TOKENS_FILE\?$/]],
+  ["", { PLANTS_PORT: "80" }, 78, [/"PLANTS_PORT": did you mean PORT\?$/]],
+  ["", { PLANTS_MAXBODY: "1" }, 78, [/"PLANTS_MAXBODY": did you mean PLANTS_MAX_BODY\?$/]],
+  ["", { PLANTS_: "1" }, 78, [/"PLANTS_": see --help$/]],
+  ["--port 1", { PLANTS_COLOUR: "red", HOST: "a/b" }, 78, [/"PLANTS_COLOUR"/, /^HOST /]],
+  ["--port x", { PLANTS_COLOUR: "red" }, 64, [/^--port /, /"PLANTS_COLOUR"/]],
 ];
 for (const [line, environment, code, lines] of mistakes) {
   test(`\`${line}\` with ${JSON.stringify(environment)} is told whole, with ${code}`, () => {
@@ -214,9 +243,23 @@ for (const [line, environment, code, lines] of mistakes) {
     assert.equal(exitCode, code, message);
     const found = message.split("\n");
     for (const line of lines) assert.ok(found.some((one) => line.test(one)), `${line}: ${message}`);
+    assert.equal(found.length, lines.length, `nothing else is to blame: ${message}`);
     assert.ok(found.every((one) => one !== "" && one.length < 250), message);
+    assert.doesNotMatch(message, /S3cret/);
   });
 }
+
+test("what Kubernetes sets for a service named plants is no mistake, nor an empty variable", () => {
+  const links = {
+    PLANTS_SERVICE_HOST: "10.0.0.1", PLANTS_SERVICE_PORT: "80", PLANTS_SERVICE_PORT_HTTP: "80",
+    PLANTS_PORT: "tcp://10.0.0.1:80", PLANTS_PORT_80_TCP: "tcp://10.0.0.1:80",
+    PLANTS_PORT_80_TCP_PROTO: "tcp", PLANTS_PORT_80_TCP_PORT: "80",
+    PLANTS_PORT_80_TCP_ADDR: "10.0.0.1", PLANTS_API_SERVICE_HOST: "10.0.0.2",
+    PLANTS_API_PORT: "udp://10.0.0.2:53",
+  };
+  assert.deepEqual(serve("", links), serve(""));
+  assert.deepEqual(serve("", { PLANTS_TOKEN_FILE: "" }), serve(""));
+});
 
 test("a flag without its value is told once", () => {
   for (const flag of ["--port", "--host", "--max-body", "--tokens"]) {
@@ -237,12 +280,28 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
     ...settings.flatMap(([flag, variable]) => [flag, variable]), "--help", "--version", "--json"];
   for (const name of names) assert.match(stdout, new RegExp(`(?<![\\w-])${name}(?![\\w-])`));
   for (const word of ["serve", "verify", "token", "openapi"]) assert.match(stdout, RegExp(word));
+  const lines = stdout.split("\n");
+  assert.ok(lines.every((line) => line.length <= 100), "at most 100 columns");
+  /** The line of a flag or variable, and the one below, which says what it does. */
+  const entryOf = (name: string): string => {
+    const at = lines.findIndex((line) => line.includes(` ${name} `));
+    assert.match(lines[at + 1] ?? "", /^ {6}\w[^.]{15,}$/, `${name} does something`);
+    return `${lines[at]}\n${lines[at + 1]}`;
+  };
   for (const limit of Object.values(limitTable)) {
-    const line = stdout.split("\n").find((one) => one.includes(`--${limit.flag} `)) ?? "";
+    const entry = entryOf(`--${limit.flag}`);
     for (const part of [environmentOf(limit), limit.reason, `${limit.standard}`, limit.unit]) {
-      assert.ok(line.includes(part), `${part} in: ${line}`);
+      assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }
+  for (const [flag, { environment, meaning, standard }] of Object.entries(settingTable)) {
+    const entry = entryOf(`--${flag}`);
+    for (const part of [environment, meaning, `${standard}` || "none"]) {
+      assert.ok(entry.includes(part), `${part} in: ${entry}`);
+    }
+  }
+  assert.match(entryOf("PLANTS_TOKEN"), /one token itself/);
+  assert.equal((await run(["-h"])).stdout, stdout);
 });
 
 test("--version prints the version and nothing else", async () => {

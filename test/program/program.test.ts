@@ -66,7 +66,7 @@ async function paste(text: string): Promise<string> {
   const line = `${text.trim()} -sS -w ' %{http_code}'`;
   return (await promisify(execFile)("sh", ["-c", line], json)).stdout;
 }
-const fernAnswer = '{"name":"Fern","tag":"shade"} 200';
+const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 const made = /Bearer ([\w-]{43})'/;
 
 /** A journal with three records, of a server that has ended. */

@@ -27,7 +27,7 @@ async function post(port: number, id: string): Promise<void> {
     method: "POST", body: `{"id":${id},"name":"Fern"}`,
     headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
   });
-  assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}']);
+  assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
 }
 
 const none = "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";

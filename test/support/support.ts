@@ -210,6 +210,7 @@ export function assertError(
   assert.equal(headers["content-type"], "application/json");
   assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
   assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
+  assert.match(body, /^\{[^\n]*\}\n$/, "one line, and its LF");
   const answered = JSON.parse(body) as { readonly error: number; readonly message: string };
   assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
   assert.equal(Math.floor(answered.error / 100), status);
