@@ -13,6 +13,9 @@ const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = fs.constants;
 const isLinux = platform() === "linux";
 const durably = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 
+/** Of the journal, and of what stands beside it, for that holds the same plants; less the umask. */
+const mode = 0o640;
+
 /** What the journal needs of a disk; tests put another in its place. */
 export type Disk = typeof realDisk;
 
@@ -34,7 +37,7 @@ export const realDisk = {
   },
 
   /** Opens for durable appends, and makes the file where there is none. */
-  open: (path: string): JournalFile => realFile(fs.openSync(path, durably)),
+  open: (path: string): JournalFile => realFile(fs.openSync(path, durably, mode)),
 
   /**
    * Takes the locks of a file for this process, into `held`; the result: who else has it.
@@ -76,7 +79,7 @@ export const realDisk = {
   /** Opens a fresh one for durable appends: what was there goes, and no link is followed. */
   openBeside(path: string): JournalFile {
     fs.rmSync(path, { force: true });
-    return realFile(fs.openSync(path, durably | O_EXCL));
+    return realFile(fs.openSync(path, durably | O_EXCL, mode));
   },
 
   rename: (from: string, to: string): void => fs.renameSync(from, to),
@@ -111,7 +114,7 @@ export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void>
 export async function isLocked(path: string, identity: string): Promise<boolean> {
   const names = [...abstractOf(identity)];
   try {
-    names.push(...socketsBeside(realDisk.resolve(path), identity));
+    names.push(...locksBeside(realDisk.resolve(path)).filter((name) => isLockOf(name, identity)));
   } catch {
     // A folder that can't be listed: its sockets are not known.
   }
@@ -202,13 +205,14 @@ async function takeLocks(path: string, identity: string, held: Release[], warn: 
   }
 
   // Who takes the lock later than we did finds ours here: of two at once, one at most goes on.
-  for (const name of socketsBeside(path, identity)) {
-    if (name === own) continue;
+  // A lock that nobody holds goes, whosever it was: its journal may be gone.
+  for (const name of locksBeside(path).filter((each) => each !== own)) {
     const occupant = await occupantOf(name);
-    if (occupant !== undefined) {
+    if (occupant === undefined) {
+      removeIfPossible(name);
+    } else if (isLockOf(name, identity)) {
       return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
     }
-    removeIfPossible(name);
   }
   return undefined;
 }
@@ -258,12 +262,14 @@ function removeIfPossible(socket: string): void {
 const abstractOf = (identity: string): readonly string[] =>
   isLinux ? [abstractName(`plant-store-${identity}`)] : [];
 
-/** The sockets that hold a journal beside it, or held it until a kill -9, whatever its name was. */
-function socketsBeside(path: string, identity: string): readonly string[] {
+/** The sockets in a journal's folder that hold one, or held it until a kill -9. */
+function locksBeside(path: string): readonly string[] {
   const folder = dirname(path);
   return fs.readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isSocket() && !entry.name.endsWith(unfinished))
-    // The names of releases before this one have no random end.
-    .filter(({ name }) => `${name}-`.includes(`.lock-${identity}-`))
+    .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
     .map(({ name }) => join(folder, name));
 }
+
+/** Whether a lock is this file's, whatever its name was; those of old releases end with that. */
+const isLockOf = (lock: string, identity: string): boolean =>
+  `${lock}-`.includes(`.lock-${identity}-`);

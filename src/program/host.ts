@@ -23,6 +23,6 @@ export interface Host {
   exit(code: number): never;
 }
 
-export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM";
+export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -10,6 +10,8 @@ import { verify } from "./verify.ts";
 
 /** Runs what the command line says; the exit code. It never rejects: what goes wrong is told. */
 export async function run(host: Host): Promise<number> {
+  // Unheard, the first opens the debugger's port to all of the machine, and the second is deadly.
+  for (const signal of ["SIGUSR1", "SIGUSR2"] as const) host.onSignal(signal, () => undefined);
   try {
     return await execute(readCommand(host.args, host.environment), host);
   } catch (error) {

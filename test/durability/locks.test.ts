@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync, renameSync,
-  symlinkSync, writeFileSync,
+  appendFileSync, chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync,
+  renameSync, rmSync, statSync, symlinkSync, writeFileSync,
 } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
@@ -157,6 +157,52 @@ test("a lock of a kill -9 goes with the next start; what is no such socket stays
   }
   assert.deepEqual(locksIn(folder).map((name) => join(folder, name)), others);
   assert.equal(readFileSync(file, "utf8"), "somebody's");
+});
+
+test("a lock that a kill -9 left goes, though its journal is gone; one of another journal stays",
+  async () => {
+    const folder = temporaryFolder();
+    const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other.ndjson")];
+    await (await serving(path)).end("SIGKILL");
+    rmSync(path);
+    const [left = ""] = locksIn(folder);
+    const beside = await openJournal(other);
+    const held = locksIn(folder).filter((name) => name !== left);
+    assert.deepEqual([held.length, locksIn(folder).includes(left)], [1, false], "the first goes");
+    await (await serving(path)).end("SIGKILL");
+    renameSync(path, join(folder, "kept.ndjson"));
+    await (await serving(path)).end("SIGKILL");
+    const journal = await openJournal(path);
+    const found = locksIn(folder);
+    assert.equal(found.length, 2, `its own, and that of the other: ${found.join()}`);
+    assert.ok(found.includes(held[0] ?? ""), "one that is held stays");
+    await assert.rejects(openJournal(other), { code: "locked" });
+    await Promise.all([journal.close(), beside.close()]);
+    assert.deepEqual(locksIn(folder), []);
+  });
+
+test("a journal and what stands beside it are for their owner and group alone", async () => {
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  // An umask that takes nothing away shows the modes themselves.
+  const before = process.umask(0);
+  try {
+    const journal = await openJournal(path);
+    await journal.append({ id: 1n, name: "Fern" });
+    await journal.close();
+    appendFileSync(path, '{"seq":2,');
+    await (await openJournal(path)).close();
+    const [torn = ""] = readdirSync(folder).filter((name) => name.includes(".torn-"));
+    realDisk.openBeside(join(folder, "plants.ndjson.anew")).close();
+    const names = ["plants.ndjson", torn, "plants.ndjson.anew"];
+    const modes = names.map((name) => statSync(join(folder, name)).mode & 0o777);
+    assert.deepEqual(modes, [0o640, 0o640, 0o640]);
+    process.umask(0o077);
+    await (await openJournal(join(folder, "secret"))).close();
+    assert.equal(statSync(join(folder, "secret")).mode & 0o777, 0o600, "the umask takes away");
+  } finally {
+    process.umask(before);
+  }
 });
 
 test("a lock as releases before this one made it is seen, and goes when it is stale", async () => {
