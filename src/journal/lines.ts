@@ -9,10 +9,16 @@ export type PlacedLine = ReturnType<typeof placed>;
 /** What one read takes into memory, of a file of any size. */
 const blockBytes = 64 * 1024;
 
+/** How far back is read again: to the beginning of a line, from the block that its LF is in. */
+export const keptBytes = lineBytesMax + 2 * blockBytes;
+
 /** The lines from an offset on, at which one begins; the last may have no LF. */
 export function* linesOf(file: Bytes, from: number, size: number): Generator<PlacedLine, void> {
   for (let start = from; start < size;) {
     const block = file.read(start, Math.min(blockBytes, size - start));
+
+    // The end of a stream is known when it is read.
+    if (block.length === 0) return;
 
     // Lines are cut out of the block where it is: nothing is copied.
     let index = 0;
@@ -24,8 +30,8 @@ export function* linesOf(file: Bytes, from: number, size: number): Generator<Pla
     // A line longer than a block: its end is looked for, and it is read if it can be a line.
     if (index === 0) {
       const lf = find(file, lineFeed, start + block.length, size);
-      const isTooLong = lf - start >= lineBytesMax;
-      yield placed(start, lf, size, isTooLong ? undefined : file.read(start, lf - start));
+      const text = lf - start < lineBytesMax ? file.read(start, lf - start) : undefined;
+      yield placed(start, lf, Math.min(size, file.size()), text);
       index = lf + 1 - start;
     }
     start += index;
@@ -44,11 +50,13 @@ const placed = (offset: number, lf: number, size: number, text: Buffer | undefin
   line: text ? decodeRecord(text) : "unsound" as const,
 });
 
-/** Where a byte stands first, from an offset on; `size` where it stands nowhere. */
+/** Where a byte stands first, from an offset on; `size`, or a stream's end: it stands nowhere. */
 export function find(file: Bytes, byte: number, from: number, size: number): number {
   for (let offset = from; offset < size; offset += blockBytes) {
-    const index = file.read(offset, Math.min(blockBytes, size - offset)).indexOf(byte);
+    const block = file.read(offset, Math.min(blockBytes, size - offset));
+    const index = block.indexOf(byte);
     if (index >= 0) return offset + index;
+    if (block.length === 0) break;
   }
-  return size;
+  return Math.min(size, file.size());
 }

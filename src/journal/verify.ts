@@ -25,9 +25,11 @@ type Progress = (read: number, all: number) => void;
  */
 export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   const { copy, isLive = false, onProgress = () => undefined } = options;
-  const plan = planOpening(found, copy);
+  // Of a stream the end is not known, and nothing opens it.
+  const isStream = found.size() === Infinity;
+  const plan = isStream ? streamed(found) : planOpening(found, copy);
   const { file, end } = plan;
-  const bytes = file.size();
+  const size = file.size();
 
   // Beyond this a live server cuts what it had no space for, and writes other lines there.
   const certain = isLive && end.kind !== "new" ? end.certified : Infinity;
@@ -38,8 +40,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   let spotsTotal = 0;
   let line = 0;
   const report = (offset: number, reason: string): void => {
-    spotsTotal++;
-    if (spotsTotal <= spotsMax) spots.push({ offset, line, reason });
+    if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
 
   // Told where it stands, so that the spots are in the order of the file.
@@ -47,7 +48,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
 
   // The first record continues none: no write begins before the file, and its own is checked.
   let before: Position | undefined = { seq: 0, synced: -1 };
-  for (const placed of linesOf(watched(file, bytes, onProgress), 0, bytes)) {
+  for (const placed of linesOf(watched(file, size, onProgress), 0, size)) {
     const { offset, isWhole, line: record } = placed;
     line++;
     if (copySpot && offset >= copySpot.offset) {
@@ -56,7 +57,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
     }
 
     if (!isWhole) {
-      if (!isLive) report(offset, `the last ${bytes - offset} bytes are no whole line`);
+      if (!isLive) report(offset, `the last ${placed.end - offset} bytes are no whole line`);
       break;
     }
     const problem = problemOf(placed, before);
@@ -74,14 +75,19 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   // What FILE.anew says of an end that is not there stands behind the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
+  if (isStream && file.size() === 0) report(0, "nothing came");
+  const bytes = Math.min(size, file.size());
   onProgress(bytes, bytes);
-  const opening = isLive ? undefined : openingOf(plan, bytes);
+  const opening = isLive || isStream ? undefined : openingOf(plan, bytes);
   return { bytes, records, ...range, opening, spotsTotal, spots };
 }
 
+const streamed = (file: Bytes): Plan =>
+  ({ file, copy: { kind: "none" }, end: { kind: "new" } });
+
 /** A file that tells how far it is read; one that grows meanwhile keeps its size. */
 const watched = (file: Bytes, size: number, onProgress: Progress): Bytes => ({
-  size: () => size,
+  size: () => Math.min(size, file.size()),
   read(offset, length) {
     const bytes = file.read(offset, length);
     onProgress(offset + bytes.length, size);

@@ -1,5 +1,6 @@
 /** `verify`: what is said of each journal, to people and to programs. */
-import { isLocked, openToRead, realDisk } from "../journal/disk.ts";
+import { isLocked, openInput, openToRead, realDisk } from "../journal/disk.ts";
+import { keptBytes } from "../journal/lines.ts";
 import { JournalError, readCopy } from "../journal/open.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
@@ -9,28 +10,28 @@ import type { Host } from "./host.ts";
 type Report = ReturnType<typeof verifyJournal>;
 type Given = Extract<Command, { readonly command: "verify" }>;
 
-/** Reports on each file. The exit code is that of damage, in whichever it is; else that of the
- * first that could not be read. */
+/**
+ * Reports on each file. The exit code is that of damage, in whichever it is; else that of the
+ * first that could not be read.
+ */
 export async function verify({ files, format }: Given, host: Host): Promise<number> {
   const print = format === "json" ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of files) {
     // The other files are read all the same.
     const report = await read(path, host).catch((error: unknown) => tell(error, host));
-    if (typeof report === "number") {
-      codes.push(report);
-      continue;
-    }
     // What can't be printed ends the command: to read on would be for nobody.
-    await host.print(print(path, report));
-    if (report.spots.length > 0) codes.push(exitCodes.data);
+    if (typeof report === "object") await host.print(print(path, report));
+    if (typeof report === "number") codes.push(report);
+    else if (report.spots.length > 0) codes.push(exitCodes.data);
   }
-  if (codes.includes(exitCodes.data)) return exitCodes.data;
-  return codes[0] ?? exitCodes.done;
+  return codes.find((code) => code === exitCodes.data) ?? codes[0] ?? exitCodes.done;
 }
 
-/** What is no regular file may be endless, or never begin. */
+/** What is no regular file may be endless, or never begin: `-`, standard input, is asked for. */
 async function read(path: string, host: Host): Promise<Report> {
+  const onProgress = progressOf(path, host);
+  if (path === "-") return verifyJournal(openInput(keptBytes), { onProgress });
   const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is no regular file");
   const file = openToRead(path);
@@ -39,14 +40,16 @@ async function read(path: string, host: Host): Promise<Report> {
     const isLive = await isLocked(path, file.look().identity);
     // A live server is done with opening: no FILE.anew is due.
     const copy = isLive ? undefined : readCopy(realDisk, realDisk.resolve(path));
-    return verifyJournal(file, { copy, isLive, onProgress: progressOf(path, host) });
+    return verifyJournal(file, { copy, isLive, onProgress });
   } finally {
     file.close();
   }
 }
 
-/** Draws on a terminal how far it is; nothing elsewhere. Drawn is what has changed: a journal of
- * gigabytes has many more blocks than the bar has cells. */
+/**
+ * Draws on a terminal how far it is; nothing elsewhere. Drawn is what has changed: a journal of
+ * gigabytes has many more blocks than the bar has cells.
+ */
 function progressOf(path: string, host: Host): (read: number, all: number) => void {
   const cells = 25;
   let drawn = "";
