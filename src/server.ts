@@ -10,6 +10,7 @@ const { stdout, stderr } = process;
 const host: Host = {
   args: process.argv.slice(2),
   environment: process.env,
+  pid: process.pid,
   print: (line) => write(stdout, "stdout", line),
   printError: (line) => write(stderr, "stderr", line),
   warn: (message) => void stderr.write(`plant-store: ${message}\n`),

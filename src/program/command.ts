@@ -4,10 +4,10 @@
  * All that is wrong is told at once: so nothing is thrown before the end.
  */
 import { parseArgs } from "node:util";
-import type { Environment } from "./host.ts";
+import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config, type Given,
+  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config, type Mistakes,
 } from "./settings.ts";
 
 export type Command =
@@ -18,6 +18,9 @@ export type Command =
 
 type Format = "text" | "json";
 
+/** How the program was called; `pid` is its own number. */
+export type Invocation = Pick<Host, "args" | "environment" | "pid">;
+
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
  *
@@ -25,20 +28,19 @@ type Format = "text" | "json";
  *
  * @throws ConfigError
  */
-export function readCommand(args: readonly string[], environment: Environment): Command {
+export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h")) return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
   const { command, words, flags, mistakes } = readLine(args);
   // What is wrong with serve's settings is told together with what is wrong with its line.
   if (command === "serve") {
-    return { command, config: readConfig({ flags, environment, mistakes }) };
+    return { command, config: readConfig({ flags, environment, pid, mistakes }) };
   }
 
   const [name = "token"] = words;
   if (command === "token" && !isTokenName(name)) {
-    const wanted = "a token's name must be one word without # in front";
-    mistakes.usage.push(`${wanted}, found ${quoted(name)}`);
+    mistakes.usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
   }
   throwMistakes(mistakes);
   if (command === "verify") {
@@ -70,18 +72,12 @@ const options = Object.fromEntries([
   ["json", { type: "boolean" }] as const,
 ]);
 
-interface Line extends Pick<Given, "flags" | "mistakes"> {
-  readonly command: string;
-  readonly words: readonly string[];
-}
-
-function readLine(args: readonly string[]): Line {
+function readLine(args: readonly string[]) {
   // Not strict: its own errors tell the first mistake only, and in words of their own.
   const { tokens } = parseArgs({
     args: [...args],
     options,
     strict: false,
-    allowPositionals: true,
     tokens: true,
   });
 
@@ -123,5 +119,6 @@ function readLine(args: readonly string[]): Line {
     }
     flags.set(flag, value);
   }
-  return { command, words, flags, mistakes: { usage, config: [] } };
+  const mistakes: Mistakes = { usage, config: [] };
+  return { command, words, flags, mistakes };
 }

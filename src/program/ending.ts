@@ -2,43 +2,46 @@
 import { exitCodes } from "./exit.ts";
 import type { Host, Signal } from "./host.ts";
 
-/** npm repeats to its child the Ctrl-C that the terminal has sent to both: the same signal within
- * this time is the same wish. */
+/**
+ * npm repeats to its child the Ctrl-C that the terminal has sent to both: the same signal within
+ * this time is the same wish.
+ */
 const sameWishMillis = 1_000;
 
 /** Listens to SIGTERM and SIGINT from its making on. */
 export class Ending {
-  /** Resolves when the end is asked for. */
-  readonly asked: Promise<void>;
-  readonly #host: Host;
   #ask: () => void = () => undefined;
+
+  /** Resolves when the end is asked for. */
+  readonly asked = new Promise<void>((resolve) => {
+    this.#ask = resolve;
+  });
+
+  /** The exit code. */
+  code: number = exitCodes.done;
+
+  readonly #host: Host;
   #first: { readonly signal: Signal; readonly at: number } | undefined;
-  #code: number = exitCodes.done;
 
   constructor(host: Host) {
     this.#host = host;
-    this.asked = new Promise((resolve) => {
-      this.#ask = resolve;
-    });
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       host.onSignal(signal, () => this.#onSignal(signal));
     }
   }
 
-  get code(): number {
-    return this.#code;
-  }
-
-  /** Asks for the end, with an exit code that nothing later hides: a supervisor that sees 69 would
-   * look for clients, not for the disk. */
+  /**
+   * Asks for the end, with an exit code that nothing later hides: a supervisor that sees 69 would
+   * look for clients, not for the disk.
+   */
   fail(code: number): void {
-    this.#code = code;
+    this.code = code;
     this.#ask();
   }
 
   /** Ends the process now: what is under way is cut off, and may be stored or not. */
   atOnce(): never {
-    return this.#host.exit(this.#code || exitCodes.unavailable);
+    return this.#host.exit(this.code || exitCodes.unavailable);
   }
 
   /** The first asks for the end. The other one, or a later one, is another wish: to end now. */

@@ -16,7 +16,7 @@ export function help(): string {
 
   plant-store [serve] [options]   serve POST /plants; SIGTERM ends it, SIGHUP reads tokens anew
                                   and goes on in a new journal where the old one was renamed
-  plant-store verify FILE...      check whole journals; --json for programs
+  plant-store verify FILE...      check whole journals, - is standard input; --json for programs
   plant-store token [NAME]        make a token: itself on stderr, its tokens file's line on stdout
   plant-store openapi             print the OpenAPI description
   plant-store -h, --help, --version

@@ -4,6 +4,9 @@ export interface Host {
   readonly args: readonly string[];
   readonly environment: Environment;
 
+  /** The number of this process. */
+  readonly pid: number;
+
   /** Writes a line to stdout; rejects with an ExitError where it can't be written. */
   print(line: string): Promise<void>;
 

@@ -1,39 +1,65 @@
 /** Where the server listens, and what is said of it once it does. */
 import { once } from "node:events";
-import type { DrainableServer } from "../http/server.ts";
-import { removeAbandoned } from "../journal/disk.ts";
+import type { Server } from "node:http";
+import { dirname } from "node:path";
+import { realDisk, removeAbandoned } from "../journal/disk.ts";
 import type { Config } from "./settings.ts";
 
-/** Listens on the socket, or else on host and port. A socket that kill -9 has left is taken over;
- * one that is served is not, nor is a file that is no socket. */
-export async function listen(server: DrainableServer, config: Config): Promise<void> {
-  const { socket, host, port } = config;
-  if (socket !== "") await removeAbandoned(socket);
-  server.listen(socket === "" ? { port, host } : { path: socket });
+/**
+ * Listens on the socket that was handed in, which is the first descriptor behind stderr
+ * (sd_listen_fds(3)), or on the one at a path, or else on host and port.
+ *
+ * A path's socket that kill -9 has left is taken over; one that is served is not, nor is a file
+ * that is no socket.
+ */
+export async function listen(server: Server, config: Config): Promise<void> {
+  const { socket, host, port, isHandedIn } = config;
+  if (socket !== "") {
+    const folder = dirname(socket);
+    // The system's own message is that of a folder without permission.
+    if (!realDisk.look(folder)) throw new Error(`${socket}: there is no folder ${folder}`);
+    await removeAbandoned(socket);
+  }
+  server.listen(isHandedIn ? { fd: 3 } : socket === "" ? { port, host } : { path: socket });
   await once(server, "listening");
 }
 
 /** The first line is what scripts rely on; behind it stands a token that was made. */
-export function announcement(server: DrainableServer, config: Config, made: string): string {
-  const { host, socket, basePath } = config;
-
-  // The address as it is: port 0 has become any free one.
-  const address = server.address();
-  const isIp = typeof address === "object" && address !== null;
-  const name = host.includes(":") ? `[${host}]` : host;
-  const base = isIp ? `http://${name}:${address.port}` : `unix:${socket}`;
+export function announcement(server: Server, config: Config, made: string): string {
+  const { basePath, tlsCert } = config;
+  const base = baseOf(server, config);
   const first = `plant-store listening on ${base}`;
   if (made === "") return first;
 
   // A line that can be pasted into a shell, whatever the paths are.
-  const option = isIp ? "" : `--unix-socket ${quoted(socket)} `;
-  const url = quoted(`${isIp ? base : "http://localhost"}${basePath}/plants`);
+  const [isUnix, path] = /^unix:(.*)$/s.exec(base) ?? [];
+  const option = isUnix ? `--unix-socket ${quoted(path ?? "")} ` : "";
+  const trust = tlsCert === "" ? "" : `--cacert ${quoted(tlsCert)} `;
+  const url = quoted(`${isUnix ? `${schemeOf(config)}://localhost` : base}${basePath}/plants`);
   return `${first}
 No token is configured: this one is made for now, and gone when this process ends.
 
-  curl ${option}${url} -H 'Authorization: Bearer ${made}' \\
+  curl ${option}${trust}${url} -H 'Authorization: Bearer ${made}' \\
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'
 `;
+}
+
+/** The address as it is: port 0 has become any free one, and one that was handed in is its own. */
+export function baseOf(server: Server, config: Config): string {
+  const address = server.address();
+  if (typeof address !== "object") return `unix:${address}`;
+  if (address === null) return "unix:fd 3";
+  const host = config.isHandedIn ? address.address : config.host;
+  return `${schemeOf(config)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
+}
+
+const schemeOf = ({ tlsCert }: Config): string => (tlsCert === "" ? "http" : "https");
+
+/** Whether others than this machine may connect: tokens need TLS then (RFC 6750, 5.3). */
+export function isExposed(server: Server): boolean {
+  const address = server.address();
+  if (typeof address !== "object" || address === null) return false;
+  return !/^(?:127\.|::1$|::ffff:127\.)/.test(address.address);
 }
 
 /** A shell's word. */

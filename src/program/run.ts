@@ -13,7 +13,7 @@ export async function run(host: Host): Promise<number> {
   // Unheard, the first opens the debugger's port to all of the machine, and the second is deadly.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const) host.onSignal(signal, () => undefined);
   try {
-    return await execute(readCommand(host.args, host.environment), host);
+    return await execute(readCommand(host), host);
   } catch (error) {
     return tell(error, host);
   }
@@ -21,29 +21,24 @@ export async function run(host: Host): Promise<number> {
 
 /** Only what was printed is done: an answer that did not leave is no success. */
 async function execute(command: Command, host: Host): Promise<number> {
-  switch (command.command) {
-    case "serve":
-      return serve(command.config, host);
-    case "verify":
-      return verify(command, host);
-    case "token":
-      await printToken(command.name, host);
-      break;
-    case "openapi":
-      await host.print(JSON.stringify(describeApi(), undefined, 2));
-      break;
-    case "help":
-      await host.print(help());
-      break;
-    case "version":
-      await host.print(version);
-      break;
-  }
+  if (command.command === "serve") return serve(command.config, host);
+  if (command.command === "verify") return verify(command, host);
+  if (command.command === "token") await printToken(command.name, host);
+  else await host.print(texts[command.command]());
   return exitCodes.done;
 }
 
-/** What goes into the tokens file goes to stdout, so that it can be appended. The token is shown
- * before: no line is made for one that nobody has seen. */
+/** The commands that print, and do no more. */
+const texts = {
+  openapi: () => JSON.stringify(describeApi(), undefined, 2),
+  help,
+  version: () => version,
+};
+
+/**
+ * What goes into the tokens file goes to stdout, so that it can be appended. The token is shown
+ * before: no line is made for one that nobody has seen.
+ */
 async function printToken(name: string, host: Host): Promise<void> {
   const made = makeToken();
   await host.printError(made);

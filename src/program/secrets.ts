@@ -1,5 +1,6 @@
-/** The one reader of secret files: the tokens' digests. */
+/** The one reader of secret files: the tokens' digests, and the certificate's key. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { ConfigError, messageOf } from "./exit.ts";
 
@@ -10,25 +11,56 @@ const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;
 const readable = 0o044;
 const writable = 0o022;
 
-/** Reads a tokens file that group and others can't write, for who can write it can let themselves
- * in; digests as BearerTokens takes them.
- * @param warn told where they can read it: it holds digests only, and systemd, Kubernetes and
- *   Docker hand files over that way
- * @throws ConfigError that names the file, and the line where one is wrong */
-export function readTokensFile(path: string, warn: (message: string) => void): readonly string[] {
+type Warn = (message: string) => void;
+
+/**
+ * Reads a tokens file; digests as BearerTokens takes them.
+ *
+ * @param warn told where group or others can read it: it holds digests only, and systemd,
+ *   Kubernetes and Docker hand files over that way
+ * @throws ConfigError that names the file, and the line where one is wrong
+ */
+export const readTokensFile = (path: string, warn: Warn): readonly string[] =>
+  readGuarded("tokens file", path, (bytes) => parseTokensFile(bytes.toString()), (name, mode) =>
+    warn(`${name}: group or others can read its digests, mode ${mode}`));
+
+/**
+ * Reads a certificate and its key, as options of TLS, and tries whether they belong together.
+ *
+ * @param warn told where group or others can read the key: it is handed over as a tokens file is
+ * @throws ConfigError that names the file
+ */
+export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
+  const cert = readGuarded("TLS certificate", certPath, (bytes) => tried({ cert: bytes }));
+  return readGuarded("TLS key", keyPath, (key) => tried({ ...cert, key }), (name, mode) =>
+    warn(`${name}: group or others can read it, mode ${mode}`));
+}
+
+/** @throws Error where the handshakes would fail */
+function tried<T extends SecureContextOptions>(options: T): T {
+  createSecureContext(options);
+  return options;
+}
+
+/** Reads a file that group and others can't write: who can write it can let themselves in. */
+function readGuarded<T>(
+  kind: string,
+  path: string,
+  parse: (bytes: Buffer) => T,
+  onReadable: (name: string, mode: string) => void = () => undefined,
+): T {
+  const name = `${kind} ${path}`;
   try {
-    const { mode, text } = readRegular(path);
+    const { mode, bytes } = readRegular(path);
     const shown = (mode & 0o777).toString(8).padStart(3, "0");
     if ((mode & writable) !== 0) {
       throw new TypeError(`expected that group and others can't write it, found mode ${shown}`);
     }
-    const digests = parseTokensFile(text);
-    if ((mode & readable) !== 0) {
-      warn(`tokens file ${path}: group or others can read its digests, mode ${shown}`);
-    }
-    return digests;
+    const parsed = parse(bytes);
+    if ((mode & readable) !== 0) onReadable(name, shown);
+    return parsed;
   } catch (error) {
-    throw new ConfigError("config", [`tokens file ${path}: ${messageOf(error)}`]);
+    throw new ConfigError("config", [`${name}: ${messageOf(error)}`]);
   }
 }
 
@@ -51,12 +83,12 @@ export function parseTokensFile(text: string): readonly string[] {
 }
 
 /** What is looked at is what is read, whatever the path names meanwhile. */
-function readRegular(path: string): { readonly mode: number; readonly text: string } {
+function readRegular(path: string): { readonly mode: number; readonly bytes: Buffer } {
   const fd = openSync(path, openFlags);
   try {
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    return { mode: stat.mode, text: readFileSync(fd, "utf8") };
+    return { mode: stat.mode, bytes: readFileSync(fd) };
   } finally {
     closeSync(fd);
   }

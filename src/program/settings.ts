@@ -4,7 +4,7 @@ import {
 } from "../config.ts";
 import { isToken } from "../http/bearer.ts";
 import { ConfigError } from "./exit.ts";
-import type { Environment } from "./host.ts";
+import type { Host } from "./host.ts";
 
 /** The form of a path, where none need be given. */
 const path = /^[^\0]*$/;
@@ -13,7 +13,7 @@ const path = /^[^\0]*$/;
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
     wanted: "a host name or an address", meaning: "address to listen on" },
-  port: { environment: "PORT", standard: 8080, min: 0, max: 65_535, wanted: "a port",
+  port: { environment: "PORT", standard: 8080, min: 0, max: 65_535, wanted: "a port, 0 to 65535",
     meaning: "port to listen on; 0: any free one" },
   socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
@@ -24,6 +24,10 @@ export const settingTable = {
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: path, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
+  "tls-cert": { environment: "PLANTS_TLS_CERT", standard: "", form: path, wanted: "a path",
+    meaning: "PEM file of the certificate and its chain: serves https; read again on SIGHUP" },
+  "tls-key": { environment: "PLANTS_TLS_KEY", standard: "", form: path, wanted: "a path",
+    meaning: "PEM file of its private key, read again on SIGHUP" },
 } as const;
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
@@ -37,11 +41,9 @@ export const environmentOf = (limit: { readonly flag: string }): string =>
 export type Config = ReturnType<typeof readConfig>;
 
 /** All that `serve` is given, and what is found to be wrong with it. */
-export interface Given {
+export interface Given extends Pick<Host, "environment" | "pid"> {
   /** The flags of the command line by their names. */
   readonly flags: ReadonlyMap<string, string>;
-  readonly environment: Environment;
-
   readonly mistakes: Mistakes;
 }
 
@@ -67,6 +69,9 @@ export function readConfig(given: Given) {
     basePath: read("base-path"),
     store: read("store"),
     tokensFile: read("tokens"),
+    tlsCert: read("tls-cert"),
+    tlsKey: read("tls-key"),
+    isHandedIn: readHandedIn(given),
   };
   const limits = Object.fromEntries(numbers) as Limits;
   findUnknown(given);
@@ -84,11 +89,10 @@ export function throwMistakes({ usage, config }: Mistakes): void {
 /** A short, escaped excerpt of what was given. */
 export const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
 
-/** What a message says of a name that does not exist: the nearest of those that do. */
+/** What a message says of a name that does not exist: one of those that do is near, or none. */
 export function hintFor(name: string, known: readonly string[]): string {
-  const near = [0, 1, 2].flatMap((letters) =>
-    known.filter((each) => lettersApart(name, each) <= letters));
-  return near[0] === undefined ? "see --help" : `did you mean ${near[0]}?`;
+  const near = known.find((each) => lettersApart(name, each) <= 2);
+  return near === undefined ? "see --help" : `did you mean ${near}?`;
 }
 
 /** How many letters one has that the other has not: a slip of the finger makes one or two. */
@@ -118,8 +122,8 @@ function readText(flag: string, entry: Entry, given: Given): string {
 
   // A flag without its value is told already.
   if (text !== "") {
-    const wanted = `must be ${wantedOf(entry)}, found ${quoted(text)}`;
-    tell([flag], `${sourceOf(flag, given)} ${wanted}`, given);
+    const wanted = "unit" in entry ? bounds(entry) : entry.wanted;
+    tell([flag], `${sourceOf(flag, given)} must be ${wanted}, found ${quoted(text)}`, given);
   }
   return `${entry.standard}`;
 }
@@ -130,8 +134,8 @@ const textOf = (flag: string, { flags, environment }: Given): string | undefined
 
 /** Who says it; where nobody does, the flag could. */
 function sourceOf(flag: string, given: Given): string {
-  const isVariable = !given.flags.has(flag) && textOf(flag, given) !== undefined;
-  return (isVariable && variables.get(flag)) || `--${flag}`;
+  const isOfLine = given.flags.has(flag) || textOf(flag, given) === undefined;
+  return isOfLine ? `--${flag}` : `${variables.get(flag)}`;
 }
 
 /** Tells a mistake: one of the command line, where one of these flags stands there. */
@@ -143,11 +147,22 @@ function tell(flags: readonly string[], mistake: string, given: Given): void {
 /** Told without what was found: it may be a token all the same. */
 function readToken(given: Given): string {
   const token = given.environment[tokenVariable] ?? "";
-  if (token !== "" && !isToken(token)) {
-    const wanted = "a b64token: letters, digits and -._~+/, = at its end";
-    tell([], `${tokenVariable} must be ${wanted}`, given);
-  }
+  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
+  if (token !== "" && !isToken(token)) tell([], `${tokenVariable} must be ${wanted}`, given);
   return token;
+}
+
+/** Whether a socket to listen on was handed in, as by systemd (sd_listen_fds(3)). */
+function readHandedIn(given: Given): boolean {
+  const { LISTEN_PID: pid, LISTEN_FDS: sockets = "0" } = given.environment;
+  if (pid !== `${given.pid}` || sockets === "0") return false;
+
+  if (sockets !== "1") tell([], `LISTEN_FDS must be 1, found ${quoted(sockets)}`, given);
+  for (const flag of ["host", "port", "socket"].filter((each) => textOf(each, given))) {
+    const source = sourceOf(flag, given);
+    tell([flag], `${source} can't be set where a socket is handed in (LISTEN_FDS)`, given);
+  }
+  return true;
 }
 
 /** What Kubernetes sets for a service named plants (service links), with its value. */
@@ -165,10 +180,15 @@ function findUnknown(given: Given): void {
 
 /** What is good by itself, and not beside another. */
 function findConflicts(limits: Limits, given: Given): void {
-  const [head, request] = ["head-timeout", "request-timeout"] as const;
+  for (const [flag, other] of [["tls-cert", "tls-key"], ["tls-key", "tls-cert"]] as const) {
+    const isAlone = textOf(flag, given) && !textOf(other, given);
+    if (isAlone) tell([flag], `${sourceOf(flag, given)} needs --${other}`, given);
+  }
+
   if (limits.headMillis > limits.requestMillis) {
-    const [part, whole] = [sourceOf(head, given), sourceOf(request, given)];
-    tell([head, request], `${part} must not be above ${whole}, of which it is a part: `
+    const both = ["head-timeout", "request-timeout"];
+    const [part, whole] = both.map((flag) => sourceOf(flag, given));
+    tell(both, `${part} must not be above ${whole}, of which it is a part: `
       + `${limits.headMillis} and ${limits.requestMillis} milliseconds`, given);
   }
 }
@@ -177,9 +197,4 @@ function findConflicts(limits: Limits, given: Given): void {
 function isGood(entry: Entry, text: string): boolean {
   if ("form" in entry) return entry.form.test(text);
   return /^\d+$/.test(text) && isWithin(entry, Number(text));
-}
-
-function wantedOf(entry: Entry): string {
-  if ("unit" in entry) return bounds(entry);
-  return "form" in entry ? entry.wanted : `${entry.wanted}, ${entry.min} to ${entry.max}`;
 }

@@ -226,7 +226,7 @@ describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
     "node:fs": ["journal/disk.ts", "program/secrets.ts"],
     "node:net": ["journal/lock.ts"],
-    "node:tls": [],
+    "node:tls": ["program/secrets.ts"],
     "node:https": ["http/server.ts"],
     "node:crypto": ["http/bearer.ts", "journal/open.ts"],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],

@@ -15,14 +15,14 @@ type Serve = Extract<Command, { readonly command: "serve" }>;
 const words = (line: string): string[] => (line === "" ? [] : line.split(" "));
 
 function serve(line: string | readonly string[], environment: Environment = {}): Serve["config"] {
-  const command = readCommand(typeof line === "string" ? words(line) : line, environment);
+  const command = readCommand({ args: typeof line === "string" ? words(line) : line, environment, pid });
   assert.ok(command.command === "serve");
   return command.config;
 }
 
 function refusal(line: string | readonly string[], environment: Environment = {}): ConfigError {
   try {
-    readCommand(typeof line === "string" ? words(line) : line, environment);
+    readCommand({ args: typeof line === "string" ? words(line) : line, environment, pid });
   } catch (error) {
     assert.ok(error instanceof ConfigError, String(error));
     return error;
@@ -30,6 +30,8 @@ function refusal(line: string | readonly string[], environment: Environment = {}
   return assert.fail(`${String(line)} is taken, with ${JSON.stringify(environment)}`);
 }
 
+/** The number of the process, as sockets are handed in for one. */
+const pid = 4711;
 const mib = 1024 * 1024;
 
 /** Each limit's flag and variable, and its default as the interface says. */
@@ -58,7 +60,7 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
-    tokensFile: "", token: "",
+    tokensFile: "", token: "", tlsCert: "", tlsKey: "", isHandedIn: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.ok(Object.isFrozen(config) && Object.isFrozen(config.limits));
@@ -112,30 +114,38 @@ const settings: readonly Setting[] = [
   ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b"],
     ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
+  ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], ["a\0b"]],
+  ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], ["a\0b"]],
 ];
 
+/** What a setting can't be without. */
+const companions: Readonly<Record<string, Environment>> = {
+  "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
+};
+
 for (const [flag, variable, name, good, bad] of settings) {
+  const need = companions[flag] ?? {};
   test(`${flag} and ${variable} set ${name}`, () => {
     for (const value of good) {
-      const other = { [variable]: good.find((one) => one !== value) ?? "" };
-      assert.equal(`${serve([flag, value])[name]}`, value);
-      assert.equal(`${serve([`${flag}=${value}`])[name]}`, value);
-      assert.equal(`${serve([], { [variable]: value })[name]}`, value);
+      const other = { ...need, [variable]: good.find((one) => one !== value) ?? "" };
+      assert.equal(`${serve([flag, value], need)[name]}`, value);
+      assert.equal(`${serve([`${flag}=${value}`], need)[name]}`, value);
+      assert.equal(`${serve([], { ...need, [variable]: value })[name]}`, value);
       assert.equal(`${serve([flag, value], other)[name]}`, value, "the flag wins");
     }
     assert.deepEqual(serve([], { [variable]: "" }), serve(""), "an empty variable is none");
   });
   for (const value of bad) {
     test(`${flag} and ${variable} refuse ${JSON.stringify(value)}`, () => {
-      const ofFlag = refusal([`${flag}=${value}`]);
+      const ofFlag = refusal([`${flag}=${value}`], need);
       assert.deepEqual([ofFlag.exitCode, ofFlag.message.startsWith(`${flag} `)], [64, true]);
-      const ofVariable = refusal([], { [variable]: value });
+      const ofVariable = refusal([], { ...need, [variable]: value });
       assert.equal(ofVariable.exitCode, 78);
       assert.ok(ofVariable.message.startsWith(`${variable} `), ofVariable.message);
       // One line each, whatever stood in the value.
       assert.match(`${ofFlag.message}${ofVariable.message}`, /^[^\n\0]*$/);
       // A flag that is good wins over a variable that is not.
-      assert.doesNotThrow(() => serve([flag, good[0] ?? ""], { [variable]: value }));
+      assert.doesNotThrow(() => serve([flag, good[0] ?? ""], { ...need, [variable]: value }));
     });
   }
 }
@@ -169,8 +179,10 @@ const others: readonly (readonly [line: string, command: Command])[] = [
 ];
 for (const [line, command] of others) {
   test(`\`${line}\` is the command ${command.command}, whatever the environment says`, () => {
-    assert.deepEqual(readCommand(words(line), {}), command);
-    assert.deepEqual(readCommand(words(line), { PORT: "x", PLANTS_MAX_BODY: "-1" }), command);
+    assert.deepEqual(readCommand({ args: words(line), environment: {}, pid }), command);
+    assert.deepEqual(readCommand({
+      args: words(line), environment: { PORT: "x", PLANTS_MAX_BODY: "-1" }, pid,
+    }), command);
   });
 }
 
@@ -228,6 +240,15 @@ const mistakes: readonly Mistakes[] = [
   ["--port 1", { PLANTS_REQUEST_TIMEOUT: "199" }, 78, [/ PLANTS_REQUEST_TIMEOUT, /]],
   ["--head-timeout 200 --request-timeout 199", {}, 64, [/^--head-timeout .* 200 and 199 /]],
   ["--port x --head-timeout 40000", {}, 64, [/^--port /, /^--head-timeout .* --request-timeout/]],
+  // Both, or neither.
+  ["--tls-cert c", {}, 64, [/^--tls-cert needs --tls-key$/]],
+  ["--tls-key k", {}, 64, [/^--tls-key needs --tls-cert$/]],
+  ["", { PLANTS_TLS_KEY: "k" }, 78, [/^PLANTS_TLS_KEY needs --tls-cert$/]],
+  // A socket that is handed in is where it listens, and nothing else says so too.
+  ["--port 1", { LISTEN_PID: "4711", LISTEN_FDS: "1" }, 64, [/^--port can't .*LISTEN_FDS/]],
+  ["", { LISTEN_PID: "4711", LISTEN_FDS: "1", PLANTS_SOCKET: "s", HOST: "a" }, 78,
+    [/^PLANTS_SOCKET can't/, /^HOST can't/]],
+  ["", { LISTEN_PID: "4711", LISTEN_FDS: "2" }, 78, [/^LISTEN_FDS must be 1, found "2"$/]],
   // A variable that does not exist, told without what it holds.
   ["", { PLANTS_TOKEN_FILE: "S3cret" }, 78,
     [/^there is no variable "PLANTS_TOKEN_FILE": did you mean PLANTS_TOKENS_FILE\?$/]],
@@ -248,6 +269,16 @@ for (const [line, environment, code, lines] of mistakes) {
     assert.doesNotMatch(message, /S3cret/);
   });
 }
+
+test("a socket is handed in to the process that LISTEN_PID names, and to no other", () => {
+  assert.equal(serve("", { LISTEN_PID: "4711", LISTEN_FDS: "1" }).isHandedIn, true);
+  for (const environment of [
+    { LISTEN_PID: "4712", LISTEN_FDS: "1" }, { LISTEN_FDS: "1" }, { LISTEN_PID: "4711" },
+    { LISTEN_PID: "4711", LISTEN_FDS: "0" },
+  ]) {
+    assert.deepEqual(serve("--port 1", environment), serve("--port 1"));
+  }
+});
 
 test("what Kubernetes sets for a service named plants is no mistake, nor an empty variable", () => {
   const links = {

@@ -172,7 +172,8 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
   assert.deepEqual([await statusOf(server.port, "revoked"), await statusOf(server.port, "new")],
     [401, 200]);
   assert.equal(await server.end(), 0);
-  assert.match(server.stderr(), /^plant-store: goes on in a new file at plants\.ndjson\n$/);
+  assert.equal(server.stderr(), "plant-store: the tokens are read again\n"
+    + "plant-store: goes on in a new file at plants.ndjson\n");
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
 });
 
@@ -187,6 +188,44 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
       assert.ok(existsSync(join(cwd, "plants.ndjson")));
     });
 }
+
+/** Each signal that a listener heard is told on stderr; nothing else listens. */
+const told = `
+  const emit = process.emit;
+  process.emit = function (name, ...others) {
+    const result = emit.call(this, name, ...others);
+    if (String(name).startsWith("SIG")) process.stderr.write(name + " was handled\\n");
+    return result;
+  };
+`;
+
+test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", { timeout }, async () => {
+  const server = await startProgram({
+    nodeArgs: ["--inspect-port=0", "--import", preload(told)],
+  });
+  servers.push(server);
+  await signal(server, "SIGUSR1");
+  await signal(server, "SIGUSR2");
+  assert.equal(await statusOf(server.port, token), 200);
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
+});
+
+test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2",
+  { timeout }, async () => {
+    const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
+    for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
+      const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
+      await once(child.stdout, "data");
+      child.kill(name);
+      if (name === "SIGUSR1") {
+        assert.match(`${await once(child.stderr, "data")}`, /^Debugger listening/);
+        child.kill("SIGKILL");
+      }
+      const [, signalCode] = await once(child, "exit");
+      assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+    }
+  });
 
 test("a journal that fails makes the end 74, though the drain's deadline cuts requests off",
   { timeout }, async () => {

@@ -1,0 +1,170 @@
+/** Where it listens: sockets that are handed in, as by systemd, and why it can't. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { request, type RequestOptions } from "node:http";
+import { createServer } from "node:net";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import {
+  cleanEnvironment, program, run, temporaryFolder, token, type Running,
+} from "../support/support.ts";
+import { missing, outcomeOf } from "../support/tools.ts";
+
+const timeout = 30_000;
+const children: Running["process"][] = [];
+after(() => children.map((child) => child.kill("SIGKILL")));
+
+const noPerl = missing(["perl", "-MSocket", "-MPOSIX", "-e", "1"]);
+
+/**
+ * Binds as systemd does, and hands the socket as descriptor 3 to one program after another; it
+ * accepts nothing itself. The number of each, which becomes the program, is told on stderr.
+ */
+const manager = `use Socket qw(:all);
+my ($where, $lives) = splice @ARGV, 0, 2;
+my $address = $where =~ m{/} ? pack_sockaddr_un($where)
+  : $where =~ /:/ ? pack_sockaddr_in6(0, inet_pton(AF_INET6, $where))
+  : pack_sockaddr_in(0, inet_aton($where));
+$^F = 3;
+socket(S, sockaddr_family($address), SOCK_STREAM, 0) && bind(S, $address) && listen(S, 9) or exit 9;
+for (1 .. $lives) {
+  my $pid = fork;
+  if (!$pid) {
+    POSIX::dup2(fileno(S), 3) if fileno(S) != 3;
+    $ENV{LISTEN_PID} //= $$;
+    $ENV{LISTEN_FDS} //= 1;
+    print STDERR "pid $$\\n";
+    exec @ARGV;
+  }
+  waitpid $pid, 0;
+}
+exit $? >> 8;`;
+
+interface Handed {
+  readonly folder?: string;
+  readonly lives?: number;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** The program on a socket that was handed in; or its exit code and stderr, if it ends at once. */
+function handed(where: string, { folder = temporaryFolder(), lives = 1, args = [], env = {} }: Handed) {
+  const child = spawn("perl", ["-MPOSIX", "-e", manager, where, `${lives}`, process.execPath, program,
+    ...args], {
+    cwd: folder, stdio: ["ignore", "pipe", "pipe"],
+    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }),
+  });
+  children.push(child);
+  return outcomeOf(child);
+}
+
+/** The number of the life that begins, and its first line. */
+async function living(outcome: Running | string, life: number) {
+  assert.ok(typeof outcome !== "string", String(outcome));
+  const { stdout } = outcome.process;
+  assert.ok(stdout);
+  while (outcome.stdout().split("\n").length < life + 1) await once(stdout, "data");
+  const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)].map(([, pid]) => Number(pid));
+  return { pid: pids[life - 1] ?? NaN, line: outcome.stdout().split("\n")[life - 1] };
+}
+
+async function post(to: RequestOptions): Promise<number | undefined> {
+  const asked = request({ ...to, path: "/plants", method: "POST", agent: false,
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" } });
+  asked.end('{"id":1,"name":"Fern"}');
+  const [answer] = await once(asked, "response");
+  await once(answer.resume(), "end");
+  return answer.statusCode;
+}
+
+for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as const) {
+  const isThere = Object.values(networkInterfaces())
+    .some((each) => each?.some((one) => one.address === host));
+  const skip = isThere ? noPerl : `there is no ${host} here`;
+  test(`a port of ${host} that is handed in is served, and stays for the next one`,
+    { timeout, skip }, async () => {
+      const outcome = await handed(host, { lives: 2 });
+      for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
+        const { pid, line = "" } = await living(outcome, life);
+        const [, port] = /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
+        assert.equal(line, `plant-store listening on http://${address}:${port}`);
+        assert.equal(await post({ host, port: Number(port) }), 200);
+        process.kill(pid, signal);
+      }
+      assert.ok(typeof outcome !== "string");
+      assert.equal(await ended(outcome), 0);
+    });
+}
+
+/** The exit code, once it comes by itself. */
+async function ended({ process: child }: Running): Promise<number | null> {
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  return child.exitCode;
+}
+
+test("a Unix socket that is handed in is served, and nobody removes it",
+  { timeout, skip: noPerl }, async () => {
+    const folder = temporaryFolder();
+    const socketPath = join(folder, "s");
+    const outcome = await handed(socketPath, { folder, lives: 3 });
+    for (const [life, signal] of [[1, "SIGTERM"], [2, "SIGKILL"], [3, "SIGTERM"]] as const) {
+      const { pid, line } = await living(outcome, life);
+      assert.equal(line, "plant-store listening on unix:fd 3");
+      assert.equal(await post({ socketPath }), 200);
+      if (life === 2) {
+        // Nor does a start that is told its path: somebody listens there.
+        const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
+        assert.equal(other.code, 69, other.stderr);
+      }
+      process.kill(pid, signal);
+      assert.ok(existsSync(socketPath), "it is not ours to remove");
+    }
+    assert.ok(typeof outcome !== "string");
+    assert.equal(await ended(outcome), 0);
+    assert.ok(existsSync(socketPath), "it is not ours to remove");
+  });
+
+test("one that is handed in for another process is not taken", { timeout, skip: noPerl },
+  async () => {
+    const outcome = await handed("127.0.0.1", { args: ["--socket", "own"], env: { LISTEN_PID: "1" } });
+    const { pid, line } = await living(outcome, 1);
+    assert.equal(line, "plant-store listening on unix:own");
+    process.kill(pid, "SIGTERM");
+    assert.ok(typeof outcome !== "string");
+    assert.equal(await ended(outcome), 0);
+  });
+
+const refused: readonly (readonly [says: string, options: Handed, outcome: RegExp])[] = [
+  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port can't be set/],
+  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT can't be set/],
+  ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
+];
+for (const [says, options, outcome] of refused) {
+  test(`a socket that is handed in ${says} is refused`, { timeout, skip: noPerl }, async () => {
+    assert.match(String(await handed("127.0.0.1", options)), outcome);
+  });
+}
+
+test("what is handed in and is no socket is told: 69", { timeout }, async () => {
+  const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
+  const child = spawn("sh", ["-c", line, process.execPath, program], {
+    cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
+  });
+  children.push(child);
+  assert.match(String(await outcomeOf(child)), /^69 plant-store: can't listen: .*EINVAL/);
+});
+
+test("a port that is taken is named: 69", { timeout }, async () => {
+  const taken = createServer();
+  await once(taken.listen(0, "127.0.0.1"), "listening");
+  const address = taken.address();
+  assert.ok(typeof address === "object" && address !== null);
+  const { code, stderr } = await run(["--port", `${address.port}`], {}, temporaryFolder());
+  assert.equal(code, 69);
+  assert.match(stderr,
+    new RegExp(`^plant-store: can't listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+  taken.close();
+});

@@ -1,0 +1,236 @@
+/** TLS from the command line: what is served, files that are refused, and SIGHUP under load. */
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { Agent, request } from "node:https";
+import { networkInterfaces } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { connect, type TLSSocket } from "node:tls";
+import { tokenDigest } from "../../src/http/bearer.ts";
+import {
+  exchange, post, run, start as startProgram, temporaryFolder, token, type Running,
+  type StartOptions,
+} from "../support/support.ts";
+
+const timeout = 60_000;
+const servers: Running[] = [];
+after(() => servers.map((server) => server.process.kill("SIGKILL")));
+
+async function start(options: StartOptions): Promise<Running> {
+  const server = await startProgram(options);
+  servers.push(server);
+  return server;
+}
+
+/** Two pairs, made once: `a.crt` and `a.key`, `b.crt` and `b.key`. */
+const pairs = temporaryFolder();
+for (const name of ["a", "b"]) {
+  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
+    "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`,
+    "-days", "1", "-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+  ], { cwd: pairs, stdio: "ignore" });
+}
+const ca = ["a", "b"].map((name) => readFileSync(join(pairs, `${name}.crt`)));
+
+/** Puts a pair, or of each another one, in the places that the program reads. */
+function put(cwd: string, cert: string, key = cert): void {
+  copyFileSync(join(pairs, `${cert}.crt`), join(cwd, "crt"));
+  copyFileSync(join(pairs, `${key}.key`), join(cwd, "key"));
+  chmodSync(join(cwd, "key"), 0o600);
+}
+
+function folderWith(cert: string, key = cert): string {
+  const cwd = temporaryFolder();
+  put(cwd, cert, key);
+  return cwd;
+}
+
+const args = ["--tls-cert", "crt", "--tls-key", "key"];
+
+async function handshake(port: number, options = {}): Promise<TLSSocket> {
+  const client = connect({ port, host: "127.0.0.1", ca, ...options });
+  await once(client, "secureConnect");
+  return client;
+}
+
+/** Whose certificate is shown. */
+async function shown(port: number): Promise<string | undefined> {
+  const client = await handshake(port);
+  const { subject } = client.getPeerCertificate();
+  client.destroy();
+  return `${subject.CN}`;
+}
+
+/** Posts a plant over a connection of an agent; the answer's status. */
+async function ask(port: number, agent: Agent, bearer = token): Promise<number | undefined> {
+  const asked = request({
+    port, host: "127.0.0.1", path: "/plants", method: "POST", agent, ca,
+    headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
+  });
+  asked.end('{"id":1,"name":"Fern"}');
+  const [answer] = await once(asked, "response");
+  await once(answer.resume(), "end");
+  return answer.statusCode;
+}
+
+/** Waits until stderr has a text so many times. */
+async function told(server: Running, text: string, times = 1): Promise<void> {
+  const { stderr } = server.process;
+  assert.ok(stderr);
+  while (server.stderr().split(text).length <= times) await once(stderr, "data");
+}
+
+test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older",
+  { timeout }, async () => {
+    const cwd = folderWith("a");
+    const server = await start({ cwd, args });
+    assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
+    const agent = new Agent();
+    assert.equal(await ask(server.port, agent), 200);
+    agent.destroy();
+    for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+      const client = await handshake(server.port, { minVersion: version, maxVersion: version });
+      assert.equal(client.getProtocol(), version);
+      client.destroy();
+    }
+    const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT:@SECLEVEL=0" };
+    await assert.rejects(handshake(server.port, old));
+    assert.deepEqual(await exchange(server.port, post('{"id":1,"name":"Fern"}')), [],
+      "who speaks no TLS is not answered");
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stderr(), "");
+  });
+
+test("the variables do the same, and the curl line trusts the certificate", { timeout },
+  async () => {
+    const cwd = folderWith("a");
+    const env = { PLANTS_TLS_CERT: "crt", PLANTS_TLS_KEY: "key", PLANTS_TOKEN: "" };
+    const server = await start({ cwd, env });
+    const { stdout } = server.process;
+    assert.ok(stdout);
+    while (!server.stdout().includes("-d '")) await once(stdout, "data");
+    const [, line = ""] = server.stdout().split("\n\n");
+    const answer = execFileSync("sh", ["-c", `${line.trim()} -sS`], { cwd, encoding: "utf8" });
+    assert.equal(answer, '{"name":"Fern","tag":"shade"}\n');
+    assert.equal(await server.end(), 0);
+  });
+
+const refused: readonly (readonly [says: string, change: (cwd: string) => void, told: RegExp])[] = [
+  ["a key of another certificate", (cwd) => put(cwd, "a", "b"), /TLS key key: .*mismatch/],
+  ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: ./],
+  ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: ./],
+  ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),
+    /TLS key key: expected that group and others can't write it, found mode 660/],
+  ["a certificate that all can write", (cwd) => chmodSync(join(cwd, "crt"), 0o666),
+    /TLS certificate crt: expected that group and others can't write it, found mode 666/],
+];
+for (const [says, change, message] of refused) {
+  test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, { timeout },
+    async () => {
+      const cwd = folderWith("a");
+      const server = await start({ cwd, args });
+      put(cwd, "b");
+      change(cwd);
+      const { code, stdout, stderr } = await run(["--port", "0", "--store", "x", ...args], {}, cwd);
+      assert.deepEqual([code, stdout], [78, ""]);
+      assert.match(stderr, message);
+      assert.doesNotMatch(stderr, /PRIVATE|BEGIN/);
+      assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
+      server.process.kill("SIGHUP");
+      await told(server, "the old certificate and key stay");
+      assert.match(server.stderr(), message);
+      assert.equal(await shown(server.port), "a");
+      chmodSync(join(cwd, "crt"), 0o644);
+      put(cwd, "b");
+      server.process.kill("SIGHUP");
+      await told(server, "the certificate and key are read again");
+      assert.equal(await shown(server.port), "b");
+      assert.equal(await server.end(), 0);
+    });
+}
+
+test("a key that others can read is served, with one warning", { timeout }, async () => {
+  const cwd = folderWith("a");
+  chmodSync(join(cwd, "key"), 0o644);
+  const server = await start({ cwd, args });
+  for (const times of [1, 2]) {
+    server.process.kill("SIGHUP");
+    await told(server, "are read again", times);
+  }
+  const agent = new Agent();
+  assert.equal(await ask(server.port, agent), 200);
+  agent.destroy();
+  assert.equal(await server.end(), 0);
+  const warnings = server.stderr().split("\n").filter((line) => line.includes("can read"));
+  assert.deepEqual(warnings, ["plant-store: TLS key key: group or others can read it, mode 644"]);
+});
+
+/** How many descriptors a process has open. */
+const descriptors = (server: Running): number =>
+  readdirSync(`/proc/${server.process.pid}/fd`).length;
+
+test("SIGHUP under load, with other certificates and tokens each time, fails no request",
+  { timeout, skip: process.platform === "linux" ? false : "there is no /proc" }, async () => {
+    const rounds = 100;
+    const cwd = folderWith("a");
+    const tokens = join(cwd, "tokens");
+    const write = (round: number): void => writeFileSync(tokens,
+      `old ${tokenDigest(`t${round - 1}`)}\nnew ${tokenDigest(`t${round}`)}\n`, { mode: 0o600 });
+    write(0);
+    const server = await start({ cwd, args: [...args, "--tokens", "tokens"] });
+    const { port } = server;
+    const kept = new Agent({ keepAlive: true, maxSockets: 1 });
+    assert.equal(await ask(port, kept), 200);
+    const before = descriptors(server);
+
+    let isOver = false;
+    let answered = 0;
+    const clients = [new Agent({ keepAlive: true }), new Agent()].map(async (agent) => {
+      for (; !isOver; answered++) assert.equal(await ask(port, agent), 200);
+      agent.destroy();
+    });
+    const fresh = new Agent();
+    for (let round = 1; round <= rounds; round++) {
+      const name = round % 2 === 0 ? "a" : "b";
+      put(cwd, name);
+      write(round);
+      server.process.kill("SIGHUP");
+      await told(server, "the certificate and key are read again", round);
+      assert.equal(await shown(port), name);
+      // What SIGHUP has told is so from the next request on, on an old connection too.
+      assert.equal(await ask(port, kept, `t${round}`), 200);
+      assert.equal(await ask(port, kept, `t${round - 2}`), 401);
+      assert.equal(await ask(port, fresh, `t${round - 1}`), 200);
+    }
+    isOver = true;
+    await Promise.all(clients);
+    assert.ok(answered > 2, `only ${answered} requests were answered meanwhile`);
+    fresh.destroy();
+    // A connection's other end needs some turns to be closed.
+    while (descriptors(server) > before) await ask(port, kept);
+    kept.destroy();
+    assert.equal(await server.end(), 0);
+    assert.doesNotMatch(server.stderr(), /stay/);
+  });
+
+/** Not of this machine alone. */
+const outer = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+  .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+
+test("who listens beyond loopback is warned once, where there is no TLS", { timeout }, async () => {
+  const warning = /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
+  for (const host of ["0.0.0.0", ...outer === undefined ? [] : [outer]]) {
+    const open = await start({ args: ["--host", host] });
+    const secured = await start({ cwd: folderWith("a"), args: ["--host", host, ...args] });
+    assert.deepEqual([await open.end(), await secured.end()], [0, 0]);
+    assert.match(open.stderr(), warning);
+    assert.equal(secured.stderr(), "");
+  }
+  for (const near of [["--host", "localhost"], ["--host", "127.0.0.2"], ["--socket", "s"]]) {
+    const server = await start({ args: near });
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stderr(), "", near.join(" "));
+  }
+});
