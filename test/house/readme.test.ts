@@ -163,6 +163,22 @@ test("the commands for tokens make a file that the server accepts", async () => 
   await server.end();
 });
 
+test("the commands for TLS make a pair that the server serves", async () => {
+  const folder = checkout();
+  const commands = blockOf("sh", "tls").trim().split("\n");
+  const serve = commands.pop() ?? "";
+  const { status, stderr } = shell(commands.join("\n"), folder);
+  assert.equal(status, 0, stderr);
+  const args = serve.replace("node dist/server.js ", "").split(" ");
+  assert.deepEqual(args, ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+  const server = await start({ cwd: folder, args });
+  servers.push(server);
+  assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
+  const asked = shell(`curl -s --cacert cert.pem https://localhost:${server.port}/plants`, folder);
+  assert.match(asked.stdout, /"error":40101/);
+  await server.end();
+});
+
 function post(url: string, bearer = token, body = '{"id":1,"name":"Fern"}'): Promise<Response> {
   const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
   return fetch(`${url}/plants`, { method: "POST", headers, body });
@@ -179,6 +195,8 @@ test("the commands to verify end well on a sound journal, and rotation as writte
   await server.end();
   const verified = shell(`set -e\n${blockOf("sh", "verify")}`, folder, withNode(folder));
   assert.equal(verified.status, 0, verified.stderr);
+  const input = shell(`set -e\n${blockOf("sh", "verify-input")}`, folder, withNode(folder));
+  assert.deepEqual([input.status, /^-: records 1$/m.test(input.stdout)], [0, true], input.stderr);
 });
 
 const tools = [
@@ -439,7 +457,7 @@ test("every file, flag and script that the documents name exists", async () => {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
   const { stdout: help } = await run(["--help"]);
-  const nodes = "--permission --allow-net --allow-fs-read --allow-fs-write";
+  const nodes = "--permission --allow-net --allow-fs-read --allow-fs-write --env-file";
   const known = `${help} ${nodes}`;
   const given = allText().replace(/npm run bench -- --.*`/g, "");
   for (const [flag] of given.matchAll(/(?<=`)--[\w-]+/g)) assert.ok(known.includes(flag), flag);
