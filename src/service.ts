@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
 import { checkUnread, HeldBodies, readBody } from "./http/body.ts";
-import { Connections, type Connection } from "./http/connection.ts";
+import { Connections, type AnswerListener, type Connection } from "./http/connection.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, apiErrorOf, must } from "./http/errors.ts";
 import { checkTrailer, readHead } from "./http/head.ts";
@@ -30,6 +30,9 @@ export interface PlantOptions {
 
   /** Told of every fault that was answered with 50001. Default: nobody is. */
   readonly onFault?: (error: unknown) => void;
+
+  /** Told of every answer before it leaves, for logs and figures. Default: nobody is. */
+  readonly onAnswer?: AnswerListener;
 }
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -49,7 +52,7 @@ export class PlantService implements Application {
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
     this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
-    this.connections = new Connections(this.#limits);
+    this.connections = new Connections(this.#limits, options.onAnswer);
   }
 
   handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {

@@ -80,13 +80,14 @@ export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
 
+  /** The catalogue's number. */
+  readonly error: number;
+
   /** Whether the connection can't be used after this answer. */
   readonly close: boolean;
 
   /** Names and values in turn. */
   readonly headers: readonly string[];
-
-  readonly #error: number;
 
   /** @param message one sentence: what is wrong, where, and what was expected */
   constructor(cause: Cause, message: string) {
@@ -95,14 +96,14 @@ export class ApiError extends Error {
     this.status = Math.floor(error / 100);
     this.close = close;
     this.headers = headers;
-    this.#error = error;
+    this.error = error;
   }
 
   /** The Error of the interface, as JSON. */
   get body(): string {
     const isLong = this.message.length > messageCharactersMax;
     const message = isLong ? `${this.message.slice(0, messageCharactersMax - 1)}…` : this.message;
-    return JSON.stringify({ error: this.#error, message });
+    return JSON.stringify({ error: this.error, message });
   }
 }
 

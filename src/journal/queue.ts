@@ -30,6 +30,11 @@ export class Queue {
     return this.#waiting.length;
   }
 
+  /** Of batch and waiting together. */
+  get held() {
+    return { records: this.#waiting.length + this.batch.length, bytes: this.#bytes };
+  }
+
   get isEnded(): boolean {
     return this.#refusal !== undefined;
   }
