@@ -55,12 +55,12 @@ export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
 const digestForm = /^sha256:[0-9a-f]{64}$/;
 
 /**
- * The digests of a text of lines `NAME sha256:HEX`, blank ones and # comments.
+ * The digests, with their names, of a text of lines `NAME sha256:HEX`, blank ones and # comments.
  *
  * @throws TypeError with the number of the first bad line
  */
-export function parseTokensFile(text: string): readonly string[] {
-  const digests: string[] = [];
+export function parseTokensFile(text: string): ReadonlyMap<string, string> {
+  const digests = new Map<string, string>();
   for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (/^\s*(?:#|$)/.test(line)) continue;
     const [name = "", digest = "", ...rest] = line.split(" ");
@@ -68,9 +68,9 @@ export function parseTokensFile(text: string): readonly string[] {
       const expected = "expected NAME sha256:HEX with 64 lower-case digits";
       throw new TypeError(`line ${index + 1}: ${expected}`);
     }
-    digests.push(digest);
+    digests.set(digest, name);
   }
-  if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
+  if (digests.size === 0) throw new TypeError("line 1: expected at least one token, found none");
   return digests;
 }
 

@@ -11,11 +11,14 @@ const readable = 0o044;
 const writable = 0o022;
 
 /** Reads a tokens file that group and others can't write, for who can write it can let themselves
- * in; digests as BearerTokens takes them.
+ * in; digests as BearerTokens takes them, with their names.
  * @param warn told where they can read it: it holds digests only, and systemd, Kubernetes and
  *   Docker hand files over that way
  * @throws ConfigError that names the file, and the line where one is wrong */
-export function readTokensFile(path: string, warn: (message: string) => void): readonly string[] {
+export function readTokensFile(
+  path: string,
+  warn: (message: string) => void,
+): ReadonlyMap<string, string> {
   try {
     const { mode, text } = readRegular(path);
     const shown = (mode & 0o777).toString(8).padStart(3, "0");

@@ -1,75 +1,108 @@
 /** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer } from "../index.ts";
-import { openJournal } from "../journal/journal.ts";
+import { createPlantServer, openJournal } from "../index.ts";
 import { Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
+import { Health } from "./health.ts";
+import { version } from "./help.ts";
 import type { Host } from "./host.ts";
-import { announcement, listen } from "./listen.ts";
+import { announcement, baseOf, listen } from "./listen.ts";
+import { makeLog, type Log } from "./log.ts";
+import { makeRequestLog } from "./requests.ts";
 import type { Config } from "./settings.ts";
 import { Tokens } from "./tokens.ts";
 
 /** Serves until a signal or a journal that fails asks for the end; the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
+  const log = makeLog(host);
+  host.warn = (message, level = "warn") => log(level, message);
+
   // No signal is lost from here on: what comes during the start is done when the start is.
   const ending = new Ending(host);
   host.onSignal("SIGHUP", () => {
     starting.then(reload, () => undefined);
   });
-  const starting = start(config, host, ending);
-  const { server, journal, tokens } = await starting;
+  const starting = start(config, host, ending, log);
+  const { server, journal, tokens, health, requests } = await starting;
 
   // Where nobody can read it, it is served all the same.
   host.print(announcement(server, config, tokens.made))
     .catch((error: unknown) => host.warn(messageOf(error)));
 
   // Every request that was accepted gets its answer, but not for ever.
-  await ending.asked;
+  log("info", `draining: ${await ending.asked}`);
+  health.become("draining");
   if (!await server.drain()) {
     host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
     ending.atOnce();
   }
   await journal.close();
+  requests.tellLeftOut();
+  log("info", `ended, with ${ending.code}`, { exitCode: ending.code });
   return ending.code;
 }
 
 /** Reads the tokens, opens the journal, and listens, in this order: each may refuse to start, and
  * nobody is served before all are there. */
-async function start(config: Config, host: Host, ending: Ending) {
-  const { store, limits, basePath } = config;
+async function start(config: Config, host: Host, ending: Ending, log: Log) {
+  const store = await openStore(config, host, ending, log);
+  const { tokens, journal, health } = store;
+  const listeners = await openListeners(store).catch(async (error: unknown) => {
+    await journal.close();
+    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
+  });
+  health.become("ready");
+
+  const { records } = journal.figures;
+  const base = baseOf(listeners.server, config);
+  log("info", `serving ${base}, ${records} records in ${config.store}, tokens: ${tokens.names}`,
+    { version, base, journal: config.store, records, tokens: tokens.names });
+  return { ...store, ...listeners };
+}
+
+async function openStore(config: Config, host: Host, ending: Ending, log: Log) {
   const tokens = new Tokens(config, host);
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const journal = await openJournal(store, { limits, warn: host.warn });
+  const journal = await openJournal(config.store, { limits: config.limits, warn: host.warn });
   journal.once("failed", (error) => {
-    host.warn(error.message);
+    log("error", error.message);
     ending.fail(error.exitCode);
   });
+  return { config, host, log, tokens, journal, health: new Health(log, journal) };
+}
 
-  const onFault = (error: unknown): void => host.warn(faultMessage(error));
+type Store = Awaited<ReturnType<typeof openStore>>;
+
+async function openListeners({ config, host, log, tokens, journal }: Store) {
+  const { basePath, limits } = config;
   const { accepted } = tokens;
-  const server = createPlantServer({ store: journal, tokens: accepted, basePath, limits, onFault });
-  try {
-    await listen(server, config);
-  } catch (error) {
-    await journal.close();
-    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
-  }
+  const requests = makeRequestLog(log, tokens, config);
+  const onFault = (error: unknown): void => log("error", faultMessage(error));
+  const server = createPlantServer({
+    store: journal, tokens: accepted, basePath, limits, onFault, onAnswer: requests.onAnswer,
+  });
+  await listen(server, config);
+
   // A connection that could not be accepted, where the system tells it: the others are served on.
   server.on("error", (error) => host.warn(messageOf(error)));
-  return { config, host, tokens, journal, server };
+  return { server, requests };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each half does its work, whatever becomes of the other. */
-function reload({ config, host, tokens, journal }: Running): void {
+function reload({ config, host, log, tokens, journal }: Running): void {
   try {
     tokens.read();
+    log("info", `reloaded, tokens: ${tokens.names}`, { tokens: tokens.names });
   } catch (error) {
     host.warn(`${messageOf(error)}; the old tokens stay`);
   }
   journal.rotate().then(
-    (isNew) => isNew && host.warn(`goes on in a new file at ${config.store}`),
+    (isNew) => {
+      if (!isNew) return;
+      log("info", `goes on in a new file at ${config.store}`);
+    },
     (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),
   );
 }

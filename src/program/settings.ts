@@ -19,6 +19,11 @@ export const settingTable = {
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
+  "max-failed-lines": { environment: "PLANTS_MAX_FAILED_LINES", standard: 10, min: 0, max: 100_000,
+    wanted: "a number of lines",
+    meaning: "lines a second for failed requests: a flood of them must not fill a disk" },
+  "log-requests": { environment: "PLANTS_LOG_REQUESTS", standard: "", form: /^(?:yes)?$/,
+    wanted: "yes", meaning: "log every request, and how long it took" },
 } as const;
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
@@ -56,6 +61,8 @@ export function readConfig(given: Flags, environment: Environment) {
     basePath: read("base-path"),
     store: read("store"),
     tokensFile: read("tokens"),
+    failedLinesMax: Number(read("max-failed-lines")),
+    logRequests: read("log-requests") === "yes",
   };
   const limits = sources.readTogether(Object.fromEntries(numbers));
   sources.throwMistakes();

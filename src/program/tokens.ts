@@ -1,8 +1,8 @@
 /** The tokens that are accepted, of all their sources: environment, tokens file, or made here. */
-import { BearerTokens, makeToken } from "../http/bearer.ts";
+import { BearerTokens, makeToken, tokenDigest } from "../http/bearer.ts";
 import type { Host } from "./host.ts";
 import { readTokensFile } from "./secrets.ts";
-import type { Config } from "./settings.ts";
+import { tokenVariable, type Config } from "./settings.ts";
 
 export class Tokens {
   /** Made where none is configured, and else empty: the server never runs open. */
@@ -12,24 +12,42 @@ export class Tokens {
   readonly #host: Host;
   readonly #warned = new Set<string>();
 
+  /** By digest: of what the file names, and of the others where they come from. */
+  #names: ReadonlyMap<string, string>;
+
   /** @throws ConfigError for a tokens file that is refused */
   constructor(config: Config, host: Host) {
     this.#config = config;
     this.#host = host;
     this.made = config.token === "" && config.tokensFile === "" ? makeToken() : "";
-    this.accepted = new BearerTokens(this.#all());
+    this.#names = this.#all();
+    this.accepted = new BearerTokens([...this.#names.keys()]);
+  }
+
+  get names(): readonly string[] {
+    return [...this.#names.values()];
+  }
+
+  /** The name of the token in a value of Authorization; undefined where none is known. */
+  nameOf(authorization = ""): string | undefined {
+    return this.#names.get(tokenDigest(authorization.slice(authorization.lastIndexOf(" ") + 1)));
   }
 
   /** Reads the tokens file again. Where that throws, the old tokens stay: a bad edit must not
    * shut everybody out. */
   read(): void {
-    this.accepted.replace(this.#all());
+    const names = this.#all();
+    this.accepted.replace([...names.keys()]);
+    this.#names = names;
   }
 
-  #all(): readonly string[] {
+  #all(): ReadonlyMap<string, string> {
     const { token, tokensFile } = this.#config;
-    const ofFile = tokensFile === "" ? [] : readTokensFile(tokensFile, (text) => this.#warn(text));
-    return [this.made, token, ...ofFile].filter((each) => each !== "");
+    const names = new Map<string, string>();
+    if (this.made !== "") names.set(tokenDigest(this.made), "made");
+    if (token !== "") names.set(tokenDigest(token), tokenVariable);
+    if (tokensFile === "") return names;
+    return new Map([...names, ...readTokensFile(tokensFile, (text) => this.#warn(text))]);
   }
 
   /** Once is enough, however often the file is read. */

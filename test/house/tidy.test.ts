@@ -225,9 +225,10 @@ describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
     "node:fs": ["journal/disk.ts", "program/secrets.ts"],
     "node:net": ["journal/lock.ts"],
+    "node:diagnostics_channel": ["program/requests.ts"],
     "node:tls": [],
     "node:https": ["http/server.ts"],
-    "node:crypto": ["http/bearer.ts", "journal/open.ts"],
+    "node:crypto": ["http/bearer.ts", "journal/open.ts", "program/requests.ts"],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
     "node:dns": [], "node:inspector": [], "node:module": [], "node:process": [],
   };

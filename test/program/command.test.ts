@@ -58,7 +58,7 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
-    tokensFile: "", token: "",
+    tokensFile: "", token: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.ok(Object.isFrozen(config) && Object.isFrozen(config.limits));
@@ -67,7 +67,7 @@ test("with nothing given, everything has the default of the interface, and is fr
 
 test("the tables of this test know every limit and every setting", () => {
   assert.deepEqual(limits.map(([name]) => name), Object.keys(limitTable));
-  assert.deepEqual(settings.map(([flag]) => flag.slice(2)), Object.keys(settingTable));
+  assert.deepEqual([...settings.map(([flag]) => flag.slice(2)), "log-requests"], Object.keys(settingTable));
 });
 
 for (const [name, flag, variable] of limits) {
@@ -112,7 +112,21 @@ const settings: readonly Setting[] = [
   ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b"],
     ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
+  ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"],
+    ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];
+
+test("--log-requests is a switch; its variable is yes or empty", () => {
+  assert.equal(serve("--log-requests").logRequests, true);
+  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "yes" }).logRequests, true);
+  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "" }).logRequests, false);
+  for (const value of ["no", "1", "true", "YES", "yes "]) {
+    const { exitCode, message } = refusal("", { PLANTS_LOG_REQUESTS: value });
+    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes")], [78, true]);
+  }
+  for (const line of ["--log-requests=yes", "--log-requests yes", "verify --log-requests a",
+    "--log-requests --log-requests"]) assert.equal(refusal(line).exitCode, 64, line);
+});
 
 for (const [flag, variable, name, good, bad] of settings) {
   test(`${flag} and ${variable} set ${name}`, () => {
@@ -234,7 +248,8 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
   const { code, stdout, stderr } = await run(["--help"]);
   assert.deepEqual([code, stderr], [0, ""]);
   const names = [...limits.flatMap(([, flag, variable]) => [flag, variable]), "PLANTS_TOKEN",
-    ...settings.flatMap(([flag, variable]) => [flag, variable]), "--help", "--version", "--json"];
+    ...settings.flatMap(([flag, variable]) => [flag, variable]), "--log-requests",
+    "PLANTS_LOG_REQUESTS", "--help", "--version", "--json"];
   for (const name of names) assert.match(stdout, new RegExp(`(?<![\\w-])${name}(?![\\w-])`));
   for (const word of ["serve", "verify", "token", "openapi"]) assert.match(stdout, RegExp(word));
   for (const limit of Object.values(limitTable)) {
