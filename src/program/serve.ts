@@ -1,5 +1,5 @@
 /** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer, openJournal } from "../index.ts";
+import { createPlantServer, openJournal, type AnswerListener } from "../index.ts";
 import { Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
 import { Health } from "./health.ts";
@@ -22,7 +22,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
     starting.then(reload, () => undefined);
   });
   const starting = start(config, host, ending, log);
-  const { server, journal, tokens, health, requests } = await starting;
+  const { server, journal, tokens, health, requests, admin } = await starting;
 
   // Where nobody can read it, it is served all the same.
   host.print(announcement(server, config, tokens.made))
@@ -36,6 +36,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
     ending.atOnce();
   }
   await journal.close();
+  admin?.close();
   requests.tellLeftOut();
   log("info", `ended, with ${ending.code}`, { exitCode: ending.code });
   return ending.code;
@@ -54,8 +55,9 @@ async function start(config: Config, host: Host, ending: Ending, log: Log) {
 
   const { records } = journal.figures;
   const base = baseOf(listeners.server, config);
+  const admin = listeners.admin?.base;
   log("info", `serving ${base}, ${records} records in ${config.store}, tokens: ${tokens.names}`,
-    { version, base, journal: config.store, records, tokens: tokens.names });
+    { version, base, admin, journal: config.store, records, tokens: tokens.names });
   return { ...store, ...listeners };
 }
 
@@ -73,25 +75,35 @@ async function openStore(config: Config, host: Host, ending: Ending, log: Log) {
 
 type Store = Awaited<ReturnType<typeof openStore>>;
 
-async function openListeners({ config, host, log, tokens, journal }: Store) {
+/** The admin listener first: it then tells that the other is to come. */
+async function openListeners({ config, host, log, tokens, journal, health }: Store) {
+  // What nobody asks for is not even loaded.
+  const admin = config.admin === "" ? undefined
+    : await (await import("./admin.ts")).openAdmin(config, host, journal, health);
+
   const { basePath, limits } = config;
   const { accepted } = tokens;
   const requests = makeRequestLog(log, tokens, config);
   const onFault = (error: unknown): void => log("error", faultMessage(error));
+  const onAnswer: AnswerListener = (answer, socket, response) => {
+    requests.onAnswer(answer, socket, response);
+    admin?.metrics.count(answer);
+  };
   const server = createPlantServer({
-    store: journal, tokens: accepted, basePath, limits, onFault, onAnswer: requests.onAnswer,
+    store: journal, tokens: accepted, basePath, limits, onFault, onAnswer,
   });
+  admin?.metrics.watch(server);
   await listen(server, config);
 
   // A connection that could not be accepted, where the system tells it: the others are served on.
   server.on("error", (error) => host.warn(messageOf(error)));
-  return { server, requests };
+  return { server, requests, admin };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each half does its work, whatever becomes of the other. */
-function reload({ config, host, log, tokens, journal }: Running): void {
+function reload({ config, host, log, tokens, journal, admin }: Running): void {
   try {
     tokens.read();
     log("info", `reloaded, tokens: ${tokens.names}`, { tokens: tokens.names });
@@ -101,6 +113,7 @@ function reload({ config, host, log, tokens, journal }: Running): void {
   journal.rotate().then(
     (isNew) => {
       if (!isNew) return;
+      admin?.metrics.add("plant_store_journal_rotations_total");
       log("info", `goes on in a new file at ${config.store}`);
     },
     (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),

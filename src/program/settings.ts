@@ -4,6 +4,12 @@ import { isToken } from "../http/bearer.ts";
 import { ConfigError, messageOf } from "./exit.ts";
 import type { Environment } from "./host.ts";
 
+const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
+const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
+
+/** [HOST:]PORT, an IPv6 address in brackets; or a path, which a slash tells from a name. */
+const adminForm = new RegExp(`^(?:(?:${hostForm}:)?${portForm}|(?=.*/)[\x01-\x7f]{1,107})?$`);
+
 /** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
@@ -19,6 +25,9 @@ export const settingTable = {
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: /^[^\0]*$/, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
+  admin: { environment: "PLANTS_ADMIN", standard: "", form: adminForm,
+    wanted: "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
+    meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics" },
   "max-failed-lines": { environment: "PLANTS_MAX_FAILED_LINES", standard: 10, min: 0, max: 100_000,
     wanted: "a number of lines",
     meaning: "lines a second for failed requests: a flood of them must not fill a disk" },
@@ -61,6 +70,7 @@ export function readConfig(given: Flags, environment: Environment) {
     basePath: read("base-path"),
     store: read("store"),
     tokensFile: read("tokens"),
+    admin: read("admin"),
     failedLinesMax: Number(read("max-failed-lines")),
     logRequests: read("log-requests") === "yes",
   };

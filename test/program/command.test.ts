@@ -58,7 +58,7 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
-    tokensFile: "", token: "", failedLinesMax: 10, logRequests: false,
+    tokensFile: "", token: "", admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.ok(Object.isFrozen(config) && Object.isFrozen(config.limits));
@@ -112,6 +112,10 @@ const settings: readonly Setting[] = [
   ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b"],
     ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
+  ["--admin", "PLANTS_ADMIN", "admin",
+    ["0", "9090", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"],
+    ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]",
+      "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
   ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"],
     ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];

@@ -89,6 +89,7 @@ const behaviours = [
   "contract/embedding",
   "contract/tls",
   "contract/told",
+  "program/admin",
   "program/log",
 ];
 for (const node of nodes) {
