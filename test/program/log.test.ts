@@ -160,8 +160,9 @@ test("an answer of 500 or more is an error", { timeout }, async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  const closed = once(server.process, "close");
   await ask(server, plant);
-  await once(server.process, "exit");
+  await closed;
   const [event] = answersOf(server);
   assert.deepEqual([event?.level, event?.err?.code], [50, 50302]);
   assert.ok(server.events().some(({ level, msg }) => level === 50 && /it was renamed/.test(msg)));
@@ -186,7 +187,6 @@ for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]]] 
       const args = ["--max-failed-lines", "3"];
       const server = await start({ args, nodeArgs: ["--import", stoppedSecond] });
       await ask(server, stranger.repeat(failures), failures);
-      assert.equal(answersOf(server).length, shown);
       server.process.kill("SIGUSR2");
       await told(server, "the second is over");
       // A new second has its own lines.

@@ -93,6 +93,8 @@ export async function start(options: StartOptions = {}): Promise<Running> {
   let stdout = "";
   let stderr = "";
   const exited = once(child, "exit");
+  // What it has written last may come behind its end.
+  const closed = once(child, "close");
   // Its first line may come before the log's, or behind it.
   const listening = new Promise<void>((resolve) => {
     const look = (): void => {
@@ -110,7 +112,7 @@ export async function start(options: StartOptions = {}): Promise<Running> {
     stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
     async end(signal = "SIGTERM") {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
-      await exited;
+      await closed;
       return child.exitCode;
     },
   };
