@@ -26,6 +26,7 @@ export function createPlantHandler(options: PlantOptions): RequestListener {
   return (request, response) => service.handle(request, response, "body");
 }
 
+export type { Answered, AnswerListener } from "./http/connection.ts";
 export { BearerTokens, tokenDigest } from "./http/bearer.ts";
 export { openJournal, type Journal, type JournalOptions } from "./journal/journal.ts";
 export { JournalError, type JournalErrorCode } from "./journal/open.ts";

@@ -1,6 +1,7 @@
 /** What a service is made of: given by an embedder, or by the program. */
 import { basePathForm, basePathWanted, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
+import type { AnswerListener } from "./http/connection.ts";
 import type { PlantStore } from "./plant.ts";
 
 export interface PlantOptions {
@@ -17,6 +18,9 @@ export interface PlantOptions {
 
   /** Told of every fault that was answered with 50001. Default: nobody is. */
   readonly onFault?: ((error: unknown) => void) | undefined;
+
+  /** Told of every answer before it leaves, for logs and figures. Default: nobody is. */
+  readonly onAnswer?: AnswerListener | undefined;
 }
 
 /** JavaScript gives anything: what is no option fails here, not at somebody's first request. */

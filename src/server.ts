@@ -15,6 +15,9 @@ const host: Host = {
   printError: (line) => write(stderr, "stderr", line),
   warn: (message) => void stderr.write(`plant-store: ${message}\n`),
   ...(stderr.isTTY && { draw: (line: string) => void stderr.write(`\r${line}\x1b[K`) }),
+  stderr,
+  nodeVersion: process.version,
+  usage: () => ({ ...process.cpuUsage(), rss: process.memoryUsage.rss() }),
   onSignal: (signal, listener) => void process.on(signal, listener),
   exit: (code) => process.exit(code),
 };
@@ -33,7 +36,7 @@ function write(stream: NodeJS.WriteStream, name: string, line: string): Promise<
 for (const stream of [stdout, stderr]) stream.on("error", () => undefined);
 
 process.on("uncaughtException", (error) => {
-  host.warn(faultMessage(error));
+  host.warn(faultMessage(error), "error");
   process.exit(exitCodes.fault);
 });
 

@@ -40,7 +40,7 @@ export class PlantService implements Application {
     this.#path = basePath + plantsPath;
     this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
     this.#append = store[appendJson]?.bind(store) ?? appendJsonTo(store);
-    this.connections = new Connections(this.#limits);
+    this.connections = new Connections(this.#limits, options.onAnswer);
   }
 
   handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {

@@ -11,17 +11,28 @@ import {
   endReplies, hasLeft, rawReply, reply, replyUnended, type Answer, type Persistence,
 } from "./reply.ts";
 
+/** An answer as its listener is told of it: an Error has its number and its message, too. */
+export type Answered = Pick<ApiError, "status"> & Partial<Pick<ApiError, "error" | "message">>;
+
+/**
+ * Told of each answer just before it leaves; `response`, whose head is not written yet, is absent
+ * where node's parser refuses what came, and for CONNECT. What it throws is not caught.
+ */
+export type AnswerListener = (answer: Answered, socket: Socket, response?: ServerResponse) => void;
+
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {
   readonly limits: Limits;
+  readonly onAnswer: AnswerListener | undefined;
 
   /** While the application shuts down, the last answer of each connection closes it. */
   isDraining = false;
 
   readonly #bySocket = new WeakMap<Socket, Connection>();
 
-  constructor(limits: Limits) {
+  constructor(limits: Limits, onAnswer?: AnswerListener) {
     this.limits = limits;
+    this.onAnswer = onAnswer;
   }
 
   of(socket: Socket): Connection {
@@ -103,6 +114,7 @@ export class Connection {
     const isLast = !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
     const persistence = isLast ? "close" : wanted;
     if (persistence === "close" && this.#state === "open") this.#state = "closing";
+    this.#all.onAnswer?.(answer, this.#socket, response);
 
     if (persistence === "persist" && this.#isWhole(response)) reply(response, answer);
     else this.#answerUnended(response, answer, persistence);
@@ -212,6 +224,7 @@ export class Connection {
     const write = (): void => {
       // The answer before it may have turned out to be the last one.
       if (!this.#socket.writable || last?.shouldKeepAlive === false) return;
+      this.#all.onAnswer?.(error, this.#socket);
       this.#socket.write(rawReply(error));
       this.#socket.resume();
       this.#closeGently();

@@ -79,6 +79,9 @@ export const messageCharactersMax = 500;
 export class ApiError extends Error {
   readonly status: number;
 
+  /** The catalogue's number. */
+  readonly error: number;
+
   /** Whether the connection can't be used after this answer. */
   readonly close: boolean;
 
@@ -97,6 +100,7 @@ export class ApiError extends Error {
     this.status = Math.floor(error / 100);
     this.close = close;
     this.headers = headers;
+    this.error = error;
     this.body = `${JSON.stringify({ error, message: sentence })}\n`;
   }
 }

@@ -71,8 +71,17 @@ interface Rotation {
   readonly reject: (error: unknown) => void;
 }
 
-/** Emits `failed` with a JournalError, once, when no later write can be trusted. */
-export class Journal extends EventEmitter<{ failed: [JournalError] }> implements PlantStore {
+/** When it emits what. */
+interface Events {
+  /** Once: no later write can be trusted. */
+  readonly failed: [error: JournalError];
+  /** A batch is durable, and acknowledged now: so long after its write was begun. */
+  readonly batch: [records: number, millis: number];
+  /** A batch was taken back: there is no space. */
+  readonly full: [];
+}
+
+export class Journal extends EventEmitter<Events> implements PlantStore {
   readonly #site: Site;
   readonly #queue: Queue;
   /** Asked for and not done; the first may be under way. */
@@ -88,6 +97,11 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     this.#queue = new Queue(site.limits);
     this.#inUse = { ...open, watched: "path" };
     this.#loop = this.#run();
+  }
+
+  /** What is on stable storage in the file in use, and what waits for a write or is in it. */
+  get figures() {
+    return { records: this.#inUse.seq, bytes: this.#inUse.bytes, queue: this.#queue.held };
   }
 
   append(plant: NewPlant): Promise<void> {
@@ -189,15 +203,19 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const bytes = this.#takeBatch();
     if (!bytes) return;
 
+    const { length: records } = this.#queue.batch;
+    const begun = performance.now();
     try {
       await appendAll(this.#inUse.file, bytes);
     } catch (error) {
       return this.#takeBack(error, bytes.length);
     }
     this.#inUse.bytes += bytes.length;
-    this.#inUse.seq += this.#queue.batch.length;
+    this.#inUse.seq += records;
 
     await this.#watch();
+    // A listener that throws does not get into the way of what follows.
+    queueMicrotask(() => this.emit("batch", records, performance.now() - begun));
     this.#queue.settle();
   }
 
@@ -255,6 +273,7 @@ export class Journal extends EventEmitter<{ failed: [JournalError] }> implements
     const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
     if (!isFull || file.size() !== end) throw error;
     this.#queue.settle(new StoreError("full", "there is no space left", { cause: error }));
+    queueMicrotask(() => this.emit("full"));
   }
 
   /** @throws Error when the file is not where, or not as long as, this process has left it */

@@ -28,6 +28,11 @@ export class Queue {
     return this.#waiting.length;
   }
 
+  /** Of batch and waiting together. */
+  get held() {
+    return { records: this.#waiting.length + this.batch.length, bytes: this.#bytes };
+  }
+
   /**
    * Takes a NewPlant's JSON, one alone whatever its size.
    *

@@ -66,10 +66,13 @@ const forms: ReadonlyMap<string, Form> = new Map([
 /** Where the command is none, its flags and words are not to blame. */
 const unknownForm: Form = { flags: serveFlags, wordsMin: 0, wordsMax: Infinity };
 
+/** They have no value on the command line. */
+const switches = ["json", "log-requests"];
+
 /** parseArgs is told which flags have a value; what is wrong is found here, and all at once. */
 const options = Object.fromEntries([
   ...serveFlags.map((flag) => [flag, { type: "string" }] as const),
-  ["json", { type: "boolean" }] as const,
+  ...switches.map((flag) => [flag, { type: "boolean" }] as const),
 ]);
 
 function readLine(args: readonly string[]) {
@@ -106,7 +109,7 @@ function readLine(args: readonly string[]) {
   for (const token of tokens) {
     if (token.kind !== "option") continue;
     const { name: flag, rawName, value = "", inlineValue = false } = token;
-    const isSwitch = flag === "json";
+    const isSwitch = switches.includes(flag);
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
     if (!form.flags.includes(flag)) {
       usage.push(`${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`);
@@ -117,7 +120,7 @@ function readLine(args: readonly string[]) {
     } else if (flags.has(flag)) {
       usage.push(`${rawName} stands twice`);
     }
-    flags.set(flag, value);
+    flags.set(flag, isSwitch ? "yes" : value);
   }
   const mistakes: Mistakes = { usage, config: [] };
   return { command, words, flags, mistakes };

@@ -10,10 +10,10 @@ const sameWishMillis = 1_000;
 
 /** Listens to SIGTERM and SIGINT from its making on. */
 export class Ending {
-  #ask: () => void = () => undefined;
+  #ask: (why: string) => void = () => undefined;
 
-  /** Resolves when the end is asked for. */
-  readonly asked = new Promise<void>((resolve) => {
+  /** Resolves when the end is asked for, with who or what asks. */
+  readonly asked = new Promise<string>((resolve) => {
     this.#ask = resolve;
   });
 
@@ -36,12 +36,14 @@ export class Ending {
    */
   fail(code: number): void {
     this.code = code;
-    this.#ask();
+    this.#ask("the journal has failed");
   }
 
   /** Ends the process now: what is under way is cut off, and may be stored or not. */
   atOnce(): never {
-    return this.#host.exit(this.code || exitCodes.unavailable);
+    const code = this.code || exitCodes.unavailable;
+    this.#host.warn(`ended at once, with ${code}`);
+    return this.#host.exit(code);
   }
 
   /** The first asks for the end. The other one, or a later one, is another wish: to end now. */
@@ -50,7 +52,7 @@ export class Ending {
     const at = performance.now();
     this.#first ??= { signal, at };
     const isSame = signal === this.#first.signal && at - this.#first.at < sameWishMillis;
-    if (isSame) this.#ask();
+    if (isSame) this.#ask(signal);
     else this.atOnce();
   }
 }

@@ -33,9 +33,14 @@ export class ConfigError extends ExitError {
   }
 }
 
-/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
+/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
+ * Mistakes are lines of text even where `serve` has begun its log: a person is to read them. */
 export function tell(error: unknown, host: Host): number {
-  for (const line of messageOf(error).split("\n")) host.warn(line);
+  const isMistake = error instanceof ConfigError;
+  for (const line of messageOf(error).split("\n")) {
+    if (isMistake) host.printError(`plant-store: ${line}`).catch(() => undefined);
+    else host.warn(line, "error");
+  }
   if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
   // What the system refused; anything else should not have happened.
   const isSystems = error instanceof Error && "errno" in error;

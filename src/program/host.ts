@@ -13,8 +13,17 @@ export interface Host {
   /** The same to stderr. */
   printError(line: string): Promise<void>;
 
-  /** Tells an operator on stderr; where nobody can read it, nothing comes of it. */
-  warn(message: string): void;
+  /** Tells an operator on stderr: a line of text, or what `serve` puts in its place, an event of
+   * its log. Where nobody can read it, nothing comes of it. */
+  warn: (message: string, level?: "warn" | "error") => void;
+
+  readonly stderr: Pick<NodeJS.WriteStream, "isTTY" | "once" | "write" | "writableNeedDrain">;
+
+  /** Of Node, as in `v22.18.0`. */
+  readonly nodeVersion: string;
+
+  /** Microseconds of user and system time, and resident bytes. */
+  usage(): { readonly user: number; readonly system: number; readonly rss: number };
 
   /** Draws over the last line of a terminal; absent where stderr is none. */
   readonly draw?: (line: string) => void;

@@ -5,6 +5,9 @@ import { dirname } from "node:path";
 import { realDisk, removeAbandoned } from "../journal/disk.ts";
 import type { Config } from "./settings.ts";
 
+/** A socket that was handed in; else a path's, where that is not empty; else host and port. */
+export type Place = Pick<Config, "socket" | "host" | "port" | "isHandedIn" | "tlsCert">;
+
 /**
  * Listens on the socket that was handed in, which is the first descriptor behind stderr
  * (sd_listen_fds(3)), or on the one at a path, or else on host and port.
@@ -12,8 +15,8 @@ import type { Config } from "./settings.ts";
  * A path's socket that kill -9 has left is taken over; one that is served is not, nor is a file
  * that is no socket.
  */
-export async function listen(server: Server, config: Config): Promise<void> {
-  const { socket, host, port, isHandedIn } = config;
+export async function listen(server: Server, place: Place): Promise<void> {
+  const { socket, host, port, isHandedIn } = place;
   if (socket !== "") {
     const folder = dirname(socket);
     // The system's own message is that of a folder without permission.
@@ -45,15 +48,15 @@ No token is configured: this one is made for now, and gone when this process end
 }
 
 /** The address as it is: port 0 has become any free one, and one that was handed in is its own. */
-export function baseOf(server: Server, config: Config): string {
+export function baseOf(server: Server, place: Place): string {
   const address = server.address();
   if (typeof address !== "object") return `unix:${address}`;
   if (address === null) return "unix:fd 3";
-  const host = config.isHandedIn ? address.address : config.host;
-  return `${schemeOf(config)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
+  const host = place.isHandedIn ? address.address : place.host;
+  return `${schemeOf(place)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
 }
 
-const schemeOf = ({ tlsCert }: Config): string => (tlsCert === "" ? "http" : "https");
+const schemeOf = ({ tlsCert }: Place): string => (tlsCert === "" ? "http" : "https");
 
 /** Whether others than this machine may connect: tokens need TLS then (RFC 6750, 5.3). */
 export function isExposed(server: Server): boolean {

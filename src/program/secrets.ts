@@ -14,13 +14,13 @@ const writable = 0o022;
 type Warn = (message: string) => void;
 
 /**
- * Reads a tokens file; digests as BearerTokens takes them.
+ * Reads a tokens file; digests as BearerTokens takes them, with their names.
  *
  * @param warn told where group or others can read it: it holds digests only, and systemd,
  *   Kubernetes and Docker hand files over that way
  * @throws ConfigError that names the file, and the line where one is wrong
  */
-export const readTokensFile = (path: string, warn: Warn): readonly string[] =>
+export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, string> =>
   readGuarded("tokens file", path, (bytes) => parseTokensFile(bytes.toString()), (name, mode) =>
     warn(`${name}: group or others can read its digests, mode ${mode}`));
 
@@ -67,19 +67,22 @@ function readGuarded<T>(
 export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
 
 /**
- * The digests of a text of lines `NAME sha256:HEX`, blank ones and # comments.
+ * The names of the digests in a text of lines `NAME sha256:HEX`, blank ones and # comments.
  *
  * @throws TypeError with the number of the first bad line
  */
-export function parseTokensFile(text: string): readonly string[] {
-  const digests = text.split(/\r?\n/).flatMap((line, index) => {
-    if (/^\s*(?:#|$)/.test(line)) return [];
+export function parseTokensFile(text: string): ReadonlyMap<string, string> {
+  const names = new Map<string, string>();
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
+    if (/^\s*(?:#|$)/.test(line)) continue;
     const [name = "", digest = "", ...rest] = line.split(" ");
-    if (isTokenName(name) && digestForm.test(digest) && rest.length === 0) return [digest];
-    throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
-  });
-  if (digests.length === 0) throw new TypeError("line 1: expected at least one token, found none");
-  return digests;
+    if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0) {
+      throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
+    }
+    names.set(digest, name);
+  }
+  if (names.size === 0) throw new TypeError("line 1: expected at least one token, found none");
+  return names;
 }
 
 /** What is looked at is what is read, whatever the path names meanwhile. */

@@ -1,35 +1,45 @@
 /** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer } from "../index.ts";
-import { openJournal } from "../journal/journal.ts";
+import { createPlantServer, openJournal, type AnswerListener } from "../index.ts";
 import { Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
+import { Health } from "./health.ts";
+import { version } from "./help.ts";
 import type { Host } from "./host.ts";
-import { announcement, isExposed, listen } from "./listen.ts";
+import { announcement, baseOf, isExposed, listen } from "./listen.ts";
+import { makeLog, type Log } from "./log.ts";
+import { makeRequestLog } from "./requests.ts";
 import { readTlsPair } from "./secrets.ts";
 import type { Config } from "./settings.ts";
 import { Tokens } from "./tokens.ts";
 
 /** Serves until a signal or a journal that fails asks for the end; the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
+  const log = makeLog(host);
+  host.warn = (message, level = "warn") => log(level, message);
+
   // No signal is lost from here on: what comes during the start is done when the start is.
   const ending = new Ending(host);
   host.onSignal("SIGHUP", () => {
     starting.then(reload, () => undefined);
   });
-  const starting = start(config, host, ending);
-  const { server, journal, tokens } = await starting;
+  const starting = start(config, host, ending, log);
+  const { server, journal, tokens, health, requests, admin } = await starting;
 
   // Where nobody can read it, it is served all the same.
   host.print(announcement(server, config, tokens.made))
     .catch((error: unknown) => host.warn(messageOf(error)));
 
   // Every request that was accepted gets its answer, but not for ever.
-  await ending.asked;
+  log("info", `draining: ${await ending.asked}`);
+  health.become("draining");
   if (!await server.drain()) {
     host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
     ending.atOnce();
   }
   await journal.close();
+  admin?.close();
+  requests.tellLeftOut();
+  log("info", `ended, with ${ending.code}`, { exitCode: ending.code });
   return ending.code;
 }
 
@@ -37,9 +47,24 @@ export async function serve(config: Config, host: Host): Promise<number> {
  * Reads the files of secrets, opens the journal, and listens, in this order: each may refuse to
  * start, and nobody is served before all are there.
  */
-async function start(config: Config, host: Host, ending: Ending) {
-  const { store, limits, basePath, tlsCert, tlsKey } = config;
+async function start(config: Config, host: Host, ending: Ending, log: Log) {
+  const store = await openStore(config, host, ending, log);
+  const { tokens, journal, health } = store;
+  const listeners = await openListeners(store).catch(async (error: unknown) => {
+    await journal.close();
+    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
+  });
+  health.become("ready");
 
+  const { records } = journal.figures;
+  const base = baseOf(listeners.server, config);
+  const admin = listeners.admin?.base;
+  log("info", `serving ${base}, ${records} records in ${config.store}, tokens: ${tokens.names}`,
+    { version, base, admin, journal: config.store, records, tokens: tokens.names });
+  return { ...store, ...listeners };
+}
+
+async function openStore(config: Config, host: Host, ending: Ending, log: Log) {
   // Of a file's mode once is enough, however often it is read.
   const warned = new Set<string>();
   const warnOnce = (message: string): void => {
@@ -47,42 +72,57 @@ async function start(config: Config, host: Host, ending: Ending) {
     warned.add(message);
   };
   const tokens = new Tokens(config, warnOnce);
-  const readTls = () => readTlsPair(tlsCert, tlsKey, warnOnce);
-  const tls = tlsCert === "" ? {} : { tls: readTls() };
+  const readTls = () => readTlsPair(config.tlsCert, config.tlsKey, warnOnce);
+  const tls = config.tlsCert === "" ? undefined : readTls();
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const journal = await openJournal(store, { limits, warn: host.warn });
+  const journal = await openJournal(config.store, { limits: config.limits, warn: host.warn });
   journal.once("failed", (error) => {
-    host.warn(error.message);
+    log("error", error.message);
     ending.fail(error.exitCode);
   });
+  const health = new Health(log, journal);
+  return { config, host, log, tokens, tls, readTls, journal, health };
+}
 
-  const onFault = (error: unknown): void => host.warn(faultMessage(error));
+type Store = Awaited<ReturnType<typeof openStore>>;
+
+/** The admin listener first: it then tells that the other is to come. */
+async function openListeners({ config, host, log, tokens, tls, journal, health }: Store) {
+  // What nobody asks for is not even loaded.
+  const admin = config.admin === "" ? undefined
+    : await (await import("./admin.ts")).openAdmin(config, host, journal, health);
+
+  const { basePath, limits, tlsCert } = config;
+  const { accepted } = tokens;
+  const requests = makeRequestLog(log, tokens, config);
+  const onFault = (error: unknown): void => log("error", faultMessage(error));
+  const onAnswer: AnswerListener = (answer, socket, response) => {
+    requests.onAnswer(answer, socket, response);
+    admin?.metrics.count(answer);
+  };
   const server = createPlantServer({
-    store: journal, tokens: tokens.accepted, basePath, limits, onFault, ...tls,
+    store: journal, tokens: accepted, basePath, limits, onFault, onAnswer, tls,
   });
-  try {
-    await listen(server, config);
-  } catch (error) {
-    await journal.close();
-    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
-  }
+  admin?.metrics.watch(server);
+  await listen(server, config);
+
   // A connection that could not be accepted, where the system tells it: the others are served on.
   server.on("error", (error) => host.warn(messageOf(error)));
   if (tlsCert === "" && isExposed(server)) {
     host.warn("listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)");
   }
-  return { config, host, tokens, journal, server, readTls };
+  return { server, requests, admin };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each part does its work, whatever becomes of the others. */
-function reload({ config, host, tokens, journal, server, readTls }: Running): void {
+function reload({ config, host, log, tokens, journal, server, admin, readTls }: Running): void {
   const again = (what: string, read: () => void): void => {
     try {
       read();
-      host.warn(`the ${what} are read again`);
+      log("info", `the ${what} are read again`, { tokens: tokens.names });
     } catch (error) {
       host.warn(`${messageOf(error)}; the old ${what} stay`);
     }
@@ -92,8 +132,11 @@ function reload({ config, host, tokens, journal, server, readTls }: Running): vo
     again("certificate and key", () => server.setSecureContext?.(readTls()));
   }
   journal.rotate().then(
-    (isNew) => host.warn(`${isNew ? "goes on in a new file" : "no new journal is begun"} at `
-      + config.store),
+    (isNew) => {
+      if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
+      const what = isNew ? "goes on in a new file" : "no new journal is begun";
+      log("info", `${what} at ${config.store}`);
+    },
     (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),
   );
 }

@@ -9,6 +9,12 @@ import type { Host } from "./host.ts";
 /** The form of a path, where none need be given. */
 const path = /^[^\0]*$/;
 
+const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
+const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
+
+/** [HOST:]PORT, an IPv6 address in brackets; or a path, which a slash tells from a name. */
+const adminForm = new RegExp(`^(?:(?:${hostForm}:)?${portForm}|(?=.*/)[\x01-\x7f]{1,107})?$`);
+
 /** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
   host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
@@ -28,6 +34,14 @@ export const settingTable = {
     meaning: "PEM file of the certificate and its chain: serves https; read again on SIGHUP" },
   "tls-key": { environment: "PLANTS_TLS_KEY", standard: "", form: path, wanted: "a path",
     meaning: "PEM file of its private key, read again on SIGHUP" },
+  admin: { environment: "PLANTS_ADMIN", standard: "", form: adminForm,
+    wanted: "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
+    meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics" },
+  "max-failed-lines": { environment: "PLANTS_MAX_FAILED_LINES", standard: 10, min: 0, max: 100_000,
+    wanted: "a number of lines",
+    meaning: "lines a second for failed requests: a flood of them must not fill a disk" },
+  "log-requests": { environment: "PLANTS_LOG_REQUESTS", standard: "", form: /^(?:yes)?$/,
+    wanted: "yes", meaning: "log every request, and how long it took" },
 } as const;
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
@@ -72,6 +86,9 @@ export function readConfig(given: Given) {
     tlsCert: read("tls-cert"),
     tlsKey: read("tls-key"),
     isHandedIn: readHandedIn(given),
+    admin: read("admin"),
+    failedLinesMax: Number(read("max-failed-lines")),
+    logRequests: read("log-requests") === "yes",
   };
   const limits = Object.fromEntries(numbers) as Limits;
   findUnknown(given);

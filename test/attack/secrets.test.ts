@@ -19,7 +19,8 @@ const digestOf = (text: string): string => createHash("sha256").update(text).dig
 const cwd = temporaryFolder();
 const digests = [token, first, second].map((text, index) => `t${index} sha256:${digestOf(text)}\n`);
 writeFileSync(join(cwd, "tokens"), digests.join(""), { mode: 0o600 });
-const server = await start({ cwd, args: ["--tokens", "tokens", "--idle-timeout", "3000"] });
+const args = ["--tokens", "tokens", "--idle-timeout", "3000", "--log-requests"];
+const server = await start({ cwd, args });
 after(() => server.end("SIGKILL"));
 
 /** Where a token can stand in what is sent. All but Authorization's have another, good one. */
@@ -118,10 +119,10 @@ function assertSilent(text: string, where: string): void {
   const found = needles.find((needle) => text.toLowerCase().includes(needle.toLowerCase()));
   assert.equal(found, undefined, `${where} tells of a token: ${text.slice(0, 400)}`);
 }
-/** The whole answer as text, but for what the clock and the journal count. */
+/** The whole answer as text, but for what the clock, the journal and the log count. */
 function shown(answers: Awaited<ReturnType<typeof exchange>>): string {
-  return JSON.stringify(answers.map(({ headers: { date, ...headers }, ...answer }) =>
-    ({ ...answer, headers, isDated: date !== undefined })));
+  return JSON.stringify(answers.map(({ headers: { date, "x-request-id": id, ...headers },
+    ...answer }) => ({ ...answer, headers, isDated: date !== undefined, hasId: id !== undefined })));
 }
 
 test("wherever a token stands, no answer has it, and none differs by it", async (t) => {
@@ -172,6 +173,16 @@ test("neither the streams nor any file of the server has a piece of a token", as
   assert.equal(await server.end(), 0, server.stderr());
   assert.equal(server.stderr(), "");
   assertSilent(server.stdout(), "stdout");
+  const events = server.events();
+  assert.ok(events.length > 2 * places.length, "the control: each request is logged");
+  for (const event of events) {
+    // Who holds a token has the path shown as it was sent; nobody else has.
+    const { req: { url } = {}, token: name } = event;
+    assert.equal(url !== undefined, name !== undefined, event.msg);
+    assertSilent(JSON.stringify(event).replaceAll(url ?? "\0", ""), "the log");
+  }
+  assert.deepEqual([...new Set(events.map((event) => event.token))].sort(), ["t0", "t1", "t2",
+    undefined]);
   const files = readdirSync(cwd).filter((name) => name !== "tokens");
   assert.deepEqual(files, ["plants.ndjson"]);
   const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
@@ -188,5 +199,7 @@ test("a token of the environment is in no stream and no file either", async () =
   await exchange(running.port, bytes, { answers: 1 });
   assert.equal(await running.end(), 0);
   const journal = readFileSync(join(folder, "plants.ndjson"), "utf8");
-  for (const text of [running.stdout(), running.stderr(), journal]) assertSilent(text, "it");
+  const log = JSON.stringify(running.events());
+  assert.ok(log.includes("PLANTS_TOKEN"), "the control: its name is");
+  for (const text of [running.stdout(), log, journal]) assertSilent(text, "it");
 });

@@ -16,7 +16,9 @@ import { json } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import { cleanEnvironment, program, root, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment, complaintsOf, program, root, temporaryFolder, token,
+} from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write:retval=1:when=9",
@@ -65,7 +67,7 @@ async function launch({ wrapper = [] as readonly string[], args = [] as readonly
     asked.end(JSON.stringify({ id, name }));
   });
   const { pid = 0 } = child;
-  return { process: child, pid, path: store, stderr: () => stderr, post, ended };
+  return { process: child, pid, path: store, stderr: () => complaintsOf(stderr), post, ended };
 }
 
 function end(server: Server, signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> {

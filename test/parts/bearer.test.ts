@@ -164,8 +164,8 @@ const files: readonly (readonly [what: string, text: string, digests: readonly u
 ];
 for (const [what, text, digests] of files) {
   test(`a tokens file with ${what} is read`, () => {
-    assert.deepEqual(parseTokensFile(text), digests);
-    new BearerTokens(parseTokensFile(text)).check("Bearer a");
+    assert.deepEqual([...parseTokensFile(text).keys()], digests);
+    new BearerTokens([...parseTokensFile(text).keys()]).check("Bearer a");
   });
 }
 
@@ -205,7 +205,7 @@ for (const mode of [0o600, 0o400, 0o700]) {
     const path = join(folder, `good-${mode}`);
     writeFileSync(path, good);
     chmodSync(path, mode);
-    assert.deepEqual(readTokensFile(path, silent), [a]);
+    assert.deepEqual([...readTokensFile(path, silent)], [[a, "ci"]]);
   });
 }
 
@@ -215,7 +215,8 @@ for (const mode of [0o640, 0o604, 0o644, 0o444]) {
     writeFileSync(path, good);
     chmodSync(path, mode);
     const warnings: string[] = [];
-    assert.deepEqual(readTokensFile(path, (text) => void warnings.push(text)), [a]);
+    const read = readTokensFile(path, (text) => void warnings.push(text));
+    assert.deepEqual([...read.keys()], [a]);
     const wanted = `group or others can read its digests, mode ${mode.toString(8)}`;
     assert.deepEqual(warnings, [`tokens file ${path}: ${wanted}`]);
   });
@@ -225,7 +226,7 @@ test("a tokens file behind a symbolic link is read", () => {
   const path = join(folder, "target");
   writeFileSync(path, good, { mode: 0o600 });
   symlinkSync(path, join(folder, "link"));
-  assert.deepEqual(readTokensFile(join(folder, "link"), silent), [a]);
+  assert.deepEqual([...readTokensFile(join(folder, "link"), silent).keys()], [a]);
 });
 
 test("a tokens file is closed, whether it was read or refused", { skip: noDescriptors }, () => {

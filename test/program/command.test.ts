@@ -61,6 +61,7 @@ test("with nothing given, everything has the default of the interface, and is fr
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
     tokensFile: "", token: "", tlsCert: "", tlsKey: "", isHandedIn: false,
+    admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.ok(Object.isFrozen(config) && Object.isFrozen(config.limits));
@@ -69,7 +70,7 @@ test("with nothing given, everything has the default of the interface, and is fr
 
 test("the tables of this test know every limit and every setting", () => {
   assert.deepEqual(limits.map(([name]) => name), Object.keys(limitTable));
-  assert.deepEqual(settings.map(([flag]) => flag.slice(2)), Object.keys(settingTable));
+  assert.deepEqual([...settings.map(([flag]) => flag.slice(2)), "log-requests"], Object.keys(settingTable));
 });
 
 for (const [name, flag, variable] of limits) {
@@ -116,12 +117,30 @@ const settings: readonly Setting[] = [
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], ["a\0b"]],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], ["a\0b"]],
+  ["--admin", "PLANTS_ADMIN", "admin",
+    ["0", "9090", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"],
+    ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]",
+      "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
+  ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"],
+    ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];
 
 /** What a setting can't be without. */
 const companions: Readonly<Record<string, Environment>> = {
   "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
 };
+
+test("--log-requests is a switch; its variable is yes or empty", () => {
+  assert.equal(serve("--log-requests").logRequests, true);
+  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "yes" }).logRequests, true);
+  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "" }).logRequests, false);
+  for (const value of ["no", "1", "true", "YES", "yes "]) {
+    const { exitCode, message } = refusal("", { PLANTS_LOG_REQUESTS: value });
+    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes")], [78, true]);
+  }
+  for (const line of ["--log-requests=yes", "--log-requests yes", "verify --log-requests a",
+    "--log-requests --log-requests"]) assert.equal(refusal(line).exitCode, 64, line);
+});
 
 for (const [flag, variable, name, good, bad] of settings) {
   const need = companions[flag] ?? {};
@@ -308,7 +327,8 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
   const { code, stdout, stderr } = await run(["--help"]);
   assert.deepEqual([code, stderr], [0, ""]);
   const names = [...limits.flatMap(([, flag, variable]) => [flag, variable]), "PLANTS_TOKEN",
-    ...settings.flatMap(([flag, variable]) => [flag, variable]), "--help", "--version", "--json"];
+    ...settings.flatMap(([flag, variable]) => [flag, variable]), "--log-requests",
+    "PLANTS_LOG_REQUESTS", "--help", "--version", "--json"];
   for (const name of names) assert.match(stdout, new RegExp(`(?<![\\w-])${name}(?![\\w-])`));
   for (const word of ["serve", "verify", "token", "openapi"]) assert.match(stdout, RegExp(word));
   const lines = stdout.split("\n");

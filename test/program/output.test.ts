@@ -5,7 +5,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
-import { cleanEnvironment, program, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, complaintsOf, program, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 
@@ -16,7 +16,7 @@ function shell(line: string, cwd: string) {
   const { status, stdout, stderr } = spawnSync("bash", ["-c", `${plants}; ${line}`], {
     cwd, env, encoding: "utf8", timeout,
   });
-  return { status, stdout, stderr };
+  return { status, stdout, stderr: complaintsOf(stderr) };
 }
 
 const full = "/dev/full";

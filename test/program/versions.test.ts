@@ -7,7 +7,7 @@ import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import {
-  cleanEnvironment, program, root, start, temporaryFolder, token, type Running,
+  cleanEnvironment, complaintsOf, program, root, start, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODES: given = "" } = process.env;
@@ -70,7 +70,8 @@ for (const node of [process.execPath, ...nodes]) {
       const runs = (...args: readonly string[]) => spawnSync(other, [program, ...args],
         { cwd: elsewhere, env: cleanEnvironment(), encoding: "utf8", timeout: 60_000 });
       const { status, stderr } = runs("--port", "0");
-      assert.deepEqual([status, /has it open: "ss /.test(stderr)], [75, true], versionOf(other));
+      const isTold = /has it open: "ss /.test(complaintsOf(stderr));
+      assert.deepEqual([status, isTold], [75, true], versionOf(other));
       assert.doesNotMatch(runs("verify", "--json", "plants.ndjson").stdout, /"opening"/);
     }
     assert.equal(await server.end(), 0);
@@ -87,9 +88,12 @@ const behaviours = [
   "contract/drain",
   "contract/embedding",
   "contract/tls",
+  "contract/told",
+  "program/admin",
+  "program/log",
 ];
 for (const node of nodes) {
-  const name = `Node ${versionOf(node)} ends connections as this one does`;
+  const name = `Node ${versionOf(node)} ends connections, and tells of them, as this one does`;
   test(name, { timeout: 120_000 }, async () => {
     const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
     const { PLANT_TEST_PEERS = "" } = process.env;

@@ -24,12 +24,44 @@ export function temporaryFolder(): string {
   return folder;
 }
 
+/** An event of the program's log. */
+export interface LogEvent {
+  readonly level: number;
+  readonly time: number;
+  readonly pid: number;
+  readonly hostname: string;
+  readonly msg: string;
+  readonly reqId?: string;
+  readonly req?: { readonly method?: string; readonly url?: string; readonly remoteAddress?: string };
+  readonly res?: { readonly statusCode: number };
+  readonly responseTime?: number;
+  readonly token?: string;
+  readonly err?: { readonly type: string; readonly code: number; readonly message: string };
+  readonly [other: string]: unknown;
+}
+
+/** The events in what stderr has; each stands in a line of its own. */
+export const eventsOf = (stderr: string): LogEvent[] =>
+  (stderr.match(/^\{.*\}$/gm) ?? []).map((line) => JSON.parse(line) as LogEvent);
+
+/** What went wrong, and rotations, as lines of text: without the events of every life, and of
+ * requests. */
+export const complaintsOf = (stderr: string): string =>
+  stderr.replace(/^\{.*\}\n/gm, (line) => {
+    const { msg, res, leftOut } = JSON.parse(line) as LogEvent;
+    const isUsual = /^(?:serving|reloaded|draining|ended)\b/.test(msg);
+    return isUsual || res !== undefined || leftOut !== undefined ? "" : `plant-store: ${msg}\n`;
+  });
+
 export interface Running {
   readonly process: ChildProcess;
   readonly port: number;
   readonly url: string;
   stdout(): string;
+  /** What went wrong, as lines of text. */
   stderr(): string;
+  /** The whole log. */
+  events(): LogEvent[];
   /** Sends the signal and waits for the end; the exit code, or null after a deadly signal. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
 }
@@ -60,13 +92,16 @@ export async function start(options: StartOptions = {}): Promise<Running> {
   });
   let stdout = "";
   let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
   const exited = once(child, "exit");
+  // What it has written last may come behind its end.
+  const closed = once(child, "close");
+  // Its first line may come before the log's, or behind it.
   const listening = new Promise<void>((resolve) => {
-    child.stdout.setEncoding("utf8").on("data", (text: string) => {
-      stdout += text;
-      if (stdout.includes("\n")) resolve();
-    });
+    const look = (): void => {
+      if (stdout.includes("\n") && /"msg":"serving .*\n/.test(stderr)) resolve();
+    };
+    child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; look(); });
+    child.stdout.setEncoding("utf8").on("data", (text: string) => { stdout += text; look(); });
   });
   await Promise.race([listening, exited.then(() => {
     throw new Error(`the program ended at once: ${stderr}`);
@@ -74,10 +109,10 @@ export async function start(options: StartOptions = {}): Promise<Running> {
   const port = Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0);
   return {
     process: child, port, url: `http://127.0.0.1:${port}`,
-    stdout: () => stdout, stderr: () => stderr,
+    stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
     async end(signal = "SIGTERM") {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
-      await exited;
+      await closed;
       return child.exitCode;
     },
   };
@@ -95,7 +130,7 @@ export async function run(
   child.stdout.setEncoding("utf8").on("data", (text: string) => { stdout += text; });
   child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
   await once(child, "close");
-  return { code: child.exitCode, stdout, stderr };
+  return { code: child.exitCode, stdout, stderr: complaintsOf(stderr) };
 }
 
 export interface RawAnswer {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { program, temporaryFolder, type Running } from "./support.ts";
+import { complaintsOf, eventsOf, program, temporaryFolder, type Running } from "./support.ts";
 
 /** Why a test can't run here, if so; the commands are tried once. */
 export function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
@@ -60,7 +60,7 @@ export function patched(
 export async function outcomeOf(child: ChildProcess): Promise<Running | string> {
   let [stdout, stderr] = ["", ""];
   child.stderr?.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
-  const closed = once(child, "close").then(([code]) => `${code} ${stderr}`);
+  const closed = once(child, "close").then(([code]) => `${code} ${complaintsOf(stderr)}`);
   const listening = new Promise<void>((resolve) => {
     child.stdout?.setEncoding("utf8").on("data", (text: string) => {
       stdout += text;
@@ -72,7 +72,7 @@ export async function outcomeOf(child: ChildProcess): Promise<Running | string> 
   const port = Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0);
   return {
     process: child, port, url: `http://127.0.0.1:${port}`,
-    stdout: () => stdout, stderr: () => stderr,
+    stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
     async end(signal = "SIGTERM") {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
       await closed;

@@ -1,0 +1,60 @@
+/** The admin listener: whether the process lives, whether it is ready, and its figures. It is
+ * loaded only where it is asked for, and shares nothing with the public one. */
+import { createServer } from "node:http";
+import type { Journal } from "../index.ts";
+import type { Health } from "./health.ts";
+import type { Host } from "./host.ts";
+import { baseOf, listen } from "./listen.ts";
+import { Metrics } from "./metrics.ts";
+import type { Config } from "./settings.ts";
+
+/** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
+const connectionsMax = 16;
+
+/** Of the figures, and as good for the rest, which is plain text too. */
+const mediaType = "text/plain; version=0.0.4; charset=utf-8";
+
+/** Listens at [HOST:]PORT, on loopback by default, or at a path; rejects where it can't. */
+export async function openAdmin(config: Config, host: Host, journal: Journal, health: Health) {
+  const metrics = new Metrics(host, journal);
+  const pages = new Map<string, () => readonly [status: number, text: string]>([
+    ["/livez", () => [200, "alive\n"]],
+    ["/readyz", () => (health.hindrance ? [503, `${health.hindrance}\n`] : [200, "ready\n"])],
+    ["/metrics", () => [200, metrics.text()]],
+  ]);
+
+  const { headMillis, headBytesMax, idleMillis, checkMillis } = config.limits;
+  const options = {
+    insecureHTTPParser: false,
+    maxHeaderSize: headBytesMax,
+    headersTimeout: headMillis,
+    requestTimeout: headMillis,
+    connectionsCheckingInterval: checkMillis,
+  };
+  const server = createServer(options, ({ method = "", url = "" }, response) => {
+    const [path = ""] = url.split("?");
+    const page = pages.get(path) ?? (() => [404, "expected /livez, /readyz or /metrics\n"]);
+    const [status, text] = ["GET", "HEAD"].includes(method) ? page()
+      : [405, "expected GET or HEAD\n"];
+    response.writeHead(status, {
+      "Content-Type": mediaType,
+      "Content-Length": text.length,
+      "Cache-Control": "no-store",
+      "Allow": "GET, HEAD",
+      "Connection": "close",
+    }).end(text);
+  });
+  server.maxConnections = connectionsMax;
+  server.timeout = idleMillis;
+
+  const [, name = "127.0.0.1", port] = /^(?:\[?([^/]*?)\]?:)?(\d+)$/.exec(config.admin) ?? [];
+  const own = { isHandedIn: false, tlsCert: "" };
+  const place = port ? { ...own, socket: "", host: name, port: Number(port) }
+    : { ...own, socket: config.admin, host: "", port: 0 };
+  await listen(server, place);
+
+  // It keeps no process alive that has nothing else to do.
+  server.unref();
+  const close = (): void => server.close().closeAllConnections();
+  return { metrics, base: baseOf(server, place), close };
+}

@@ -1,0 +1,105 @@
+/** Figures of the process for Prometheus, in its text format 0.0.4. */
+import type { Server } from "node:http";
+import type { Socket } from "node:net";
+import type { Answered, Journal } from "../index.ts";
+import { version } from "./help.ts";
+import type { Host } from "./host.ts";
+
+/** A figure that is asked for when it is read; without that it is counted as it happens. */
+type Read = (journal: Journal["figures"], usage: ReturnType<Host["usage"]>) => number;
+
+const counter = (help: string, read?: Read) => ({ type: "counter", help, read });
+const gauge = (help: string, read?: Read) => ({ type: "gauge", help, read });
+const histogram = (help: string, read?: Read) => ({ type: "histogram", help, read });
+
+/** Every figure, laid out so that it reads as a table; the README shows it. */
+export const metricTable = {
+  plant_store_http_requests_total: counter(
+    "answers by status and error number, the parser's own refusals too"),
+  plant_store_http_received_bytes_total: counter(
+    "bytes read from clients, counted when a connection closes"),
+  plant_store_http_sent_bytes_total: counter("the same, written to clients"),
+  plant_store_connections_refused_total: counter("connections over the limit, closed unanswered"),
+  plant_store_append_seconds: histogram("from the begin of a batch's write until it is durable"),
+  plant_store_batch_records: histogram("records that shared a write"),
+  plant_store_queue_records: gauge("records that wait for a write or are in it",
+    ({ queue }) => queue.records),
+  plant_store_queue_bytes: gauge("the same in bytes", ({ queue }) => queue.bytes),
+  plant_store_journal_bytes: gauge("size of the file in use", ({ bytes }) => bytes),
+  plant_store_journal_records: gauge("records in that file", ({ records }) => records),
+  plant_store_journal_rotations_total: counter("new files gone on in"),
+  plant_store_build_info: gauge("1, with the versions of program and Node"),
+  process_cpu_seconds_total: counter("user and system time",
+    (_, { user, system }) => (user + system) / 1_000_000),
+  process_resident_memory_bytes: gauge("resident memory", (_, { rss }) => rss),
+  process_start_time_seconds: gauge("start of the process, in Unix time",
+    () => performance.timeOrigin / 1_000),
+} as const;
+
+/** Upper bounds of the histograms' buckets; the last has none. */
+const bounds = {
+  plant_store_append_seconds: [0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, "+Inf"],
+  plant_store_batch_records: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, "+Inf"],
+};
+
+/** Counts what happens from its making on. */
+export class Metrics {
+  readonly #host: Host;
+  readonly #journal: Journal;
+
+  /** By name and labels, which are bounded: statuses and causes are the catalogue's. */
+  readonly #samples = new Map<string, number>();
+
+  constructor(host: Host, journal: Journal) {
+    this.#host = host;
+    this.#journal = journal;
+    this.add(`plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`);
+
+    // What has not happened yet is 0: a rate begins with the first.
+    this.add('plant_store_http_requests_total{status="200",error=""}', 0);
+    this.#observe("plant_store_batch_records", 0, 0);
+    this.#observe("plant_store_append_seconds", 0, 0);
+    journal.on("batch", (records, millis) => {
+      this.#observe("plant_store_batch_records", records);
+      this.#observe("plant_store_append_seconds", millis / 1_000);
+    });
+  }
+
+  /** @param sample a name of the table, and its labels */
+  add(sample: string, count = 1): void {
+    this.#samples.set(sample, (this.#samples.get(sample) ?? 0) + count);
+  }
+
+  count({ status, error }: Answered): void {
+    this.add(`plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`);
+  }
+
+  /** Of TLS, what it carries is counted. */
+  watch(server: Server): void {
+    server.on("drop", () => this.add("plant_store_connections_refused_total"));
+    const event = "setSecureContext" in server ? "secureConnection" : "connection";
+    server.on(event, (socket: Socket) => socket.once("close", () => {
+      this.add("plant_store_http_received_bytes_total", socket.bytesRead);
+      this.add("plant_store_http_sent_bytes_total", socket.bytesWritten);
+    }));
+  }
+
+  text(): string {
+    const usage = this.#host.usage();
+    return Object.entries(metricTable).map(([name, { type, help, read }]) => {
+      const found = read ? [[name, read(this.#journal.figures, usage)]]
+        : [...this.#samples].filter(([sample]) => sample.startsWith(name));
+      const lines = (found.length > 0 ? found : [[name, 0]]).map((sample) => sample.join(" "));
+      return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
+    }).join("");
+  }
+
+  #observe(name: keyof typeof bounds, value: number, count = 1): void {
+    for (const bound of bounds[name]) {
+      const isWithin = typeof bound === "string" || value <= bound;
+      this.add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
+    }
+    this.add(`${name}_sum`, value);
+    this.add(`${name}_count`, count);
+  }
+}

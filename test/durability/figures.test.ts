@@ -1,0 +1,58 @@
+/** What a journal tells of itself: its figures, and an event for each batch. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { openJournal } from "../../src/journal/journal.ts";
+import type { NewPlant } from "../../src/plant.ts";
+import { SimulatedDisk } from "../support/simdisk.ts";
+
+const path = "/plants.ndjson";
+const headerBytes = 133;
+const fern: NewPlant = { id: 1n, name: "Fern" };
+const fernBytes = '{"id":1,"name":"Fern"}'.length;
+const ENOSPC = 28;
+
+test("the figures are those of the file, and of what waits or is being written", async () => {
+  const disk = new SimulatedDisk();
+  const journal = await openJournal(path, { disk });
+  const nothing = { records: 0, bytes: 0 };
+  assert.deepEqual(journal.figures, { records: 0, bytes: headerBytes, queue: nothing });
+  const begun = disk.hold();
+  const first = journal.append(fern);
+  await begun;
+  const second = journal.append(fern);
+  assert.deepEqual(journal.figures,
+    { records: 0, bytes: headerBytes, queue: { records: 2, bytes: 2 * fernBytes } });
+  disk.letGo();
+  await Promise.all([first, second]);
+  const bytes = disk.bytes(path)?.length;
+  assert.deepEqual(journal.figures, { records: 2, bytes, queue: nothing });
+  await journal.close();
+  const again = await openJournal(path, { disk });
+  assert.deepEqual(again.figures, { records: 2, bytes, queue: nothing });
+  await again.close();
+});
+
+test("a batch is told when it is durable, one that found no space as that, a failure as neither",
+  async () => {
+    const disk = new SimulatedDisk();
+    const journal = await openJournal(path, { disk });
+    const told: string[] = [];
+    journal.on("batch", (records, millis) => {
+      assert.ok(millis >= 0 && Number.isFinite(millis), `${millis}`);
+      assert.equal(journal.figures.queue.records, 0);
+      told.push(`batch of ${records}`);
+    });
+    journal.on("full", () => void told.push("full"));
+    journal.on("failed", () => void told.push("failed"));
+    await Promise.all([journal.append(fern), journal.append(fern), journal.append(fern)]);
+    disk.fail("append", { errno: ENOSPC });
+    await assert.rejects(journal.append(fern), { code: "full" });
+    await journal.append(fern);
+    disk.fail("append", { errno: 5 });
+    await assert.rejects(journal.append(fern), { code: "unknown" });
+    await setImmediate();
+    assert.deepEqual([told, disk.faultsFired],
+      [["batch of 3", "full", "batch of 1", "failed"], 2]);
+    await journal.close();
+  });

@@ -1,0 +1,426 @@
+/** The log: its events, requests' lines and ids, floods, stalled readers, forged lines. */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { renameSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { after, test } from "node:test";
+import { tokenDigest } from "../../src/index.ts";
+import { version } from "../../src/program/help.ts";
+import type { Host } from "../../src/program/host.ts";
+import { makeLog } from "../../src/program/log.ts";
+import {
+  cleanEnvironment, eventsOf, exchange, post, program, start as startProgram, temporaryFolder,
+  token, type LogEvent, type RawAnswer, type Running, type StartOptions,
+} from "../support/support.ts";
+import { missing } from "../support/tools.ts";
+
+const timeout = 60_000;
+const servers: Running[] = [];
+after(() => servers.map((server) => server.process.kill("SIGKILL")));
+
+async function start(options: StartOptions = {}): Promise<Running> {
+  const server = await startProgram(options);
+  servers.push(server);
+  return server;
+}
+
+const plant = post('{"id":1,"name":"Fern"}').toString();
+const stranger = "GET /secret-path?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+const ask = (server: Running, bytes: string, answers = 1) =>
+  exchange(server.port, bytes, { answers });
+
+/** Waits for an event whose message has this text. */
+async function told(server: Running, text: string): Promise<LogEvent> {
+  const { stderr } = server.process;
+  assert.ok(stderr);
+  for (;;) {
+    const event = server.events().find(({ msg }) => msg.includes(text));
+    if (event) return event;
+    assert.equal(server.process.exitCode, null, `it ended without: ${text}`);
+    await once(stderr, "data");
+  }
+}
+
+/** Those that tell of a request. */
+const answersOf = (server: Running): LogEvent[] =>
+  server.events().filter(({ res }) => res !== undefined);
+
+test("each event of a life is one JSON object, with pino's names", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const line = (name: string): string => `${name} ${tokenDigest(name)}\n`;
+  writeFileSync(join(cwd, "tokens"), line("alice"), { mode: 0o600 });
+  const server = await start({ cwd, args: ["--tokens", "tokens"] });
+  await ask(server, plant);
+  writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  server.process.kill("SIGHUP");
+  await told(server, "goes on in a new file");
+  assert.equal(await server.end(), 0);
+  const events = server.events();
+  const { port, process: { pid } } = server;
+  for (const event of events) {
+    assert.deepEqual([event.level, event.pid, event.hostname], [30, pid, hostname()]);
+    assert.ok(Math.abs(event.time - Date.now()) < 600_000, `${event.time}`);
+  }
+  const [serving, ...others] = events.map(({ level, time, pid: id, hostname: on, ...own }) => own);
+  const base = `http://127.0.0.1:${port}`;
+  const tokens = ["PLANTS_TOKEN", "alice"];
+  assert.deepEqual(serving, {
+    version, base, journal: "plants.ndjson", records: 0, tokens,
+    msg: `serving ${base}, 0 records in plants.ndjson, tokens: PLANTS_TOKEN,alice`,
+  });
+  assert.deepEqual(others, [
+    { tokens: [...tokens, "bob"], msg: "reloaded, tokens: PLANTS_TOKEN,alice,bob" },
+    { msg: "goes on in a new file at plants.ndjson" },
+    { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
+  ]);
+});
+
+test("what ends it is an event of the log, a mistake a line of text", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const first = await start({ cwd });
+  const ends = (...args: readonly string[]): readonly [number | null, LogEvent[], string] => {
+    const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0", ...args],
+      { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
+    return [status, eventsOf(stderr), stderr];
+  };
+  const [locked, [event]] = ends();
+  assert.deepEqual([locked, event?.level], [75, 50]);
+  assert.match(event?.msg ?? "", /another process has it open/);
+  const [taken, [refusal]] = ends("--store", "other", "--port", `${first.port}`);
+  assert.deepEqual([taken, refusal], [64, undefined], "the port stands twice");
+  for (const [args, code] of [[["--shiny"], 64], [["--tokens", "none"], 78]] as const) {
+    const [status, events, text] = ends(...args);
+    assert.deepEqual([status, events], [code, []]);
+    assert.match(text, /^plant-store: .*\n$/);
+  }
+  assert.equal(await first.end(), 0);
+});
+
+test("a fault of ours is an event of the log, with its level", { timeout }, async () => {
+  const fault = "process.once('SIGUSR2', () => { throw new Error('boom'); })";
+  const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
+  assert.equal(await server.end("SIGUSR2"), 70);
+  const { level, msg } = server.events().at(-1) ?? {};
+  assert.deepEqual([level, msg], [50, "a fault of ours: boom"]);
+});
+
+test("an end at once is told, and what it cuts off", { timeout }, async () => {
+  const server = await start({ args: ["--drain-timeout", "10"] });
+  const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
+  socket.write(plant.slice(0, -3));
+  await once(socket, "connect");
+  // The head is read when a later connection's is answered.
+  await ask(server, plant);
+  assert.equal(await server.end(), 69);
+  assert.deepEqual(server.events().slice(-3).map(({ level, msg }) => [level, msg]), [
+    [30, "draining: SIGTERM"], [40, "requests were cut off after 10 ms"],
+    [40, "ended at once, with 69"],
+  ]);
+});
+
+test("only failed requests are logged unless all are asked for, with their time",
+  { timeout }, async () => {
+    const [quiet, all] = [await start(), await start({ args: ["--log-requests"] })];
+    const elsewhere = plant.replace("/plants", "/x?token=y");
+    for (const server of [quiet, all]) {
+      for (const bytes of [plant, elsewhere, stranger, plant, "no HTTP\r\n\r\n"]) {
+        await ask(server, bytes);
+      }
+      assert.equal(await server.end(), 0);
+    }
+    const shown = ({ level, msg, req, res, token: name, err, reqId }: LogEvent) =>
+      [level, msg, req?.method, req?.url, res?.statusCode, name, err?.code, reqId !== undefined];
+    const stored = [30, "POST /plants 200 by PLANTS_TOKEN", "POST", "/plants", 200, "PLANTS_TOKEN",
+      undefined, true];
+    const failed = [
+      [40, "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.", "POST",
+        "/x", 404, "PLANTS_TOKEN", 40401, true],
+      [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
+        undefined, 40101, true],
+    ];
+    const garbage = [40, "400 This is no HTTP message as RFC 9112 defines it.", undefined,
+      undefined, 400, undefined, 40001, false];
+    assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
+    assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);
+    for (const { req } of answersOf(all)) assert.equal(req?.remoteAddress, "127.0.0.1");
+    const hasTime = ({ responseTime }: LogEvent): boolean => responseTime !== undefined;
+    assert.deepEqual(answersOf(quiet).map(hasTime), [false, false, false]);
+    assert.deepEqual(answersOf(all).map(hasTime), [true, true, true, true, false]);
+    const [{ responseTime } = {}] = answersOf(all);
+    assert.ok(responseTime !== undefined && responseTime > 0 && responseTime < timeout);
+    for (const { err } of answersOf(all)) assert.equal(err?.type, err && "ApiError");
+  });
+
+test("an answer of 500 or more is an error", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  const closed = once(server.process, "close");
+  await ask(server, plant);
+  await closed;
+  const [event] = answersOf(server);
+  assert.deepEqual([event?.level, event?.err?.code], [50, 50302]);
+  assert.ok(server.events().some(({ level, msg }) => level === 50 && /it was renamed/.test(msg)));
+  assert.ok(server.events().some(({ msg }) => msg === "draining: the journal has failed"));
+});
+
+/** The second ends when SIGUSR2 comes, and then says so. */
+const stoppedSecond = `data:text/javascript,${encodeURIComponent(`
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = (listener, millis, ...others) => {
+    if (millis !== 1_000) return setTimeout(listener, millis, ...others);
+    process.once("SIGUSR2", () => {
+      listener();
+      process.stderr.write('{"msg":"the second is over"}\\n');
+    });
+    return { unref: () => undefined };
+  };`)}`;
+
+for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]]] as const) {
+  test(`${failures} failed requests in a second, at 3 lines: ${shown} lines`, { timeout },
+    async () => {
+      const args = ["--max-failed-lines", "3"];
+      const server = await start({ args, nodeArgs: ["--import", stoppedSecond] });
+      await ask(server, stranger.repeat(failures), failures);
+      server.process.kill("SIGUSR2");
+      await told(server, "the second is over");
+      // A new second has its own lines.
+      await ask(server, stranger);
+      assert.equal(await server.end(), 0);
+      assert.equal(answersOf(server).length, shown + 1);
+      const counts = server.events().filter((event) => "leftOut" in event);
+      assert.deepEqual(counts.map((event) => [event.level, event["leftOut"], event.msg]),
+        leftOut.map((count) => [40, count, `${count} more failed requests are not shown`]));
+    });
+}
+
+test("a flood of wrong tokens writes a bounded number of lines, and none is forgotten",
+  { timeout }, async () => {
+    const server = await start();
+    const flood = 20_000;
+    const wrong = plant.replace(token, "wrong");
+    await Promise.all(Array.from({ length: 4 }, async () => {
+      for (let sent = 0; sent < flood / 4; sent += 500) await ask(server, wrong.repeat(500), 500);
+    }));
+    assert.equal(await server.end(), 0);
+    let [lines, shown, leftOut] = [0, 0, 0];
+    for (const event of server.events()) {
+      if (event.res) lines++;
+      assert.ok(lines <= 10, "over ten lines between two counts");
+      if (typeof event["leftOut"] !== "number") continue;
+      leftOut += event["leftOut"];
+      shown += lines;
+      lines = 0;
+    }
+    assert.equal(shown + lines + leftOut, flood);
+    assert.ok(leftOut > flood / 2, "the control: it was a flood");
+  });
+
+test("at no lines for failed requests they are counted all the same", { timeout }, async () => {
+  const server = await start({ args: ["--max-failed-lines", "0"] });
+  const [answer] = await ask(server, stranger);
+  assert.equal(answer?.headers["x-request-id"], undefined);
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(answersOf(server), []);
+  assert.deepEqual(server.events().flatMap((event) => event["leftOut"] ?? []), [1]);
+});
+
+test("a reader that stalls holds up nobody, and is told how many lines it has missed",
+  { timeout }, async () => {
+    const server = await start({ args: ["--log-requests"] });
+    const { stderr } = server.process;
+    assert.ok(stderr);
+    stderr.pause();
+    const requests = 2_000;
+    // Their lines are ten times what pipe and stream take.
+    for (let sent = 0; sent < requests; sent += 500) {
+      const answers = await ask(server, plant.repeat(500), 500);
+      assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
+    }
+    stderr.resume();
+    const { level } = await told(server, "lines were dropped");
+    assert.equal(await server.end(), 0);
+    assert.equal(level, 40);
+    const counts = server.events().map(({ dropped = 0 }) => Number(dropped));
+    const dropped = counts.reduce((sum, count) => sum + count, 0);
+    assert.ok(dropped > requests / 4, `${dropped}`);
+    assert.equal(answersOf(server).length + dropped, requests);
+    assert.ok(server.events().some(({ msg }) => msg === "ended, with 0"), "it goes on behind");
+  });
+
+/** A log into a stream of this process. */
+function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof makeLog> {
+  const stderr = Object.assign(stream, { isTTY }) as unknown as Host["stderr"];
+  return makeLog({ stderr, pid: 1 } as Host);
+}
+
+test("a log whose reader stalls keeps no more than its stream does", async () => {
+  const stream = new PassThrough();
+  const log = logInto(stream);
+  const line = "x".repeat(100);
+  let most = 0;
+  const lines = 10_000;
+  for (let count = 0; count < lines; count++) {
+    log("info", line);
+    most = Math.max(most, stream.writableLength + stream.readableLength);
+  }
+  // A PassThrough has two buffers.
+  assert.ok(most < 2 * stream.writableHighWaterMark + 1_000, `${most} bytes wait`);
+  let text = "";
+  stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
+  await once(stream, "drain");
+  log("info", "behind");
+  stream.end();
+  await once(stream, "end");
+  const events = eventsOf(text);
+  const dropped = Number(events.at(-2)?.["dropped"]);
+  assert.deepEqual([events.length - 2 + dropped, events.at(-1)?.msg], [lines, "behind"]);
+  assert.ok(dropped > lines / 4, "the control: it stalled");
+});
+
+for (const isTTY of [false, true]) {
+  test(`no character forges a line, ${isTTY ? "on a terminal" : "nor is lost in JSON"}`, () => {
+    const stream = new PassThrough();
+    const log = logInto(stream, isTTY);
+    const all = Array.from({ length: 0x1_0000 }, (_, code) => String.fromCharCode(code));
+    let text = "";
+    for (let at = 0; at < all.length; at += 256) {
+      log("warn", all.slice(at, at + 256).join(""));
+      text += stream.read();
+    }
+    const lines = text.split("\n");
+    assert.equal(lines.pop(), "");
+    assert.equal(lines.length, 256);
+    for (const [index, line] of lines.entries()) {
+      assert.doesNotMatch(line, /[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
+      const wanted = all.slice(256 * index, 256 * index + 256).join("");
+      // Half of a pair is no character: JSON escapes it.
+      if (!isTTY) assert.equal((JSON.parse(line) as LogEvent).msg, wanted);
+    }
+  });
+}
+
+test("neither a path nor a token's name forges a line", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const name = 'eve\x1b[2K\x9b\u202e","level":10';
+  writeFileSync(join(cwd, "tokens"), `${name} ${tokenDigest("eves")}\n`, { mode: 0o600 });
+  const server = await start({ cwd, args: ["--tokens", "tokens", "--log-requests"] });
+  const evil = plant.replace(token, "eves").replace("/plants", '/","level":10,"x":"');
+  await ask(server, evil);
+  assert.equal(await server.end(), 0);
+  const [event, ...others] = answersOf(server);
+  assert.deepEqual([event?.level, event?.token, others.length], [40, name, 0]);
+  assert.equal(event?.req?.url, '/","level":10,"x":"');
+});
+
+test("a path of any length is cut in the log", { timeout }, async () => {
+  const server = await start();
+  for (const length of [256, 257, 10_000]) {
+    await ask(server, plant.replace("/plants", `/${"x".repeat(length - 1)}`));
+  }
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(answersOf(server).map(({ req }) => req?.url?.length), [256, 256, 256]);
+});
+
+const trace = "0af7651916cd43dd8448eb211c80319c";
+const rest = "-b7ad6b7169203331-01";
+const ids: readonly (readonly [fields: string, id: string | undefined])[] = [
+  ["X-Request-Id: a", "a"], [`X-Request-Id: ${"!~".repeat(64)}`, "!~".repeat(64)],
+  [`X-Request-Id: ${"a".repeat(129)}`, undefined], ["X-Request-Id: ", undefined],
+  ["X-Request-Id: a b", undefined], ["X-Request-Id: a\tb", undefined],
+  ["X-Request-Id: \xe9", undefined],
+  ["X-Request-Id: a\r\nX-Request-Id: b", undefined],
+  [`traceparent: 00-${trace}${rest}`, trace], [`traceparent: 00-${trace}${rest}-x`, undefined],
+  [`traceparent: 01-${trace}${rest}-x`, trace], [`traceparent: 01-${trace}${rest}x`, undefined],
+  [`traceparent: ff-${trace}${rest}`, undefined], [`traceparent: 0-${trace}${rest}`, undefined],
+  [`traceparent: 00-${"0".repeat(32)}${rest}`, undefined],
+  [`traceparent: 00-${trace}-${"0".repeat(16)}-01`, undefined],
+  [`traceparent: 00-${trace.toUpperCase()}${rest}`, undefined],
+  [`traceparent: 00-${trace}`, undefined], [`traceparent: 00-${trace.slice(1)}${rest}`, undefined],
+  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: mine`, "mine"],
+  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: not mine`, trace],
+];
+test("an id that is well-formed is taken over and sent back, also where nothing is logged",
+  { timeout }, async () => {
+    const server = await start();
+    for (const [fields, id] of ids) {
+      const bytes = plant.replace("Host", `${fields}\r\nHost`);
+      const [answer] = await exchange(server.port, Buffer.from(bytes, "latin1"), { answers: 1 });
+      assert.equal(answer?.status, 200, fields);
+      assert.equal(answer.headers["x-request-id"], id, fields);
+    }
+    assert.equal(await server.end(), 0);
+  });
+
+test("what is logged has an id, which is sent back: the given one, or a new one", { timeout },
+  async () => {
+    const server = await start({ args: ["--log-requests"] });
+    const given = plant.replace("Host", "X-Request-Id: mine\r\nHost");
+    const answers: RawAnswer[] = [];
+    for (const bytes of [plant, plant, stranger, given]) answers.push(...await ask(server, bytes));
+    assert.equal(await server.end(), 0);
+    const sent = answers.map(({ headers }) => headers["x-request-id"]);
+    assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
+    assert.equal(new Set(sent).size, 4);
+    assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
+  });
+
+test("without an id in it, a good request's answer has none, where nothing is logged",
+  { timeout }, async () => {
+    const server = await start();
+    const [answer] = await ask(server, plant);
+    assert.deepEqual(Object.keys(answer?.headers ?? {}),
+      ["content-type", "content-length", "date", "connection", "keep-alive"]);
+    assert.equal(await server.end(), 0);
+  });
+
+const noScript = missing(["script", "--version"]);
+test("on a terminal the log is lines for people", { skip: noScript, timeout }, async (t) => {
+  const cwd = temporaryFolder();
+  const line = `exec "${process.execPath}" "${program}" --socket s > /dev/null`;
+  const child = spawn("script", ["-qec", line, "/dev/null"],
+    { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["pipe", "pipe", "inherit"] });
+  t.after(() => child.kill("SIGKILL"));
+  let text = "";
+  child.stdout.setEncoding("utf8").on("data", (more: string) => { text += more; });
+  while (!text.includes("serving")) await once(child.stdout, "data");
+  const socket = connect(join(cwd, "s"));
+  socket.write(stranger);
+  while (!text.includes("401")) await once(child.stdout, "data");
+  socket.destroy();
+  // The terminal's own way to say so.
+  child.stdin.write("\x03");
+  await once(child, "close");
+  const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
+  assert.match(text.replaceAll("\r", "").replace("^C", ""), new RegExp(`^${time} info: serving unix:s, 0 .*\n`
+    + `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n`
+    + `${time} info: ended, with 0\n$`));
+});
+
+const noLimits = missing(["prlimit", "--version"]);
+test("a full disk is told once, and that there is space again", { skip: noLimits, timeout },
+  async () => {
+    const server = await start();
+    const limit = (bytes: string): void => {
+      const args = [`--fsize=${bytes}`, "--pid", `${server.process.pid}`];
+      assert.equal(spawnSync("prlimit", args).status, 0);
+    };
+    const errorOf = async (): Promise<string> => /\d{5}/.exec((await ask(server, plant))[0]?.body
+      ?? "")?.[0] ?? "none";
+    assert.equal(await errorOf(), "none");
+    limit("300:unlimited");
+    assert.deepEqual([await errorOf(), await errorOf()], ["50301", "50301"]);
+    limit("unlimited");
+    assert.deepEqual([await errorOf(), await errorOf()], ["none", "none"]);
+    assert.equal(await server.end(), 0);
+    assert.deepEqual(server.events().filter(({ msg }) => msg.includes("space for the journal"))
+      .map(({ level, msg }) => [level, msg]), [
+      [50, "there is no space for the journal: plants are refused until then"],
+      [30, "there is space for the journal again"],
+    ]);
+  });
