@@ -74,7 +74,7 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
     msg: `serving ${base}, 0 records in plants.ndjson, tokens: PLANTS_TOKEN,alice`,
   });
   assert.deepEqual(others, [
-    { tokens: [...tokens, "bob"], msg: "reloaded, tokens: PLANTS_TOKEN,alice,bob" },
+    { tokens: [...tokens, "bob"], msg: "the tokens are read again" },
     { msg: "goes on in a new file at plants.ndjson" },
     { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
   ]);

@@ -93,7 +93,7 @@ export class SimulatedDisk implements Disk {
     this.#crash = this.#held = undefined;
     if (!names) this.#names = new Map(this.#durableNames);
     for (const inode of this.#names.values()) {
-      if (!bytes) inode.cached = inode.durable;
+      if (!bytes) inode.forget();
       else if (!names) inode.durable = inode.cached;
     }
     if (!bytes) this.#durableNames = new Map(this.#names);
@@ -266,6 +266,9 @@ class Inode {
   cached: Buffer = Buffer.alloc(0);
   durable: Buffer = Buffer.alloc(0);
 
+  /** Where the file was cut, of all cuts that are not durable yet. */
+  #cutAt = Infinity;
+
   constructor(identity: string) {
     this.identity = identity;
   }
@@ -274,17 +277,27 @@ class Inode {
     const end = this.cached.length;
     this.cached = Buffer.concat([this.cached, bytes]);
     if (!durable) return;
+    this.commitCuts();
     const hole = Buffer.alloc(Math.max(0, end - this.durable.length));
     this.durable = Buffer.concat([this.durable.subarray(0, end), hole, bytes]);
   }
 
   cut(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
+    this.#cutAt = Math.min(this.#cutAt, bytes);
     if (durable) this.commitCuts();
   }
 
+  /** What was appended since stands behind the cut, and is not durable with it. */
   commitCuts(): void {
-    this.durable = this.durable.subarray(0, this.cached.length);
+    this.durable = this.durable.subarray(0, this.#cutAt);
+    this.#cutAt = Infinity;
+  }
+
+  /** The power fails: what was not durable is as it was before. */
+  forget(): void {
+    this.cached = this.durable;
+    this.#cutAt = Infinity;
   }
 }
 
