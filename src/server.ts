@@ -14,7 +14,6 @@ const host: Host = {
   print: (line) => write(stdout, "stdout", line),
   printError: (line) => write(stderr, "stderr", line),
   warn: (message) => void stderr.write(`plant-store: ${message}\n`),
-  ...(stderr.isTTY && { draw: (line: string) => void stderr.write(`\r${line}\x1b[K`) }),
   stderr,
   nodeVersion: process.version,
   usage: () => ({ ...process.cpuUsage(), rss: process.memoryUsage.rss() }),
@@ -23,7 +22,11 @@ const host: Host = {
 };
 
 /** A reader that goes away, as in `| head -1`, has had what it wanted: that is no error. */
-function write(stream: NodeJS.WriteStream, name: string, line: string): Promise<void> {
+function write(
+  stream: NodeJS.WriteStream,
+  name: string,
+  line: string,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(`${line}\n`, (error?: NodeJS.ErrnoException | null) => {
       if (!error || error.code === "EPIPE") resolve();

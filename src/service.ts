@@ -43,7 +43,11 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits, options.onAnswer);
   }
 
-  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: "continue" | "body",
+  ): void {
     const connection = this.connections.of(request.socket);
     // Behind a last answer nothing is executed.
     if (!connection.begin(response)) return;

@@ -109,7 +109,11 @@ export class Connection {
    *
    * @param wanted what becomes of the connection, unless nothing may follow this answer anyhow
    */
-  answer(response: ServerResponse, answer: Answer, wanted: Persistence = "persist"): void {
+  answer(
+    response: ServerResponse,
+    answer: Answer,
+    wanted: Persistence = "persist",
+  ): void {
     if (response.headersSent) return;
     const isLast = !response.shouldKeepAlive || (this.#all.isDraining && this.#last === response);
     const persistence = isLast ? "close" : wanted;
@@ -204,7 +208,11 @@ export class Connection {
   }
 
   /** Answers while the body may still arrive, and discards what comes of it. */
-  #answerUnended(response: ServerResponse, answer: Answer, persistence: Persistence): void {
+  #answerUnended(
+    response: ServerResponse,
+    answer: Answer,
+    persistence: Persistence,
+  ): void {
     const left = replyUnended(response, answer, persistence).then(() => {
       const isBroken = typeof this.#state === "object" && this.#state.within === response;
       if (persistence === "close" || isBroken) this.#closeGently();

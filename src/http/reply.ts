@@ -73,7 +73,11 @@ export function rawReply({ status, body, headers }: Answer): string {
 }
 
 /** The body's length in bytes. */
-function writeHead(response: ServerResponse, answer: Answer, persistence: Persistence): number {
+function writeHead(
+  response: ServerResponse,
+  answer: Answer,
+  persistence: Persistence,
+): number {
   const bodyBytes = Buffer.byteLength(answer.body);
   const fields = ["Content-Type", mediaType, "Content-Length", `${bodyBytes}`, ...answer.headers];
   if (persistence === "close") fields.push("Connection", "close");

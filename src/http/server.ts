@@ -95,7 +95,8 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
 }
 
 /** Of either server: node:http has no use for the last two. */
-const optionsOf = (limits: Limits): TlsOptions => ({
+/** What node:http is told, of whatever is served. */
+export const optionsOf = (limits: Limits): TlsOptions => ({
   // Also against an inherited NODE_OPTIONS.
   insecureHTTPParser: false,
 
@@ -121,7 +122,11 @@ function hold(sockets: Set<Socket>, socket: Socket): void {
 }
 
 /** @param sockets those that carry HTTP */
-function listenTo(server: Server, application: Application, sockets: ReadonlySet<Socket>): void {
+function listenTo(
+  server: Server,
+  application: Application,
+  sockets: ReadonlySet<Socket>,
+): void {
   const { connections } = application;
 
   server.on("request", (request, response) => application.handle(request, response, "body"));

@@ -7,7 +7,7 @@
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
 import { resolve } from "node:path";
-import { setImmediate, setTimeout } from "node:timers/promises";
+import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import { appendJson, checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
@@ -58,13 +58,10 @@ interface InUse extends OpenFile {
  * What the loop does. It is `working`: it writes or rotates, and then looks by itself for what else
  * was asked. It has `ended`: the journal is closed, or has failed for good. Or it awaits something.
  */
-type State = "working" | "ended" | Pause;
+type State = "working" | "ended" | { readonly awaits: Wish; readonly wake: () => void };
 
-interface Pause {
-  /** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
-  readonly awaits: "anything" | "rotation";
-  readonly wake: () => void;
-}
+/** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
+type Wish = "anything" | "rotation";
 
 interface Rotation {
   readonly resolve: (isNew: boolean) => void;
@@ -154,7 +151,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
         if (rotation) await this.#rotate(rotation);
         else if (this.#queue.length > 0) await this.#commit();
         else if (this.#queue.refusal) break;
-        else await this.#rest();
+        else await this.#pause("anything");
       }
     } catch (error) {
       this.#fail(error);
@@ -164,14 +161,18 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  async #rest(): Promise<void> {
+  /** Until it is woken, or the time is over. */
+  async #pause(awaits: Wish, millisMax?: number): Promise<void> {
+    let timer;
     await new Promise<void>((wake) => {
-      this.#state = { awaits: "anything", wake };
+      this.#state = { awaits, wake };
+      if (millisMax !== undefined) timer = setTimeout(wake, millisMax);
     });
+    clearTimeout(timer);
     this.#state = "working";
   }
 
-  #wake(asked: Pause["awaits"]): void {
+  #wake(asked: Wish): void {
     if (typeof this.#state === "object" && this.#state.awaits === asked) this.#state.wake();
   }
 
@@ -282,7 +283,8 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
 
     // A rename is the first half of a rotation; without the second it is a fault. What has become
     // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
-    if (this.#rotations.length === 0) await this.#awaitRotation();
+    const { rotationMillis } = this.#site.limits;
+    if (this.#rotations.length === 0) await this.#pause("rotation", rotationMillis);
     if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {
       throw new Error("it was renamed, or its link was, and no rotation followed");
     }
@@ -319,15 +321,6 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     const { bytes: expected } = this.#inUse;
     if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
     if (links === 0) throw new Error("it was deleted while in use");
-  }
-
-  async #awaitRotation(): Promise<void> {
-    const { rotationMillis } = this.#site.limits;
-    const asked = new AbortController();
-    const { signal } = asked;
-    this.#state = { awaits: "rotation", wake: () => asked.abort() };
-    await setTimeout(rotationMillis, undefined, { signal }).catch(() => undefined);
-    this.#state = "working";
   }
 
   #fail(cause: unknown): void {

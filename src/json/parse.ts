@@ -211,7 +211,11 @@ class Reader {
   }
 
   /** Refuses what is next. */
-  #fail(expected: string, code: JsonErrorCode = "json", found = this.#found()): never {
+  #fail(
+    expected: string,
+    code: JsonErrorCode = "json",
+    found = this.#found(),
+  ): never {
     const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
     throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }

@@ -2,6 +2,7 @@
  * loaded only where it is asked for, and shares nothing with the public one. */
 import { createServer } from "node:http";
 import type { Journal } from "../index.ts";
+import { optionsOf } from "../http/server.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { baseOf, listen } from "./listen.ts";
@@ -23,17 +24,10 @@ export async function openAdmin(config: Config, host: Host, journal: Journal, he
     ["/metrics", () => [200, metrics.text()]],
   ]);
 
-  const { headMillis, headBytesMax, idleMillis, checkMillis } = config.limits;
-  const options = {
-    insecureHTTPParser: false,
-    maxHeaderSize: headBytesMax,
-    headersTimeout: headMillis,
-    requestTimeout: headMillis,
-    connectionsCheckingInterval: checkMillis,
-  };
+  const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(options, ({ method = "", url = "" }, response) => {
-    const [path = ""] = url.split("?");
-    const page = pages.get(path) ?? (() => [404, "expected /livez, /readyz or /metrics\n"]);
+    const page = pages.get(url.replace(/\?.*/s, ""))
+      ?? (() => [404, "expected /livez, /readyz or /metrics\n"]);
     const [status, text] = ["GET", "HEAD"].includes(method) ? page()
       : [405, "expected GET or HEAD\n"];
     response.writeHead(status, {
@@ -45,12 +39,11 @@ export async function openAdmin(config: Config, host: Host, journal: Journal, he
     }).end(text);
   });
   server.maxConnections = connectionsMax;
-  server.timeout = idleMillis;
+  server.timeout = config.limits.idleMillis;
 
   const [, name = "127.0.0.1", port] = /^(?:\[?([^/]*?)\]?:)?(\d+)$/.exec(config.admin) ?? [];
-  const own = { isHandedIn: false, tlsCert: "" };
-  const place = port ? { ...own, socket: "", host: name, port: Number(port) }
-    : { ...own, socket: config.admin, host: "", port: 0 };
+  const socket = port === undefined ? config.admin : "";
+  const place = { socket, host: name, port: Number(port), isHandedIn: false, tlsCert: "" };
   await listen(server, place);
 
   // It keeps no process alive that has nothing else to do.

@@ -26,7 +26,7 @@ export type Invocation = Pick<Host, "args" | "environment" | "pid">;
  *
  * A flag wins over its environment variable; an empty one counts as none.
  *
- * @throws ConfigError
+ * @throws ExitError
  */
 export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h")) return { command: "help" };
@@ -49,40 +49,29 @@ export function readCommand({ args, environment, pid }: Invocation): Command {
   return command === "token" ? { command, name } : { command: "openapi" };
 }
 
-/** What may stand behind a command: flags by their names, and how many words. */
-interface Form {
-  readonly flags: readonly string[];
-  readonly wordsMin: number;
-  readonly wordsMax: number;
-}
+const none: readonly string[] = [];
 
-const forms: ReadonlyMap<string, Form> = new Map([
+/** What may stand behind a command: flags by their names, and how many words. */
+const forms = new Map([
   ["serve", { flags: serveFlags, wordsMin: 0, wordsMax: 0 }],
   ["verify", { flags: ["json"], wordsMin: 1, wordsMax: Infinity }],
-  ["token", { flags: [], wordsMin: 0, wordsMax: 1 }],
-  ["openapi", { flags: [], wordsMin: 0, wordsMax: 0 }],
+  ["token", { flags: none, wordsMin: 0, wordsMax: 1 }],
+  ["openapi", { flags: none, wordsMin: 0, wordsMax: 0 }],
 ]);
 
 /** Where the command is none, its flags and words are not to blame. */
-const unknownForm: Form = { flags: serveFlags, wordsMin: 0, wordsMax: Infinity };
+const unknownForm = { flags: serveFlags, wordsMin: 0, wordsMax: Infinity };
 
 /** They have no value on the command line. */
 const switches = ["json", "log-requests"];
 
 /** parseArgs is told which flags have a value; what is wrong is found here, and all at once. */
-const options = Object.fromEntries([
-  ...serveFlags.map((flag) => [flag, { type: "string" }] as const),
-  ...switches.map((flag) => [flag, { type: "boolean" }] as const),
-]);
+const options = Object.fromEntries([...serveFlags, ...switches].map((flag) =>
+  [flag, { type: switches.includes(flag) ? "boolean" : "string" }] as const));
 
 function readLine(args: readonly string[]) {
   // Not strict: its own errors tell the first mistake only, and in words of their own.
-  const { tokens } = parseArgs({
-    args: [...args],
-    options,
-    strict: false,
-    tokens: true,
-  });
+  const { tokens } = parseArgs({ args: [...args], options, strict: false, tokens: true });
 
   // What follows a flag that does not exist, or that was taken for the value of one before it, is
   // taken for its value: that is not to blame.

@@ -13,9 +13,11 @@ export const exitCodes = {
   config: 78,
 } as const;
 
+/** Of the command line, and of the rest: a person is to read them. */
+const mistakes: ReadonlySet<number> = new Set([exitCodes.usage, exitCodes.config]);
+
 /** Ends the program; each line of the message is told on stderr. */
 export class ExitError extends Error {
-  override readonly name: string = "ExitError";
   readonly exitCode: number;
 
   constructor(exit: keyof typeof exitCodes, message: string) {
@@ -24,19 +26,10 @@ export class ExitError extends Error {
   }
 }
 
-/** Everything that is wrong with the command line (`usage`) or the rest (`config`), a line each. */
-export class ConfigError extends ExitError {
-  override readonly name = "ConfigError";
-
-  constructor(exit: "usage" | "config", mistakes: readonly string[]) {
-    super(exit, mistakes.join("\n"));
-  }
-}
-
 /** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
- * Mistakes are lines of text even where `serve` has begun its log: a person is to read them. */
+ * Mistakes are lines of text even where `serve` has begun its log. */
 export function tell(error: unknown, host: Host): number {
-  const isMistake = error instanceof ConfigError;
+  const isMistake = error instanceof ExitError && mistakes.has(error.exitCode);
   for (const line of messageOf(error).split("\n")) {
     if (isMistake) host.printError(`plant-store: ${line}`).catch(() => undefined);
     else host.warn(line, "error");

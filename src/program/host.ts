@@ -25,9 +25,6 @@ export interface Host {
   /** Microseconds of user and system time, and resident bytes. */
   usage(): { readonly user: number; readonly system: number; readonly rss: number };
 
-  /** Draws over the last line of a terminal; absent where stderr is none. */
-  readonly draw?: (line: string) => void;
-
   /** Calls back each time the signal comes. Until this is called, the signal is deadly. */
   onSignal(signal: Signal, listener: () => void): void;
 

@@ -14,26 +14,21 @@ const histogram = (help: string, read?: Read) => ({ type: "histogram", help, rea
 
 /** Every figure, laid out so that it reads as a table; the README shows it. */
 export const metricTable = {
-  plant_store_http_requests_total: counter(
-    "answers by status and error number, the parser's own refusals too"),
-  plant_store_http_received_bytes_total: counter(
-    "bytes read from clients, counted when a connection closes"),
-  plant_store_http_sent_bytes_total: counter("the same, written to clients"),
+  plant_store_http_requests_total: counter("answers by status and error, the parser's own, too"),
+  plant_store_http_received_bytes_total: counter("bytes read, counted when a connection closes"),
+  plant_store_http_sent_bytes_total: counter("bytes written, counted when a connection closes"),
   plant_store_connections_refused_total: counter("connections over the limit, closed unanswered"),
   plant_store_append_seconds: histogram("from the begin of a batch's write until it is durable"),
   plant_store_batch_records: histogram("records that shared a write"),
-  plant_store_queue_records: gauge("records that wait for a write or are in it",
-    ({ queue }) => queue.records),
-  plant_store_queue_bytes: gauge("the same in bytes", ({ queue }) => queue.bytes),
+  plant_store_queue_records: gauge("records not written yet", ({ queue }) => queue.records),
+  plant_store_queue_bytes: gauge("their plants' bytes", ({ queue }) => queue.bytes),
   plant_store_journal_bytes: gauge("size of the file in use", ({ bytes }) => bytes),
   plant_store_journal_records: gauge("records in that file", ({ records }) => records),
   plant_store_journal_rotations_total: counter("new files gone on in"),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
-  process_cpu_seconds_total: counter("user and system time",
-    (_, { user, system }) => (user + system) / 1_000_000),
+  process_cpu_seconds_total: counter("CPU time", (_, { user, system }) => (user + system) / 1e6),
   process_resident_memory_bytes: gauge("resident memory", (_, { rss }) => rss),
-  process_start_time_seconds: gauge("start of the process, in Unix time",
-    () => performance.timeOrigin / 1_000),
+  process_start_time_seconds: gauge("when it began, Unix time", () => performance.timeOrigin / 1e3),
 } as const;
 
 /** Upper bounds of the histograms' buckets; the last has none. */

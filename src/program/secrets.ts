@@ -2,7 +2,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 import { createSecureContext, type SecureContextOptions } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
-import { ConfigError, messageOf } from "./exit.ts";
+import { ExitError, messageOf } from "./exit.ts";
 
 /** A named pipe without a writer must not hold up the start: its opening does not wait. */
 const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;
@@ -18,7 +18,7 @@ type Warn = (message: string) => void;
  *
  * @param warn told where group or others can read it: it holds digests only, and systemd,
  *   Kubernetes and Docker hand files over that way
- * @throws ConfigError that names the file, and the line where one is wrong
+ * @throws ExitError that names the file, and the line where one is wrong
  */
 export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, string> =>
   readGuarded("tokens file", path, (bytes) => parseTokensFile(bytes.toString()), (name, mode) =>
@@ -28,7 +28,7 @@ export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, st
  * Reads a certificate and its key, as options of TLS, and tries whether they belong together.
  *
  * @param warn told where group or others can read the key: it is handed over as a tokens file is
- * @throws ConfigError that names the file
+ * @throws ExitError that names the file
  */
 export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
   const cert = readGuarded("TLS certificate", certPath, (bytes) => tried({ cert: bytes }));
@@ -60,7 +60,7 @@ function readGuarded<T>(
     if ((mode & readable) !== 0) onReadable(name, shown);
     return parsed;
   } catch (error) {
-    throw new ConfigError("config", [`${name}: ${messageOf(error)}`]);
+    throw new ExitError("config", `${name}: ${messageOf(error)}`);
   }
 }
 

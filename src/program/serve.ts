@@ -94,7 +94,6 @@ async function openListeners({ config, host, log, tokens, tls, journal, health }
     : await (await import("./admin.ts")).openAdmin(config, host, journal, health);
 
   const { basePath, limits, tlsCert } = config;
-  const { accepted } = tokens;
   const requests = makeRequestLog(log, tokens, config);
   const onFault = (error: unknown): void => log("error", faultMessage(error));
   const onAnswer: AnswerListener = (answer, socket, response) => {
@@ -102,7 +101,7 @@ async function openListeners({ config, host, log, tokens, tls, journal, health }
     admin?.metrics.count(answer);
   };
   const server = createPlantServer({
-    store: journal, tokens: accepted, basePath, limits, onFault, onAnswer, tls,
+    store: journal, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
   });
   admin?.metrics.watch(server);
   await listen(server, config);

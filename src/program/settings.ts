@@ -3,7 +3,7 @@ import {
   basePathForm, basePathWanted, bounds, isWithin, limitsWith, limitTable, type Limit, type Limits,
 } from "../config.ts";
 import { isToken } from "../http/bearer.ts";
-import { ConfigError } from "./exit.ts";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 /** The form of a path, where none need be given. */
@@ -23,9 +23,8 @@ export const settingTable = {
     meaning: "port to listen on; 0: any free one" },
   socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
-  "base-path": { environment: "PLANTS_BASE_PATH", standard: "",
-    form: basePathForm, wanted: basePathWanted,
-    meaning: "what stands before /plants in the path" },
+  "base-path": { environment: "PLANTS_BASE_PATH", standard: "", form: basePathForm,
+    wanted: basePathWanted, meaning: "what stands before /plants in the path" },
   store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
     form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: path, wanted: "a path",
@@ -67,7 +66,7 @@ export type Mistakes = Readonly<Record<"usage" | "config", string[]>>;
 /**
  * A flag wins over its variable; an empty variable counts as none.
  *
- * @throws ConfigError that tells all that is wrong at once, the line's mistakes first
+ * @throws ExitError that tells all that is wrong at once, the line's mistakes first
  */
 export function readConfig(given: Given) {
   const read = (flag: keyof typeof settingTable): string =>
@@ -97,10 +96,10 @@ export function readConfig(given: Given) {
   return Object.freeze({ ...config, limits: limitsWith(limits) });
 }
 
-/** @throws ConfigError where there is any */
+/** @throws ExitError where there is any */
 export function throwMistakes({ usage, config }: Mistakes): void {
   const all = [...usage, ...config];
-  if (all.length > 0) throw new ConfigError(usage.length > 0 ? "usage" : "config", all);
+  if (all.length > 0) throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
 }
 
 /** A short, escaped excerpt of what was given. */

@@ -12,7 +12,7 @@ export class Tokens {
   /** By digest: of what the file names, and of the others where they come from. */
   #names: ReadonlyMap<string, string>;
 
-  /** @throws ConfigError for a tokens file that is refused */
+  /** @throws ExitError for a tokens file that is refused */
   constructor({ token, tokensFile }: Config, warn: (message: string) => void) {
     this.made = token === "" && tokensFile === "" ? makeToken() : "";
     this.#all = () => {

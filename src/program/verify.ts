@@ -56,7 +56,7 @@ function progressOf(path: string, host: Host): (read: number, all: number) => vo
   return (read, all) => {
     const done = "#".repeat((cells * read) / all);
     const bar = read < all ? `${path} [${done.padEnd(cells, ".")}]` : "";
-    if (bar !== drawn) host.draw?.(bar);
+    if (bar !== drawn && host.stderr.isTTY) host.stderr.write(`\r${bar}\x1b[K`);
     drawn = bar;
   };
 }

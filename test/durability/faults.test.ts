@@ -78,7 +78,8 @@ function end(server: Server, signal: NodeJS.Signals = "SIGTERM"): Promise<number
 const write = "await appendAll(this.#inUse.file, bytes);";
 /** The wait makes sure that the answer has left. */
 const eager = () => patched("journal.js", [[write,
-  `for (const { settle } of this.#queue.batch) settle(); await setTimeout(300); ${write}`]]);
+  `for (const { settle } of this.#queue.batch) settle();
+   await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
   "await appendAll(this.#inUse.file, bytes).catch(() => appendAll(this.#inUse.file, bytes));"]]);
 const uncut = () => patched("journal.js", [["file.cut(end);", ";"],

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { readCommand, type Command } from "../../src/program/command.ts";
 import { limitTable } from "../../src/config.ts";
 import { environmentOf, settingTable } from "../../src/program/settings.ts";
-import { ConfigError } from "../../src/program/exit.ts";
+import { ExitError } from "../../src/program/exit.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run } from "../support/support.ts";
 
@@ -20,11 +20,11 @@ function serve(line: string | readonly string[], environment: Environment = {}):
   return command.config;
 }
 
-function refusal(line: string | readonly string[], environment: Environment = {}): ConfigError {
+function refusal(line: string | readonly string[], environment: Environment = {}): ExitError {
   try {
     readCommand({ args: typeof line === "string" ? words(line) : line, environment, pid });
   } catch (error) {
-    assert.ok(error instanceof ConfigError, String(error));
+    assert.ok(error instanceof ExitError, String(error));
     return error;
   }
   return assert.fail(`${String(line)} is taken, with ${JSON.stringify(environment)}`);
