@@ -242,11 +242,12 @@ async function takeLocks(
   }
 
   // Who takes the lock later than we did finds ours here: of two at once, one at most goes on.
-  // A lock that nobody holds goes, whosever it was: its journal may be gone.
+  // A lock that nobody holds goes. Where it is another journal's that is here, another kernel may
+  // hold it, which nobody can ask: that is for the start of that journal.
   for (const name of locksBeside(path).filter((each) => each !== own)) {
     const occupant = await occupantOf(name);
     if (occupant === undefined) {
-      removeIfPossible(name);
+      if (isLockOf(name, identity) || !hasJournal(name)) removeIfPossible(name);
     } else if (isLockOf(name, identity)) {
       return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
     }
@@ -305,6 +306,15 @@ function locksBeside(path: string): readonly string[] {
   return fs.readdirSync(folder, { withFileTypes: true })
     .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
     .map(({ name }) => join(folder, name));
+}
+
+/** Whether the file that a lock is for is in its folder, under whatever name. */
+function hasJournal(lock: string): boolean {
+  const folder = dirname(lock);
+  return fs.readdirSync(folder).some((name) => {
+    const stat = fs.lstatSync(join(folder, name), { bigint: true, throwIfNoEntry: false });
+    return stat?.isFile() === true && isLockOf(lock, seen(stat).identity);
+  });
 }
 
 /** Whether a lock is this file's, whatever its name was; those of old releases end with that. */

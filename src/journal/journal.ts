@@ -211,12 +211,13 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     } catch (error) {
       return this.#takeBack(error, bytes.length);
     }
+    const millis = performance.now() - begun;
     this.#inUse.bytes += bytes.length;
     this.#inUse.seq += records;
 
     await this.#watch();
     // A listener that throws does not get into the way of what follows.
-    queueMicrotask(() => this.emit("batch", records, performance.now() - begun));
+    queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle();
   }
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
-import type { NewPlant } from "../../src/plant.ts";
+import { appendJson, type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 const path = "/plants.ndjson";
@@ -31,6 +31,22 @@ test("the figures are those of the file, and of what waits or is being written",
   const again = await openJournal(path, { disk });
   assert.deepEqual(again.figures, { records: 2, bytes, queue: nothing });
   await again.close();
+});
+
+test("the time of a batch is that of its write: not of who waits for the answer", async () => {
+  const disk = new SimulatedDisk();
+  const journal = await openJournal(path, { disk });
+  const told = new Promise<number>((resolve) => {
+    journal.once("batch", (_, millis) => resolve(millis));
+  });
+  const begun = performance.now();
+  journal[appendJson]('{"id":1,"name":"Fern"}', () => {
+    // As who computes for that long.
+    while (performance.now() < begun + 200);
+  });
+  const millis = await told;
+  assert.ok(millis < performance.now() - begun - 100, `${millis}`);
+  await journal.close();
 });
 
 test("a batch is told when it is durable, one that found no space as that, a failure as neither",

@@ -94,7 +94,7 @@ export class SimulatedDisk implements Disk {
     if (!names) this.#names = new Map(this.#durableNames);
     for (const inode of this.#names.values()) {
       if (!bytes) inode.forget();
-      else if (!names) inode.durable = inode.cached;
+      else if (!names) inode.keep();
     }
     if (!bytes) this.#durableNames = new Map(this.#names);
   }
@@ -291,6 +291,12 @@ class Inode {
   /** What was appended since stands behind the cut, and is not durable with it. */
   commitCuts(): void {
     this.durable = this.durable.subarray(0, this.#cutAt);
+    this.#cutAt = Infinity;
+  }
+
+  /** All that the cache knew is durable now. */
+  keep(): void {
+    this.durable = this.cached;
     this.#cutAt = Infinity;
   }
 
