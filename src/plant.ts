@@ -30,12 +30,18 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: (error?: unknown) => void) => void;
 
+interface OwnAppend {
+  /** What it stands for: who has put another in its place, or a proxy before it, is asked first. */
+  readonly of: PlantStore["append"];
+  readonly append: AppendJson;
+}
+
 /** Where plants are kept; everything above the store knows only this. */
 export interface PlantStore {
   /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
 
-  [appendJson]?: AppendJson;
+  readonly [appendJson]?: OwnAppend;
 
   /** Takes no more; resolves when all that was taken is settled. */
   close(): Promise<void>;

@@ -50,6 +50,9 @@ process.exitCode = exitCodes.fault;
 void run(host).then((code) => {
   process.exitCode = code;
 
+  // All that is for stdout has left; who does not read stderr does not hold up the end.
+  setTimeout(() => process.exit(code), 1_000).unref();
+
   // A worker of node:cluster ends with its work, not with the channel to its primary.
   process.channel?.unref();
 });

@@ -39,7 +39,8 @@ export class PlantService implements Application {
     this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
     this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
-    this.#append = store[appendJson]?.bind(store) ?? appendJsonTo(store);
+    const own = store[appendJson];
+    this.#append = own?.of === store.append ? own.append : appendJsonTo(store);
     this.connections = new Connections(this.#limits, options.onAnswer);
   }
 

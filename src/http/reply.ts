@@ -15,7 +15,8 @@ export function reply(response: ServerResponse, answer: Answer): void {
   const bodyBytes = writeHead(response, answer, "persist");
 
   // Head and body leave as one string: where it is ASCII in Latin-1, for 5 to 12 % more answers.
-  response.write(answer.body, bodyBytes === answer.body.length ? "latin1" : "utf8");
+  const coding = bodyBytes === answer.body.length ? "latin1" : "utf8";
+  if (response.req.method !== "HEAD") response.write(answer.body, coding);
 
   // Given to `end`, node would send the body and an empty end as two pieces, by writev.
   if (written.push(response) === 1) setImmediate(endReplies);
@@ -28,7 +29,16 @@ let written: ServerResponse[] = [];
 export function endReplies(): void {
   const ended = written;
   written = [];
-  for (const response of ended) response.end();
+  for (const response of ended) {
+    try {
+      response.end();
+    } catch (error) {
+      // A host's own `end` is no fault of the others in this turn.
+      queueMicrotask(() => {
+        throw error;
+      });
+    }
+  }
 }
 
 /**

@@ -104,14 +104,16 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
   append(plant: NewPlant): Promise<void> {
     return new Promise((resolve, reject) => {
       const json = plantText(checkPlant(plant));
-      this[appendJson](json, (error) => (error === undefined ? resolve() : reject(error)));
+      this.#append(json, (error) => (error === undefined ? resolve() : reject(error)));
     });
   }
 
-  [appendJson](json: string, settle: (error?: StoreError) => void): void {
+  readonly #append = (json: string, settle: (error?: StoreError) => void): void => {
     this.#queue.push(json, settle);
     this.#wake("anything");
-  }
+  };
+
+  readonly [appendJson] = { of: Journal.prototype.append, append: this.#append };
 
   /**
    * Goes on in the file that the path now leads to, or in a new one where nothing is, when the
@@ -249,11 +251,10 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
       let lines = "";
       for (const { json } of this.#queue.batch) lines += recordText(++last, at, end, json);
       return seal(lines);
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+    } catch (cause) {
+      const reason = cause instanceof Error ? cause.message : String(cause);
       const warning = `${path}: ${this.#queue.batch.length} plants are not stored: ${reason}`;
-      const unknown = new StoreError("unknown", "no line could be made of it", { cause: error });
-      this.#queue.settle(unknown);
+      this.#queue.settle(new StoreError("unknown", "no line could be made of it", { cause }));
       queueMicrotask(() => this.#site.warn(warning));
       return undefined;
     }

@@ -12,9 +12,6 @@ import type { Config } from "./settings.ts";
 /** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
 const connectionsMax = 16;
 
-/** Of the figures, and as good for the rest, which is plain text too. */
-const mediaType = "text/plain; version=0.0.4; charset=utf-8";
-
 /** Listens at [HOST:]PORT, on loopback by default, or at a path; rejects where it can't. */
 export async function openAdmin(config: Config, host: Host, journal: Journal, health: Health) {
   const metrics = new Metrics(host, journal);
@@ -31,7 +28,8 @@ export async function openAdmin(config: Config, host: Host, journal: Journal, he
     const [status, text] = ["GET", "HEAD"].includes(method) ? page()
       : [405, "expected GET or HEAD\n"];
     response.writeHead(status, {
-      "Content-Type": mediaType,
+      // Of the figures, and as good for the rest, which is plain text too.
+      "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
       "Content-Length": text.length,
       "Cache-Control": "no-store",
       "Allow": "GET, HEAD",

@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config, type Mistakes,
+  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config,
 } from "./settings.ts";
 
 export type Command =
@@ -49,14 +49,12 @@ export function readCommand({ args, environment, pid }: Invocation): Command {
   return command === "token" ? { command, name } : { command: "openapi" };
 }
 
-const none: readonly string[] = [];
-
 /** What may stand behind a command: flags by their names, and how many words. */
-const forms = new Map([
+const forms = new Map<string, { flags: readonly string[]; wordsMin: number; wordsMax: number }>([
   ["serve", { flags: serveFlags, wordsMin: 0, wordsMax: 0 }],
   ["verify", { flags: ["json"], wordsMin: 1, wordsMax: Infinity }],
-  ["token", { flags: none, wordsMin: 0, wordsMax: 1 }],
-  ["openapi", { flags: none, wordsMin: 0, wordsMax: 0 }],
+  ["token", { flags: [], wordsMin: 0, wordsMax: 1 }],
+  ["openapi", { flags: [], wordsMin: 0, wordsMax: 0 }],
 ]);
 
 /** Where the command is none, its flags and words are not to blame. */
@@ -111,6 +109,5 @@ function readLine(args: readonly string[]) {
     }
     flags.set(flag, isSwitch ? "yes" : value);
   }
-  const mistakes: Mistakes = { usage, config: [] };
-  return { command, words, flags, mistakes };
+  return { command, words, flags, mistakes: { usage, config: new Array<string>() } };
 }

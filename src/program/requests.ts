@@ -56,7 +56,7 @@ export function makeRequestLog(log: Log, tokens: Tokens, config: Config) {
   return { onAnswer, tellLeftOut };
 }
 
-const besidesPath = /^[^/]*:\/\/[^/]*|[?#].*$/gs;
+const besidesPath = /^[^/?#]*:\/\/[^/?#]*|[?#].*$/gs;
 const urlCharactersMax = 256;
 
 /** Visible ASCII: it is sent back, and logged. */

@@ -1,6 +1,7 @@
 /** The one reader of secret files: the tokens' digests, and the certificate's key. */
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
-import { createSecureContext, type SecureContextOptions } from "node:tls";
+import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { ExitError, messageOf } from "./exit.ts";
 
@@ -31,15 +32,16 @@ export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, st
  * @throws ExitError that names the file
  */
 export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
-  const cert = readGuarded("TLS certificate", certPath, (bytes) => tried({ cert: bytes }));
-  return readGuarded("TLS key", keyPath, (key) => tried({ ...cert, key }), (name, mode) =>
+  const { cert, leaf } = readGuarded("TLS certificate", certPath, (bytes) =>
+    ({ cert: bytes, leaf: new X509Certificate(bytes) }));
+  const pairOf = (key: Buffer) => {
+    createSecureContext({ cert, key });
+    // Of two algorithms it does not tell, but every handshake would fail.
+    if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
+    throw new TypeError(`expected the key of ${certPath}, found another`);
+  };
+  return readGuarded("TLS key", keyPath, pairOf, (name, mode) =>
     warn(`${name}: group or others can read it, mode ${mode}`));
-}
-
-/** @throws Error where the handshakes would fail */
-function tried<T extends SecureContextOptions>(options: T): T {
-  createSecureContext(options);
-  return options;
 }
 
 /** Reads a file that group and others can't write: who can write it can let themselves in. */

@@ -49,8 +49,7 @@ for (const node of nodes) {
 
 test("the control: given to end(), an answer is two pieces", { skip: noStrace }, async () => {
   const built = patched("reply.js", [
-    ['response.write(answer.body, bodyBytes === answer.body.length ? "latin1" : "utf8");',
-      "response.end(answer.body);"],
+    ["response.write(answer.body, coding);", "response.end(answer.body);"],
   ], "http");
   const calls = await callsOf(process.execPath, built);
   assert.deepEqual(calls, ["writev 200", "writev 200", "writev 400"]);

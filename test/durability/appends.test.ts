@@ -187,7 +187,7 @@ test("a caller's function that throws is no fault of the journal, nor of its bat
     import { appendJson } from ${JSON.stringify(join(dist, "plant.js"))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
-    journal[appendJson]('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
+    journal[appendJson].append('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
     await journal.append({ id: 2n, name: "Moss" });
     await journal.append({ id: 3n, name: "Ivy" });
     await journal.close();

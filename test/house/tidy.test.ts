@@ -229,7 +229,9 @@ describe("the capabilities", () => {
     "node:diagnostics_channel": ["program/requests.ts"],
     "node:tls": ["program/secrets.ts"],
     "node:https": ["http/server.ts"],
-    "node:crypto": ["http/bearer.ts", "journal/open.ts", "program/requests.ts"],
+    "node:crypto": [
+        "http/bearer.ts", "journal/open.ts", "program/requests.ts", "program/secrets.ts",
+      ],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
     "node:dns": [], "node:inspector": [], "node:module": [], "node:process": [],
   };

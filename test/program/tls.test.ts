@@ -1,6 +1,7 @@
 /** TLS from the command line: what is served, files that are refused, and SIGHUP under load. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:https";
@@ -118,6 +119,11 @@ test("the variables do the same, and the curl line trusts the certificate", { ti
   });
 
 const refused: readonly (readonly [says: string, change: (cwd: string) => void, told: RegExp])[] = [
+  ["a key of another algorithm", (cwd) => {
+    put(cwd, "a", "a");
+    const { privateKey } = generateKeyPairSync("ed25519");
+    writeFileSync(join(cwd, "key"), privateKey.export({ type: "pkcs8", format: "pem" }));
+  }, /TLS key key: expected the key of crt, found another/],
   ["a key of another certificate", (cwd) => put(cwd, "a", "b"), /TLS key key: .*mismatch/],
   ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: ./],
   ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: ./],
