@@ -156,6 +156,18 @@ test("only failed requests are logged unless all are asked for, with their time"
     for (const { err } of answersOf(all)) assert.equal(err?.type, err && "ApiError");
   });
 
+test("of a target neither origin nor query is logged", { timeout }, async () => {
+  const server = await start({});
+  const targets = ["http://a?token=/secret", "http://a/x?secret", "/x?/secret", "http://a/x"];
+  for (const target of targets) {
+    const head = `GET ${target} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+    await ask(server, head);
+  }
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(answersOf(server).map(({ req }) => req?.url), ["", "/x", "/x", "/x"]);
+  assert.doesNotMatch(JSON.stringify(server.events()), /secret/);
+});
+
 test("an answer of 500 or more is an error", { timeout }, async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
