@@ -94,8 +94,7 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
   });
 }
 
-/** Of either server: node:http has no use for the last two. */
-/** What node:http is told, of whatever is served. */
+/** Of either server, and of the admin listener: node:http has no use for the last two. */
 export const optionsOf = (limits: Limits): TlsOptions => ({
   // Also against an inherited NODE_OPTIONS.
   insecureHTTPParser: false,
