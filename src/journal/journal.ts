@@ -225,7 +225,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
 
   /**
    * What the event loop still delivers joins the write, while a turn brings a tenth more: a write
-   * costs as much as 10 requests. A turn that brings nothing costs a lone client 10 µs.
+   * costs as much as 10 requests, and a turn that brings nothing next to nothing.
    */
   async #collect(): Promise<void> {
     let known;
