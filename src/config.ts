@@ -101,3 +101,49 @@ export const isWithin = (limit: Pick<Limit, "min" | "max">, value: number): bool
 /** What a limit must be, in words. */
 export const bounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
+
+/** The limits of the engine in engines/, where one is asked for; the unit is last in each name. */
+export const natsLimits = {
+  /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
+  appendMillis: 10_000,
+
+  /** The same where journals are moved: nobody waits for a single answer there. */
+  moveMillis: 30_000,
+
+  /** Messages that are asked for at once: each may be as long as `messageBytesMax`. */
+  fetchRecordsMax: 32,
+
+  /** Appends that are not settled: a cluster that stalls must not fill the memory. */
+  inFlightRecordsMax: 1_024,
+  inFlightBytesMax: 16 * mib,
+
+  /** From connecting to a host until it has taken the credentials, TLS included. */
+  handshakeMillis: 2_000,
+
+  /** How long appends wait for a connection before they are refused, as not stored. */
+  absentMillis: 2_000,
+
+  /** No answer by then: sent again. A leader that has just lost its quorum says nothing. */
+  silenceMillis: 2_000,
+
+  /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
+  isolationMillis: 4_000,
+
+  /** What was answered with "not now" waits for so long; by chance, half as much again. */
+  retryMillis: 100,
+  pingMillis: 2_000,
+  pingsMissedMax: 3,
+
+  /** Pauses between rounds of all hosts double; half of each is chance, or all clients of a
+   * cluster that comes back would knock at the same instant. */
+  reconnectMillisMin: 50,
+  reconnectMillisMax: 2_000,
+
+  /** A line of the protocol: the longest is a large cluster's INFO. */
+  lineBytesMax: 64 * kib,
+
+  /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
+  messageBytesMax: 8 * mib,
+} as const;
+
+export type NatsLimits = { readonly [name in keyof typeof natsLimits]: number };

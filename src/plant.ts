@@ -48,7 +48,8 @@ export interface PlantStore {
 }
 
 /** `unknown`: it may be stored or not; in all other cases nothing was stored. */
-export type StoreErrorCode = "full" | "busy" | "closed" | "unknown" | "invalid";
+export type StoreErrorCode =
+  "full" | "busy" | "closed" | "unknown" | "invalid" | "unreachable" | "tooLarge";
 
 /** Why a plant was not acknowledged. */
 export class StoreError extends Error {
@@ -57,6 +58,23 @@ export class StoreError extends Error {
 
   constructor(code: StoreErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
+    this.code = code;
+  }
+}
+
+/**
+ * `config`: somebody has to put something right; `refused`: so says one host, perhaps not all;
+ * `unreachable`: time may mend it; `data`: a stream or a file does not hold what it must.
+ */
+export type EngineErrorCode = "config" | "refused" | "unreachable" | "data";
+
+/** What keeps an engine from its work; what became of a single plant, a StoreError tells. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+  readonly code: EngineErrorCode;
+
+  constructor(code: EngineErrorCode, message: string) {
+    super(message);
     this.code = code;
   }
 }

@@ -51,6 +51,7 @@ export const catalogue = {
   declaredSize: { error: 41301, when: "a Content-Length over the limit" },
   size: { error: 41302, close: true, when: "a body over the limit, as counted" },
   chunkExtensions: { error: 41303, close: true, when: "chunk extensions over the limit" },
+  tooLarge: { error: 41304, when: "a plant that is too large for the store's engine" },
   mediaType: { error: 41501, when: "a media type other than application/json" },
   charset: { error: 41502, when: "a charset other than utf-8, or a repeated one" },
   contentCoding: { error: 41503, headers: acceptEncoding, when: "a coding other than identity" },
@@ -66,6 +67,8 @@ export const catalogue = {
   bodies: { error: 50304, close: true, headers: retryAfter,
     when: "all bodies together are over their limit, this is the largest: nothing was stored" },
   closed: { error: 50305, close: true, headers: retryAfter, when: "shutdown: nothing was stored" },
+  unreachable: { error: 50306, headers: retryAfter,
+    when: "the store is out of reach: nothing was stored" },
   version: { error: 50501, close: true, when: "an HTTP version other than 1.0 and 1.1" },
 } as const satisfies Readonly<Record<string, Row>>;
 
@@ -151,6 +154,8 @@ const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
   full: ["full", "The store has no space left; nothing was stored."],
   busy: ["busy", "Too many records wait for the store; nothing was stored."],
   closed: ["closed", "The server is shutting down; nothing was stored."],
+  tooLarge: ["tooLarge", "The plant is too large for the store; nothing was stored."],
+  unreachable: ["unreachable", "The store is out of reach; nothing was stored."],
   unknown: ["unknown", "The store is failing; it is unknown whether the plant was stored."],
 };
 

@@ -69,7 +69,7 @@ interface Rotation {
 }
 
 /** When it emits what. */
-interface Events {
+export interface StoreEvents {
   /** Once: no later write can be trusted. */
   readonly failed: [error: JournalError];
   /** A batch is durable, and acknowledged now: so long after its write was begun. */
@@ -78,7 +78,7 @@ interface Events {
   readonly full: [];
 }
 
-export class Journal extends EventEmitter<Events> implements PlantStore {
+export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   readonly #site: Site;
   readonly #queue: Queue;
   /** Asked for and not done; the first may be under way. */

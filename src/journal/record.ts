@@ -44,7 +44,7 @@ export const lineFeed = 0x0a;
 export const epoch = "1970-01-01T00:00:00.000Z";
 
 /** How a line ends before its checksum is known. */
-const emptySeal = ',"crc":"00000000"}';
+export const emptySeal = ',"crc":"00000000"}';
 const digitsIndex = emptySeal.indexOf("0");
 
 export const headerText = (file: string, at: string): string =>
@@ -54,7 +54,7 @@ export const recordText = (seq: number, at: string, synced: number, plant: strin
   `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
 
 /** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
-function timeOf(at: string): string {
+export function timeOf(at: string): string {
   if (at.length === epoch.length) return at;
   throw new RangeError(`the clock says ${at}: expected a year of four digits`);
 }

@@ -1,20 +1,20 @@
 /** The admin listener: whether the process lives, whether it is ready, and its figures. It is
  * loaded only where it is asked for, and shares nothing with the public one. */
 import { createServer } from "node:http";
-import type { Journal } from "../index.ts";
 import { optionsOf } from "../http/server.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { baseOf, listen } from "./listen.ts";
 import { Metrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
+import type { Store } from "./store.ts";
 
 /** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
 const connectionsMax = 16;
 
 /** Listens at [HOST:]PORT, on loopback by default, or at a path; rejects where it can't. */
-export async function openAdmin(config: Config, host: Host, journal: Journal, health: Health) {
-  const metrics = new Metrics(host, journal);
+export async function openAdmin(config: Config, host: Host, store: Store, health: Health) {
+  const metrics = new Metrics(host, store);
   const pages = new Map<string, () => readonly [status: number, text: string]>([
     ["/livez", () => [200, "alive\n"]],
     ["/readyz", () => (health.hindrance ? [503, `${health.hindrance}\n`] : [200, "ready\n"])],

@@ -7,12 +7,15 @@ import { parseArgs } from "node:util";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  hintFor, quoted, readConfig, serveFlags, throwMistakes, type Config,
+  hintFor, quoted, readConfig, serveFlags, settingTable, throwMistakes, type Config,
 } from "./settings.ts";
+import { isStream } from "./store.ts";
 
 export type Command =
   | { readonly command: "serve"; readonly config: Config }
   | { readonly command: "verify"; readonly files: readonly string[]; readonly format: Format }
+  | { readonly command: "import" | "export"; readonly files: readonly string[];
+    readonly store: string }
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
 
@@ -22,7 +25,8 @@ type Format = "text" | "json";
 export type Invocation = Pick<Host, "args" | "environment" | "pid">;
 
 /**
- * Reads `[serve] [options]`, `verify FILE...`, `token [NAME]`, `openapi`, `--help`, `--version`.
+ * Reads `[serve] [options]`, `verify FILE...`, `import FILE...`, `export FILE`,
+ * `token [NAME]`, `openapi`, `--help`, `--version`.
  *
  * A flag wins over its environment variable; an empty one counts as none.
  *
@@ -42,7 +46,13 @@ export function readCommand({ args, environment, pid }: Invocation): Command {
   if (command === "token" && !isTokenName(name)) {
     mistakes.usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
   }
+  const store = flags.get("store") ?? (environment[settingTable.store.environment] || "");
+  const isMove = command === "import" || command === "export";
+  if (isMove && !isStream(store)) {
+    mistakes.usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
+  }
   throwMistakes(mistakes);
+  if (isMove) return { command, files: words, store };
   if (command === "verify") {
     return { command, files: words, format: flags.has("json") ? "json" : "text" };
   }
@@ -53,6 +63,8 @@ export function readCommand({ args, environment, pid }: Invocation): Command {
 const forms = new Map<string, { flags: readonly string[]; wordsMin: number; wordsMax: number }>([
   ["serve", { flags: serveFlags, wordsMin: 0, wordsMax: 0 }],
   ["verify", { flags: ["json"], wordsMin: 1, wordsMax: Infinity }],
+  ["import", { flags: ["store"], wordsMin: 1, wordsMax: Infinity }],
+  ["export", { flags: ["store"], wordsMin: 1, wordsMax: 1 }],
   ["token", { flags: [], wordsMin: 0, wordsMax: 1 }],
   ["openapi", { flags: [], wordsMin: 0, wordsMax: 0 }],
 ]);

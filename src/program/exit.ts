@@ -1,5 +1,6 @@
 /** How the program ends: its exit codes, the errors that carry one, and how they are told. */
 import { JournalError } from "../journal/open.ts";
+import { EngineError, type EngineErrorCode } from "../plant.ts";
 import type { Host } from "./host.ts";
 
 /** sysexits(3). A JournalError has its own, of these and 75 (EX_TEMPFAIL: locked by another). */
@@ -26,6 +27,13 @@ export class ExitError extends Error {
   }
 }
 
+const engineExits = {
+  config: "config",
+  refused: "config",
+  unreachable: "unavailable",
+  data: "data",
+} as const satisfies Readonly<Record<EngineErrorCode, keyof typeof exitCodes>>;
+
 /** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
  * Mistakes are lines of text even where `serve` has begun its log. */
 export function tell(error: unknown, host: Host): number {
@@ -35,6 +43,7 @@ export function tell(error: unknown, host: Host): number {
     else host.warn(line, "error");
   }
   if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
+  if (error instanceof EngineError) return exitCodes[engineExits[error.code]];
   // What the system refused; anything else should not have happened.
   const isSystems = error instanceof Error && "errno" in error;
   return isSystems ? exitCodes.io : exitCodes.fault;

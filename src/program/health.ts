@@ -1,6 +1,6 @@
 /** Whether plants can be taken: what is logged when that changes, and what /readyz answers. */
-import type { Journal } from "../index.ts";
 import type { Log } from "./log.ts";
+import type { Store } from "./store.ts";
 
 type State = "starting" | "ready" | "full" | "draining" | "failed";
 
@@ -9,19 +9,21 @@ type State = "starting" | "ready" | "full" | "draining" | "failed";
 const fullMillis = 10_000;
 
 export class Health {
+  readonly #store: Store;
   #state: State = "starting";
   #fullAt = 0;
 
-  constructor(log: Log, journal: Journal) {
-    journal.on("full", () => {
+  constructor(log: Log, store: Store) {
+    this.#store = store;
+    store.on("full", () => {
       this.#fullAt = performance.now();
       const isNew = this.become("full", "ready");
-      if (isNew) log("error", "there is no space for the journal: plants are refused until then");
+      if (isNew) log("error", "the store has no space: plants are refused until it has");
     });
-    journal.on("batch", () => {
-      if (this.become("ready", "full")) log("info", "there is space for the journal again");
+    store.on("batch", () => {
+      if (this.become("ready", "full")) log("info", "the store has space again");
     });
-    journal.once("failed", () => void this.become("failed"));
+    store.once("failed", () => void this.become("failed"));
   }
 
   /** Whether it does: from that state only, where one is given, and never when it has failed. */
@@ -32,8 +34,9 @@ export class Health {
   }
 
   /** Why plants should go elsewhere; undefined where they need not. */
-  get hindrance(): State | undefined {
+  get hindrance(): State | "unreachable" | undefined {
     const isDue = this.#state === "full" && performance.now() - this.#fullAt >= fullMillis;
-    return this.#state === "ready" || isDue ? undefined : this.#state;
+    if (this.#state !== "ready" && !isDue) return this.#state;
+    return this.#store.figures.isReachable === false ? "unreachable" : undefined;
   }
 }

@@ -1,12 +1,14 @@
 /** Figures of the process for Prometheus, in its text format 0.0.4. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
-import type { Answered, Journal } from "../index.ts";
+import type { Answered } from "../index.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
+import type { Store } from "./store.ts";
 
-/** A figure that is asked for when it is read; without that it is counted as it happens. */
-type Read = (journal: Journal["figures"], usage: ReturnType<Host["usage"]>) => number;
+/** A figure that is asked for when it is read, and left out where the store has none; without that
+ * it is counted as it happens. */
+type Read = (store: Store["figures"], usage: ReturnType<Host["usage"]>) => number | undefined;
 
 const counter = (help: string, read?: Read) => ({ type: "counter", help, read });
 const gauge = (help: string, read?: Read) => ({ type: "gauge", help, read });
@@ -25,6 +27,8 @@ export const metricTable = {
   plant_store_journal_bytes: gauge("size of the file in use", ({ bytes }) => bytes),
   plant_store_journal_records: gauge("records in that file", ({ records }) => records),
   plant_store_journal_rotations_total: counter("new files gone on in"),
+  plant_store_engine_reachable: gauge("1 while a stream's server is there, 0 when none is",
+    ({ isReachable }) => (isReachable === undefined ? undefined : Number(isReachable))),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
   process_cpu_seconds_total: counter("CPU time", (_, { user, system }) => (user + system) / 1e6),
   process_resident_memory_bytes: gauge("resident memory", (_, { rss }) => rss),
@@ -40,21 +44,21 @@ const bounds = {
 /** Counts what happens from its making on. */
 export class Metrics {
   readonly #host: Host;
-  readonly #journal: Journal;
+  readonly #store: Store;
 
   /** By name and labels, which are bounded: statuses and causes are the catalogue's. */
   readonly #samples = new Map<string, number>();
 
-  constructor(host: Host, journal: Journal) {
+  constructor(host: Host, store: Store) {
     this.#host = host;
-    this.#journal = journal;
+    this.#store = store;
     this.add(`plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`);
 
     // What has not happened yet is 0: a rate begins with the first.
     this.add('plant_store_http_requests_total{status="200",error=""}', 0);
     this.#observe("plant_store_batch_records", 0, 0);
     this.#observe("plant_store_append_seconds", 0, 0);
-    journal.on("batch", (records, millis) => {
+    store.on("batch", (records, millis) => {
       this.#observe("plant_store_batch_records", records);
       this.#observe("plant_store_append_seconds", millis / 1_000);
     });
@@ -82,7 +86,9 @@ export class Metrics {
   text(): string {
     const usage = this.#host.usage();
     return Object.entries(metricTable).map(([name, { type, help, read }]) => {
-      const found = read ? [[name, read(this.#journal.figures, usage)]]
+      const value = read?.(this.#store.figures, usage);
+      if (read && value === undefined) return "";
+      const found = read ? [[name, value]]
         : [...this.#samples].filter(([sample]) => sample.startsWith(name));
       const lines = (found.length > 0 ? found : [[name, 0]]).map((sample) => sample.join(" "));
       return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;

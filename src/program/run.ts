@@ -23,6 +23,9 @@ export async function run(host: Host): Promise<number> {
 async function execute(command: Command, host: Host): Promise<number> {
   if (command.command === "serve") return serve(command.config, host);
   if (command.command === "verify") return verify(command, host);
+  if (command.command === "import" || command.command === "export") {
+    return (await import("./transfer.ts")).transfer(command, host);
+  }
   if (command.command === "token") await printToken(command.name, host);
   else await host.print(texts[command.command]());
   return exitCodes.done;

@@ -1,5 +1,5 @@
 /** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer, openJournal, type AnswerListener } from "../index.ts";
+import { createPlantServer, type AnswerListener } from "../index.ts";
 import { Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
 import { Health } from "./health.ts";
@@ -10,9 +10,10 @@ import { makeLog, type Log } from "./log.ts";
 import { makeRequestLog } from "./requests.ts";
 import { readTlsPair } from "./secrets.ts";
 import type { Config } from "./settings.ts";
+import { openStore, type Store } from "./store.ts";
 import { Tokens } from "./tokens.ts";
 
-/** Serves until a signal or a journal that fails asks for the end; the exit code. */
+/** Serves until a signal or a store that fails asks for the end; the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
   const log = makeLog(host);
   host.warn = (message, level = "warn") => log(level, message);
@@ -23,7 +24,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
     starting.then(reload, () => undefined);
   });
   const starting = start(config, host, ending, log);
-  const { server, journal, tokens, health, requests, admin } = await starting;
+  const { server, store, tokens, health, requests, admin } = await starting;
 
   // Where nobody can read it, it is served all the same.
   host.print(announcement(server, config, tokens.made))
@@ -36,7 +37,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
     host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
     ending.atOnce();
   }
-  await journal.close();
+  await store.close();
   admin?.close();
   requests.tellLeftOut();
   log("info", `ended, with ${ending.code}`, { exitCode: ending.code });
@@ -44,27 +45,30 @@ export async function serve(config: Config, host: Host): Promise<number> {
 }
 
 /**
- * Reads the files of secrets, opens the journal, and listens, in this order: each may refuse to
+ * Reads the files of secrets, opens the store, and listens, in this order: each may refuse to
  * start, and nobody is served before all are there.
  */
 async function start(config: Config, host: Host, ending: Ending, log: Log) {
-  const store = await openStore(config, host, ending, log);
-  const { tokens, journal, health } = store;
-  const listeners = await openListeners(store).catch(async (error: unknown) => {
-    await journal.close();
+  const prepared = await prepare(config, host, ending, log);
+  const { tokens, store, shown, health } = prepared;
+  const listeners = await openListeners(prepared).catch(async (error: unknown) => {
+    await store.close();
     throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
   });
   health.become("ready");
 
-  const { records } = journal.figures;
+  const { records } = store.figures;
   const base = baseOf(listeners.server, config);
   const admin = listeners.admin?.base;
-  log("info", `serving ${base}, ${records} records in ${config.store}, tokens: ${tokens.names}`,
-    { version, base, admin, journal: config.store, records, tokens: tokens.names });
-  return { ...store, ...listeners };
+  const isJournal = records !== undefined;
+  const place = isJournal ? { journal: shown, records } : { stream: shown };
+  const kept = isJournal ? `${records} records in ${shown}` : shown;
+  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names}`,
+    { version, base, admin, ...place, tokens: tokens.names });
+  return { ...prepared, ...listeners };
 }
 
-async function openStore(config: Config, host: Host, ending: Ending, log: Log) {
+async function prepare(config: Config, host: Host, ending: Ending, log: Log) {
   // Of a file's mode once is enough, however often it is read.
   const warned = new Set<string>();
   const warnOnce = (message: string): void => {
@@ -76,22 +80,22 @@ async function openStore(config: Config, host: Host, ending: Ending, log: Log) {
   const tls = config.tlsCert === "" ? undefined : readTls();
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const journal = await openJournal(config.store, { limits: config.limits, warn: host.warn });
-  journal.once("failed", (error) => {
+  const opened: { store: Store; shown: string } = await openStore(config, host);
+  opened.store.once("failed", (error) => {
     log("error", error.message);
     ending.fail(error.exitCode);
   });
-  const health = new Health(log, journal);
-  return { config, host, log, tokens, tls, readTls, journal, health };
+  const health = new Health(log, opened.store);
+  return { config, host, log, tokens, tls, readTls, health, ...opened };
 }
 
-type Store = Awaited<ReturnType<typeof openStore>>;
+type Prepared = Awaited<ReturnType<typeof prepare>>;
 
 /** The admin listener first: it then tells that the other is to come. */
-async function openListeners({ config, host, log, tokens, tls, journal, health }: Store) {
+async function openListeners({ config, host, log, tokens, tls, store, health }: Prepared) {
   // What nobody asks for is not even loaded.
   const admin = config.admin === "" ? undefined
-    : await (await import("./admin.ts")).openAdmin(config, host, journal, health);
+    : await (await import("./admin.ts")).openAdmin(config, host, store, health);
 
   const { basePath, limits, tlsCert } = config;
   const requests = makeRequestLog(log, tokens, config);
@@ -101,7 +105,7 @@ async function openListeners({ config, host, log, tokens, tls, journal, health }
     admin?.metrics.count(answer);
   };
   const server = createPlantServer({
-    store: journal, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
+    store, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
   });
   admin?.metrics.watch(server);
   await listen(server, config);
@@ -117,7 +121,8 @@ async function openListeners({ config, host, log, tokens, tls, journal, health }
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each part does its work, whatever becomes of the others. */
-function reload({ config, host, log, tokens, journal, server, admin, readTls }: Running): void {
+function reload(running: Running): void {
+  const { config, host, log, tokens, store, shown, server, admin, readTls } = running;
   const again = (what: string, read: () => void): void => {
     try {
       read();
@@ -130,11 +135,12 @@ function reload({ config, host, log, tokens, journal, server, admin, readTls }: 
   if (config.tlsCert !== "") {
     again("certificate and key", () => server.setSecureContext?.(readTls()));
   }
-  journal.rotate().then(
+  // A stream has nothing to rotate.
+  store.rotate?.().then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
       const what = isNew ? "goes on in a new file" : "no new journal is begun";
-      log("info", `${what} at ${config.store}`);
+      log("info", `${what} at ${shown}`);
     },
     (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),
   );

@@ -25,8 +25,10 @@ export const settingTable = {
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
   "base-path": { environment: "PLANTS_BASE_PATH", standard: "", form: basePathForm,
     wanted: basePathWanted, meaning: "what stands before /plants in the path" },
-  store: { environment: "PLANTS_STORE", standard: "plants.ndjson", wanted: "a path, no URL",
-    form: /^(?!file:|[\w+.-]+:\/\/)[^\0]+$/, meaning: "path of the journal" },
+  store: { environment: "PLANTS_STORE", standard: "plants.ndjson",
+    form: /^(?:(?:nats|tls):\/\/|(?!file:|[\w+.-]+:\/\/))[^\0]+$/,
+    wanted: "a path, or nats:// or tls:// with hosts and a stream",
+    meaning: "path of the journal; or a stream, nats://HOSTS/STREAM" },
   tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: path, wanted: "a path",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
   "tls-cert": { environment: "PLANTS_TLS_CERT", standard: "", form: path, wanted: "a path",
@@ -102,8 +104,10 @@ export function throwMistakes({ usage, config }: Mistakes): void {
   if (all.length > 0) throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
 }
 
-/** A short, escaped excerpt of what was given. */
-export const quoted = (text: string): string => JSON.stringify(text.slice(0, 80));
+/** A short, escaped excerpt of what was given; of what may be an address with a password, nothing
+ * that may be a part of it. */
+export const quoted = (text: string): string =>
+  JSON.stringify(text.replace(/:\/\/.*/s, "://***").replace(/^.*@/s, "***@").slice(0, 80));
 
 /** What a message says of a name that does not exist: one of those that do is near, or none. */
 export function hintFor(name: string, known: readonly string[]): string {

@@ -8,6 +8,9 @@ import { exitCodes, tell } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 type Report = ReturnType<typeof verifyJournal>;
+/** Told how much of how much is done. */
+export type OnProgress = (done: number, all: number) => void;
+
 type Given = Extract<Command, { readonly command: "verify" }>;
 
 /**
@@ -19,7 +22,7 @@ export async function verify({ files, format }: Given, host: Host): Promise<numb
   const codes: number[] = [];
   for (const path of files) {
     // The other files are read all the same.
-    const report = await read(path, host).catch((error: unknown) => tell(error, host));
+    const report = await reportOn(path, host).catch((error: unknown) => tell(error, host));
     // What can't be printed ends the command: to read on would be for nobody.
     if (typeof report === "object") await host.print(print(path, report));
     if (typeof report === "number") codes.push(report);
@@ -29,7 +32,7 @@ export async function verify({ files, format }: Given, host: Host): Promise<numb
 }
 
 /** What is no regular file may be endless, or never begin: `-`, standard input, is asked for. */
-async function read(path: string, host: Host): Promise<Report> {
+export async function reportOn(path: string, host: Host): Promise<Report> {
   const onProgress = progressOf(path, host);
   if (path === "-") return verifyJournal(openInput(keptBytes), { onProgress });
   const { isFile = true } = realDisk.look(path) ?? {};
@@ -50,12 +53,12 @@ async function read(path: string, host: Host): Promise<Report> {
  * Draws on a terminal how far it is; nothing elsewhere. Drawn is what has changed: a journal of
  * gigabytes has many more blocks than the bar has cells.
  */
-function progressOf(path: string, host: Host): (read: number, all: number) => void {
+export function progressOf(path: string, host: Host): OnProgress {
   const cells = 25;
   let drawn = "";
-  return (read, all) => {
-    const done = "#".repeat((cells * read) / all);
-    const bar = read < all ? `${path} [${done.padEnd(cells, ".")}]` : "";
+  return (done, all) => {
+    const full = "#".repeat((cells * done) / all);
+    const bar = done < all ? `${path} [${full.padEnd(cells, ".")}]` : "";
     if (bar !== drawn && host.stderr.isTTY) host.stderr.write(`\r${bar}\x1b[K`);
     drawn = bar;
   };

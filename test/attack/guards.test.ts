@@ -147,7 +147,7 @@ for (const [what, file, from, to, title] of guards) {
 const elsewhere: readonly Cause[] = [
   "malformed", "utf8", "json", "duplicate", "surrogate", "nesting", "schema", "truncated",
   "connect", "timeout", "size", "chunkExtensions", "fault", "bodyTaken", "full", "unknown", "busy",
-  "bodies", "closed",
+  "bodies", "closed", "tooLarge", "unreachable",
 ];
 test("every cause has its control, or is named as one without", () => {
   assert.deepEqual([...Object.keys(causes), ...elsewhere].sort(), Object.keys(catalogue).sort());

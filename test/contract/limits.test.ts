@@ -11,7 +11,7 @@ import type { Limits } from "../../src/config.ts";
 import { catalogue } from "../../src/http/errors.ts";
 import type { Cause } from "../../src/http/errors.ts";
 import { createPlantHandler, createPlantServer, StoreError } from "../../src/index.ts";
-import type { PlantOptions } from "../../src/index.ts";
+import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
 import { exchange, post, readAnswers, start, token } from "../support/support.ts";
 import type { RawAnswer, Running } from "../support/support.ts";
 
@@ -310,7 +310,7 @@ const body = (bytes: string | Buffer): CauseCase => ({ bytes: post(bytes) });
 const fields = (text: string): CauseCase => ({ bytes: post(fern, text) });
 const replaced = (from: string, to: string): CauseCase =>
   ({ bytes: post(fern).toString().replace(from, to) });
-const failing = (code: "full" | "busy" | "closed" | "unknown"): CauseCase =>
+const failing = (code: Exclude<StoreErrorCode, "invalid">): CauseCase =>
   ({ bytes: post(fern), fails: new StoreError(code, "secret") });
 const taken = (options: PlantOptions): Server => {
   const handler = createPlantHandler(options);
@@ -357,6 +357,8 @@ const causes: Readonly<Record<Cause, CauseCase>> = {
   busy: failing("busy"),
   bodies: { bytes: post(sized(101)), limits: { bodiesBytesMax: 100 } },
   closed: failing("closed"),
+  tooLarge: failing("tooLarge"),
+  unreachable: failing("unreachable"),
   version: replaced("HTTP/1.1", "HTTP/2.0"),
 };
 

@@ -28,7 +28,7 @@ interface Document {
 const face = documentOf("README.md");
 const documents: readonly Document[] = [
   face,
-  ...["src", "src/http", "src/json", "src/journal", "src/program", "test/bench"]
+  ...["src", "src/http", "src/json", "src/journal", "src/engines", "src/program", "test/bench"]
     .map((folder) => documentOf(`${folder}/README.md`)),
 ];
 
@@ -364,8 +364,8 @@ function capabilityRows(): string {
     for (const [, name = ""] of text.matchAll(/^import (?!type\b)[^;]*?"(node:[\w/]+)"/gm)) {
       add(code(name), file);
     }
-    for (const name of ["process", "console"]) {
-      if (new RegExp(String.raw`(?<![\w.])${name}\s*[.[]`).test(text)) add(code(name), file);
+    for (const name of ["process", "console", "fetch"]) {
+      if (new RegExp(String.raw`(?<![\w.])${name}\s*[.[(]`).test(text)) add(code(name), file);
     }
   }
   const rows = [...users].sort(([a], [b]) => (a < b ? -1 : 1));
@@ -430,7 +430,8 @@ test("no file of src loads a module that the table of capabilities does not show
   const ways = /\b(?:import|require|eval|Function|getBuiltinModule|createRequire)\s*\(|globalThis/;
   for (const file of files) {
     // Files of ours, named here, which the table shows like all others.
-    const found = ways.exec(withoutComments(file).replace('import("./admin.ts")', ""));
+    const found = ways.exec(withoutComments(file)
+      .replace(/import\("(?:\.\/admin|\.\/transfer|\.\.\/engines\/nats)\.ts"\)/, ""));
     assert.equal(found?.[0], undefined, `${file} must load by import statements alone`);
   }
 });

@@ -170,7 +170,8 @@ const storeys: readonly (readonly string[])[] = [
   ["index.ts"],
   ["service.ts", "openapi.ts"],
   ["options.ts"],
-  ["http/", "journal/", "engines/"],
+  ["engines/"],
+  ["http/", "journal/"],
   ["plant.ts"],
   ["json/", "config.ts"],
 ];
@@ -213,6 +214,15 @@ describe("the layers", () => {
     assert.deepEqual(outside, ["server.ts"]);
     assert.deepEqual(sources.filter((source) => importsOf(source).includes("server.ts")), []);
   });
+  test("an engine is loaded by moving in and out alone, and by the store that was asked for", () => {
+    const isOfEngine = (name: string): boolean => name.startsWith("engines/");
+    const users = sources.filter((source) => runtimeImportsOf(source).some(isOfEngine));
+    const outside = users.map(({ name }) => name).filter((name) => !isOfEngine(name));
+    assert.deepEqual(outside, ["program/transfer.ts"]);
+    const loading = sources.filter((source) => runtimeImportsOf(source)
+      .includes("program/transfer.ts"));
+    assert.deepEqual(loading, [], "nobody loads it with itself: see what is imported on demand");
+  });
   test("the writer and the reader of the format never import each other", () => {
     const importsFrom = (name: string): readonly string[] =>
       importsOf(sources.find((source) => source.name === name) ?? { name, text: "", lines: [] });
@@ -225,12 +235,13 @@ describe("the layers", () => {
 describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
     "node:fs": ["journal/disk.ts", "program/secrets.ts"],
-    "node:net": ["journal/lock.ts"],
+    "node:net": ["engines/connection.ts", "journal/lock.ts"],
     "node:diagnostics_channel": ["program/requests.ts"],
-    "node:tls": ["program/secrets.ts"],
+    "node:tls": ["engines/connection.ts", "program/secrets.ts"],
     "node:https": ["http/server.ts"],
     "node:crypto": [
-        "http/bearer.ts", "journal/open.ts", "program/requests.ts", "program/secrets.ts",
+        "engines/link.ts", "http/bearer.ts", "journal/open.ts", "program/requests.ts",
+        "program/secrets.ts", "program/transfer.ts",
       ],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
     "node:dns": [], "node:inspector": [], "node:module": [], "node:process": [],
@@ -247,14 +258,20 @@ describe("the capabilities", () => {
       /(?<![.\w])(?:process\s*\.|console\s*\.|globalThis)/.test(codeOf(text)));
     assert.deepEqual(users.map(({ name }) => name), ["server.ts"]);
   });
-  test("no global of Node's reaches the network, or starts a thread", () => {
-    const ways = /(?<![.\w])(?:fetch|WebSocket|EventSource|Worker|BroadcastChannel|navigator)\b/;
-    assert.match(codeOf("await fetch(url);"), ways, "the control");
+  test("fetch, which reaches any host, asks the servers' monitors only", () => {
+    const users = sources.filter(({ text }) => /(?<![.\w])fetch\b/.test(codeOf(text)));
+    assert.deepEqual(users.map(({ name }) => name), ["engines/stream.ts"]);
+  });
+  test("no other global of Node's reaches the network, or starts a thread", () => {
+    const ways = /(?<![.\w])(?:WebSocket|EventSource|Worker|BroadcastChannel|navigator)\b/;
+    assert.match(codeOf("new WebSocket(url);"), ways, "the control");
     for (const { name, text } of sources) assert.doesNotMatch(codeOf(text), ways, name);
   });
   test("nothing but Node's own modules is imported; on demand only what is named here", () => {
     const onDemand: Readonly<Record<string, string>> = {
       "program/serve.ts": 'import("./admin.ts")',
+      "program/run.ts": 'import("./transfer.ts")',
+      "program/store.ts": 'import("../engines/nats.ts")',
     };
     for (const source of sources) {
       const { [source.name]: literal } = onDemand;

@@ -432,7 +432,7 @@ test("a full disk is told once, and that there is space again", { skip: noLimits
     assert.equal(await server.end(), 0);
     assert.deepEqual(server.events().filter(({ msg }) => msg.includes("space for the journal"))
       .map(({ level, msg }) => [level, msg]), [
-      [50, "there is no space for the journal: plants are refused until then"],
-      [30, "there is space for the journal again"],
+      [50, "the store has no space: plants are refused until it has"],
+      [30, "the store has space again"],
     ]);
   });

@@ -1,0 +1,152 @@
+/** A connection that comes back: each host in turn, and its stream checked before it is used.
+ *
+ *   host -> handshake -> check -> ready -> lost -> the next host … */
+import { randomBytes } from "node:crypto";
+import { EventEmitter } from "node:events";
+import { setTimeout } from "node:timers/promises";
+import type { ConnectionOptions } from "node:tls";
+import { natsLimits, type NatsLimits } from "../config.ts";
+import type { StoreEvents } from "../journal/journal.ts";
+import { EngineError } from "../plant.ts";
+import { Connection } from "./connection.ts";
+import type { Frame } from "./protocol.ts";
+import { checkServers, checkStream } from "./stream.ts";
+import { parseNatsUrl, type Host, type Target } from "./url.ts";
+
+export interface NatsOptions {
+  /** Replaces defaults of limits.ts. */
+  readonly limits?: Partial<NatsLimits>;
+
+  /** Certificates and the like, as node:tls takes them. Default: what Node trusts. */
+  readonly tls?: ConnectionOptions;
+
+  /** Told, a line each, what is not verified, what is lost, and what is there again.
+   * Default: nobody is. */
+  readonly warn?: (message: string) => void;
+}
+
+export abstract class Link extends EventEmitter<StoreEvents> {
+  readonly target: Target;
+  readonly limits: NatsLimits;
+  readonly tls: ConnectionOptions;
+
+  /** Random: the start of every id, and where all replies to this process go. */
+  readonly inbox = `_INBOX.${randomBytes(12).toString("hex")}`;
+
+  /** Told, a line each, of what an operator should know. */
+  readonly warn: (message: string) => void;
+  protected connection: Connection | undefined;
+
+  /** The same, while it may be published on. */
+  protected ready: Connection | undefined;
+  protected state: "open" | "closing" | "closed" = "open";
+
+  /** Infinity: a server is there; -Infinity: no check has passed yet. */
+  #absentSince = -Infinity;
+
+  /** Connections that came to nothing, or ended, since one was ready last. */
+  #failures = 0;
+
+  /** What was told since a server was there last. */
+  readonly #told = new Set<string>();
+
+  /** @throws EngineError `config` */
+  constructor(url: string, { limits, tls = {}, warn = () => undefined }: NatsOptions) {
+    super();
+    this.target = parseNatsUrl(url);
+    this.limits = { ...natsLimits, ...limits };
+    this.tls = tls;
+    this.warn = warn;
+  }
+
+  /** Told that a connection may be published on. */
+  protected abstract onReady(): void;
+
+  /** Told of every message to the inbox. */
+  abstract onReply(token: string, reply: Frame): void;
+
+  /** Told that something is not permitted; the server does not say which message it was. */
+  protected abstract onDenied(error: EngineError): void;
+
+  /** Resolves when the stream has passed its check, or no host is there: it goes on trying then.
+   * Rejects with an EngineError that time does not mend. */
+  start(): Promise<void> {
+    return new Promise((resolve, reject) => void this.#run(resolve, reject));
+  }
+
+  /** Whether to wait makes sense: a server is there, or was a moment ago. */
+  protected get isNear(): boolean {
+    return performance.now() - this.#absentSince < this.limits.absentMillis;
+  }
+
+  /** For as long as the store is open. The first turn through the hosts is the start. */
+  async #run(resolve: () => void, reject: (error: EngineError) => void): Promise<void> {
+    const { hosts } = this.target;
+    let refusals = 0;
+    for (let turn = 0; this.state !== "closed"; turn++) {
+      const host = hosts[turn % hosts.length];
+      if (!host) return;
+      const error = await this.#use(host, resolve);
+      this.#failures++;
+      if (error.code === "refused") refusals++;
+      // A wrong stream is wrong on all hosts; credentials and certificates need not be.
+      const isFinal = error.code === "config" || refusals === hosts.length;
+      const isStart = turn < hosts.length && this.#absentSince === -Infinity;
+      if (isFinal && isStart) return reject(error);
+      this.tell(error.message);
+      if (turn >= hosts.length - 1) resolve();
+      await this.#pause(Math.floor(this.#failures / hosts.length));
+    }
+  }
+
+  /** Serves by one connection until it ends; returns why it did. */
+  async #use(host: Host, onChecked: () => void): Promise<EngineError> {
+    const connection = new Connection(host, this);
+    this.connection = connection;
+    // What fails in there ends the connection, whose reason it then is.
+    this.#take(host, connection, onChecked)
+      .catch(({ message, code }: EngineError) => connection.close(message, code));
+    const reason = await connection.talk();
+    this.connection = undefined;
+    this.ready = undefined;
+    if (this.#absentSince === Infinity) this.#absentSince = performance.now();
+    if (reason.code === "config") this.onDenied(reason);
+    return new EngineError(reason.code, `${host.shown}: ${reason.message}`);
+  }
+
+  /** Makes it the one to publish on, once its stream has passed the check. */
+  async #take(host: Host, connection: Connection, onChecked: () => void): Promise<void> {
+    await connection.next("PONG");
+    const isStart = this.#absentSince === -Infinity;
+    // From here on appends wait: an election is no outage. Before the first check none is taken.
+    if (!isStart) this.#absentSince = Infinity;
+    const { num_deleted: holes = 0 } = await checkStream(connection, this);
+    if (holes !== 0) this.tell(`messages were deleted from the stream: ${holes}`);
+    if (isStart) await checkServers(host, this);
+    // It may have ended meanwhile.
+    if (connection !== this.connection) return;
+    this.#absentSince = Infinity;
+    this.ready = connection;
+    if (this.#told.size > 0) this.warn(`${host.shown} takes plants`);
+    this.#told.clear();
+    this.#failures = 0;
+    onChecked();
+    this.onReady();
+  }
+
+  /** Each host once quickly, then longer with each round. */
+  async #pause(rounds: number): Promise<void> {
+    const { reconnectMillisMin, reconnectMillisMax } = this.limits;
+    const doubled = reconnectMillisMin * 2 ** Math.min(rounds - 1, 20);
+    const millis = rounds === 0 ? 10 : Math.min(doubled, reconnectMillisMax);
+    // While it starts somebody waits for it; later it keeps no process from ending.
+    const ref = this.#absentSince === -Infinity;
+    await setTimeout(millis * (0.5 + Math.random() / 2), undefined, { ref });
+  }
+
+  /** The same trouble is told once; what a server says does not forge a second line. */
+  protected tell(text: string): void {
+    if (!this.#told.has(text) && this.state !== "closed") this.warn(text.replace(/\s+/g, " "));
+    this.#told.add(text);
+  }
+}

@@ -1,0 +1,217 @@
+/** The store on a replicated log: one stream of NATS JetStream, for any number of processes.
+ *
+ *   waits -> sent -> answered: done, or refused, or "again" -> sent …
+ *
+ * A lost connection is no error of an append: what is in flight is sent again, unchanged and in
+ * order, on the next one; its id makes that safe. Who gives up says "not stored" only of what
+ * never left, or of what nobody was there to take. */
+import { setTimeout as pause } from "node:timers/promises";
+import { looseRecord } from "../journal/loose.ts";
+import { plantText } from "../journal/record.ts";
+import {
+  appendJson, checkPlant, EngineError, StoreError, type AppendJson, type NewPlant, type PlantStore,
+} from "../plant.ts";
+import { Link, type NatsOptions } from "./link.ts";
+import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
+
+/** Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
+ * Resolves when the stream has passed its check; or when no host is there: it goes on trying, and
+ * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
+ * stream have to be put right. */
+export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsStore> {
+  const store = new NatsStore(url, options);
+  await store.start();
+  return store;
+}
+
+/** What an answer means: the one awaited, or not yet, or that there will be none. */
+export type Verdict = "done" | "again" | StoreError;
+
+interface InFlight {
+  readonly bytes: Buffer;
+  readonly deadline: number;
+  readonly judge: (reply: Frame) => Verdict;
+  readonly settle: (outcome: Frame | StoreError) => void;
+
+  /** When it is sent again, should no answer come. */
+  dueAt: number;
+
+  /** Attempts of which nothing is known. */
+  unanswered: number;
+}
+
+export class NatsStore extends Link implements PlantStore {
+  readonly #inFlight = new Map<string, InFlight>();
+  #bytes = 0;
+  #count = 0;
+
+  /** When an answer settled something last, or there was nothing to settle. */
+  #progressAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** What is in flight; and whether a server is there, or was a moment ago. */
+  get figures() {
+    const queue = { records: this.#inFlight.size, bytes: this.#bytes };
+    return { queue, isReachable: this.isNear };
+  }
+
+  /** Resolves when a quorum has it on stable storage; rejects with a StoreError. */
+  append(plant: NewPlant): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const json = plantText(checkPlant(plant));
+      this.#append(json, (error) => (error === undefined ? resolve() : reject(error)));
+    });
+  }
+
+  readonly #append: AppendJson = (json, settle) => {
+    const begun = performance.now();
+    this.publish(looseRecord(new Date().toISOString(), json)).then(() => {
+      settle();
+      this.emit("batch", 1, performance.now() - begun);
+    }, (error: unknown) => {
+      settle(error);
+      if (error instanceof StoreError && error.code === "full") this.emit("full");
+    });
+  };
+
+  readonly [appendJson] = { of: NatsStore.prototype.append, append: this.#append };
+
+  /** Adds a message, once; `place` is a header that says where, or nothing. */
+  publish(payload: Buffer, place = ""): Promise<Frame> {
+    const { stream } = this.target;
+    const headers = `Nats-Expected-Stream: ${stream}\r\n${place}`;
+    return this.send(stream, headers, payload, (reply) => judge(reply, stream));
+  }
+
+  /** Resolves with the answer that is "done", within `appendMillis`; rejects with a StoreError. */
+  send(
+    subject: string, headers: string, payload: Buffer, judge: (reply: Frame) => Verdict,
+  ): Promise<Frame> {
+    return new Promise((resolve, reject) => {
+      const { appendMillis, inFlightRecordsMax, inFlightBytesMax, retryMillis } = this.limits;
+      if (this.state !== "open") throw new StoreError("closed", "the store is closed");
+      // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
+      if (!this.isNear) throw unreachable();
+      const token = String(++this.#count);
+      const bytes = publication(subject, `${this.inbox}.${token}`, headers, payload);
+      const isFull = this.#inFlight.size >= inFlightRecordsMax;
+      if (isFull || this.#bytes + bytes.length > inFlightBytesMax) throw busy();
+      const now = performance.now();
+      if (this.#inFlight.size === 0) this.#progressAt = now;
+      const settle = (outcome: Frame | StoreError): void => {
+        this.#inFlight.delete(token);
+        this.#bytes -= bytes.length;
+        if (outcome instanceof StoreError) reject(outcome);
+        else resolve(outcome);
+      };
+      const deadline = now + appendMillis;
+      const request = { bytes, deadline, judge, settle, dueAt: now, unanswered: 0 };
+      this.#inFlight.set(token, request);
+      this.#bytes += bytes.length;
+      this.#timer ??= setTimeout(() => this.#tick(), retryMillis);
+      this.#transmit(request);
+    });
+  }
+
+  /** Takes no more; resolves when all in flight is settled, after its deadline at most. */
+  async close(): Promise<void> {
+    if (this.state === "open") this.state = "closing";
+    // Each is settled by its deadline, whatever the cluster does.
+    while (this.#inFlight.size > 0) await pause(this.limits.retryMillis);
+    this.state = "closed";
+    this.connection?.close("the store is closed");
+  }
+
+  readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
+
+  /** The order is that of the appends: a Map keeps it. */
+  protected override onReady(): void {
+    this.#progressAt = performance.now();
+    for (const request of this.#inFlight.values()) this.#transmit(request);
+  }
+
+  override onReply(token: string, reply: Frame): void {
+    const request = this.#inFlight.get(token);
+    if (!request) return;
+    const verdict = request.judge(reply);
+    if (verdict === "again") {
+      request.dueAt = performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
+      // Where nobody was there to take it, this attempt did nothing.
+      if (reply.status !== "") request.unanswered--;
+      return;
+    }
+    this.#progressAt = performance.now();
+    if (verdict === "done") return request.settle(reply);
+    // With two attempts unanswered, it may have been the other that was stored.
+    this.tell(verdict.message);
+    request.settle(request.unanswered > 1 ? unknown(verdict) : verdict);
+  }
+
+  /** Of what was sent nothing is known: the server does not say which message it was. */
+  protected override onDenied(error: EngineError): void {
+    for (const { unanswered, settle } of this.#inFlight.values()) {
+      if (unanswered > 0) settle(unknown(error));
+    }
+  }
+
+  #transmit(request: InFlight): void {
+    const { bytes, unanswered, settle } = request;
+    if (!this.ready) return;
+    // A longer one would make the server close the connection, for all that is in flight.
+    if (bytes.length > Number(this.ready.info["max_payload"])) {
+      const tooLarge = new StoreError("tooLarge", "the server takes no message of this size");
+      return settle(unanswered > 0 ? unknown(tooLarge) : tooLarge);
+    }
+    request.unanswered++;
+    request.dueAt = performance.now() + this.limits.silenceMillis;
+    this.ready.write(bytes);
+  }
+
+  /** While something is in flight, ten times a second: who waits idle wakes nobody. */
+  #tick(): void {
+    const now = performance.now();
+    for (const request of this.#inFlight.values()) {
+      const { deadline, dueAt, unanswered, settle } = request;
+      if (unanswered === 0 && (now >= deadline || !this.isNear)) settle(unreachable());
+      else if (now >= deadline) settle(unknown(new Error("no acknowledgement in time")));
+      else if (now >= dueAt) this.#transmit(request);
+    }
+    // A server that is cut off from the others answers PING, and acknowledges nothing.
+    const isStuck = now - this.#progressAt > this.limits.isolationMillis;
+    if (isStuck && this.#inFlight.size > 0) this.ready?.close("it acknowledges nothing");
+    const isIdle = this.#inFlight.size === 0;
+    this.#timer = isIdle ? undefined : setTimeout(() => this.#tick(), this.limits.retryMillis);
+  }
+}
+
+/** 10008, JetStream is away for now; 10071, the message before is not there yet; 10158, an earlier
+ * attempt is under way; 10167, the server has too much to do. */
+const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10158, 10167]);
+
+/** 10077, the stream's limits; 10023, 10002 and 10047, the server's and the account's. */
+const full: ReadonlySet<unknown> = new Set([10002, 10023, 10047, 10077]);
+
+/** 10054, the message; 10097, its headers. */
+const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
+
+/** Only a number above 0, for the right stream, is an acknowledgement. What this program does not
+ * know the meaning of is not called "not stored". */
+function judge({ status, payload }: Frame, wanted: string): Verdict {
+  // 503: nobody leads the stream, or there is none.
+  const { stream, seq, error } = status === "" ? readObject(payload) : { seq: 0 };
+  const { err_code: code, description = "no acknowledgement of this stream" } = objectOf(error);
+  const reason = String(description);
+  // 2.10 gives number 0 to what only a leader without a quorum has.
+  if (passing.has(code) || (error === undefined && seq === 0)) return "again";
+  const isStored = stream === wanted && Number.isSafeInteger(seq) && Number(seq) > 0;
+  if (error === undefined && isStored) return "done";
+  if (full.has(code) || /no space left/.test(reason)) return new StoreError("full", reason);
+  return new StoreError(tooLarge.has(code) ? "tooLarge" : "unknown", reason);
+}
+
+const busy = (): StoreError => new StoreError("busy", "too much is in flight");
+const unreachable = (): StoreError => new StoreError("unreachable", "no server is connected");
+const unknown = (cause: Error): StoreError => new StoreError("unknown", cause.message, { cause });
+
+export { EngineError, type NatsOptions };
+export type { NatsLimits } from "../config.ts";

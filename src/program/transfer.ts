@@ -1,0 +1,188 @@
+/**
+ * `import` and `export`: journals into a stream, and a stream into a journal. Both may be stopped
+ * anywhere.
+ *
+ * Into the stream: record k is published as the one behind k-1, which the stream refuses wherever
+ * k is there already. So each gets in once, in order, with no window of time; who was stopped
+ * begins again, and goes on behind the last that is there.
+ */
+import { randomUUID } from "node:crypto";
+import { natsLimits } from "../config.ts";
+import { openNats, type NatsStore, type Verdict } from "../engines/nats.ts";
+import { objectOf, readObject, type Frame, type JsonObject } from "../engines/protocol.ts";
+import { appendAll, openToRead, realDisk } from "../journal/disk.ts";
+import { linesOf } from "../journal/lines.ts";
+import { loosened, placedText } from "../journal/loose.ts";
+import { JournalError } from "../journal/open.ts";
+import { headerText, seal } from "../journal/record.ts";
+import { EngineError, StoreError } from "../plant.ts";
+import type { Command } from "./command.ts";
+import { exitCodes } from "./exit.ts";
+import type { Host } from "./host.ts";
+import { progressOf, reportOn, type OnProgress } from "./verify.ts";
+
+type Given = Extract<Command, { readonly command: "import" | "export" }>;
+
+/** Does either, and tells what was done; the exit code. */
+export async function transfer({ command, store, files }: Given, host: Host): Promise<number> {
+  let records = 0;
+  if (command === "import") for (const path of files) records += await recordsOf(path, host);
+
+  // Where a cluster elects a leader, or comes back, the work goes on.
+  const { moveMillis } = natsLimits;
+  const limits = { appendMillis: moveMillis, absentMillis: moveMillis };
+  const stream = await openNats(store, { warn: host.warn, limits });
+  const onProgress = progressOf(command, host);
+  try {
+    if (command === "import") {
+      const imported = await importJournals(stream, files, records, onProgress);
+      await host.print(`the stream has all ${records} records, ${imported} of them from now`);
+    } else {
+      const [path = ""] = files;
+      records = await exportStream(stream, path, onProgress);
+      await host.print(`${path} has all ${records} records of the stream`);
+    }
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    if (error.cause instanceof EngineError) throw error.cause;
+    throw new EngineError("unreachable", `${error.message}; begun again, it goes on from here`);
+  } finally {
+    await stream.close();
+  }
+  return exitCodes.done;
+}
+
+/** How many records a journal has, which must be sound: what opening mends, it mends first. */
+async function recordsOf(path: string, host: Host): Promise<number> {
+  const { records, spots: [spot], opening } = await reportOn(path, host);
+  if (spot) throw data(`${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`);
+  // It would grow behind what is read, or cut what was read.
+  const isInUse = opening === undefined;
+  if (isInUse) throw new JournalError("locked", path, "a server writes it: end that first");
+  if (opening !== "goes on") throw data(`${path}: opening ${opening}: serve it once before`);
+  return records;
+}
+
+/**
+ * Puts the records of sound journals, so many, into a stream, behind each other, where they are
+ * not there yet.
+ *
+ * @returns how many were put there now
+ * @throws EngineError `data` where the stream holds something else
+ */
+export async function importJournals(
+  stream: NatsStore,
+  paths: readonly string[],
+  records: number,
+  onProgress: OnProgress,
+): Promise<number> {
+  const { inFlightRecordsMax, inFlightBytesMax } = stream.limits;
+  const { lastSeq: known } = await stateOf(stream);
+  const sending: Promise<Frame>[] = [];
+  let seq = 0;
+  for (const message of messagesOf(paths)) {
+    seq++;
+    // The last that both have: the stream may have grown since, and then holds more.
+    if (seq === Math.min(known, records) && !(await messageAt(stream, seq))?.equals(message)) {
+      throw data(`message ${seq} of the stream is another than record ${seq} of the journals`);
+    }
+    if (seq > known) {
+      const sent = stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
+      // Of many that fail the first to be waited for is told.
+      sent.catch(() => undefined);
+      sending.push(sent);
+    }
+    // Who waits for the oldest keeps the others in flight, and their number bounded.
+    const isMuch = () => stream.figures.queue.bytes > inFlightBytesMax / 2;
+    while (sending.length >= inFlightRecordsMax / 2 || (sending[0] && isMuch())) {
+      await sending.shift();
+    }
+    onProgress(seq, records);
+  }
+  await Promise.all(sending);
+  if (seq !== records) throw data(`the journals had ${records} records, and now have ${seq}`);
+  return Math.max(0, records - known);
+}
+
+/** Every record as a message. */
+function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
+  for (const path of paths) {
+    const file = openToRead(path);
+    for (const { text } of linesOf(file, 0, file.size())) {
+      const message = text && loosened(text);
+      if (message) yield message;
+    }
+    file.close();
+  }
+}
+
+/**
+ * Writes the whole stream as a journal, at a path where nothing is.
+ *
+ * @returns how many records it has
+ * @throws EngineError `data` where the stream has holes, or holds what is no record
+ */
+export async function exportStream(
+  stream: NatsStore,
+  path: string,
+  onProgress: OnProgress,
+): Promise<number> {
+  const { messages, lastSeq } = await stateOf(stream);
+  if (messages !== lastSeq) {
+    throw data(`the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`);
+  }
+  if (realDisk.look(path)) throw data(`${path} is there already`);
+
+  // Under another name until it is whole: half a journal would be a sound one.
+  const part = `${path}.part`;
+  const file = realDisk.openBeside(part);
+  const header = seal(headerText(randomUUID(), new Date().toISOString()));
+  await appendAll(file, header);
+  let offset = header.length;
+  for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
+    const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
+    const texts = await Promise.all(Array.from({ length }, async (_, index) => {
+      const seq = first + index;
+      const message = await messageAt(stream, seq);
+      const text = message && placedText(message, seq, offset);
+      if (text !== undefined) return text;
+      throw data(`message ${seq} of the stream is no record, or is not there`);
+    }));
+    const lines = seal(texts.join(""));
+    await appendAll(file, lines);
+    offset += lines.length;
+    onProgress(first, lastSeq);
+  }
+  file.close();
+  realDisk.rename(part, path);
+  realDisk.syncDirectory(path);
+  onProgress(lastSeq, lastSeq);
+  return lastSeq;
+}
+
+async function stateOf(stream: NatsStore) {
+  const { messages, last_seq: lastSeq } = objectOf((await ask(stream, "STREAM.INFO"))["state"]);
+  return { messages: Number(messages), lastSeq: Number(lastSeq) };
+}
+
+/** The leader's copy: another replica's may lag behind. */
+async function messageAt(stream: NatsStore, seq: number): Promise<Buffer | undefined> {
+  const { message } = await ask(stream, "STREAM.MSG.GET", `{"seq":${seq}}`);
+  const { seq: found, data: base64 } = objectOf(message);
+  return found === seq ? Buffer.from(String(base64 ?? ""), "base64") : undefined;
+}
+
+/** The leader's answer; that a message is not there is one. */
+async function ask(stream: NatsStore, request: string, body = ""): Promise<JsonObject> {
+  const noMessage = 10037;
+  const judge = ({ status, payload }: Frame): Verdict => {
+    const { err_code: code } = objectOf(readObject(status === "" ? payload : "{}")["error"]);
+    const isAnswer = status === "" && (code === undefined || code === noMessage);
+    return isAnswer ? "done" : "again";
+  };
+  const subject = `$JS.API.${request}.${stream.target.stream}`;
+  const { payload } = await stream.send(subject, "", Buffer.from(body), judge);
+  return readObject(payload);
+}
+
+const data = (message: string): EngineError => new EngineError("data", message);

@@ -1,0 +1,145 @@
+/** The store on a real cluster: what it keeps, what it refuses to start with, what stops it. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { EngineError, openNats } from "../../src/engines/nats.ts";
+import type { NatsOptions } from "../../src/engines/nats.ts";
+import { exchange, post } from "../support/support.ts";
+import { Cluster, rightStream, until, withCluster } from "./cluster.ts";
+import { serve } from "./load.ts";
+
+const timeout = 120_000;
+
+const cluster = await Cluster.start();
+
+describe("on a cluster of three", { ...withCluster, timeout }, () => {
+  async function refused(
+    url: string, pattern: RegExp, code: string, options: NatsOptions = {},
+  ): Promise<string> {
+    const store = openNats(url, options);
+    const error: unknown = await store.then(async (opened) => opened.close(), (thrown) => thrown);
+    assert.ok(error instanceof EngineError, `it must be refused: ${url}`);
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    assert.ok(!error.message.includes("pw"), error.message);
+    return error.message;
+  }
+
+  test("a missing stream is refused with the JSON that makes a right one", async () => {
+    const message = await refused(cluster.url("plants"), /stream not found/, "config");
+    const json = message.slice(message.indexOf("\n{") + 1);
+    await until("it is made", async () => {
+      const answer = await cluster.admin<{ error?: unknown }>("STREAM.CREATE.plants",
+        JSON.parse(json));
+      return answer.error === undefined;
+    });
+    const store = await openNats(cluster.url("plants"));
+    const plants = [
+      { id: 9223372036854775807n, name: "Fern" }, { id: -9223372036854775808n, name: "" },
+      { id: 9007199254740993n, name: "F\u0000\u001f\"\\ ä€😀\u2028", tag: "" },
+      { id: 0n, name: "x".repeat(900_000), tag: "\r\n" },
+    ];
+    for (const plant of plants) await store.append(plant);
+    const found = await cluster.read("plants");
+    const texts = found.map((text) => /^\{"at":"[^"]{24}","plant":(.*),"crc":"[\da-f]{8}"\}$/s
+      .exec(text)?.[1]);
+    assert.deepEqual(texts, plants.map(({ id, name, tag }) => `{"id":${id},"name":`
+      + `${JSON.stringify(name)}${tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`}}`));
+    await store.close();
+  });
+
+  // What the server itself makes of each of these settings is what the check sees.
+  const wrong: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
+    [{ storage: "memory" }, /storage: expected "file"/],
+    [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
+    [{ retention: "workqueue" }, /retention: expected "limits"/],
+    [{ max_age: 3_600_000_000_000 }, /max_age: expected 0/],
+    [{ max_msgs_per_subject: 5 }, /max_msgs_per_subject: expected -1/],
+    [{ discard: "old", max_bytes: 1_000_000 }, /discard: expected "new"/],
+    [{ persist_mode: "async", num_replicas: 1 }, /persist_mode: expected none/],
+    [{ duplicate_window: 10_000_000_000 }, /duplicate_window: expected 40000000000/],
+    [{ subjects: ["wrong", "more.*"] }, /subjects: expected \["wrong"\]/],
+    [{ no_ack: true }, /no_ack: expected none/],
+  ];
+  for (const [changes, pattern] of wrong) {
+    test(`a stream with ${JSON.stringify(changes)} is refused`, async () => {
+      await cluster.create("wrong", changes);
+      const url = cluster.url("wrong", { user: "admin:adminpw" });
+      const message = await refused(url, pattern, "config");
+      await cluster.admin("STREAM.DELETE.wrong");
+      await cluster.create("wrong", JSON.parse(message.slice(message.indexOf("\n{") + 1)));
+      await (await openNats(url)).close();
+      await cluster.admin("STREAM.DELETE.wrong");
+    });
+  }
+
+  test("wrong credentials, or none, are refused at once", async () => {
+    for (const user of ["writer:wrong-pw", "nobody:pw", "t0ken", "writer:"]) {
+      await refused(cluster.url("plants", { user }), /Authorization Violation/, "refused");
+    }
+  });
+  test("a stream that the user may not ask for is refused", async () => {
+    await cluster.create("others");
+    await refused(cluster.url("others"), /Permissions Violation/, "config");
+  });
+  test("tls:// is refused by servers without TLS", async () => {
+    await refused(cluster.url("plants", { scheme: "tls" }), /expected a server with TLS/, "refused");
+  });
+  test("the servers say that they sync every write", async () => {
+    const told: string[] = [];
+    const warn = (line: string): void => void told.push(line);
+    const [{ monitor, port } = assert.fail("no server")] = cluster.servers;
+    const url = `nats://writer:writerpw@127.0.0.1:${port}/plants?monitor=${monitor}`;
+    await (await openNats(url, { warn })).close();
+    assert.deepEqual(told, []);
+  });
+  test("a full stream is 503 with no space, nothing is evicted, and space returns", async () => {
+    await cluster.create("small", { max_msgs: 10 });
+    const store = await openNats(cluster.url("small", { user: "admin:adminpw" }));
+    const port = await serve(store);
+    for (let id = 1; id <= 12; id++) {
+      const [answer] = await exchange(port, post(`{"id":${id},"name":"Fern"}`), { answers: 1 });
+      assert.equal(answer?.status, id <= 10 ? 200 : 503);
+      if (id > 10) assert.match(answer?.body ?? "", /^\{"error":50301,/);
+    }
+    assert.equal((await cluster.read("small")).length, 10);
+    await cluster.admin("STREAM.UPDATE.small", { ...rightStream("small"), max_msgs: 20 });
+    await until("there is room", async () => {
+      const [answer] = await exchange(port, post('{"id":13,"name":"Fern"}'), { answers: 1 });
+      return answer?.status === 200;
+    });
+    await store.close();
+  });
+  test("a plant that no server takes is 413, and the connection goes on", async () => {
+    const store = await openNats(cluster.url("plants"));
+    const port = await serve(store);
+    const large = `{"id":1,"name":"${"x".repeat(1_048_500)}"}`;
+    const [refusal, next] = await exchange(port, [post(large), post('{"id":2,"name":"Fern"}')],
+      { answers: 2 });
+    assert.match(`${refusal?.status} ${refusal?.body}`, /^413 \{"error":41304,/);
+    assert.equal(next?.status, 200);
+    await store.close();
+  });
+  test("a permission that is taken away is 503 at once, and told", async () => {
+    await cluster.create("denied");
+    const told: string[] = [];
+    const store = await openNats(cluster.url("denied", { user: "half:halfpw" }),
+      { warn: (line) => told.push(line) });
+    const port = await serve(store);
+    const [answer] = await exchange(port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
+    assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
+    assert.match(told.join("\n"), /Permissions Violation for Publish to \\?"denied/);
+    await store.close();
+  });
+});
+
+describe("where the servers do not sync", { ...withCluster, timeout }, () => {
+  test("the store is refused if it may ask, and the reason names the setting", async () => {
+    const lax = await Cluster.start({ servers: 1, sync: "2m" });
+    await lax.create("plants", { num_replicas: 1 });
+    const [{ monitor } = assert.fail("no server")] = lax.servers;
+    const url = lax.url("plants", { query: `?replicas=1&monitor=${monitor}` });
+    await assert.rejects(openNats(url), (error) => error instanceof EngineError
+      && error.code === "config" && /sync_interval: always/.test(error.message));
+    await (await openNats(lax.url("plants", { query: "?replicas=1" }))).close();
+  });
+});

@@ -1,0 +1,422 @@
+/** A real cluster of three servers on loopback, and a small client of the tests' own: what the
+ * engine says of a stream is compared with what this one reads from it. */
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { get } from "node:http";
+import { connect, createServer } from "node:net";
+import type { Socket } from "node:net";
+import { join } from "node:path";
+import { after } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { connect as connectTls } from "node:tls";
+import { temporaryFolder } from "../support/support.ts";
+
+/** The server's binary, or why there is none. */
+function findBinary(): { readonly path: string } | { readonly missing: string } {
+  const path = process.env["PLANT_TEST_NATS"] || "nats-server";
+  try {
+    const version = execFileSync(path, ["--version"], { encoding: "utf8" });
+    const [, major, minor] = /v(\d+)\.(\d+)/.exec(version) ?? [];
+    const isNew = Number(major) * 1000 + Number(minor) >= 2011;
+    return isNew ? { path } : { missing: `${version.trim()} is below 2.11` };
+  } catch {
+    return { missing: `no nats-server at ${path}: see PLANT_TEST_NATS` };
+  }
+}
+
+const binary = findBinary();
+
+/** For `test`'s options: without the server the tests are skipped, and say so. */
+export const withCluster = "path" in binary ? {} : {
+  skip: `SKIPPED: the replicated store is not tested: ${binary.missing}`,
+};
+
+if ("missing" in binary) console.error(`skipped: no replicated store: ${binary.missing}`);
+
+// Continuous integration brings the binary: there it must not be missing.
+if ("missing" in binary && process.env["PLANT_TEST_NATS_REQUIRED"]) {
+  throw new Error(binary.missing);
+}
+
+export interface ClusterOptions {
+  /** Default: `always`. */
+  readonly sync?: "always" | "2m";
+  readonly maxFileStore?: string;
+
+  /** The lines of a `tls` block, and what the tests' own client trusts then. */
+  readonly tls?: string;
+  readonly ca?: Buffer;
+
+  /** What the user `writer` may publish. Default: all it needs to serve. */
+  readonly publish?: readonly string[];
+  readonly servers?: number;
+
+  /** A configuration to use instead, of the chapter's ports. */
+  readonly template?: string;
+
+  /** The port by which server `from` reaches the routes of server `to`. Default: its own. */
+  readonly routeOf?: (from: number, to: number, port: number) => Promise<number>;
+}
+
+interface Server {
+  readonly name: string;
+  readonly port: number;
+  readonly monitor: number;
+  readonly config: string;
+  process: ChildProcess;
+}
+
+async function freePorts(count: number): Promise<readonly number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => {
+    const address = server.address();
+    assert.ok(typeof address === "object" && address !== null);
+    return address.port;
+  });
+  await Promise.all(servers.map((server) => once(server.close(), "close")));
+  return ports;
+}
+
+const running = new Set<ChildProcess>();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+export class Cluster {
+  readonly servers: readonly Server[];
+  readonly folder: string;
+
+  readonly #ca: Buffer | undefined;
+
+  private constructor(folder: string, servers: readonly Server[], ca: Buffer | undefined) {
+    this.folder = folder;
+    this.servers = servers;
+    this.#ca = ca;
+  }
+
+  /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
+   * of the test that started them. Without the binary there are none: the tests are skipped. */
+  static async start(options: ClusterOptions = {}): Promise<Cluster> {
+    const { servers: count = 3 } = options;
+    const folder = temporaryFolder();
+    if ("missing" in binary) return new Cluster(folder, [], undefined);
+    const ports = await freePorts(3 * count);
+    const routes = ports.slice(2 * count);
+    const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
+    const servers = await Promise.all(routes.map(async (_, index) => {
+      const config = join(folder, `n${index + 1}.conf`);
+      const others = routes.map((port, to) => ({ port, to })).filter(({ to }) => to !== index);
+      // Servers tell each other where they are; each has a password of its own, so that there is
+      // no way around the routes that are written down.
+      const seen = await Promise.all(others.map(async ({ port, to }) =>
+        `nats://route:routepw${to}@127.0.0.1:${await routeOf(index, to, port)}`));
+      const text = options.template === undefined
+        ? configOf(index, ports, seen, folder, options)
+        : filled(options.template, index, ports, folder);
+      writeFileSync(config, text);
+      const [port = 0, monitor = 0] = [ports[index], ports[count + index]];
+      const name = `n${index + 1}`;
+      return { name, port, monitor, config, process: spawnServer(config, folder, name) };
+    }));
+    const cluster = new Cluster(folder, servers, options.ca);
+    after(() => cluster.stop());
+    for (const server of servers) await cluster.ready(server);
+    return cluster;
+  }
+
+  /** The address of a stream on these servers, or on proxies before them, as the user that serves. */
+  url(stream: string, { user = "writer:writerpw", scheme = "nats", query = "", ports = [0] } = {}) {
+    const own = this.servers.map(({ port }) => port);
+    const hosts = (ports[0] === 0 ? own : ports).map((port) => `127.0.0.1:${port}`).join();
+    return `${scheme}://${user}@${hosts}/${stream}${query}`;
+  }
+
+  async ready(server: Server): Promise<void> {
+    await until(`${server.name} is ready`, async () =>
+      (await fetchText(server.monitor, "/healthz")).includes('"ok"'));
+  }
+
+  /** Kills a server as a crash would, and waits for its end. */
+  async kill(server: Server, signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    const { process: child } = server;
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill(signal);
+    await exited;
+  }
+
+  /** Starts one that was ended; it is ready later. */
+  restart(server: Server): void {
+    server.process = spawnServer(server.config, this.folder, server.name);
+  }
+
+  async leader(stream: string): Promise<Server> {
+    let found: Server | undefined;
+    await until("the stream has a leader", async () => {
+      const info = await this.info(stream);
+      found = this.servers.find(({ name }) => name === info.cluster?.leader);
+      return found !== undefined;
+    });
+    assert.ok(found);
+    return found;
+  }
+
+  async info(stream: string): Promise<StreamInfo> {
+    return this.admin<StreamInfo>(`STREAM.INFO.${stream}`);
+  }
+
+  /** Makes a stream that is right, but for what is given; waits until it has a leader. */
+  async create(stream: string, changes: Readonly<Record<string, unknown>> = {}): Promise<void> {
+    const config = { ...rightStream(stream), ...changes };
+    await until(`stream ${stream} is made`, async () => {
+      const answer = await this.admin<StreamInfo>(`STREAM.CREATE.${stream}`, config);
+      return answer.error === undefined;
+    });
+    await until(`stream ${stream} answers`, async () =>
+      (await this.info(stream)).state !== undefined);
+  }
+
+  /** One request to JetStream's interface, by any server that answers. */
+  async admin<Answer>(subject: string, body: unknown = ""): Promise<Answer> {
+    let answer: Answer | undefined;
+    const text = body === "" ? "" : JSON.stringify(body);
+    await until(`an answer to ${subject}`, async () => {
+      for (const { port, process: child } of this.servers) {
+        if (child.exitCode !== null || child.signalCode !== null) continue;
+        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+        const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
+        client?.end();
+        if (!reply) continue;
+        answer = JSON.parse(reply) as Answer;
+        return true;
+      }
+      return false;
+    });
+    assert.ok(answer !== undefined);
+    return answer;
+  }
+
+  /** The server that the engine's only connection is to. */
+  async connected(): Promise<number> {
+    const found = await Promise.all(this.servers.map(({ monitor }) =>
+      fetchText(monitor, "/connz")));
+    return found.findIndex((text) => /"name": *"plant-store"/.test(text));
+  }
+
+  /** Every message of a stream, in order: read when all servers name the same leader and end. One
+   * that was cut off, and led, answers from what it has until it hears of the others. */
+  async read(stream: string): Promise<readonly string[]> {
+    let state: StreamInfo["state"];
+    let leader: string | undefined;
+    await until("all servers agree", async () => {
+      const infos = await Promise.all(this.servers.map(async ({ port }) => {
+        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+        const reply = await client?.request(`$JS.API.STREAM.INFO.${stream}`, "")
+          .catch(() => undefined);
+        client?.end();
+        return reply === undefined ? undefined : JSON.parse(reply) as StreamInfo;
+      }));
+      state = infos[0]?.state;
+      leader = infos[0]?.cluster?.leader;
+      return state !== undefined && infos.every((info) =>
+        info?.cluster?.leader === leader && info?.state?.last_seq === state?.last_seq);
+    });
+    assert.ok(state);
+    assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
+    const { port } = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
+    const client = await TestClient.open(port, this.#ca);
+    const found: string[] = [];
+    for (let seq = 1; seq <= state.last_seq; seq += 500) {
+      const count = Math.min(500, state.last_seq - seq + 1);
+      found.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
+        const body = JSON.stringify({ seq: seq + index });
+        let message: { readonly data: string } | undefined;
+        // A leader that has just changed may refuse: it is asked again, but not for ever.
+        for (let tries = 0; !message && tries < 20; tries++) {
+          if (tries > 0) await setTimeout(250);
+          const reply = await client.request(`$JS.API.STREAM.MSG.GET.${stream}`, body)
+            .catch(() => "{}");
+          ({ message } = JSON.parse(reply) as { message?: { readonly data: string } });
+        }
+        return Buffer.from(message?.data ?? "", "base64").toString();
+      })));
+    }
+    client.end();
+    return found;
+  }
+
+  async stop(): Promise<void> {
+    for (const server of this.servers) {
+      server.process.kill("SIGCONT");
+      await this.kill(server);
+    }
+  }
+}
+
+export interface StreamInfo {
+  readonly error?: { readonly err_code: number; readonly description: string };
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly state?: { readonly messages: number; readonly last_seq: number;
+    readonly num_deleted?: number; };
+  readonly cluster?: { readonly leader?: string };
+}
+
+export const rightStream = (name: string) => ({
+  name, subjects: [name], storage: "file", num_replicas: 3, retention: "limits", discard: "new",
+  max_bytes: -1, max_msgs: -1, max_msgs_per_subject: -1, max_age: 0, duplicate_window: 120_000_000_000,
+  deny_delete: true, deny_purge: true, allow_direct: true,
+});
+
+function configOf(
+  index: number, ports: readonly number[], others: readonly string[], folder: string,
+  options: ClusterOptions,
+): string {
+  const count = others.length + 1;
+  const { sync = "always", maxFileStore = "2GB", tls, publish } = options;
+  const name = `n${index + 1}`;
+  const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
+  const cluster = count === 1 ? "" : `cluster {
+  name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
+  authorization { user: route, password: routepw${index}, timeout: 2 }
+  routes: [ ${others.join(", ")} ]
+}`;
+  mkdirSync(join(folder, name));
+  return `server_name: ${name}
+listen: "127.0.0.1:${ports[index]}"
+http: "127.0.0.1:${ports[count + index]}"
+max_payload: 1MB
+jetstream {
+  store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
+  sync_interval: ${sync}
+}
+${cluster}
+accounts {
+  $SYS { users: [ { user: sys, password: syspw } ] }
+  PLANTS { jetstream: enabled, users: [
+    { user: admin, password: adminpw }
+    { user: writer, password: writerpw, permissions: {
+      publish: ${JSON.stringify(allowed)}, subscribe: [ "_INBOX.>" ] } }
+    { user: half, password: halfpw, permissions: {
+      publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+  ] }
+}
+${tls === undefined ? "" : `tls { ${tls} }`}
+`;
+}
+
+/** The chapter's first server as this one: its name, folder and ports are put in. */
+function filled(
+  template: string, index: number, ports: readonly number[], folder: string,
+): string {
+  const ours = [[423, 0], [823, 3], [623, 6]].flatMap(([written = 0, first = 0]) =>
+    [1, 2, 3].map((n) => [`${written}${n}`, ports[first + n - 1]] as const));
+  let text = template
+    .replace("server_name: n1", `server_name: n${index + 1}`)
+    .replace("/var/lib/nats/n1", join(folder, `n${index + 1}`))
+    .replace(/^listen: .*$/m, `listen: "127.0.0.1:${ports[index]}"`)
+    .replace(/^http: "[^"]*"/m, `http: "127.0.0.1:${ports[3 + index]}"`)
+    .replace(/^( +)listen: .*$/m, `$1listen: "127.0.0.1:${ports[6 + index]}"`);
+  for (const [written, port] of ours) text = text.replaceAll(`:${written}`, `:${port}`);
+  return text;
+}
+
+function spawnServer(config: string, folder: string, name: string): ChildProcess {
+  assert.ok("path" in binary);
+  const log = openSync(join(folder, `${name}.log`), "a");
+  const child = spawn(binary.path, ["-c", config], { stdio: ["ignore", log, log] });
+  running.add(child);
+  child.once("exit", () => running.delete(child));
+  return child;
+}
+
+/** Asks again and again, for at most a minute. */
+export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
+  const giveUpAt = performance.now() + 60_000;
+  while (!await holds()) {
+    assert.ok(performance.now() < giveUpAt, `within a minute: ${what}`);
+    await setTimeout(50);
+  }
+}
+
+function fetchText(port: number, path: string): Promise<string> {
+  return new Promise((resolve) => {
+    const request = get({ host: "127.0.0.1", port, path, agent: false, timeout: 1_000 });
+    request.on("response", (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => { text += chunk; });
+      response.on("close", () => resolve(text));
+    });
+    request.on("timeout", () => request.destroy()).on("error", () => resolve(""));
+  });
+}
+
+/** A client that shares no line with the engine's. Its servers are the tests' own. */
+class TestClient {
+  readonly #socket: Socket;
+  readonly #waiting = new Map<string, (reply: string) => void>();
+  #rest = Buffer.alloc(0);
+  #count = 0;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  static async open(port: number, ca?: Buffer): Promise<TestClient> {
+    let socket = connect(port, "127.0.0.1");
+    if (ca) {
+      socket.on("error", () => undefined);
+      await once(socket, "data");
+      socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
+    }
+    const client = new TestClient(socket);
+    socket.on("error", () => undefined);
+    socket.on("data", (bytes: Buffer) => client.#read(bytes));
+    await once(socket, ca ? "secureConnect" : "connect");
+    const login = { verbose: false, pedantic: false, user: "admin", pass: "adminpw", headers: true,
+      no_responders: true };
+    socket.write(`CONNECT ${JSON.stringify(login)}\r\nSUB _INBOX.admin.> 1\r\n`);
+    return client;
+  }
+
+  request(subject: string, body: string): Promise<string> {
+    const reply = `_INBOX.admin.${process.pid}.${++this.#count}`;
+    return new Promise((resolve, reject) => {
+      const timer = globalThis.setTimeout(() => reject(new Error("no answer")), 3_000);
+      this.#waiting.set(reply, (text) => {
+        clearTimeout(timer);
+        this.#waiting.delete(reply);
+        if (text === "") reject(new Error("nobody answers"));
+        else resolve(text);
+      });
+      this.#socket.write(`PUB ${subject} ${reply} ${Buffer.byteLength(body)}\r\n${body}\r\n`);
+    });
+  }
+
+  end(): void {
+    this.#socket.destroy();
+  }
+
+  #read(bytes: Buffer): void {
+    this.#rest = Buffer.concat([this.#rest, bytes]);
+    for (;;) {
+      const end = this.#rest.indexOf("\r\n");
+      if (end < 0) return;
+      const line = this.#rest.toString("latin1", 0, end);
+      const message = /^(H?)MSG (\S+) \S+ +(?:(\d+) )?(\d+)$/.exec(line);
+      const bodyEnd = end + 2 + (message ? Number(message[4]) + 2 : 0);
+      if (this.#rest.length < bodyEnd) return;
+      if (line === "PING") this.#socket.write("PONG\r\n");
+      const body = this.#rest.toString("utf8", end + 2, bodyEnd - 2);
+      this.#rest = this.#rest.subarray(bodyEnd);
+      if (message) this.#waiting.get(message[2] ?? "")?.(message[1] === "H" ? "" : body);
+    }
+  }
+}
+
+/** A server's log, for a test that fails. */
+export const logOf = (cluster: Cluster, name: string): string =>
+  readFileSync(join(cluster.folder, `${name}.log`), "utf8");

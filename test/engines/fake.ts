@@ -1,0 +1,181 @@
+/** A server that says what a test wants, and keeps what it was told: for what a real one can't be
+ * made to say on demand. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import type { Server, Socket } from "node:net";
+import { after } from "node:test";
+import { openNats } from "../../src/engines/nats.ts";
+import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
+import { rightStream } from "./cluster.ts";
+
+export interface Published {
+  readonly subject: string;
+  readonly reply: string;
+  readonly headers: string;
+  readonly payload: string;
+
+  /** The whole message, as it came. */
+  readonly bytes: string;
+}
+
+export interface Script {
+  /** Members of INFO to change. */
+  readonly info?: Readonly<Record<string, unknown>>;
+
+  /** Members of the stream's settings to change. */
+  readonly config?: Readonly<Record<string, unknown>>;
+
+  /** What STREAM.INFO is answered with, instead of all that is right. */
+  readonly stream?: Readonly<Record<string, unknown>>;
+
+  /** Said instead of INFO. */
+  readonly greeting?: string;
+
+  /** Said in answer to CONNECT, instead of nothing. */
+  readonly onConnect?: string;
+
+  /** Answers to PING. Default: PONG. */
+  readonly onPing?: string;
+
+  /** What a plant is answered with: a message to its reply, whole lines, or nothing. */
+  readonly onPlant?: (published: Published, count: number, fake: Fake) => Answer;
+
+  /** Every byte in a segment of its own. */
+  readonly drip?: boolean;
+}
+
+export type Answer = string | { readonly raw: string } | undefined;
+
+export const ack = (seq: number, more = ""): string => `{"stream":"plants","seq":${seq}${more}}`;
+export const fails = (code: number, description = "it fails", status = 503): string =>
+  JSON.stringify({ error: { code: status, err_code: code, description } });
+
+/** A message without payload, as a server sends it where nobody takes what was published. */
+export const nobody = (subject: string): { readonly raw: string } =>
+  ({ raw: `HMSG ${subject} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n` });
+
+export class Fake {
+  /** What was published on the stream's subject, by all connections. */
+  readonly plants: Published[] = [];
+  connections = 0;
+
+  /** What each connection has said. */
+  readonly said: string[] = [];
+  script: Script;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(script: Script) {
+    this.script = script;
+    this.#server = createServer((socket) => this.#serve(socket));
+  }
+
+  static async start(script: Script = {}): Promise<Fake> {
+    const fake = new Fake(script);
+    fake.#server.listen(0, "127.0.0.1");
+    await once(fake.#server, "listening");
+    after(() => fake.stop());
+    return fake;
+  }
+
+  get host(): string {
+    const address = this.#server.address();
+    assert.ok(typeof address === "object" && address !== null);
+    return `127.0.0.1:${address.port}`;
+  }
+
+  /** Cuts all connections. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  say(text: string): void {
+    for (const socket of this.#sockets) socket.write(text);
+  }
+
+  async stop(): Promise<void> {
+    this.cut();
+    if (this.#server.listening) await once(this.#server.close(), "close");
+  }
+
+  #serve(socket: Socket): void {
+    this.connections++;
+    const index = this.said.push("") - 1;
+    this.#sockets.add(socket);
+    socket.on("close", () => this.#sockets.delete(socket)).on("error", () => undefined);
+    socket.setNoDelay(true);
+    const info = { version: "2.15.1", headers: true, max_payload: 1_048_576, jetstream: true };
+    const { greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n` } = this.script;
+    this.#send(socket, greeting);
+    let rest = "";
+    socket.setEncoding("latin1").on("data", (text: string) => {
+      this.said[index] += text;
+      rest += text;
+      for (let taken = this.#take(socket, rest); taken > 0; taken = this.#take(socket, rest)) {
+        rest = rest.slice(taken);
+      }
+    });
+  }
+
+  /** Answers one operation; how many characters it had, 0 where it is not whole. */
+  #take(socket: Socket, text: string): number {
+    const end = text.indexOf("\r\n") + 2;
+    if (end < 2) return 0;
+    const line = text.slice(0, end - 2);
+    const publish = /^HPUB (\S+) (\S+) (\d+) (\d+)$/.exec(line);
+    if (!publish) {
+      if (line === "PING") this.#send(socket, this.script.onPing ?? "PONG\r\n");
+      if (line.startsWith("CONNECT ")) this.#send(socket, this.script.onConnect ?? "");
+      return end;
+    }
+    const [, subject = "", reply = "", headerBytes, total] = publish;
+    const whole = end + Number(total) + 2;
+    if (text.length < whole) return 0;
+    const headers = text.slice(end, end + Number(headerBytes));
+    const payload = Buffer.from(text.slice(end + Number(headerBytes), whole - 2), "latin1");
+    const bytes = text.slice(0, whole);
+    this.#answer(socket, { subject, reply, headers, payload: payload.toString(), bytes });
+    return whole;
+  }
+
+  #answer(socket: Socket, published: Published): void {
+    const { subject, reply } = published;
+    const { stream, config, onPlant = () => ack(this.plants.length) } = this.script;
+    let answer: Answer;
+    if (subject.startsWith("$JS.API.STREAM.INFO.")) {
+      const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 } };
+      answer = JSON.stringify(stream ?? right);
+    } else {
+      this.plants.push(published);
+      answer = onPlant(published, this.plants.length, this);
+    }
+    if (answer === undefined) return;
+    const length = typeof answer === "string" ? Buffer.byteLength(answer) : 0;
+    this.#send(socket, typeof answer === "string"
+      ? `MSG ${reply} 1 ${length}\r\n${answer}\r\n` : answer.raw);
+  }
+
+  #send(socket: Socket, text: string): void {
+    if (!this.script.drip) return void socket.write(text);
+    for (const byte of Buffer.from(text)) socket.write(Buffer.of(byte));
+  }
+}
+
+/** Limits with which a test need not wait; each test that is about one sets it. */
+export const quick = {
+  appendMillis: 3_000, handshakeMillis: 500, absentMillis: 300, silenceMillis: 200,
+  isolationMillis: 800, retryMillis: 20, pingMillis: 100, reconnectMillisMin: 10,
+  reconnectMillisMax: 50,
+};
+
+/** A store on fake servers; closed after the file's tests. */
+export async function openFake(
+  fakes: readonly Fake[], { limits, ...options }: NatsOptions = {}, query = "",
+): Promise<NatsStore> {
+  const hosts = fakes.map(({ host }) => host).join();
+  const url = `nats://writer:s3cret@${hosts}/plants${query}`;
+  const store = await openNats(url, { limits: { ...quick, ...limits }, ...options });
+  after(() => store.close());
+  return store;
+}

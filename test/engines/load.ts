@@ -1,0 +1,171 @@
+/** Plants over HTTP on a replicated store, and what the stream holds of them afterwards. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { Socket } from "node:net";
+import { after } from "node:test";
+import { createPlantServer } from "../../src/index.ts";
+import { placedText } from "../../src/journal/loose.ts";
+import type { PlantStore } from "../../src/plant.ts";
+import { post, token } from "../support/support.ts";
+import { until } from "./cluster.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** A server of this process on a free port. */
+export async function serve(store: PlantStore): Promise<number> {
+  const server = createPlantServer({ store, tokens: [token] }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return portOf(server);
+}
+
+function portOf(server: { address(): ReturnType<ReturnType<typeof createServer>["address"]> }) {
+  const address = server.address();
+  assert.ok(typeof address === "object" && address !== null);
+  return address.port;
+}
+
+let nextId = 1;
+
+/** Posts plants with ids of their own over so many connections, each when its last is answered. */
+export class Load {
+  readonly acknowledged: number[] = [];
+
+  /** How often each error number was answered. */
+  readonly refused = new Map<number, number>();
+
+  /** The longest time without a 200. */
+  gapMillisMax = 0;
+  #lastAt = performance.now();
+  #isOver = false;
+  readonly #connections: Promise<unknown>[];
+
+  constructor(port: number, connections: number) {
+    this.#connections = Array.from({ length: connections }, () => this.#connect(port));
+  }
+
+  /** Waits until so many more are acknowledged. */
+  async more(count: number): Promise<void> {
+    const wanted = this.acknowledged.length + count;
+    await until(`${wanted} are acknowledged`, () => this.acknowledged.length >= wanted);
+  }
+
+  /** Ends when every plant that was sent is answered. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await Promise.all(this.#connections);
+  }
+
+  #connect(port: number): Promise<unknown> {
+    const socket = connect(port, "127.0.0.1");
+    let id = 0;
+    const send = (): void => {
+      if (this.#isOver) return void socket.end();
+      id = nextId++;
+      socket.write(post(JSON.stringify({ id, name: "Fern", tag: "shade" })));
+    };
+    let text = "";
+    socket.setEncoding("latin1").on("connect", send).on("error", () => undefined);
+    socket.on("data", (chunk: string) => {
+      text += chunk;
+      const end = text.indexOf("\r\n\r\n") + 4;
+      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
+      if (end < 4 || text.length < end + length) return;
+      const isStored = text.startsWith("HTTP/1.1 200 ");
+      const body = text.slice(end);
+      text = "";
+      if (!isStored) {
+        const { error } = JSON.parse(body) as { error: number };
+        this.refused.set(error, (this.refused.get(error) ?? 0) + 1);
+        return void setTimeout(send, 20);
+      }
+      const now = performance.now();
+      this.gapMillisMax = Math.max(this.gapMillisMax, now - this.#lastAt);
+      this.#lastAt = now;
+      this.acknowledged.push(id);
+      send();
+    });
+    // Whether it was reset or closed: what counts is what was answered.
+    return new Promise((resolve) => socket.on("close", resolve));
+  }
+}
+
+export interface Compared {
+  readonly stored: number;
+  readonly missing: number;
+  readonly twice: number;
+}
+
+/** What was acknowledged against what the stream holds; every message must be a record. */
+export async function compare(
+  cluster: Cluster, acknowledged: readonly number[], stream = "plants",
+): Promise<Compared> {
+  const messages = await cluster.read(stream);
+  const found = new Map<number, number>();
+  for (const [index, message] of messages.entries()) {
+    assert.ok(placedText(Buffer.from(message), index + 1, 1), `message ${index + 1}: ${message}`);
+    const { plant: { id } } = JSON.parse(message) as { plant: { id: number } };
+    found.set(id, (found.get(id) ?? 0) + 1);
+  }
+  return {
+    stored: messages.length,
+    missing: acknowledged.filter((id) => !found.has(id)).length,
+    twice: [...found.values()].filter((count) => count > 1).length,
+  };
+}
+
+/** A proxy before a port, whose ways can be closed one by one. */
+export class Proxy {
+  port = 0;
+
+  /** Bytes from the server are lost. */
+  isMute = false;
+
+  /** New connections are refused. */
+  isCut = false;
+
+  /** How many bytes from the server were lost. */
+  lost = 0;
+
+  /** Changes what the client says. */
+  rewrite: (bytes: Buffer) => Buffer = (bytes) => bytes;
+  readonly #sockets = new Set<Socket>();
+
+  static async before(target: number): Promise<Proxy> {
+    const proxy = new Proxy();
+    const server = createServer((client) => proxy.#join(client, connect(target, "127.0.0.1")));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    proxy.port = portOf(server);
+    after(() => {
+      server.close();
+      proxy.cut();
+    });
+    return proxy;
+  }
+
+  /** Ends all connections. */
+  cut(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #join(client: Socket, server: Socket): void {
+    for (const [socket, other] of [[client, server], [server, client]] as const) {
+      this.#sockets.add(socket);
+      socket.setNoDelay(true).on("error", () => undefined);
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        other.destroy();
+      });
+    }
+    if (this.isCut) client.destroy();
+    client.on("data", (bytes) => server.write(this.rewrite(bytes)));
+    server.on("data", (bytes) => {
+      if (this.isMute) this.lost += bytes.length;
+      else client.write(bytes);
+    });
+  }
+}

@@ -1,0 +1,124 @@
+/** The reader of the protocol, and the address. */
+import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { describe, test } from "node:test";
+import { natsLimits } from "../../src/config.ts";
+import { framesOf, publication } from "../../src/engines/protocol.ts";
+import { parseNatsUrl } from "../../src/engines/url.ts";
+import { EngineError } from "../../src/plant.ts";
+
+async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
+  const found: (readonly string[])[] = [];
+  const bytes = Readable.from(chunks.map((chunk) => Buffer.from(chunk)), { objectMode: true });
+  for await (const { words, status, payload } of framesOf(bytes, limits)) {
+    found.push([words.join(" "), status, payload.toString()]);
+  }
+  return found;
+}
+
+const stream = Buffer.from([
+  'INFO {"version":"2.15.1"}\r\n', "PING\r\n", "PONG\r\n", "+OK\r\n",
+  "MSG _INBOX.a.1 1 28\r\n{\"stream\":\"plants\", \"seq\":1}\r\n",
+  "MSG _INBOX.a.2 1  5\r\nab\r\nc\r\n",
+  "MSG _INBOX.a.3 1 reply 0\r\n\r\n",
+  "HMSG _INBOX.a.4 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+  "HMSG _INBOX.a.5 1 reply 30 34\r\nNATS/1.0\r\nNats-Sequence: 7\r\n\r\nFern\r\n",
+  "-ERR 'Authorization Violation'\r\n",
+].join(""));
+const expected = [
+  ['INFO {"version":"2.15.1"}', "", ""], ["PING", "", ""], ["PONG", "", ""], ["+OK", "", ""],
+  ["MSG _INBOX.a.1 1 28", "", '{"stream":"plants", "seq":1}'],
+  ["MSG _INBOX.a.2 1 5", "", "ab\r\nc"],
+  ["MSG _INBOX.a.3 1 reply 0", "", ""],
+  ["HMSG _INBOX.a.4 1 16 16", "503", ""],
+  ["HMSG _INBOX.a.5 1 reply 30 34", "", "Fern"],
+  ["-ERR 'Authorization Violation'", "", ""],
+];
+
+describe("the protocol", () => {
+  test("is read in one piece", async () => {
+    assert.deepEqual(await read([stream]), expected);
+  });
+  test("is read byte by byte", async () => {
+    assert.deepEqual(await read([...stream].map((byte) => Buffer.of(byte))), expected);
+  });
+  test("is read the same, cut in two anywhere", async () => {
+    for (let cut = 1; cut < stream.length; cut++) {
+      assert.deepEqual(await read([stream.subarray(0, cut), stream.subarray(cut)]), expected,
+        `cut at ${cut}`);
+    }
+  });
+
+  const line = natsLimits.lineBytesMax;
+  const message = natsLimits.messageBytesMax;
+  for (const [name, bytes, isGood] of [
+    ["a line of the limit", `INFO ${"x".repeat(line - 5)}\r\n`, true],
+    ["a line of one byte more", `INFO ${"x".repeat(line - 4)}\r\n`, false],
+    ["a line without an end, of one byte more", "x".repeat(line + 1), false],
+    ["a message of the limit", `MSG a 1 ${message}\r\n`, true],
+    ["a message of one byte more", `MSG a 1 ${message + 1}\r\n`, false],
+    ["a length that is none", "MSG a 1 x\r\n", false],
+    ["a length below zero", "MSG a 1 -1\r\n", false],
+    ["a length with a point", "MSG a 1 1.5\r\n", false],
+    ["no length", "MSG\r\n", false],
+    ["headers longer than the message", "HMSG a 1 3 2\r\n", false],
+    ["headers of a length below zero", "HMSG a 1 -3 2\r\n", false],
+  ] as const) {
+    test(`${isGood ? "takes" : "refuses"} ${name}`, async () => {
+      if (isGood) await assert.doesNotReject(read([bytes]));
+      else await assert.rejects(read([bytes]), EngineError);
+    });
+  }
+
+  test("a message that is published tells its headers' and its whole length in bytes", () => {
+    const bytes = publication("plants", "_INBOX.a.5", "Nats-Expected-Stream: plants\r\n",
+      Buffer.from('{"name":"ä€"}'));
+    assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 67 83\r\nNATS/1.0\r\n"
+      + 'Nats-Msg-Id: _INBOX.a.5\r\nNats-Expected-Stream: plants\r\n\r\n{"name":"ä€"}\r\n');
+  });
+});
+
+describe("the address", () => {
+  test("has hosts, credentials, a stream and options", () => {
+    const { hosts, ...rest } = parseNatsUrl("tls://wr%40ter:p%2Fw%3A%2C@h1,[::1]:4223,10.0.0.1:1"
+      + "/PLANTS-2?replicas=5&monitor=8222&old-server=allow");
+    assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
+      [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
+    assert.deepEqual(rest, {
+      stream: "PLANTS-2", credentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
+      replicas: 5, monitor: 8222, allowsOldServer: true,
+      shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
+    });
+  });
+  test("has defaults, and may be without user, or with a token", () => {
+    const { credentials, replicas, monitor, needsTls, allowsOldServer } =
+      parseNatsUrl("nats://h1/plants");
+    assert.equal(JSON.stringify(credentials), "{}");
+    assert.deepEqual([replicas, monitor, needsTls, allowsOldServer], [3, 0, false, false]);
+    assert.deepEqual(parseNatsUrl("nats://t0ken@h1/plants").credentials, { auth_token: "t0ken" });
+    assert.deepEqual(parseNatsUrl("nats://u:@h1/plants").credentials, { user: "u", pass: "" });
+  });
+
+  const wrong = [
+    "nats://h1", "nats://h1/", "nats:///plants", "nats:/h1/plants", "http://h1/plants", "h1/plants",
+    "nats://h1:0x1/plants", "nats://h1:65536/plants", "nats://h1:/plants", "nats://h1,/plants",
+    "nats://h1/pla.nts", "nats://h1/plants>", "nats://h1/plants/2", "nats://h1/plants?",
+    "nats://h1/plants?replicas=0", "nats://h1/plants?replicas=6", "nats://h1/plants?replicas=",
+    "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=1",
+    "nats://h1/plants?s3cret=1", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
+    "nats://u:s3cret/x@h1/plants", "nats://u:s3cret@x@h1/plants", "nats://u:a:s3cret@h1/plants",
+    "nats://u:s3cret?x@h1/plants", "nats://u:s3 cret@h1/plants", "nats://u:s3cret@h1 /plants",
+    "nats://u:s3cret@h1/plants\r\nPING", "nats://u:s3cret@h[1/plants", "nats://u:s3cret@[::1/plants",
+    `nats://u:s3cret@h1/${"p".repeat(65)}`,
+  ];
+  for (const url of wrong) {
+    test(`${JSON.stringify(url.slice(0, 60))} is refused, and not a part of it is told`, () => {
+      assert.throws(() => parseNatsUrl(url), (error) => error instanceof EngineError
+        && error.code === "config" && !error.message.includes("s3"));
+    });
+  }
+  test("what is shown of it has neither user nor password", () => {
+    const { shown } = parseNatsUrl("nats://wr1ter:s3cret@h1,h2:1/plants?replicas=3");
+    assert.equal(shown, "nats://h1,h2:1/plants");
+  });
+});

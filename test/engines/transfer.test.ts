@@ -1,0 +1,202 @@
+/** Journals into a stream and back: the same plants, record for record, whatever happens between.
+ * PLANT_TEST_CLUSTER_ROUNDS=10 makes it 100,000 records. */
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { EngineError, openNats } from "../../src/engines/nats.ts";
+import type { NatsStore } from "../../src/engines/nats.ts";
+import { openToRead } from "../../src/journal/disk.ts";
+import { openJournal } from "../../src/journal/journal.ts";
+import { verifyJournal } from "../../src/journal/verify.ts";
+import { exportStream, importJournals } from "../../src/program/transfer.ts";
+import type { OnProgress } from "../../src/program/verify.ts";
+import { run, temporaryFolder } from "../support/support.ts";
+import { Cluster, until, withCluster } from "./cluster.ts";
+import { Proxy } from "./load.ts";
+
+const records = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1 ? 100_000 : 5_000;
+const timeout = 240_000;
+const cluster = await Cluster.start();
+const folder = temporaryFolder();
+const ignore: OnProgress = () => undefined;
+let streams = 0;
+
+async function begin(changes: Readonly<Record<string, unknown>> = {}, ports = [0]) {
+  const stream = `moved${++streams}`;
+  await cluster.create(stream, changes);
+  const store = await openNats(cluster.url(stream, { user: "admin:adminpw", ports }));
+  after(() => store.close());
+  return { stream, store };
+}
+
+/** A journal of so many plants: long ones, escaped ones, ids at the ends of int64. */
+async function journalOf(name: string, count: number, firstId = 1): Promise<string> {
+  const path = join(folder, name);
+  const journal = await openJournal(path);
+  for (let first = 0; first < count; first += 1_000) {
+    await Promise.all(Array.from({ length: Math.min(1_000, count - first) }, (_, index) => {
+      const n = firstId + first + index;
+      const id = n % 1_000 === 7 ? 2n ** 63n - BigInt(n) : BigInt(n);
+      const name = n % 100 === 3 ? "Fern ä€😀\n\u0000\"\\".repeat(n % 50) : `Fern ${n}`;
+      return journal.append(n % 3 === 0 ? { id, name } : { id, name, tag: "shade" });
+    }));
+  }
+  await journal.close();
+  return path;
+}
+
+const plantsOf = (path: string): readonly string[] => readFileSync(path, "utf8").trimEnd()
+  .split("\n").slice(1)
+  .map((line) => /^\{"seq":\d+,("at":"[^"]+"),"synced":\d+,("plant":.*),"crc"/.exec(line))
+  .map((match) => `${match?.[1]}${match?.[2]}`);
+
+/** Puts sound journals into the stream; how many records were put there now. */
+const imported = (store: NatsStore, paths: readonly string[], onProgress = ignore) =>
+  importJournals(store, paths, paths.flatMap(plantsOf).length, onProgress);
+
+/** The exported journal, after `verify` found nothing in it. */
+async function exported(store: NatsStore, name: string): Promise<readonly string[]> {
+  const path = join(folder, name);
+  const count = await exportStream(store, path, ignore);
+  const { spots, records: found, opening } = verifyJournal(openToRead(path));
+  assert.deepEqual(spots, []);
+  assert.equal(found, count);
+  assert.equal(opening, "goes on");
+  return plantsOf(path);
+}
+
+async function rejectsWith(work: Promise<unknown>, code: string, pattern: RegExp): Promise<void> {
+  await assert.rejects(work, (error) => {
+    assert.ok(error instanceof EngineError, String(error));
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    return true;
+  });
+}
+
+describe("moving journals", { ...withCluster, timeout }, () => {
+  test(`${records} records, the leader killed in the middle, run twice: the same plants`, async () => {
+    const { store, stream } = await begin();
+    const paths = [await journalOf("a.ndjson", records * 0.9),
+      await journalOf("b.ndjson", records * 0.1, records)];
+    let killed: Promise<void> | undefined;
+    const onProgress = (done: number, all: number): void => {
+      if (killed || done < all / 2) return;
+      killed = cluster.leader(stream).then(async (leader) => {
+        await cluster.kill(leader);
+        cluster.restart(leader);
+        await cluster.ready(leader);
+      });
+    };
+    assert.equal(await imported(store, paths, onProgress), records);
+    assert.ok(killed, "the fault fired");
+    await killed;
+    assert.equal(await imported(store, paths), 0);
+    const wanted = paths.flatMap(plantsOf);
+    assert.equal(wanted.length, records);
+    assert.deepEqual(await exported(store, "back.ndjson"), wanted);
+  });
+  test("stopped anywhere, it goes on behind the last record that is there", async () => {
+    const { store } = await begin();
+    const path = await journalOf("c.ndjson", 1_000);
+    const lines = readFileSync(path, "utf8").split("\n");
+    let there = 0;
+    for (const end of [1, 2, 400, 401, 1_001]) {
+      const part = join(folder, "part.ndjson");
+      writeFileSync(part, `${lines.slice(0, end).join("\n")}\n`);
+      assert.equal(await imported(store, [part]), end - 1 - there);
+      there = end - 1;
+    }
+    assert.deepEqual(await exported(store, "c2.ndjson"), plantsOf(path));
+  });
+  test("acknowledgements lost and connections cut: each record once", async () => {
+    const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
+    const { store } = await begin({}, proxies.map(({ port }) => port));
+    const path = await journalOf("d.ndjson", 2_000);
+    let next = 0;
+    let cuts = 0;
+    const onProgress = (done: number, all: number): void => {
+      if (done < next) return;
+      next += all / 5;
+      for (const proxy of proxies) proxy.isMute = true;
+      void until("something is lost", () => proxies.some(({ lost }) => lost > 0)).then(() => {
+        cuts++;
+        for (const proxy of proxies) {
+          proxy.isMute = false;
+          proxy.lost = 0;
+          proxy.cut();
+        }
+      });
+    };
+    await imported(store, [path], onProgress);
+    assert.ok(cuts > 1, "the fault fired");
+    assert.deepEqual(await exported(store, "d2.ndjson"), plantsOf(path));
+  });
+  test("a stream that holds something else is refused, and left as it is", async () => {
+    const { store, stream } = await begin();
+    await store.append({ id: 1n, name: "another" });
+    const path = await journalOf("e.ndjson", 10);
+    await rejectsWith(imported(store, [path]), "data",
+      /message 1 of the stream is another than record 1/);
+    assert.equal((await cluster.read(stream)).length, 1);
+  });
+  test("a stream that has grown since holds the journal still", async () => {
+    const { store } = await begin();
+    const path = await journalOf("f.ndjson", 10);
+    await imported(store, [path]);
+    await store.append({ id: 1n, name: "later" });
+    assert.equal(await imported(store, [path]), 0);
+  });
+  test("what is not sound is refused with its offset, and none of it is imported", async () => {
+    const { stream } = await begin();
+    const env = { PLANTS_STORE: cluster.url(stream, { user: "admin:adminpw" }) };
+    const path = await journalOf("g.ndjson", 20);
+    const text = readFileSync(path, "utf8");
+    const offset = Buffer.byteLength(text.slice(0, text.indexOf('{"seq":11,')));
+    const cases = [
+      [text.replace('"name":"Fern 11"', '"name":"Fern 99"'), `at offset ${offset}: .*checksum`],
+      ['{"id":1}\n', "at offset 0: expected a plant-store journal's header"],
+      [`${text}{"seq":6,"at":"2026`, `at offset ${Buffer.byteLength(text)}: the last 19 bytes are no whole line`],
+      [text.slice(0, -1), "no whole line"],
+      ["", "opening makes a new journal: serve it once before"],
+    ] as const;
+    const sound = await journalOf("sound.ndjson", 2);
+    for (const [content, reason] of cases) {
+      writeFileSync(path, content);
+      const { code, stderr } = await run(["import", sound, path], env, folder);
+      assert.equal(code, 65, stderr);
+      assert.match(stderr, new RegExp(`g\\.ndjson: ${reason}`));
+    }
+    assert.equal((await cluster.read(stream)).length, 0);
+  });
+  test("journals that are changed while they are imported are told of", async () => {
+    const { store } = await begin();
+    const path = await journalOf("k.ndjson", 5);
+    await rejectsWith(importJournals(store, [path], 6, ignore), "data",
+      /had 6 records, and now have 5/);
+  });
+  test("an empty stream is exported as a journal without records", async () => {
+    const { store } = await begin();
+    assert.deepEqual(await exported(store, "empty.ndjson"), []);
+  });
+  test("a stream with holes is refused", async () => {
+    const { store, stream } = await begin({ deny_delete: false });
+    for (let id = 1; id <= 5; id++) await store.append({ id: BigInt(id), name: "Fern" });
+    const { success } = await cluster.admin<{ success?: boolean }>(
+      `STREAM.MSG.DELETE.${stream}`, { seq: 3, no_erase: true });
+    assert.equal(success, true);
+    await rejectsWith(exportStream(store, join(folder, "holes.ndjson"), ignore), "data",
+      /has 4 of the messages 1 to 5/);
+  });
+  test("a message that is no record is refused, and a file that is there is kept", async () => {
+    const { store } = await begin();
+    await store.publish(Buffer.from('{"id":1}'));
+    await rejectsWith(exportStream(store, join(folder, "bad.ndjson"), ignore), "data",
+      /message 1 of the stream is no record/);
+    const path = await journalOf("kept.ndjson", 1);
+    const before = readFileSync(path, "utf8");
+    await rejectsWith(exportStream(store, path, ignore), "data", /is there already/);
+    assert.equal(readFileSync(path, "utf8"), before);
+  });
+});
