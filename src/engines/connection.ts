@@ -1,12 +1,13 @@
-/** One connection to one server: INFO, TLS, credentials, then messages and pings until it ends.
- * Only listed hosts are ever spoken to: the addresses that INFO offers are not looked at. */
+/**
+ * One connection to one server: INFO, TLS, credentials, then messages and pings until it ends.
+ * Only listed hosts are ever spoken to: the addresses that INFO offers are not looked at.
+ */
 import { EventEmitter, once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../plant.ts";
 import type { Link } from "./link.ts";
-import { foreign, framesOf, publication, readObject } from "./protocol.ts";
-import type { Frame, JsonObject } from "./protocol.ts";
+import { foreign, framesOf, publication, readObject, type Frame } from "./protocol.ts";
 import type { Host } from "./url.ts";
 
 /** `protocol` 1: it may send INFO at any time, as one that is about to leave does. */
@@ -14,9 +15,11 @@ const introduction = { name: "plant-store", verbose: false, pedantic: false, pro
   headers: true, no_responders: true };
 
 export class Connection {
-  /** What the server said of itself last: it says it again whenever something changes, such as
-   * `max_payload`, or that it is about to leave. */
-  info: JsonObject = {};
+  /**
+   * What the server said of itself last: it says it again whenever something changes, such as
+   * `max_payload`, or that it is about to leave.
+   */
+  info: ReturnType<typeof readObject> = {};
   readonly #host: Host;
   readonly #link: Link;
   #socket: Socket;
@@ -31,13 +34,14 @@ export class Connection {
   constructor(host: Host, link: Link) {
     this.#host = host;
     this.#link = link;
+
     // Who reads the socket hears of errors; a socket under TLS has no reader.
     this.#socket = connect(host.port, host.address).on("error", () => undefined);
   }
 
   /** Talks until the connection ends; resolves with the reason. */
   async talk(): Promise<EngineError> {
-    const { limits, target, tls, inbox } = this.#link;
+    const { limits, target, options, inbox } = this.#link;
     this.#timer = setTimeout(() => this.close("no handshake in time"), limits.handshakeMillis);
     try {
       let frames = framesOf(this.#socket, limits);
@@ -46,9 +50,10 @@ export class Connection {
       this.#checkServer();
       if (target.needsTls || this.info["tls_required"] === true) {
         // What stands behind INFO in the clear may be anybody's: it is left with the old frames.
-        this.#socket = connectTls({ ...tls, ...this.#host.tls, socket: this.#socket });
+        this.#socket = connectTls({ ...options.tls, ...this.#host.tls, socket: this.#socket });
         frames = framesOf(this.#socket, limits);
       }
+
       // Nothing secret has left before this line: over TLS the handshake comes first.
       const login = JSON.stringify({ ...introduction, ...target.credentials });
       this.write(`CONNECT ${login}\r\nSUB ${inbox}.* 1\r\nPING\r\n`);
@@ -58,6 +63,7 @@ export class Connection {
       // What is no error of a socket is a fault of ours.
       if (error instanceof EngineError) return error;
       if (!(error instanceof Error && "code" in error)) throw error;
+
       // What the system tells names its call; anything else, once there is TLS, is about trust.
       const isTrust = "authorized" in this.#socket && !("syscall" in error);
       return new EngineError(isTrust ? "refused" : "unreachable", error.message || "can't connect");
@@ -69,6 +75,7 @@ export class Connection {
   /** Everything written within a turn of the event loop leaves with one system call. */
   write(bytes: Buffer | string): void {
     const socket = this.#socket;
+
     // Appends come in the same turn as the requests that the loop has just read.
     if (socket.writableCorked === 0) setImmediate(() => socket.uncork());
     if (socket.writableCorked === 0) socket.cork();
@@ -77,8 +84,7 @@ export class Connection {
 
   /** Waits for a line of this name: for ever, where the connection ends before. */
   async next(name: string): Promise<Frame> {
-    const [frame] = await once(this.#heard, name);
-    return frame;
+    return (await once(this.#heard, name))[0];
   }
 
   /** Asks; waits for ever, where nobody answers. */
@@ -98,6 +104,7 @@ export class Connection {
     const { version, headers, tls_required: mustTls, tls_available: canTls } = this.info;
     const { needsTls, allowsOldServer } = this.#link.target;
     const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
+
     // 2.10 acknowledges what is sent twice, and only a leader without a quorum has.
     const isNew = 1000 * Number(major) + Number(minor) >= 2011;
     const lacks = !isNew && !allowsOldServer ? "version 2.11 or later (old-server=allow takes any)"
@@ -118,16 +125,18 @@ export class Connection {
       case "-ERR": return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
       case "INFO": this.info = readObject(line.slice(5)); break;
       case "PONG": this.#onPong(); break;
-      case "+OK": break;
       default: throw foreign("an operation that it does not have");
     }
+
     // Better to go now, with all hosts to choose from, than to be cut off in the middle.
     if (this.info["ldm"] === true) this.close("it is about to leave (lame duck)");
     this.#heard.emit(name, frame);
   }
 
-  /** The first is the end of the handshake. Later ones show that the server lives, which is not
-   * that it acknowledges. */
+  /**
+   * The first is the end of the handshake. Later ones show that the server lives, which is not
+   * that it acknowledges.
+   */
   #onPong(): void {
     const { pingMillis, pingsMissedMax } = this.#link.limits;
     clearTimeout(this.#timer);

@@ -1,6 +1,8 @@
-/** A connection that comes back: each host in turn, and its stream checked before it is used.
+/**
+ * A connection that comes back: each host in turn, and its stream checked before it is used.
  *
- *   host -> handshake -> check -> ready -> lost -> the next host … */
+ *   host -> handshake -> check -> ready -> lost -> the next host …
+ */
 import { randomBytes } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { setTimeout } from "node:timers/promises";
@@ -20,21 +22,20 @@ export interface NatsOptions {
   /** Certificates and the like, as node:tls takes them. Default: what Node trusts. */
   readonly tls?: ConnectionOptions;
 
-  /** Told, a line each, what is not verified, what is lost, and what is there again.
-   * Default: nobody is. */
+  /**
+   * Told, a line each, what is not verified, what is lost, and what is there again.
+   * Default: nobody is.
+   */
   readonly warn?: (message: string) => void;
 }
 
 export abstract class Link extends EventEmitter<StoreEvents> {
   readonly target: Target;
   readonly limits: NatsLimits;
-  readonly tls: ConnectionOptions;
+  readonly options: NatsOptions;
 
   /** Random: the start of every id, and where all replies to this process go. */
   readonly inbox = `_INBOX.${randomBytes(12).toString("hex")}`;
-
-  /** Told, a line each, of what an operator should know. */
-  readonly warn: (message: string) => void;
   protected connection: Connection | undefined;
 
   /** The same, while it may be published on. */
@@ -51,12 +52,11 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   readonly #told = new Set<string>();
 
   /** @throws EngineError `config` */
-  constructor(url: string, { limits, tls = {}, warn = () => undefined }: NatsOptions) {
+  constructor(url: string, options: NatsOptions) {
     super();
     this.target = parseNatsUrl(url);
-    this.limits = { ...natsLimits, ...limits };
-    this.tls = tls;
-    this.warn = warn;
+    this.limits = { ...natsLimits, ...options.limits };
+    this.options = options;
   }
 
   /** Told that a connection may be published on. */
@@ -68,19 +68,17 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   /** Told that something is not permitted; the server does not say which message it was. */
   protected abstract onDenied(error: EngineError): void;
 
-  /** Resolves when the stream has passed its check, or no host is there: it goes on trying then.
-   * Rejects with an EngineError that time does not mend. */
-  start(): Promise<void> {
-    return new Promise((resolve, reject) => void this.#run(resolve, reject));
-  }
-
   /** Whether to wait makes sense: a server is there, or was a moment ago. */
   protected get isNear(): boolean {
     return performance.now() - this.#absentSince < this.limits.absentMillis;
   }
 
-  /** For as long as the store is open. The first turn through the hosts is the start. */
-  async #run(resolve: () => void, reject: (error: EngineError) => void): Promise<void> {
+  /**
+   * For as long as the store is open. The first turn through the hosts is the start: it resolves
+   * when the stream has passed its check, or no host is there, and goes on trying then; it rejects
+   * with an EngineError that time does not mend.
+   */
+  async run(resolve: () => void, reject: (error: EngineError) => void): Promise<void> {
     const { hosts } = this.target;
     let refusals = 0;
     for (let turn = 0; this.state !== "closed"; turn++) {
@@ -89,6 +87,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
       const error = await this.#use(host, resolve);
       this.#failures++;
       if (error.code === "refused") refusals++;
+
       // A wrong stream is wrong on all hosts; credentials and certificates need not be.
       const isFinal = error.code === "config" || refusals === hosts.length;
       const isStart = turn < hosts.length && this.#absentSince === -Infinity;
@@ -103,6 +102,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   async #use(host: Host, onChecked: () => void): Promise<EngineError> {
     const connection = new Connection(host, this);
     this.connection = connection;
+
     // What fails in there ends the connection, whose reason it then is.
     this.#take(host, connection, onChecked)
       .catch(({ message, code }: EngineError) => connection.close(message, code));
@@ -118,16 +118,18 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   async #take(host: Host, connection: Connection, onChecked: () => void): Promise<void> {
     await connection.next("PONG");
     const isStart = this.#absentSince === -Infinity;
+
     // From here on appends wait: an election is no outage. Before the first check none is taken.
     if (!isStart) this.#absentSince = Infinity;
     const { num_deleted: holes = 0 } = await checkStream(connection, this);
     if (holes !== 0) this.tell(`messages were deleted from the stream: ${holes}`);
     if (isStart) await checkServers(host, this);
+
     // It may have ended meanwhile.
     if (connection !== this.connection) return;
     this.#absentSince = Infinity;
     this.ready = connection;
-    if (this.#told.size > 0) this.warn(`${host.shown} takes plants`);
+    if (this.#told.size > 0) this.options.warn?.(`${host.shown} takes plants`);
     this.#told.clear();
     this.#failures = 0;
     onChecked();
@@ -137,8 +139,8 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   /** Each host once quickly, then longer with each round. */
   async #pause(rounds: number): Promise<void> {
     const { reconnectMillisMin, reconnectMillisMax } = this.limits;
-    const doubled = reconnectMillisMin * 2 ** Math.min(rounds - 1, 20);
-    const millis = rounds === 0 ? 10 : Math.min(doubled, reconnectMillisMax);
+    const millis = Math.min(reconnectMillisMin * 2 ** (rounds - 1), reconnectMillisMax);
+
     // While it starts somebody waits for it; later it keeps no process from ending.
     const ref = this.#absentSince === -Infinity;
     await setTimeout(millis * (0.5 + Math.random() / 2), undefined, { ref });
@@ -146,7 +148,8 @@ export abstract class Link extends EventEmitter<StoreEvents> {
 
   /** The same trouble is told once; what a server says does not forge a second line. */
   protected tell(text: string): void {
-    if (!this.#told.has(text) && this.state !== "closed") this.warn(text.replace(/\s+/g, " "));
+    const isNew = !this.#told.has(text) && this.state !== "closed";
+    if (isNew) this.options.warn?.(text.replace(/\s+/g, " "));
     this.#told.add(text);
   }
 }

@@ -1,26 +1,29 @@
-/** The store on a replicated log: one stream of NATS JetStream, for any number of processes.
+/**
+ * The store on a replicated log: one stream of NATS JetStream, for any number of processes.
  *
  *   waits -> sent -> answered: done, or refused, or "again" -> sent …
  *
  * A lost connection is no error of an append: what is in flight is sent again, unchanged and in
  * order, on the next one; its id makes that safe. Who gives up says "not stored" only of what
- * never left, or of what nobody was there to take. */
+ * never left, or of what nobody was there to take.
+ */
 import { setTimeout as pause } from "node:timers/promises";
 import { looseRecord } from "../journal/loose.ts";
-import { plantText } from "../journal/record.ts";
-import {
-  appendJson, checkPlant, EngineError, StoreError, type AppendJson, type NewPlant, type PlantStore,
-} from "../plant.ts";
+import { appendPlant } from "../journal/record.ts";
+import { appendJson, EngineError, StoreError } from "../plant.ts";
+import type { AppendJson, NewPlant, PlantStore } from "../plant.ts";
 import { Link, type NatsOptions } from "./link.ts";
 import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
 
-/** Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
+/**
+ * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
  * Resolves when the stream has passed its check; or when no host is there: it goes on trying, and
  * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
- * stream have to be put right. */
+ * stream have to be put right.
+ */
 export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsStore> {
   const store = new NatsStore(url, options);
-  await store.start();
+  await new Promise<void>((resolve, reject) => void store.run(resolve, reject));
   return store;
 }
 
@@ -51,16 +54,12 @@ export class NatsStore extends Link implements PlantStore {
 
   /** What is in flight; and whether a server is there, or was a moment ago. */
   get figures() {
-    const queue = { records: this.#inFlight.size, bytes: this.#bytes };
-    return { queue, isReachable: this.isNear };
+    return { queue: { records: this.#inFlight.size, bytes: this.#bytes }, isNear: this.isNear };
   }
 
   /** Resolves when a quorum has it on stable storage; rejects with a StoreError. */
   append(plant: NewPlant): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const json = plantText(checkPlant(plant));
-      this.#append(json, (error) => (error === undefined ? resolve() : reject(error)));
-    });
+    return appendPlant(plant, this.#append);
   }
 
   readonly #append: AppendJson = (json, settle) => {
@@ -68,10 +67,7 @@ export class NatsStore extends Link implements PlantStore {
     this.publish(looseRecord(new Date().toISOString(), json)).then(() => {
       settle();
       this.emit("batch", 1, performance.now() - begun);
-    }, (error: unknown) => {
-      settle(error);
-      if (error instanceof StoreError && error.code === "full") this.emit("full");
-    });
+    }, settle);
   };
 
   readonly [appendJson] = { of: NatsStore.prototype.append, append: this.#append };
@@ -84,12 +80,11 @@ export class NatsStore extends Link implements PlantStore {
   }
 
   /** Resolves with the answer that is "done", within `appendMillis`; rejects with a StoreError. */
-  send(
-    subject: string, headers: string, payload: Buffer, judge: (reply: Frame) => Verdict,
-  ): Promise<Frame> {
-    return new Promise((resolve, reject) => {
+  send(subject: string, headers: string, payload: Buffer, judge: InFlight["judge"]) {
+    return new Promise<Frame>((resolve, reject) => {
       const { appendMillis, inFlightRecordsMax, inFlightBytesMax, retryMillis } = this.limits;
       if (this.state !== "open") throw new StoreError("closed", "the store is closed");
+
       // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
       if (!this.isNear) throw unreachable();
       const token = String(++this.#count);
@@ -116,6 +111,7 @@ export class NatsStore extends Link implements PlantStore {
   /** Takes no more; resolves when all in flight is settled, after its deadline at most. */
   async close(): Promise<void> {
     if (this.state === "open") this.state = "closing";
+
     // Each is settled by its deadline, whatever the cluster does.
     while (this.#inFlight.size > 0) await pause(this.limits.retryMillis);
     this.state = "closed";
@@ -136,14 +132,17 @@ export class NatsStore extends Link implements PlantStore {
     const verdict = request.judge(reply);
     if (verdict === "again") {
       request.dueAt = performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
+
       // Where nobody was there to take it, this attempt did nothing.
       if (reply.status !== "") request.unanswered--;
       return;
     }
     this.#progressAt = performance.now();
     if (verdict === "done") return request.settle(reply);
+
     // With two attempts unanswered, it may have been the other that was stored.
     this.tell(verdict.message);
+    if (verdict.code === "full") this.emit("full");
     request.settle(request.unanswered > 1 ? unknown(verdict) : verdict);
   }
 
@@ -157,6 +156,7 @@ export class NatsStore extends Link implements PlantStore {
   #transmit(request: InFlight): void {
     const { bytes, unanswered, settle } = request;
     if (!this.ready) return;
+
     // A longer one would make the server close the connection, for all that is in flight.
     if (bytes.length > Number(this.ready.info["max_payload"])) {
       const tooLarge = new StoreError("tooLarge", "the server takes no message of this size");
@@ -171,21 +171,24 @@ export class NatsStore extends Link implements PlantStore {
   #tick(): void {
     const now = performance.now();
     for (const request of this.#inFlight.values()) {
-      const { deadline, dueAt, unanswered, settle } = request;
-      if (unanswered === 0 && (now >= deadline || !this.isNear)) settle(unreachable());
-      else if (now >= deadline) settle(unknown(new Error("no acknowledgement in time")));
-      else if (now >= dueAt) this.#transmit(request);
+      const isOver = now >= request.deadline;
+      if (request.unanswered === 0 && (isOver || !this.isNear)) request.settle(unreachable());
+      else if (isOver) request.settle(unknown(new Error("no acknowledgement in time")));
+      else if (now >= request.dueAt) this.#transmit(request);
     }
+
     // A server that is cut off from the others answers PING, and acknowledges nothing.
+    const isBusy = this.#inFlight.size > 0;
     const isStuck = now - this.#progressAt > this.limits.isolationMillis;
-    if (isStuck && this.#inFlight.size > 0) this.ready?.close("it acknowledges nothing");
-    const isIdle = this.#inFlight.size === 0;
-    this.#timer = isIdle ? undefined : setTimeout(() => this.#tick(), this.limits.retryMillis);
+    if (isBusy && isStuck) this.ready?.close("it acknowledges nothing");
+    this.#timer = isBusy ? setTimeout(() => this.#tick(), this.limits.retryMillis) : undefined;
   }
 }
 
-/** 10008, JetStream is away for now; 10071, the message before is not there yet; 10158, an earlier
- * attempt is under way; 10167, the server has too much to do. */
+/**
+ * 10008, JetStream is away for now; 10071, the message before is not there yet; 10158, an earlier
+ * attempt is under way; 10167, the server has too much to do.
+ */
 const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10158, 10167]);
 
 /** 10077, the stream's limits; 10023, 10002 and 10047, the server's and the account's. */
@@ -194,13 +197,16 @@ const full: ReadonlySet<unknown> = new Set([10002, 10023, 10047, 10077]);
 /** 10054, the message; 10097, its headers. */
 const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
 
-/** Only a number above 0, for the right stream, is an acknowledgement. What this program does not
- * know the meaning of is not called "not stored". */
+/**
+ * Only a number above 0, for the right stream, is an acknowledgement. What this program does not
+ * know the meaning of is not called "not stored".
+ */
 function judge({ status, payload }: Frame, wanted: string): Verdict {
   // 503: nobody leads the stream, or there is none.
   const { stream, seq, error } = status === "" ? readObject(payload) : { seq: 0 };
   const { err_code: code, description = "no acknowledgement of this stream" } = objectOf(error);
   const reason = String(description);
+
   // 2.10 gives number 0 to what only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
   const isStored = stream === wanted && Number.isSafeInteger(seq) && Number(seq) > 0;

@@ -1,9 +1,11 @@
-/** The client's side of the NATS protocol: what a server says, cut into frames within bounds, and
+/**
+ * The client's side of the NATS protocol: what a server says, cut into frames within bounds, and
  * how a message is published.
  *
  *   frame = line CRLF / ("MSG" / "HMSG") ... [header bytes] total bytes CRLF headers payload CRLF
  *
- * https://docs.nats.io/reference/reference-protocols/nats-protocol */
+ * https://docs.nats.io/reference/reference-protocols/nats-protocol
+ */
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../plant.ts";
 
@@ -12,11 +14,12 @@ export type Frame = ReturnType<typeof cut>;
 const crlf = Buffer.from("\r\n");
 const none: Buffer = Buffer.alloc(0);
 
-/** Cuts bytes into frames, as they come.
- * @throws EngineError `unreachable` for what is not NATS, or over a limit */
-export async function* framesOf(
-  chunks: AsyncIterable<Buffer>, limits: NatsLimits,
-): AsyncGenerator<Frame, undefined> {
+/**
+ * Cuts bytes into frames, as they come.
+ *
+ * @throws EngineError `unreachable` for what is not NATS, or over a limit
+ */
+export async function* framesOf(chunks: AsyncIterable<Buffer>, limits: NatsLimits) {
   let rest = none;
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
@@ -27,14 +30,18 @@ export async function* framesOf(
   }
 }
 
-/** The first frame of bytes.
+/**
+ * The first frame of bytes.
+ *
  * @returns `status`: that of a message's headers: 503, where nobody takes what was published, or
- * ""; `end`: where the frame ends, beyond the bytes where it is not whole */
+ * ""; `end`: where the frame ends, beyond the bytes where it is not whole
+ */
 function cut(bytes: Buffer, limits: NatsLimits) {
   const found = bytes.indexOf(crlf);
   const lineEnd = found < 0 ? bytes.length : found;
   if (lineEnd > limits.lineBytesMax) throw foreign("a line over the limit");
   const line = bytes.toString("latin1", 0, Math.max(found, 0));
+
   // Some versions put two spaces between words.
   const words = line.split(/\s+/);
   const [name = ""] = words;
@@ -51,8 +58,11 @@ function cut(bytes: Buffer, limits: NatsLimits) {
   return { line, words, status, payload, end: payloadEnd + crlf.length };
 }
 
-/** A message with an id, for which a stream keeps it once, and which is where the reply goes.
- * @param headers lines with CRLF */
+/**
+ * A message with an id, for which a stream keeps it once, and which is where the reply goes.
+ *
+ * @param headers lines with CRLF
+ */
 export function publication(subject: string, id: string, headers = "", payload = none): Buffer {
   const block = `NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${headers}\r\n`;
   const line = `HPUB ${subject} ${id} ${block.length} ${block.length + payload.length}\r\n`;

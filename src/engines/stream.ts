@@ -6,9 +6,12 @@ import type { Link } from "./link.ts";
 import { objectOf, readObject, type JsonObject } from "./protocol.ts";
 import type { Host } from "./url.ts";
 
-/** Waits for a leader that answers, for as long as `isolationMillis`.
+/**
+ * Waits for a leader that answers, for as long as `isolationMillis`.
+ *
  * @returns the stream's state, as the server tells it
- * @throws EngineError `config` with the reasons, and the JSON that would make a right stream */
+ * @throws EngineError `config` with the reasons, and the JSON that would make a right stream
+ */
 export async function checkStream(connection: Connection, link: Link): Promise<JsonObject> {
   const { target: { stream }, limits: { isolationMillis } } = link;
   for (let asked = 0; asked < 8; asked++) {
@@ -17,6 +20,7 @@ export async function checkStream(connection: Connection, link: Link): Promise<J
     const reply = await Promise.race([connection.ask(`$JS.API.STREAM.INFO.${stream}`), pause]);
     const { error, config, state } = reply ? readObject(reply.payload) : {};
     const { err_code: code, description } = objectOf(error);
+
     // 10008, JetStream is away for now: an election, as no answer is.
     if (code !== 10008 && (error !== undefined || config !== undefined)) {
       const found = objectOf(config);
@@ -32,30 +36,40 @@ export async function checkStream(connection: Connection, link: Link): Promise<J
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/** What a stream's settings must be: what they are, but for what loses, forgets or drops something
- * acknowledged, or acknowledges nothing. */
+/**
+ * What a stream's settings must be: what they are, but for what loses, forgets or drops something
+ * acknowledged, or acknowledges nothing.
+ */
 function requirements(found: JsonObject, { target, limits }: Link): JsonObject {
   const { max_bytes = -1, max_msgs = -1, discard = "new", persist_mode: mode } = found;
   const atLeast = (name: string, min: number): number => Math.max(Number(found[name] ?? 0), min);
   return {
     subjects: [target.stream],
+
     // Memory is gone with its machine.
     storage: "file",
     num_replicas: atLeast("num_replicas", target.replicas),
+
     // The others delete what somebody has read.
     retention: "limits",
     max_bytes,
     max_msgs,
+
     // All plants have one subject: a limit for each would keep the last few.
     max_msgs_per_subject: -1,
+
     // What is old is deleted.
     max_age: 0,
+
     // The other way deletes the oldest.
     discard: Number(max_bytes) > 0 || Number(max_msgs) > 0 ? "new" : discard,
+
     // What is sent again until its deadline has to be recognised for much longer.
     duplicate_window: atLeast("duplicate_window", 4 * limits.appendMillis * 1e6),
+
     // This mode acknowledges before it syncs.
     persist_mode: mode === "async" ? undefined : mode,
+
     // A 200 needs an acknowledgement.
     no_ack: undefined,
   };
@@ -68,12 +82,15 @@ const differences = (found: JsonObject, wanted: JsonObject): readonly string[] =
     return right === is ? [] : [`${name}: expected ${right}, found ${is}`];
   });
 
-/** Asks the servers' monitors whether they sync each write before they acknowledge it; of the one
+/**
+ * Asks the servers' monitors whether they sync each write before they acknowledge it; of the one
  * that is connected there must be an answer.
- * @throws EngineError */
+ *
+ * @throws EngineError
+ */
 export async function checkServers(connected: Host, link: Link): Promise<void> {
   const { target: { hosts, monitor }, limits: { handshakeMillis } } = link;
-  if (monitor === 0) return link.warn(unverified);
+  if (monitor === 0) return link.options.warn?.(unverified);
   for (const { name, shown } of hosts) {
     const url = `http://${name}:${monitor}/varz`;
     const answer = fetch(url, { signal: AbortSignal.timeout(handshakeMillis) });
@@ -83,7 +100,7 @@ export async function checkServers(connected: Host, link: Link): Promise<void> {
     if (varz !== undefined) throw new EngineError("config", `${url}: ${unsafe}`);
     const problem = `${url} does not answer: not verified that it syncs every write`;
     if (shown === connected.shown) throw new EngineError("unreachable", problem);
-    link.warn(problem);
+    link.options.warn?.(problem);
   }
 }
 

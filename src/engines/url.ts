@@ -1,4 +1,7 @@
-/** The address of a stream: nats://user:password@h1:4222,h2:4222,h3:4222/STREAM?replicas=3
+/**
+ * The address of a stream.
+ *
+ *   nats://user:password@h1:4222,h2:4222,h3:4222/STREAM?replicas=3
  *
  *   url    = ("nats" / "tls") "://" [user [":" password] "@"] hosts "/" STREAM ["?" query]
  *   hosts  = host *("," host)
@@ -7,7 +10,8 @@
  *   option = "replicas=" 1-5 / "monitor=" port / "old-server=allow"
  *
  * User and password are percent-encoded; a user without a password is a token. A mistake is never
- * told by quoting: any part of the text may be a piece of a password that is not encoded. */
+ * told by quoting: any part of the text may be a piece of a password that is not encoded.
+ */
 import { unescape } from "node:querystring";
 import { EngineError } from "../plant.ts";
 
@@ -19,9 +23,8 @@ const host = "(?:\\[[\\da-fA-F:.]+\\]|[\\w.-]+)(?::\\d{1,5})?";
 const option = "(?:replicas=[1-5]|monitor=\\d{1,5}|old-server=allow)";
 const urlForm = new RegExp(`^(nats|tls)://(?:(${encoded}+)(?::(${encoded}*))?@)?`
   + `(${host}(?:,${host})*)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`);
-const expected = "the store's address: expected nats:// or tls://, user:password@ with / ? # @ : ,"
-  + " percent-encoded, host:port,host:port/STREAM of letters, digits, _ and -, and behind a ?"
-  + " at most replicas=1 to 5, monitor=PORT and old-server=allow, joined by &";
+const expected = "the store's address: expected nats:// or tls://USER:PASSWORD@HOST:PORT,HOST:PORT/"
+  + "STREAM?replicas=1-5&monitor=PORT&old-server=allow, with / ? # @ : , of a password as %XX";
 
 /** @throws EngineError `config` that says what was expected, and quotes nothing */
 export function parseNatsUrl(url: string) {
@@ -55,6 +58,7 @@ export function parseNatsUrl(url: string) {
 function hostOf(shown: string) {
   const [, name = "", port = "4222"] = /^(.*?\]?)(?::(\d+))?$/.exec(shown) ?? [];
   const address = name.replace(/[[\]]/g, "");
+
   // A server name in TLS is no address.
   const tls = { host: address, servername: /^[\d.]+$|:/.test(address) ? "" : address };
   return { name, address, port: Number(port), shown, tls };

@@ -9,11 +9,11 @@ import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
-import { appendJson, checkPlant, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
+import { appendJson, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
 import { appendAll, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, release, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
-import { epoch, plantText, recordText, seal } from "./record.ts";
+import { appendPlant, epoch, recordText, seal } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
@@ -102,10 +102,7 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   }
 
   append(plant: NewPlant): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const json = plantText(checkPlant(plant));
-      this.#append(json, (error) => (error === undefined ? resolve() : reject(error)));
-    });
+    return appendPlant(plant, this.#append);
   }
 
   readonly #append = (json: string, settle: (error?: StoreError) => void): void => {

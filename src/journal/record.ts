@@ -30,7 +30,9 @@
  */
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
-import { newPlantJson, plainForm, readNewPlant, StoreError, type NewPlant } from "../plant.ts";
+import {
+  checkPlant, newPlantJson, plainForm, readNewPlant, StoreError, type AppendJson, type NewPlant,
+} from "../plant.ts";
 
 /**
  * No line is longer, with its LF, and no write: a reader that holds a line, or an end, needs no
@@ -98,6 +100,17 @@ export function plantText(plant: NewPlant): string {
   }
   throw new StoreError("invalid", `a plant has at most ${plantBytesMax} bytes in the journal`);
 }
+
+/**
+ * Appends a plant of a library's caller; resolves and rejects as `append` settles.
+ *
+ * @throws StoreError `invalid`, as a rejection
+ */
+export const appendPlant = (plant: NewPlant, append: AppendJson): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const json = plantText(checkPlant(plant));
+    append(json, (error) => (error === undefined ? resolve() : reject(error)));
+  });
 
 /** The bytes of lines as `headerText` and `recordText` give them, each with its checksum. */
 export function seal(lines: string): Buffer {

@@ -37,6 +37,6 @@ export class Health {
   get hindrance(): State | "unreachable" | undefined {
     const isDue = this.#state === "full" && performance.now() - this.#fullAt >= fullMillis;
     if (this.#state !== "ready" && !isDue) return this.#state;
-    return this.#store.figures.isReachable === false ? "unreachable" : undefined;
+    return this.#store.figures.isNear === false ? "unreachable" : undefined;
   }
 }

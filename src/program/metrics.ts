@@ -28,7 +28,7 @@ export const metricTable = {
   plant_store_journal_records: gauge("records in that file", ({ records }) => records),
   plant_store_journal_rotations_total: counter("new files gone on in"),
   plant_store_engine_reachable: gauge("1 while a stream's server is there, 0 when none is",
-    ({ isReachable }) => (isReachable === undefined ? undefined : Number(isReachable))),
+    ({ isNear }) => (isNear === undefined ? undefined : Number(isNear))),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
   process_cpu_seconds_total: counter("CPU time", (_, { user, system }) => (user + system) / 1e6),
   process_resident_memory_bytes: gauge("resident memory", (_, { rss }) => rss),

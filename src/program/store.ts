@@ -5,15 +5,15 @@ import type { StoreEvents } from "../journal/journal.ts";
 import type { Host } from "./host.ts";
 import type { Config } from "./settings.ts";
 
-/** What the program needs of a store: a journal has all of it but `isReachable`. */
+/** What the program needs of a store: a journal has all of it but `isNear`. */
 export interface Store extends PlantStore, EventEmitter<StoreEvents> {
   readonly figures: {
     readonly queue: { readonly records: number; readonly bytes: number };
     readonly records?: number;
     readonly bytes?: number;
 
-    /** Of an engine: whether a server is there. */
-    readonly isReachable?: boolean;
+    /** Of an engine: whether a server is there, or was a moment ago. */
+    readonly isNear?: boolean;
   };
 
   rotate?(): Promise<boolean>;

@@ -56,6 +56,7 @@ export async function transfer({ command, store, files }: Given, host: Host): Pr
 async function recordsOf(path: string, host: Host): Promise<number> {
   const { records, spots: [spot], opening } = await reportOn(path, host);
   if (spot) throw data(`${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`);
+
   // It would grow behind what is read, or cut what was read.
   const isInUse = opening === undefined;
   if (isInUse) throw new JournalError("locked", path, "a server writes it: end that first");
@@ -82,16 +83,19 @@ export async function importJournals(
   let seq = 0;
   for (const message of messagesOf(paths)) {
     seq++;
+
     // The last that both have: the stream may have grown since, and then holds more.
     if (seq === Math.min(known, records) && !(await messageAt(stream, seq))?.equals(message)) {
       throw data(`message ${seq} of the stream is another than record ${seq} of the journals`);
     }
     if (seq > known) {
       const sent = stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
+
       // Of many that fail the first to be waited for is told.
       sent.catch(() => undefined);
       sending.push(sent);
     }
+
     // Who waits for the oldest keeps the others in flight, and their number bounded.
     const isMuch = () => stream.figures.queue.bytes > inFlightBytesMax / 2;
     while (sending.length >= inFlightRecordsMax / 2 || (sending[0] && isMuch())) {

@@ -389,16 +389,17 @@ function tourRows(table: string): string {
 /** What an auditor asks first, counted. */
 function factRows(): string {
   const isProgram = (file: string): boolean => file.startsWith("src/program/");
-  const sum = (list: readonly string[]): string =>
-    grouped(list.reduce((lines, file) => lines + codeLinesOf(file), 0));
+  const isEngine = (file: string): boolean => file.startsWith("src/engines/");
+  const sum = (is: (file: string) => boolean): string =>
+    grouped(files.filter(is).reduce((lines, file) => lines + codeLinesOf(file), 0));
   const others = /for version in ([\d ]+);/.exec(sourceOf(".ci/run"))?.[1] ?? "";
   const own = /\d+/.exec(manifest.engines.node)?.[0] ?? "";
   const needed = Object.keys(manifest.dependencies ?? {}).length;
   return tableOf("fact | figure", [
     ["packages needed at run time", needed],
     ["files of source", files.length],
-    ["code lines, neither blank nor comment", `${sum(files.filter((file) => !isProgram(file)))}, `
-      + `and ${sum(files.filter(isProgram))} of the program around them`],
+    ["code lines, neither blank nor comment", `${sum((file) => !isProgram(file) && !isEngine(file))}, `
+      + `${sum(isProgram)} of the program around them, and ${sum(isEngine)} of an engine on demand`],
     ["versions of Node that are tested", [own, ...others.split(" ")].join(", ")],
   ]);
 }
