@@ -18,6 +18,8 @@ import {
   exchange, post, program, readAnswers, run, start as startProgram, temporaryFolder, token,
   type Running, type StartOptions,
 } from "../support/support.ts";
+import { Fake } from "../engines/fake.ts";
+import { until } from "../engines/cluster.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -505,3 +507,56 @@ test("an admin socket that kill -9 has left is taken over", { timeout }, async (
   assert.equal((await ask({ socketPath: join(cwd, "run", "admin") }, "/livez")).status, 200);
   assert.equal(await second.end(), 0);
 });
+
+test("of a stream, it tells whether a server is there, what is in flight, and no journal's figures",
+  { timeout },
+  async () => {
+    const fake = await Fake.start({ greeting: "" });
+    const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants` };
+    const place = fake.host;
+    const server = await start({ env });
+    assert.equal(await readyOf(server), "503 unreachable");
+    assert.equal((await figuresOf(server)).get("plant_store_engine_reachable"), 0);
+
+    // It is there.
+    fake.script = {};
+    await until("it is ready", async () => await readyOf(server) === "200 ready");
+    assert.equal((await store(server))[0]?.status, 200);
+    const figures = await figuresOf(server);
+    assert.equal(figures.get("plant_store_engine_reachable"), 1);
+    assert.equal(figures.get("plant_store_append_seconds_count"), 1);
+    assert.equal(figures.get("plant_store_batch_records_sum"), 1);
+    assert.equal(figures.get("plant_store_queue_records"), 0);
+    assert.deepEqual([...figures.keys()].filter((name) => /journal_(?:bytes|records)/.test(name)), []);
+
+    // What is not answered is in flight.
+    fake.script = { onPlant: () => undefined };
+    const waiting = store(server);
+    await until("it is in flight", async () =>
+      (await figuresOf(server)).get("plant_store_queue_records") === 1);
+    assert.ok(((await figuresOf(server)).get("plant_store_queue_bytes") ?? 0) > 40);
+    fake.script = {};
+    assert.equal((await waiting)[0]?.status, 200);
+
+    // There is no space, and there is again.
+    const full = { error: { code: 503, err_code: 10077, description: "maximum bytes exceeded" } };
+    fake.script = { onPlant: () => JSON.stringify(full) };
+    assert.match((await store(server))[0]?.body ?? "", /"error":50301/);
+    assert.equal(await readyOf(server), "503 full");
+    fake.script = {};
+    assert.equal((await store(server))[0]?.status, 200);
+    assert.equal(await readyOf(server), "200 ready");
+
+    // It is gone.
+    await fake.stop();
+    await until("none is there", async () => await readyOf(server) === "503 unreachable");
+    assert.equal(await server.end(), 0);
+    const told = server.events().map(({ level, msg }) => `${level} ${msg}`).join("\n");
+    assert.match(told, /^50 the store has no space: plants are refused until it has$/m);
+    assert.match(told, /^30 the store has space again$/m);
+    assert.match(told, new RegExp(`^40 ${place} takes plants$`, "m"));
+    const serving = server.events().find(({ msg }) => msg.startsWith("serving"));
+    assert.equal(serving?.["stream"], `nats://${place}/plants`);
+    assert.equal(serving?.["journal"], undefined);
+    assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
+  });
