@@ -1,12 +1,15 @@
 /** The chapter's configuration, stream and users, run as they are written but for their ports. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import { exportStream } from "../../src/program/transfer.ts";
-import { root, temporaryFolder } from "../support/support.ts";
+import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
 import { Cluster, withCluster } from "./cluster.ts";
+import { Fake } from "./fake.ts";
 
 const chapter = readFileSync(join(root, "src", "engines", "README.md"), "utf8");
 const blockOf = (name: string): string => {
@@ -14,6 +17,27 @@ const blockOf = (name: string): string => {
   assert.ok(text !== undefined, `a block ${name}`);
   return text;
 };
+
+test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
+  const folder = temporaryFolder();
+  mkdirSync(join(folder, "node_modules"));
+  symlinkSync(root, join(folder, "node_modules", "plant-store"));
+  const listening = "8080, \"127.0.0.1\"";
+  const text = blockOf("mjs stream\\.mjs");
+  assert.ok(text.includes(listening));
+  writeFileSync(join(folder, "stream.mjs"), text.replace(listening,
+    `0, "127.0.0.1", () => console.log(server.address().port)`));
+  const fake = await Fake.start();
+  const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants`, PLANTS_TOKEN: token };
+  const child = spawn(process.execPath, ["stream.mjs"], { cwd: folder, env });
+  t.after(() => child.kill("SIGKILL"));
+  const [port] = await once(child.stdout, "data");
+  const [answer] = await exchange(Number(`${port}`), post('{"id":1,"name":"Fern"}'), { answers: 1 });
+  assert.equal(answer?.status, 200);
+  assert.match(fake.plants.at(-1)?.payload ?? "", /"plant":\{"id":1,"name":"Fern"\}/);
+  child.kill("SIGTERM");
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+});
 
 const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
 
