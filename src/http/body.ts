@@ -133,35 +133,20 @@ function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
 
 /**
  * Reads on and discards after an early answer, so that a client that is still sending gets to see
- * it, within `discardBytesMax` and `discardMillis`.
- *
- * @returns whether the body ended so, or was given up; it never rejects
+ * it; `giveUp` is called over `discardBytesMax` or `discardMillis`.
  */
-export function discardBody(
-  request: IncomingMessage,
-  limits: Limits,
-): Promise<"ended" | "given up"> {
-  return new Promise((resolve) => {
-    let bytes = 0;
+export function discardBody(request: IncomingMessage, limits: Limits, giveUp: () => void): void {
+  const timer = setTimeout(giveUp, limits.discardMillis);
+  const stop = (): void => clearTimeout(timer);
+  request.once("end", stop);
+  request.once("close", stop);
 
-    const finish = (end: "ended" | "given up"): void => {
-      clearTimeout(timer);
-      request.off("data", onData);
-      request.pause();
-      resolve(end);
-    };
-
-    const onData = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes > limits.discardBytesMax) finish("given up");
-    };
-
-    const timer = setTimeout(finish, limits.discardMillis, "given up");
-    request.on("data", onData);
-    request.once("end", () => finish("ended"));
-    request.once("close", () => finish("given up"));
-
-    // Where a host application has paused it.
-    request.resume();
+  let bytes = 0;
+  request.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > limits.discardBytesMax) giveUp();
   });
+
+  // Where a host application has paused it.
+  request.resume();
 }

@@ -343,7 +343,7 @@ const controls: readonly (readonly [says: string, file: string, from: string, to
   ["that lets unpaired surrogates pass", "json/parse.js", "if (low < 0xdc00 || low > 0xdfff)",
     "if (low < 0)"],
   ["that never closes", "http/connection.js",
-    'persistence === "close" && this.#state === "open"', "false"],
+    'if (this.#state === "open")\n            this.#state = "closing";', ""],
   ["that answers a tag with the name", "plant.js", "`{${json.slice(json.indexOf(\",\") + 1)}`",
     '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'],
 ];

@@ -94,7 +94,7 @@ const guards: readonly Guard[] = [
     'this.#state = "closing";\n            response.shouldKeepAlive',
     "response.shouldKeepAlive", "B, Strict: behind: an Upgrade, the body of another"],
   ["an Upgrade's answer is the last", "http/connection.js",
-    "response.shouldKeepAlive = false", "0",
+    "response.shouldKeepAlive = false;\n        }\n        return true;", "} return true;",
     "RFC 9110, 7.8: Upgrade"],
   ["the strict parser", "http/server.js", "insecureHTTPParser: false", "insecureHTTPParser: true",
     "RFC 9112, 5.2: obs-fold"],
@@ -112,7 +112,7 @@ const guards: readonly Guard[] = [
     "B, Statuses 417: and other"],
   ["400 of ours", "http/server.js", '"clientError"', '"x"', "B, Strict: behind close: of garbage, "
     + "a request"],
-  ["answers in order", "http/connection.js", "last?.writableFinished === false", "false",
+  ["answers in order", "http/connection.js", "this.#last?.writableFinished === false", "false",
     "B, Strict: garbage behind: two"],
   ["an error in a body is its request's", "http/connection.js",
     "last && !last.req.complete", "false",
