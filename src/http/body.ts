@@ -44,8 +44,7 @@ export class HeldBodies {
   }
 
   release(body: HeldBody): void {
-    this.#bodies.delete(body);
-    this.#bytes -= body.bytes;
+    if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
   }
 }
 
@@ -74,28 +73,21 @@ export function readBody(
 ): void {
   const declaredBytes = Number(request.headers["content-length"]);
   let body: Buffer = nothing;
-  let bytes = 0;
-  let held: HeldBody | undefined;
   let isDone = false;
+
+  const refuse = (): void =>
+    finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+  const held: HeldBody = { bytes: 0, refuse };
 
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
     body = nothing;
-    if (held) all.release(held);
+    all.release(held);
     done(result);
   };
 
-  const end = (): void => finish(body.subarray(0, bytes));
-
-  const hold = (): HeldBody => {
-    const refuse = (): void =>
-      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
-
-    // Nobody waits for the rest of it then.
-    request.once("close", refuse);
-    return { bytes: 0, refuse };
-  };
+  const end = (): void => finish(body.subarray(0, held.bytes));
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
@@ -103,14 +95,15 @@ export function readBody(
     // Nearly every body comes in one piece, and is whole then: where there is room it is not
     // counted, and its end, which node tells later, is not waited for.
     if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return finish(chunk);
-    body = bytes === 0 ? chunk : joined(body, bytes, chunk);
-    bytes += chunk.length;
-
-    if (bytes > limits.bodyBytesMax) {
+    if (held.bytes + chunk.length > limits.bodyBytesMax) {
       return finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
     }
-    all.add(held ??= hold(), chunk.length);
-    if (bytes === declaredBytes) end();
+
+    // Nobody waits for the rest of it when its client has gone.
+    if (held.bytes === 0) request.once("close", refuse);
+    body = held.bytes === 0 ? chunk : joined(body, held.bytes, chunk);
+    all.add(held, chunk.length);
+    if (held.bytes === declaredBytes) end();
   });
 
   if (!(declaredBytes > 0)) request.on("end", end);

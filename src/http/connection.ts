@@ -69,6 +69,11 @@ export class Connection {
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
     this.#all = all;
+
+    // Node has forgotten a request whose answer has left: nobody would wait for its body in vain.
+    socket.once("close", () => {
+      if (this.#last?.req.complete === false) this.#last.req.destroy();
+    });
   }
 
   /**

@@ -9,13 +9,13 @@ const mediaType = "application/json";
 
 /** Answers; the connection is closed behind it where the response should not keep it alive. */
 export function reply(response: ServerResponse, { status, headers, body }: Answer): void {
-  const bodyBytes = Buffer.byteLength(body);
-  const fields = ["Content-Type", mediaType, "Content-Length", `${bodyBytes}`, ...headers];
+  const bytes = Buffer.byteLength(body);
+  const fields = ["Content-Type", mediaType, "Content-Length", `${bytes}`, ...headers];
   if (!response.shouldKeepAlive) fields.push("Connection", "close");
   response.writeHead(status, fields);
 
   // Head and body leave as one string: where it is ASCII in Latin-1, for 5 to 12 % more answers.
-  const coding = bodyBytes === body.length ? "latin1" : "utf8";
+  const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") response.write(body, coding);
 
   // Given to `end`, node would send the body and an empty end as two pieces, by writev.

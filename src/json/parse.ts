@@ -50,7 +50,7 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
 }
 
 /** Nearly every string: without escapes. */
-const plainString = /"[^"\\\0-\x1f]*"/y;
+const unescaped = /"[^"\\\0-\x1f]*"/y;
 
 /** An escaped UTF-16 unit: alone, or as one half of a surrogate pair. */
 const hex = String.raw`[\da-fA-F]`;
@@ -149,7 +149,7 @@ class Reader {
 
   /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
   #string(): string {
-    const plain = this.#take(plainString);
+    const plain = this.#take(unescaped);
     if (plain !== undefined) return plain.slice(1, -1);
 
     const start = this.#next++;
