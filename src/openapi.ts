@@ -18,9 +18,7 @@ export function describeApi(): unknown {
     // Where it listens is not known here: a base path stands behind this.
     servers: [{ url: "/" }],
     security: [{ bearer: [] }],
-    paths: {
-      [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() },
-    },
+    paths: { [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() } },
     components: {
       schemas: {
         Plant: plantSchema,
@@ -36,10 +34,7 @@ export function describeApi(): unknown {
 const createPlant = (): unknown => ({
   operationId: "createPlant",
   summary: "Create a plant",
-  requestBody: {
-    required: true,
-    content: jsonOf(newPlantSchema),
-  },
+  requestBody: { required: true, content: jsonOf(newPlantSchema) },
   responses: {
     200: answer("The plant is on stable storage", plantSchema),
     400: answer(causesWith((status) => status === 400), errorSchema),
@@ -55,15 +50,11 @@ function causesWith(isMeant: (status: number) => boolean): string {
     .join("; ");
 }
 
-const answer = (description: string, schema: Schema): unknown => ({
-  description,
-  content: jsonOf(schema),
-});
+const answer = (description: string, schema: Schema): unknown =>
+  ({ description, content: jsonOf(schema) });
 
 /** Every body is one JSON text. */
-const jsonOf = (schema: Schema): unknown => ({
-  "application/json": { schema: referred(schema) },
-});
+const jsonOf = (schema: Schema): unknown => ({ "application/json": { schema: referred(schema) } });
 
 /** A schema with a title stands in the description once, under its title. */
 const referred = (schema: Schema): unknown =>

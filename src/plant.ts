@@ -30,18 +30,13 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: (error?: unknown) => void) => void;
 
-interface OwnAppend {
-  /** What it stands for: who has put another in its place, or a proxy before it, is asked first. */
-  readonly of: PlantStore["append"];
-  readonly append: AppendJson;
-}
-
 /** Where plants are kept; everything above the store knows only this. */
 export interface PlantStore {
   /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
 
-  readonly [appendJson]?: OwnAppend;
+  /** Stands for `of` alone: who has put another in its place, or a proxy before it, is asked. */
+  readonly [appendJson]?: { readonly of: PlantStore["append"]; readonly append: AppendJson };
 
   /** Takes no more; resolves when all that was taken is settled. */
   close(): Promise<void>;
@@ -94,9 +89,7 @@ export const newPlantSchema = {
   allOf: [plantSchema, {
     type: "object",
     required: ["id"],
-    properties: {
-      id: { type: "integer", format: "int64", description: "identification number" },
-    },
+    properties: { id: { type: "integer", format: "int64", description: "identification number" } },
   }],
 } as const satisfies Schema;
 
@@ -160,21 +153,15 @@ export function newPlantJson({ id, name, tag }: NewPlant): string {
 export const plantJson = (json: string): string => `{${json.slice(json.indexOf(",") + 1)}`;
 
 /** A host's own store is given plants as objects. */
-export function appendJsonTo(store: PlantStore): AppendJson {
-  return (json, settle) => {
-    store.append(newPlantOf(json)).then(
-      () => settle(),
-      (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
-    );
-  };
-}
+export const appendJsonTo = (store: PlantStore): AppendJson => (json, settle) =>
+  void store.append(newPlantOf(json)).then(
+    () => settle(),
+    (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
+  );
 
-/** The NewPlant of such a text. */
-export function newPlantOf(json: string): NewPlant {
-  const [, digits = "", name = "", tag] = plain.exec(json) ?? [];
-  if (digits === "") return { ...JSON.parse(json), id: BigInt(json.slice(6, json.indexOf(","))) };
-  return tag === undefined ? { id: BigInt(digits), name } : { id: BigInt(digits), name, tag };
-}
+/** The NewPlant of such a text: its `id` stands first, and JSON.parse would round it. */
+export const newPlantOf = (json: string): NewPlant =>
+  ({ ...JSON.parse(json), id: BigInt(json.slice(6, json.indexOf(","))) });
 
 /**
  * A plant of a library's caller as it may be kept.

@@ -44,11 +44,7 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits, options.onAnswer);
   }
 
-  handle(
-    request: IncomingMessage,
-    response: ServerResponse,
-    next: "continue" | "body",
-  ): void {
+  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
     const connection = this.connections.of(request.socket);
     // Behind a last answer nothing is executed.
     if (!connection.begin(response)) return;
@@ -122,8 +118,5 @@ export class PlantService implements Application {
 }
 
 /** A Plant: without the `id` of the NewPlant. */
-const answerOf = (newPlant: string): Answer => ({
-  status: 200,
-  headers: [],
-  body: `${plantJson(newPlant)}\n`,
-});
+const answerOf = (newPlant: string): Answer =>
+  ({ status: 200, headers: [], body: `${plantJson(newPlant)}\n` });

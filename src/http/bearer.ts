@@ -30,9 +30,7 @@ export class BearerTokens {
 
     // All are compared, and each in constant time: timing tells nothing of any token.
     let isKnown = false;
-    for (const known of this.#digests) {
-      isKnown = timingSafeEqual(known, presented) || isKnown;
-    }
+    for (const known of this.#digests) isKnown = timingSafeEqual(known, presented) || isKnown;
     must(isKnown, "token", "The bearer token is not one that is known here.");
   }
 }

@@ -44,8 +44,7 @@ export class HeldBodies {
   }
 
   release(body: HeldBody): void {
-    this.#bodies.delete(body);
-    this.#bytes -= body.bytes;
+    if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
   }
 }
 
@@ -74,28 +73,21 @@ export function readBody(
 ): void {
   const declaredBytes = Number(request.headers["content-length"]);
   let body: Buffer = nothing;
-  let bytes = 0;
-  let held: HeldBody | undefined;
   let isDone = false;
+
+  const refuse = (): void =>
+    finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+  const held: HeldBody = { bytes: 0, refuse };
 
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
     body = nothing;
-    if (held) all.release(held);
+    all.release(held);
     done(result);
   };
 
-  const end = (): void => finish(body.subarray(0, bytes));
-
-  const hold = (): HeldBody => {
-    const refuse = (): void =>
-      finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
-
-    // Nobody waits for the rest of it then.
-    request.once("close", refuse);
-    return { bytes: 0, refuse };
-  };
+  const end = (): void => finish(body.subarray(0, held.bytes));
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
@@ -103,14 +95,15 @@ export function readBody(
     // Nearly every body comes in one piece, and is whole then: where there is room it is not
     // counted, and its end, which node tells later, is not waited for.
     if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return finish(chunk);
-    body = bytes === 0 ? chunk : joined(body, bytes, chunk);
-    bytes += chunk.length;
-
-    if (bytes > limits.bodyBytesMax) {
+    if (held.bytes + chunk.length > limits.bodyBytesMax) {
       return finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
     }
-    all.add(held ??= hold(), chunk.length);
-    if (bytes === declaredBytes) end();
+
+    // Nobody waits for the rest of it when its client has gone.
+    if (held.bytes === 0) request.once("close", refuse);
+    body = held.bytes === 0 ? chunk : joined(body, held.bytes, chunk);
+    all.add(held, chunk.length);
+    if (held.bytes === declaredBytes) end();
   });
 
   if (!(declaredBytes > 0)) request.on("end", end);
@@ -133,35 +126,20 @@ function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
 
 /**
  * Reads on and discards after an early answer, so that a client that is still sending gets to see
- * it, within `discardBytesMax` and `discardMillis`.
- *
- * @returns whether the body ended so, or was given up; it never rejects
+ * it; `giveUp` is called over `discardBytesMax` or `discardMillis`.
  */
-export function discardBody(
-  request: IncomingMessage,
-  limits: Limits,
-): Promise<"ended" | "given up"> {
-  return new Promise((resolve) => {
-    let bytes = 0;
+export function discardBody(request: IncomingMessage, limits: Limits, giveUp: () => void): void {
+  const timer = setTimeout(giveUp, limits.discardMillis);
+  const stop = (): void => clearTimeout(timer);
+  request.once("end", stop);
+  request.once("close", stop);
 
-    const finish = (end: "ended" | "given up"): void => {
-      clearTimeout(timer);
-      request.off("data", onData);
-      request.pause();
-      resolve(end);
-    };
-
-    const onData = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes > limits.discardBytesMax) finish("given up");
-    };
-
-    const timer = setTimeout(finish, limits.discardMillis, "given up");
-    request.on("data", onData);
-    request.once("end", () => finish("ended"));
-    request.once("close", () => finish("given up"));
-
-    // Where a host application has paused it.
-    request.resume();
+  let bytes = 0;
+  request.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > limits.discardBytesMax) giveUp();
   });
+
+  // Where a host application has paused it.
+  request.resume();
 }

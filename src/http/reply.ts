@@ -5,18 +5,18 @@ import type { ApiError } from "./errors.ts";
 /** Its headers are names and values in turn, besides those of every answer. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body">;
 
-/** Whether the connection goes on behind an answer, or that is its last (RFC 9112, 9.3). */
-export type Persistence = "close" | "persist";
-
 const mediaType = "application/json";
 
-/** Answers a request that was read whole; the connection persists. */
-export function reply(response: ServerResponse, answer: Answer): void {
-  const bodyBytes = writeHead(response, answer, "persist");
+/** Answers; the connection is closed behind it where the response should not keep it alive. */
+export function reply(response: ServerResponse, { status, headers, body }: Answer): void {
+  const bytes = Buffer.byteLength(body);
+  const fields = ["Content-Type", mediaType, "Content-Length", `${bytes}`, ...headers];
+  if (!response.shouldKeepAlive) fields.push("Connection", "close");
+  response.writeHead(status, fields);
 
   // Head and body leave as one string: where it is ASCII in Latin-1, for 5 to 12 % more answers.
-  const coding = bodyBytes === answer.body.length ? "latin1" : "utf8";
-  if (response.req.method !== "HEAD") response.write(answer.body, coding);
+  const coding = bytes === body.length ? "latin1" : "utf8";
+  if (response.req.method !== "HEAD") response.write(body, coding);
 
   // Given to `end`, node would send the body and an empty end as two pieces, by writev.
   if (written.push(response) === 1) setImmediate(endReplies);
@@ -41,35 +41,6 @@ export function endReplies(): void {
   }
 }
 
-/**
- * Answers while the body may still arrive: the answer leaves at once, but stays unended.
- *
- * At its end node would cut the connection, and the client's unread bytes would reset it before
- * the answer is seen (RFC 9112, 9.6). Resolves when it is this answer's turn, and it has left or
- * leaves before a close: answers before it, a host's too, stay whole.
- */
-export function replyUnended(
-  response: ServerResponse,
-  answer: Answer,
-  persistence: Persistence,
-): Promise<void> {
-  writeHead(response, answer, persistence);
-  return new Promise((resolve) => {
-    if (response.req.method !== "HEAD") return response.write(answer.body, () => resolve());
-
-    // Node writes no body here, and tells nobody when the head has left.
-    response.flushHeaders();
-
-    // Its turn has come with the socket.
-    if (response.socket !== null) return resolve();
-    return response.once("socket", () => resolve());
-  });
-}
-
-/** Whether an answer has left: the kernel has all of it, for it was written as a whole. */
-export const hasLeft = (response: ServerResponse): boolean =>
-  response.headersSent && response.writableLength === 0;
-
 /** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
 export function rawReply({ status, body, headers }: Answer): string {
   const own = headers.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`));
@@ -80,17 +51,4 @@ export function rawReply({ status, body, headers }: Answer): string {
     + own.join("")
     + "Connection: close\r\n"
     + `\r\n${body}`;
-}
-
-/** The body's length in bytes. */
-function writeHead(
-  response: ServerResponse,
-  answer: Answer,
-  persistence: Persistence,
-): number {
-  const bodyBytes = Buffer.byteLength(answer.body);
-  const fields = ["Content-Type", mediaType, "Content-Length", `${bodyBytes}`, ...answer.headers];
-  if (persistence === "close") fields.push("Connection", "close");
-  response.writeHead(answer.status, fields);
-  return bodyBytes;
 }

@@ -121,11 +121,7 @@ function hold(sockets: Set<Socket>, socket: Socket): void {
 }
 
 /** @param sockets those that carry HTTP */
-function listenTo(
-  server: Server,
-  application: Application,
-  sockets: ReadonlySet<Socket>,
-): void {
+function listenTo(server: Server, application: Application, sockets: ReadonlySet<Socket>): void {
   const { connections } = application;
 
   server.on("request", (request, response) => application.handle(request, response, "body"));

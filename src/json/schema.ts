@@ -27,11 +27,7 @@ export interface Violation {
  *
  * @param pointer where the value stands in the whole
  */
-export function checkSchema(
-  schema: Schema,
-  value: JsonValue,
-  pointer = "",
-): readonly Violation[] {
+export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): readonly Violation[] {
   const { required = [], properties = {}, allOf = [] } = schema;
   const found: Violation[] = [];
   const wrong = typeViolation(schema, value);

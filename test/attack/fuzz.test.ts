@@ -340,10 +340,9 @@ const controls: readonly (readonly [says: string, file: string, from: string, to
   ["that rounds ids", "json/number.js", "? BigInt(text)", "? BigInt(Number(text))"],
   ["that lets doubled fields pass", "http/errors.js", "if (!holds)",
     'if (!holds && cause !== "repeated")'],
-  ["that lets unpaired surrogates pass", "json/parse.js", "if (low < 0xdc00 || low > 0xdfff)",
-    "if (low < 0)"],
+  ["that lets unpaired surrogates pass", "json/parse.js", "(?![dD][89a-fA-F])", ""],
   ["that never closes", "http/connection.js",
-    'persistence === "close" && this.#state === "open"', "false"],
+    'if (this.#state === "open")\n            this.#state = "closing";', ""],
   ["that answers a tag with the name", "plant.js", "`{${json.slice(json.indexOf(\",\") + 1)}`",
     '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'],
 ];

@@ -61,6 +61,20 @@ test("nothing waits for a client that has closed behind its closing answer", { t
     assert.equal(timers(), before);
   });
 
+test("nothing waits for a client that has gone within a body behind its answer", { timeout },
+  async () => {
+    const { server, port } = await serve({ limits: { discardMillis: never } });
+    const before = timers();
+    const ends = await open(server, port);
+    const answers = readAnswers(ends.client.resume(), 1);
+    await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    assert.equal((await answers)[0]?.status, 401);
+    assert.equal(timers(), before + 1, "the control: the rest of the body is waited for");
+    ends.client.resetAndDestroy();
+    await gone(ends);
+    assert.equal(timers(), before);
+  });
+
 test("nothing waits for a client that has gone before its closing answer", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { discardMillis: never } });

@@ -2,10 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { createServer, type ServerResponse } from "node:http";
+import { connect, type AddressInfo } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { test } from "node:test";
+import { gunzipSync, gzip } from "node:zlib";
 import { createPlantHandler, openJournal, type NewPlant } from "../../src/index.ts";
 import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
 
@@ -23,6 +25,66 @@ test("HEAD is answered on a server that throws for a body that may not be there"
   server.closeAllConnections();
   await store.close();
 });
+
+/** As packages that compress do: `write` forgets its callback, and all leaves after the end. */
+function compress(response: ServerResponse): void {
+  const writeHead = response.writeHead.bind(response);
+  const end = response.end.bind(response);
+  const pieces: Buffer[] = [];
+  Object.assign(response, {
+    writeHead: (status: number, fields: readonly string[]) => writeHead(status, fields
+      .map((each) => (each === "Content-Length" ? "X-Length" : each))),
+    write: (chunk: string, encoding: BufferEncoding) => pieces.push(Buffer.from(chunk, encoding)),
+    end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed)),
+  });
+}
+/** As they do with what is not worth it: all goes on, but for the callback. */
+function forget(response: ServerResponse): void {
+  const write = response.write.bind(response);
+  Object.assign(response, {
+    write: (chunk: string, encoding: BufferEncoding) => write(chunk, encoding),
+  });
+}
+const plant = '{"id":1,"name":"Fern"}';
+const unsent = "x".repeat(10);
+const head = (version: string, lengthBytes: number, bearer: string): string =>
+  `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n`
+  + `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
+const closings = [
+  ["HTTP/1.0", `${head("1.0", plant.length, token)}\r\n${plant}`, 200],
+  ["Connection: close", `${head("1.1", plant.length, token)}Connection: close\r\n\r\n${plant}`, 200],
+  ["HTTP/1.0, early", `${head("1.0", plant.length + unsent.length, "weeds")}\r\n${plant}`, 401],
+  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${plant}`, 413],
+] as const;
+for (const wrap of [compress, forget]) {
+  for (const [says, request, status] of closings) {
+    test(`a closing answer leaves a host whose own write would ${wrap.name}: ${says}`,
+      { timeout: 20_000 }, async () => {
+        const store = await openJournal(join(temporaryFolder(), "plants.ndjson"));
+        const limits = { discardMillis: 60_000 };
+        const handle = createPlantHandler({ store, tokens: [token], limits });
+        const server = createServer((asked, response) => {
+          wrap(response);
+          handle(asked, response);
+        });
+        await once(server.listen(0, "127.0.0.1"), "listening");
+        const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
+        client.setEncoding("latin1").write(request);
+        const answer = await text(client);
+        server.close();
+        server.closeAllConnections();
+        await store.close();
+        assert.match(answer, new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`));
+
+        // In 1.1 as one chunk, whose size stands before it.
+        const start = answer.indexOf(wrap === compress ? "\x1f\x8b" : "{");
+        const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
+        const sent = Buffer.from(answer.slice(start, end), "latin1");
+        const body = wrap === compress ? gunzipSync(sent) : sent;
+        assert.match(body.toString(), status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/);
+      });
+  }
+}
 
 const wrappings = ["an append of its own", "a proxy", "nothing"] as const;
 for (const wrapping of wrappings) {

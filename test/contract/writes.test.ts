@@ -49,7 +49,7 @@ for (const node of nodes) {
 
 test("the control: given to end(), an answer is two pieces", { skip: noStrace }, async () => {
   const built = patched("reply.js", [
-    ["response.write(answer.body, coding);", "response.end(answer.body);"],
+    ["response.write(body, coding);", "response.end(body);"],
   ], "http");
   const calls = await callsOf(process.execPath, built);
   assert.deepEqual(calls, ["writev 200", "writev 200", "writev 400"]);

@@ -65,6 +65,13 @@ for (const text of ["9007199254740993", "-0", "1.0", "1E+2", "1e1000000000", "9"
   });
 }
 
+for (const piece of ["s", "\u00e9", "\\n", "x\\n", "\\ud83d\\ude00"]) {
+  test(`a string of ${shown(piece)} may be as long as the largest body`, () => {
+    const body = Buffer.from(`"${piece.repeat(2 ** 24 / Buffer.byteLength(piece) - 1)}"`);
+    assert.equal(parseJson(body, nestingMax), JSON.parse(body.toString()));
+  });
+}
+
 const deep = "[".repeat(65) + "]".repeat(65);
 
 /** Each with its code and the byte where the text stops being I-JSON. */
