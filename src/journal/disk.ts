@@ -55,11 +55,7 @@ export const realDisk = {
    *
    * @throws Error where a stranger may have put it there
    */
-  readBeside(
-    path: string,
-    journal: string,
-    bytesMax: number,
-  ): Buffer | "other" | undefined {
+  readBeside(path: string, journal: string, bytesMax: number): Buffer | "other" | undefined {
     const stat = fs.statSync(path, { throwIfNoEntry: false });
     if (!stat) return undefined;
     if (!stat.isFile() || stat.size > bytesMax) return "other";
@@ -213,12 +209,7 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
 }
 
-async function takeLocks(
-  path: string,
-  identity: string,
-  held: Release[],
-  warn: Warn,
-) {
+async function takeLocks(path: string, identity: string, held: Release[], warn: Warn) {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }

@@ -98,12 +98,7 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  *
  * @throws JournalError where the end, or what FILE.anew says of it, is damaged
  */
-async function mend(
-  disk: Disk,
-  path: string,
-  file: JournalFile,
-  warn: Warn,
-): Promise<number> {
+async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Promise<number> {
   const anew = `${path}.anew`;
   const there = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
@@ -154,12 +149,7 @@ function checkSize(path: string, file: JournalFile, expected: number): void {
 }
 
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(
-  disk: Disk,
-  path: string,
-  offset: number,
-  bytes: Buffer,
-): Promise<string> {
+async function saveTorn(disk: Disk, path: string, offset: number, bytes: Buffer): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
   for (let number = 2; isAnother(disk, path, name, bytes); number++) name = `${first}-${number}`;

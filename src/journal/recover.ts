@@ -185,12 +185,7 @@ function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
-function isTorn(
-  placed: PlacedLine,
-  problem: string,
-  file: Bytes,
-  size: number,
-): boolean {
+function isTorn(placed: PlacedLine, problem: string, file: Bytes, size: number): boolean {
   const { line, isWhole, offset } = placed;
   if (line !== "unsound") return false;
   return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
