@@ -140,12 +140,9 @@ export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void>
 
 /** Whether a process holds the file, or may hold it. */
 export async function isLocked(path: string, identity: string): Promise<boolean> {
-  const names = [...abstractOf(identity)];
-  try {
-    names.push(...locksBeside(realDisk.resolve(path)).filter((name) => isLockOf(name, identity)));
-  } catch {
-    // A folder that can't be listed: its sockets are not known.
-  }
+  // Of a folder that can't be listed the sockets are not known.
+  const beside = ifPossible(() => locksBeside(realDisk.resolve(path))) ?? [];
+  const names = [...abstractOf(identity), ...beside.filter((name) => isLockOf(name, identity))];
   const occupants = await Promise.all(names.map(occupantOf));
   return occupants.some((occupant) => occupant !== undefined);
 }
@@ -160,6 +157,15 @@ export async function removeAbandoned(path: string): Promise<void> {
   const occupant = await occupantOf(path);
   if (occupant !== undefined) throw new Error(`something else is at ${path}: ${occupant}`);
   fs.unlinkSync(path);
+}
+
+/** What a step gives; undefined where it fails, and that is as good. */
+export function ifPossible<T>(step: () => T): T | undefined {
+  try {
+    return step();
+  } catch {
+    return undefined;
+  }
 }
 
 const realFile = (fd: number) => ({
@@ -238,7 +244,8 @@ async function takeLocks(path: string, identity: string, held: Release[], warn: 
   for (const name of locksBeside(path).filter((each) => each !== own)) {
     const occupant = await occupantOf(name);
     if (occupant === undefined) {
-      if (isLockOf(name, identity) || !hasJournal(name)) removeIfPossible(name);
+      // It may be another user's, or gone, and stands in nobody's way.
+      if (isLockOf(name, identity) || !hasJournal(name)) ifPossible(() => fs.unlinkSync(name));
     } else if (isLockOf(name, identity)) {
       return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
     }
@@ -255,12 +262,8 @@ async function takeLocks(path: string, identity: string, held: Release[], warn: 
 function isMountedAlone(path: string): boolean {
   const escaped = path.replace(/[ \t\n\\]/g, (character) =>
     `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
-  try {
-    const mounts = fs.readFileSync("/proc/self/mountinfo", "utf8").split("\n");
-    return mounts.some((mount) => mount.split(" ")[4] === escaped);
-  } catch {
-    return false;
-  }
+  const mounts = ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
+  return mounts.split("\n").some((mount) => mount.split(" ")[4] === escaped);
 }
 
 /** How a name ends that nobody looks at: a kill -9 within an instant may leave one. */
@@ -275,16 +278,7 @@ async function holdBeside(name: string, held: Release[]): Promise<void> {
     release();
     throw error;
   }
-  held.push(() => removeIfPossible(name), release);
-}
-
-/** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */
-function removeIfPossible(socket: string): void {
-  try {
-    fs.unlinkSync(socket);
-  } catch {
-    // See above.
-  }
+  held.push(() => ifPossible(() => fs.unlinkSync(name)), release);
 }
 
 /** The file's abstract name, where there are such names. */

@@ -4,7 +4,9 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { appendAll, type Disk, type JournalFile, type Release, type Warn } from "./disk.ts";
+import {
+  appendAll, ifPossible, type Disk, type JournalFile, type Release, type Warn,
+} from "./disk.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
 
@@ -61,11 +63,8 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
 
 /** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
 export function release({ file, held }: Pick<OpenFile, "file" | "held">): void {
-  try {
-    file.close();
-  } catch {
-    // The descriptor is gone all the same.
-  }
+  // The descriptor is gone all the same.
+  ifPossible(() => file.close());
   for (const letGo of held) letGo();
 }
 
