@@ -38,7 +38,7 @@ export async function openJournal(path: string, options: JournalOptions = {}): P
 /** What a journal has for its whole life; what the path's links lead to is asked each time. */
 type Site = ReturnType<typeof siteOf>;
 
-const siteOf = (path: string, { disk = realDisk, warn = nothing, limits }: JournalOptions) =>
+const siteOf = (path: string, { disk = realDisk, warn = () => {}, limits }: JournalOptions) =>
   ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
 
 /** Resolves the promise of who has asked for one: of a failure with a promise that it rejects. */
@@ -64,8 +64,8 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
   #inUse: OpenFile;
   /** `file`: no successor could be made when it was renamed, so it may be at its path or not. */
   #watched: "path" | "file" = "path";
-  /** Ends the loop's rest; nothing while it works, for then it looks by itself for what to do. */
-  #wake = nothing;
+  /** Ends the loop's rest; unheard while it works, for then it looks by itself for what to do. */
+  readonly #bell = new EventEmitter<{ anything: []; rotation: [] }>();
   /** The loop has ended: the journal is closed, or has failed for good. */
   #hasEnded = false;
   #closed: Promise<void> | undefined;
@@ -92,7 +92,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
 
   readonly #append = (json: string, settle: (error?: StoreError) => void): void => {
     this.#queue.push(json, settle);
-    this.#wake();
+    this.#bell.emit("anything");
   };
 
   readonly [appendJson] = { of: Journal.prototype.append, append: this.#append };
@@ -107,7 +107,8 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     return new Promise((resolve) => {
       if (this.#hasEnded) return resolve(false);
       this.#rotations.push(resolve);
-      this.#wake();
+      this.#bell.emit("anything");
+      this.#bell.emit("rotation");
     });
   }
 
@@ -115,7 +116,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
   close(): Promise<void> {
     // A file that waits for its rotation goes on waiting: until then its batch is not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
-    this.#wake();
+    this.#bell.emit("anything");
     return (this.#closed ??= this.#loop.then(() => release(this.#inUse)));
   }
 
@@ -129,7 +130,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
         if (rotation) await this.#rotate(rotation);
         else if (this.#queue.waiting.length > 0) await this.#commit();
         else if (this.#queue.refusal) break;
-        else await this.#rest();
+        else await this.#rest("anything");
       }
     } catch (cause) {
       const { path, bytes } = this.#inUse;
@@ -143,11 +144,9 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     for (const rotation of this.#rotations) rotation(false);
   }
 
-  async #rest(): Promise<void> {
-    await new Promise<void>((wake) => {
-      this.#wake = wake;
-    });
-    this.#wake = nothing;
+  /** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
+  #rest(until: "anything" | "rotation"): Promise<void> {
+    return new Promise((wake) => this.#bell.once(until, () => wake()));
   }
 
   /** @throws Error where the file is not ours any more */
@@ -252,12 +251,8 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     // A rename is the first half of a rotation; without the second it is a fault. What has become
     // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
     const { rotationMillis } = this.#site.limits;
-    let isOver = false;
-    const timer = setTimeout(() => {
-      isOver = true;
-      this.#wake();
-    }, rotationMillis);
-    while (this.#rotations.length === 0 && !isOver) await this.#rest();
+    const timer = setTimeout(() => this.#bell.emit("rotation"), rotationMillis);
+    if (this.#rotations.length === 0) await this.#rest("rotation");
     clearTimeout(timer);
     if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {
       throw new Error("it was renamed, or its link was, and no rotation followed");
@@ -290,8 +285,6 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     if (links === 0) throw new Error("it was deleted while in use");
   }
 }
-
-const nothing = (): void => undefined;
 
 /** Compared as numbers: libuv has no name for EDQUOT. */
 const { ENOSPC, EDQUOT, EFBIG } = constants.errno;
