@@ -133,27 +133,19 @@ export function isPartOfHeader(file: Buffer): boolean {
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
-export interface DecodedRecord {
-  readonly seq: number;
-  readonly at: string;
-  readonly synced: number;
-  readonly id: bigint;
-}
+export type DecodedRecord = Exclude<ReturnType<typeof decodeRecord>, string>;
 
-/** What a line without its LF is; `foreign` has a good checksum over what is no record. */
-export type Line = DecodedRecord | "unsound" | "foreign";
-
-/** Reads a line without its LF. */
-export function decodeRecord(line: Buffer): Line {
-  if (!isSound(line)) return "unsound";
+/** Reads a line without its LF; `foreign` has a good checksum over what is no record. */
+export function decodeRecord(line: Buffer) {
+  if (!isSound(line)) return "unsound" as const;
 
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
   const match = plainRecordForm.exec(text) ?? startForm.exec(text);
-  if (!match) return "foreign";
+  if (!match) return "foreign" as const;
 
   const [start, seq, at = "", synced, digits] = match;
   const id = digits === undefined ? idOf(line.subarray(start.length, text.length)) : BigInt(digits);
-  if (id === undefined) return "foreign";
+  if (id === undefined) return "foreign" as const;
   return { seq: Number(seq), at, synced: Number(synced), id };
 }
 
@@ -168,14 +160,7 @@ function idOf(json: Buffer): bigint | undefined {
 }
 
 /** The end of a file, as FILE.anew holds it. */
-export interface Copy {
-  /** The journal's UUID. */
-  readonly file: string;
-  readonly offset: number;
-  /** Of the file before. */
-  readonly size: number;
-  readonly bytes: Buffer;
-}
+export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 
 export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
   const start = `00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`;
@@ -185,7 +170,7 @@ export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
 }
 
 /** Undefined for what is not a whole copy. */
-export function decodeCopy(copy: Buffer): Copy | undefined {
+export function decodeCopy(copy: Buffer) {
   const match = copyForm.exec(copy.toString("latin1", 0, 160));
   if (!match || checksum(copy.subarray(9)) !== match[1]) return undefined;
   const [start, , file = "", offset, size] = match;

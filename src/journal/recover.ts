@@ -94,11 +94,15 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /** Why a line can't stand where it does, if it can't; `last`: the record before, where known. */
 export function problemOf({ line, text, offset }: PlacedLine, last?: Position): string | undefined {
-  if (offset === 0) {
-    const isHeader = text !== undefined && decodeHeader(text) !== undefined;
-    return isHeader ? undefined : "expected a plant-store journal's header, version 1";
+  if (offset === 0 && text && decodeHeader(text) !== undefined) return undefined;
+  if (offset === 0) return "expected a plant-store journal's header, version 1";
+
+  if (!text) return `the line has over ${lineBytesMax} bytes`;
+  if (text.length === 0) return "the line is blank";
+  if (line === "unsound") {
+    const isCrlf = text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
+    return isCrlf ? "the line ends in CRLF" : wrongChecksum;
   }
-  if (line === "unsound") return unsoundnessOf(text);
   if (line === "foreign") return "the line has a good checksum, but is no record";
   if (!last) return undefined;
 
@@ -108,13 +112,6 @@ export function problemOf({ line, text, offset }: PlacedLine, last?: Position): 
   // A line belongs to the write of the one before, or begins a write.
   if (synced === last.synced || synced === offset) return undefined;
   return `synced must be ${last.synced} or ${offset}, found ${synced}`;
-}
-
-function unsoundnessOf(text: Buffer | undefined): string {
-  if (!text) return `the line has over ${lineBytesMax} bytes`;
-  if (text.length === 0) return "the line is blank";
-  const isCrlf = text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
-  return isCrlf ? "the line ends in CRLF" : wrongChecksum;
 }
 
 const wrongChecksum = "the line's checksum is wrong";
