@@ -100,8 +100,7 @@ export const realDisk = {
 };
 
 /**
- * Standard input, read once and forwards; its size is Infinity until its end is read. What a read
- * gives holds until the next.
+ * Standard input, read once and forwards; its size is Infinity until its end is read.
  *
  * @param keptBytes how many of the bytes that were read last can be read again
  */
@@ -113,16 +112,14 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
     size: () => (isEnded ? total : Infinity),
     read(offset, length) {
       while (!isEnded && total < offset + length) {
-        const at = total % keptBytes;
-        const wanted = Math.min(offset + length - total, keptBytes - at);
-        const got = fs.readSync(0, ring, at, wanted, null);
+        const room = ring.subarray(total % keptBytes).subarray(0, offset + length - total);
+        const got = fs.readSync(0, room);
         isEnded = got === 0;
         total += got;
       }
       const bytes = Math.max(0, Math.min(length, total - offset));
       const upper = ring.subarray(offset % keptBytes).subarray(0, bytes);
-      const lower = ring.subarray(0, bytes - upper.length);
-      return lower.length === 0 ? upper : Buffer.concat([upper, lower]);
+      return Buffer.concat([upper, ring.subarray(0, bytes - upper.length)]);
     },
   };
 }

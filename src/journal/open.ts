@@ -4,9 +4,7 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import {
-  appendAll, ifPossible, type Disk, type JournalFile, type Release, type Warn,
-} from "./disk.ts";
+import { appendAll, ifPossible, type Disk, type JournalFile, type Warn } from "./disk.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
 
@@ -47,7 +45,7 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
-  const held: Release[] = [];
+  const held: (() => void)[] = [];
   try {
     const { identity } = file.look();
     const other = await disk.lock(path, identity, held, warn);
@@ -105,7 +103,7 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   const plan = attempt("unreadable", path, () => planOpening(found, there));
   checkSize(path, file, size);
 
-  const { copy, end: verdict } = plan;
+  const { copy, file: whole, end: verdict } = plan;
   if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
     throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
@@ -123,8 +121,7 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
   const { certified, end, unterminated } = verdict;
   const offset = copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
-  const tail = attempt("unreadable", path, () =>
-    plan.file.read(offset, plan.file.size() - offset));
+  const tail = attempt("unreadable", path, () => whole.read(offset, whole.size() - offset));
   const torn = tail.subarray(end - offset);
   if (torn.length > 0) {
     const name = await saveTorn(disk, path, end, torn);

@@ -77,9 +77,9 @@ const headerForm = new RegExp(
 );
 
 const recordStart = `^{"seq":(${number}),"at":"(${time})","synced":(${number}),"plant":`;
-const startForm = new RegExp(recordStart);
 
-const plainRecordForm = new RegExp(`${recordStart}${plainForm}$`);
+/** Its last groups are those of a plain plant, where it holds one. */
+const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
 const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
@@ -140,7 +140,7 @@ export function decodeRecord(line: Buffer) {
   if (!isSound(line)) return "unsound" as const;
 
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
-  const match = plainRecordForm.exec(text) ?? startForm.exec(text);
+  const match = recordForm.exec(text);
   if (!match) return "foreign" as const;
 
   const [start, seq, at = "", synced, digits] = match;

@@ -1,6 +1,5 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
 import { linesOf, type Bytes } from "./lines.ts";
-import type { DecodedRecord } from "./record.ts";
 import { planOpening, problemOf, type Plan, type Position } from "./recover.ts";
 
 /** All are counted, and this many told: a file of another format is damaged in every line. */
@@ -12,10 +11,8 @@ export interface VerifyOptions {
   /** A server is writing: nothing is told of an opening, nor of the end that it may still cut. */
   readonly isLive?: boolean;
   /** Told how many bytes of how many are read. */
-  readonly onProgress?: Progress;
+  readonly onProgress?: (read: number, all: number) => void;
 }
-
-type Progress = (read: number, all: number) => void;
 
 /**
  * Reads the file once, from its beginning, in memory that grows with its longest line only, up to
@@ -35,7 +32,8 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
   const certain = isLive && end.kind !== "new" ? end.certified : Infinity;
 
   let records = 0;
-  let range: Range | undefined;
+  // The first and the last time, and the range of ids; where there is no record, there is none.
+  let range: { first: string; last: string; idMin: bigint; idMax: bigint } | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
   let line = 0;
@@ -69,7 +67,10 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
     before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") continue;
     records++;
-    range = widened(range ?? rangeOf(record), record);
+    range ??= { first: record.at, last: record.at, idMin: record.id, idMax: record.id };
+    range.last = record.at;
+    if (record.id < range.idMin) range.idMin = record.id;
+    if (record.id > range.idMax) range.idMax = record.id;
   }
 
   // What FILE.anew says of an end that is not there stands behind the last line.
@@ -83,7 +84,7 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
 }
 
 /** A file that tells how far it is read; one that grows meanwhile keeps its size. */
-const watched = (file: Bytes, size: number, onProgress?: Progress): Bytes => ({
+const watched = (file: Bytes, size: number, onProgress: VerifyOptions["onProgress"]): Bytes => ({
   size: () => Math.min(size, file.size()),
   read(offset, length) {
     const bytes = file.read(offset, length);
@@ -91,15 +92,6 @@ const watched = (file: Bytes, size: number, onProgress?: Progress): Bytes => ({
     return bytes;
   },
 });
-
-/** The first and the last time, and the range of ids; where there is no record, there is none. */
-type Range = ReturnType<typeof rangeOf>;
-
-const rangeOf = ({ at, id }: DecodedRecord) => ({ first: at, last: at, idMin: id, idMax: id });
-
-function widened({ first, idMin, idMax }: Range, { at, id }: DecodedRecord): Range {
-  return { first, last: at, idMin: id < idMin ? id : idMin, idMax: id > idMax ? id : idMax };
-}
 
 /** What an opening does; damage before the end is not its business. */
 function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
