@@ -293,10 +293,9 @@ function locksBeside(path: string): readonly string[] {
 /** Whether the file that a lock is for is in its folder, under whatever name. */
 function hasJournal(lock: string): boolean {
   const folder = dirname(lock);
-  return fs.readdirSync(folder).some((name) => {
-    const stat = fs.lstatSync(join(folder, name), { bigint: true, throwIfNoEntry: false });
-    return stat?.isFile() === true && isLockOf(lock, seen(stat).identity);
-  });
+  const files = fs.readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
+  const found = files.map(({ name }) => realDisk.look(join(folder, name)));
+  return found.some((file) => file && isLockOf(lock, file.identity));
 }
 
 /** Whether a lock is this file's, whatever its name was; those of old releases end with that. */

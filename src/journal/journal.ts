@@ -56,7 +56,7 @@ interface Events {
 
 export class Journal extends EventEmitter<Events> implements PlantStore {
   readonly #site: Site;
-  readonly #queue: Queue;
+  readonly #queue = new Queue();
   /** Asked for and not done; the first may be under way. */
   readonly #rotations: Rotation[] = [];
   readonly #loop: Promise<void>;
@@ -73,7 +73,6 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
   constructor(site: Site, open: OpenFile) {
     super();
     this.#site = site;
-    this.#queue = new Queue(site.limits);
     this.#inUse = open;
     this.#loop = this.#run();
   }
@@ -91,7 +90,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
   }
 
   readonly #append = (json: string, settle: (error?: StoreError) => void): void => {
-    this.#queue.push(json, settle);
+    this.#queue.push(json, this.#site.limits, settle);
     this.#bell.emit("anything");
   };
 
@@ -208,7 +207,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     const { path, seq, bytes: end } = this.#inUse;
     // No seq of the batch is longer than this one, nor a time than another.
     const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
-    this.#queue.take(frame.length);
+    this.#queue.take(frame.length, this.#site.limits);
 
     try {
       const at = new Date().toISOString();
@@ -250,8 +249,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
 
     // A rename is the first half of a rotation; without the second it is a fault. What has become
     // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
-    const { rotationMillis } = this.#site.limits;
-    const timer = setTimeout(() => this.#bell.emit("rotation"), rotationMillis);
+    const timer = setTimeout(() => this.#bell.emit("rotation"), this.#site.limits.rotationMillis);
     if (this.#rotations.length === 0) await this.#rest("rotation");
     clearTimeout(timer);
     if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {

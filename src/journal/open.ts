@@ -162,11 +162,7 @@ function isAnother(disk: Disk, path: string, name: string, bytes: Buffer): boole
 /** Leaves a durable file, and one that was there until the new one is: it may be all there is. */
 async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void> {
   const file = disk.openBeside(`${path}.part`);
-  try {
-    await appendAll(file, bytes);
-  } finally {
-    file.close();
-  }
+  await appendAll(file, bytes).finally(() => file.close());
   disk.rename(`${path}.part`, path);
   disk.syncDirectory(path);
 }

@@ -14,15 +14,10 @@ export class Queue {
   batch: readonly Waiting[] = [];
   /** What is for the next ones. */
   readonly waiting: Waiting[] = [];
-  readonly #limits: Limits;
   /** Of batch and waiting together. */
   #bytes = 0;
   /** Why no more is taken, while what it has is still to be written; undefined while it is. */
   refusal: StoreError | undefined;
-
-  constructor(limits: Limits) {
-    this.#limits = limits;
-  }
 
   /** Of batch and waiting together. */
   get held() {
@@ -35,13 +30,13 @@ export class Queue {
    * @param settle called once, with the error where it is not on stable storage
    * @throws StoreError over the limits, and when it has ended
    */
-  push(json: string, settle: (error?: StoreError) => void): void {
+  push(json: string, limits: Limits, settle: (error?: StoreError) => void): void {
     if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
     // What is in flight counts, too: a disk that stalls must not fill the memory.
     const records = this.waiting.length + this.batch.length;
-    const { queueRecordsMax, queueBytesMax } = this.#limits;
+    const { queueRecordsMax, queueBytesMax } = limits;
     if (records >= queueRecordsMax || (records > 0 && this.#bytes + bytes > queueBytesMax)) {
       throw new StoreError("busy", "too many records wait");
     }
@@ -55,12 +50,12 @@ export class Queue {
    *
    * @param frameBytes what a line has besides its plant, at most
    */
-  take(frameBytes: number): void {
+  take(frameBytes: number, { batchBytesMax }: Limits): void {
     let bytes = 0;
     let count = 0;
     for (const waiting of this.waiting) {
       bytes += frameBytes + waiting.bytes;
-      if (count > 0 && bytes > this.#limits.batchBytesMax) break;
+      if (count > 0 && bytes > batchBytesMax) break;
       count++;
     }
     this.batch = this.waiting.splice(0, count);

@@ -68,16 +68,12 @@ export const headerBytes = emptyHeader.length;
 const plantBytesMax = lineBytesMax
   - recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "").length;
 
-const uuid = String.raw`[\da-f-]{36}`;
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
-const number = String.raw`[1-9]\d*`;
 
-const headerForm = new RegExp(
-  `^{"journal":"plant-store","version":1,"file":"(${uuid})","at":"${time}","crc":"[\\da-f]{8}"}$`,
-);
+const headerStart = String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})"`;
+const headerForm = new RegExp(`${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`);
 
-const recordStart = `^{"seq":(${number}),"at":"(${time})","synced":(${number}),"plant":`;
-
+const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*),"plant":`;
 /** Its last groups are those of a plain plant, where it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 

@@ -182,8 +182,7 @@ function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
-function isTorn(placed: PlacedLine, problem: string, file: Bytes, size: number): boolean {
-  const { line, isWhole, offset } = placed;
+function isTorn({ line, isWhole, offset }: PlacedLine, problem: string, file: Bytes, size: number) {
   if (line !== "unsound") return false;
   return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
 }
