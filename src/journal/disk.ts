@@ -283,21 +283,17 @@ const abstractOf = (identity: string): readonly string[] =>
   isLinux ? [abstractName(`plant-store-${identity}`)] : [];
 
 /** The sockets in a journal's folder that hold one, or held it until a kill -9. */
-function locksBeside(path: string): readonly string[] {
-  const folder = dirname(path);
-  return fs.readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
-    .map(({ name }) => join(folder, name));
-}
+const locksBeside = (path: string): readonly string[] => entriesBeside(path)
+  .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
+  .map(({ name }) => join(dirname(path), name));
 
 /** Whether the file that a lock is for is in its folder, under whatever name. */
-function hasJournal(lock: string): boolean {
-  const folder = dirname(lock);
-  const files = fs.readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
-  const found = files.map(({ name }) => realDisk.look(join(folder, name)));
-  return found.some((file) => file && isLockOf(lock, file.identity));
-}
+const hasJournal = (lock: string): boolean => entriesBeside(lock)
+  .filter((entry) => entry.isFile())
+  .map(({ name }) => realDisk.look(join(dirname(lock), name)))
+  .some((file) => file && isLockOf(lock, file.identity));
+
+const entriesBeside = (path: string) => fs.readdirSync(dirname(path), { withFileTypes: true });
 
 /** Whether a lock is this file's, whatever its name was; those of old releases end with that. */
-const isLockOf = (lock: string, identity: string): boolean =>
-  `${lock}-`.includes(`.lock-${identity}-`);
+const isLockOf = (lock: string, identity: string) => `${lock}-`.includes(`.lock-${identity}-`);

@@ -132,8 +132,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
         else await this.#rest("anything");
       }
     } catch (cause) {
-      const { path, bytes } = this.#inUse;
-      const error = new JournalError("failed", path, cause, bytes);
+      const error = new JournalError("failed", this.#inUse.path, cause, this.#inUse.bytes);
       this.#queue.fail(new StoreError("unknown", error.message, { cause: error }));
       // A listener that throws does not get into the way of closing.
       queueMicrotask(() => this.emit("failed", error));
@@ -264,8 +263,7 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
    */
   #isWatchedSoundly(): boolean {
     const { identity, file } = this.#inUse;
-    const { path, disk } = this.#site;
-    const look = () => disk.look(path);
+    const look = () => this.#site.disk.look(this.#site.path);
     // What made a rotation fail may still be there: then the path holds nothing of ours.
     const there = this.#watched === "file" ? ifPossible(look) : look();
     const isInPlace = there?.identity === identity;

@@ -99,8 +99,7 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
   const anew = `${path}.anew`;
   const there = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const found = { ...file, size: () => size };
-  const plan = attempt("unreadable", path, () => planOpening(found, there));
+  const plan = attempt("unreadable", path, () => planOpening({ ...file, size: () => size }, there));
   checkSize(path, file, size);
 
   const { copy, file: whole, end: verdict } = plan;

@@ -136,10 +136,9 @@ export function decodeRecord(line: Buffer) {
   if (!isSound(line)) return "unsound" as const;
 
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
-  const match = recordForm.exec(text);
-  if (!match) return "foreign" as const;
+  const [start, seq, at = "", synced, digits] = recordForm.exec(text) ?? [];
+  if (start === undefined) return "foreign" as const;
 
-  const [start, seq, at = "", synced, digits] = match;
   const id = digits === undefined ? idOf(line.subarray(start.length, text.length)) : BigInt(digits);
   if (id === undefined) return "foreign" as const;
   return { seq: Number(seq), at, synced: Number(synced), id };
@@ -167,10 +166,9 @@ export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
 
 /** Undefined for what is not a whole copy. */
 export function decodeCopy(copy: Buffer) {
-  const match = copyForm.exec(copy.toString("latin1", 0, 160));
-  if (!match || checksum(copy.subarray(9)) !== match[1]) return undefined;
-  const [start, , file = "", offset, size] = match;
-  const bytes = copy.subarray(start.length);
+  const [head, crc, file = "", offset, size] = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  if (head === undefined || checksum(copy.subarray(9)) !== crc) return undefined;
+  const bytes = copy.subarray(head.length);
   return { file, offset: Number(offset), size: Number(size), bytes };
 }
 

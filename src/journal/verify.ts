@@ -100,7 +100,6 @@ function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
     ? `writes it anew from offset ${copy.offset} as in .anew, then `
     : copy.kind === "spent" ? "removes .anew, then " : "";
   if (verdict.kind === "new") return `${first}makes a new journal`;
-  const { end, unterminated } = verdict;
-  const isSound = end === bytes && !unterminated;
-  return first + (isSound ? "goes on" : `mends it from offset ${end}`);
+  const isSound = verdict.end === bytes && !verdict.unterminated;
+  return first + (isSound ? "goes on" : `mends it from offset ${verdict.end}`);
 }
