@@ -100,7 +100,8 @@ export const realDisk = {
 };
 
 /**
- * Standard input, read once and forwards; its size is Infinity until its end is read.
+ * Standard input, read once and forwards; its size is Infinity until its end is read. What a read
+ * gives holds until the next: a copy of a line of 64 MiB would be too much beside what is kept.
  *
  * @param keptBytes how many of the bytes that were read last can be read again
  */
@@ -119,7 +120,8 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
       }
       const bytes = Math.max(0, Math.min(length, total - offset));
       const upper = ring.subarray(offset % keptBytes).subarray(0, bytes);
-      return Buffer.concat([upper, ring.subarray(0, bytes - upper.length)]);
+      const lower = ring.subarray(0, bytes - upper.length);
+      return lower.length === 0 ? upper : Buffer.concat([upper, lower]);
     },
   };
 }

@@ -251,9 +251,8 @@ export class Journal extends EventEmitter<Events> implements PlantStore {
     const timer = setTimeout(() => this.#bell.emit("rotation"), this.#site.limits.rotationMillis);
     if (this.#rotations.length === 0) await this.#rest("rotation");
     clearTimeout(timer);
-    if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {
-      throw new Error("it was renamed, or its link was, and no rotation followed");
-    }
+    if (this.#isWatchedSoundly() || this.#rotations.length > 0) return;
+    throw new Error("it was renamed, or its link was, and no rotation followed");
   }
 
   /**
