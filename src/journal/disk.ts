@@ -142,8 +142,7 @@ export async function isLocked(path: string, identity: string): Promise<boolean>
   // Of a folder that can't be listed the sockets are not known.
   const beside = ifPossible(() => locksBeside(realDisk.resolve(path))) ?? [];
   const names = [...abstractOf(identity), ...beside.filter((name) => isLockOf(name, identity))];
-  const occupants = await Promise.all(names.map(occupantOf));
-  return occupants.some((occupant) => occupant !== undefined);
+  return (await Promise.all(names.map(occupantOf))).some((occupant) => occupant !== undefined);
 }
 
 /**
@@ -281,8 +280,7 @@ async function holdBeside(name: string, held: Release[]): Promise<void> {
 }
 
 /** The file's abstract name, where there are such names. */
-const abstractOf = (identity: string): readonly string[] =>
-  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
+const abstractOf = (identity: string) => (isLinux ? [abstractName(`plant-store-${identity}`)] : []);
 
 /** The sockets in a journal's folder that hold one, or held it until a kill -9. */
 const locksBeside = (path: string): readonly string[] => entriesBeside(path)

@@ -118,10 +118,9 @@ const wrongChecksum = "the line's checksum is wrong";
 
 /** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
 function examineCopy(file: Bytes, bytes: Buffer | undefined) {
-  if (!bytes) return { kind: "none" } as const;
-  const copy = decodeCopy(bytes);
+  const copy = bytes && decodeCopy(bytes);
   // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (!copy) return { kind: "spent" } as const;
+  if (!copy) return { kind: bytes ? "spent" : "none" } as const;
 
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));

@@ -1,5 +1,6 @@
 /** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
 import { linesOf, type Bytes } from "./lines.ts";
+import type { DecodedRecord } from "./record.ts";
 import { planOpening, problemOf, type Plan, type Position } from "./recover.ts";
 
 /** All are counted, and this many told: a file of another format is damaged in every line. */
@@ -32,8 +33,7 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
   const certain = isLive && end.kind !== "new" ? end.certified : Infinity;
 
   let records = 0;
-  // The first and the last time, and the range of ids; where there is no record, there is none.
-  let range: { first: string; last: string; idMin: bigint; idMax: bigint } | undefined;
+  let range: Range | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
   let line = 0;
@@ -67,10 +67,7 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
     before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") continue;
     records++;
-    range ??= { first: record.at, last: record.at, idMin: record.id, idMax: record.id };
-    range.last = record.at;
-    if (record.id < range.idMin) range.idMin = record.id;
-    if (record.id > range.idMax) range.idMax = record.id;
+    range = widened(range ?? rangeOf(record), record);
   }
 
   // What FILE.anew says of an end that is not there stands behind the last line.
@@ -92,6 +89,15 @@ const watched = (file: Bytes, size: number, onProgress: VerifyOptions["onProgres
     return bytes;
   },
 });
+
+/** The first and the last time, and the range of ids; where there is no record, there is none. */
+type Range = ReturnType<typeof rangeOf>;
+
+const rangeOf = ({ at, id }: DecodedRecord) => ({ first: at, last: at, idMin: id, idMax: id });
+
+function widened({ first, idMin, idMax }: Range, { at, id }: DecodedRecord): Range {
+  return { first, last: at, idMin: id < idMin ? id : idMin, idMax: id > idMax ? id : idMax };
+}
 
 /** What an opening does; damage before the end is not its business. */
 function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
