@@ -5,14 +5,15 @@ import { createStrictServer, type DrainableServer } from "./http/server.ts";
 import type { PlantOptions } from "./options.ts";
 import { PlantService } from "./service.ts";
 
+/** `tls`: certificate, key and the like, as node:https takes them. */
+export type PlantServerOptions = PlantOptions & { readonly tls?: TlsOptions | undefined };
+
 /**
  * A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
  *
  * @throws RangeError for a bad limit, TypeError that names any other bad option
  */
-export function createPlantServer(
-  options: PlantOptions & { readonly tls?: TlsOptions | undefined },
-): DrainableServer {
+export function createPlantServer(options: PlantServerOptions): DrainableServer {
   return createStrictServer(new PlantService(options), options.tls);
 }
 

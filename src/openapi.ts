@@ -46,8 +46,7 @@ const createPlant = (): unknown => ({
 function causesWith(isMeant: (status: number) => boolean): string {
   return Object.values(catalogue)
     .filter(({ error }) => isMeant(Math.floor(error / 100)))
-    .map(({ error, when }) => `${error}: ${when}`)
-    .join("; ");
+    .map(({ error, when }) => `${error}: ${when}`).join("; ");
 }
 
 const answer = (description: string, schema: Schema): unknown =>

@@ -57,18 +57,17 @@ export class StoreError extends Error {
   }
 }
 
-/**
- * `config`: somebody has to put something right; `refused`: so says one host, perhaps not all;
- * `unreachable`: time may mend it; `data`: a stream or a file does not hold what it must.
- */
-export type EngineErrorCode = "config" | "refused" | "unreachable" | "data";
-
 /** What keeps an engine from its work; what became of a single plant, a StoreError tells. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
-  readonly code: EngineErrorCode;
 
-  constructor(code: EngineErrorCode, message: string) {
+  /**
+   * `config`: somebody has to put something right; `refused`: so says one host, perhaps not all;
+   * `unreachable`: time may mend it; `data`: a stream or a file does not hold what it must.
+   */
+  readonly code: "config" | "refused" | "unreachable" | "data";
+
+  constructor(code: EngineError["code"], message: string) {
     super(message);
     this.code = code;
   }

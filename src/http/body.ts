@@ -59,18 +59,13 @@ export function checkUnread(request: IncomingMessage): void {
     "The body was read before: the plants' handler must come first.");
 }
 
+/** Called once; where the client goes away before the body's end, with an error, or never. */
+type Done = (body: Buffer | ApiError) => void;
+
 /**
  * Reads the body. A declared length reserves nothing: what counts is what has arrived.
- *
- * @param done called once; where the client goes away before the body's end, with an error that
- * nobody hears, or never
  */
-export function readBody(
-  request: IncomingMessage,
-  limits: Limits,
-  all: HeldBodies,
-  done: (body: Buffer | ApiError) => void,
-): void {
+export function readBody(request: IncomingMessage, limits: Limits, all: HeldBodies, done: Done) {
   const declaredBytes = Number(request.headers["content-length"]);
   let body: Buffer = nothing;
   let isDone = false;

@@ -55,11 +55,7 @@ export const realDisk = {
    *
    * @throws Error where a stranger may have put it there
    */
-  readBeside(
-    path: string,
-    journal: string,
-    bytesMax: number,
-  ): Buffer | "other" | undefined {
+  readBeside(path: string, journal: string, bytesMax: number): Buffer | "other" | undefined {
     const stat = fs.statSync(path, { throwIfNoEntry: false });
     if (!stat) return undefined;
     if (!stat.isFile() || stat.size > bytesMax) return "other";
@@ -105,7 +101,7 @@ export const realDisk = {
 
 /**
  * Standard input, read once and forwards; its size is Infinity until its end is read. What a read
- * gives holds until the next.
+ * gives holds until the next: a copy of a line of 64 MiB would be too much beside what is kept.
  *
  * @param keptBytes how many of the bytes that were read last can be read again
  */
@@ -117,9 +113,8 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
     size: () => (isEnded ? total : Infinity),
     read(offset, length) {
       while (!isEnded && total < offset + length) {
-        const at = total % keptBytes;
-        const wanted = Math.min(offset + length - total, keptBytes - at);
-        const got = fs.readSync(0, ring, at, wanted, null);
+        const room = ring.subarray(total % keptBytes).subarray(0, offset + length - total);
+        const got = fs.readSync(0, room);
         isEnded = got === 0;
         total += got;
       }
@@ -144,14 +139,10 @@ export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void>
 
 /** Whether a process holds the file, or may hold it. */
 export async function isLocked(path: string, identity: string): Promise<boolean> {
-  const names = [...abstractOf(identity)];
-  try {
-    names.push(...locksBeside(realDisk.resolve(path)).filter((name) => isLockOf(name, identity)));
-  } catch {
-    // A folder that can't be listed: its sockets are not known.
-  }
-  const occupants = await Promise.all(names.map(occupantOf));
-  return occupants.some((occupant) => occupant !== undefined);
+  // Of a folder that can't be listed the sockets are not known.
+  const beside = ifPossible(() => locksBeside(realDisk.resolve(path))) ?? [];
+  const names = [...abstractOf(identity), ...beside.filter((name) => isLockOf(name, identity))];
+  return (await Promise.all(names.map(occupantOf))).some((occupant) => occupant !== undefined);
 }
 
 /**
@@ -164,6 +155,15 @@ export async function removeAbandoned(path: string): Promise<void> {
   const occupant = await occupantOf(path);
   if (occupant !== undefined) throw new Error(`something else is at ${path}: ${occupant}`);
   fs.unlinkSync(path);
+}
+
+/** What a step gives; undefined where it fails, and that is as good. */
+export function ifPossible<T>(step: () => T): T | undefined {
+  try {
+    return step();
+  } catch {
+    return undefined;
+  }
 }
 
 const realFile = (fd: number) => ({
@@ -213,12 +213,7 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
 }
 
-async function takeLocks(
-  path: string,
-  identity: string,
-  held: Release[],
-  warn: Warn,
-) {
+async function takeLocks(path: string, identity: string, held: Release[], warn: Warn) {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }
@@ -247,7 +242,8 @@ async function takeLocks(
   for (const name of locksBeside(path).filter((each) => each !== own)) {
     const occupant = await occupantOf(name);
     if (occupant === undefined) {
-      if (isLockOf(name, identity) || !hasJournal(name)) removeIfPossible(name);
+      // It may be another user's, or gone, and stands in nobody's way.
+      if (isLockOf(name, identity) || !hasJournal(name)) ifPossible(() => fs.unlinkSync(name));
     } else if (isLockOf(name, identity)) {
       return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
     }
@@ -264,12 +260,8 @@ async function takeLocks(
 function isMountedAlone(path: string): boolean {
   const escaped = path.replace(/[ \t\n\\]/g, (character) =>
     `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
-  try {
-    const mounts = fs.readFileSync("/proc/self/mountinfo", "utf8").split("\n");
-    return mounts.some((mount) => mount.split(" ")[4] === escaped);
-  } catch {
-    return false;
-  }
+  const mounts = ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
+  return mounts.split("\n").some((mount) => mount.split(" ")[4] === escaped);
 }
 
 /** How a name ends that nobody looks at: a kill -9 within an instant may leave one. */
@@ -284,39 +276,24 @@ async function holdBeside(name: string, held: Release[]): Promise<void> {
     release();
     throw error;
   }
-  held.push(() => removeIfPossible(name), release);
-}
-
-/** A socket that nobody listens on stands in nobody's way: it may be another user's, or gone. */
-function removeIfPossible(socket: string): void {
-  try {
-    fs.unlinkSync(socket);
-  } catch {
-    // See above.
-  }
+  held.push(() => ifPossible(() => fs.unlinkSync(name)), release);
 }
 
 /** The file's abstract name, where there are such names. */
-const abstractOf = (identity: string): readonly string[] =>
-  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
+const abstractOf = (identity: string) => (isLinux ? [abstractName(`plant-store-${identity}`)] : []);
 
 /** The sockets in a journal's folder that hold one, or held it until a kill -9. */
-function locksBeside(path: string): readonly string[] {
-  const folder = dirname(path);
-  return fs.readdirSync(folder, { withFileTypes: true })
-    .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
-    .map(({ name }) => join(folder, name));
-}
+const locksBeside = (path: string): readonly string[] => entriesBeside(path)
+  .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
+  .map(({ name }) => join(dirname(path), name));
 
 /** Whether the file that a lock is for is in its folder, under whatever name. */
-function hasJournal(lock: string): boolean {
-  const folder = dirname(lock);
-  return fs.readdirSync(folder).some((name) => {
-    const stat = fs.lstatSync(join(folder, name), { bigint: true, throwIfNoEntry: false });
-    return stat?.isFile() === true && isLockOf(lock, seen(stat).identity);
-  });
-}
+const hasJournal = (lock: string): boolean => entriesBeside(lock)
+  .filter((entry) => entry.isFile())
+  .map(({ name }) => realDisk.look(join(dirname(lock), name)))
+  .some((file) => file && isLockOf(lock, file.identity));
+
+const entriesBeside = (path: string) => fs.readdirSync(dirname(path), { withFileTypes: true });
 
 /** Whether a lock is this file's, whatever its name was; those of old releases end with that. */
-const isLockOf = (lock: string, identity: string): boolean =>
-  `${lock}-`.includes(`.lock-${identity}-`);
+const isLockOf = (lock: string, identity: string) => `${lock}-`.includes(`.lock-${identity}-`);

@@ -10,7 +10,7 @@ import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import { appendJson, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
-import { appendAll, realDisk, type Disk } from "./disk.ts";
+import { appendAll, ifPossible, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, release, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
 import { appendPlant, epoch, recordText, seal } from "./record.ts";
@@ -31,42 +31,18 @@ export interface JournalOptions {
  * a bad limit.
  */
 export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
-  const { warn = () => undefined, disk = realDisk } = options;
-  const site = { path: resolve(path), disk, warn, limits: limitsWith(options.limits) };
-  return new Journal(site, await openFile(disk, site.path, warn));
+  const site = siteOf(path, options);
+  return new Journal(site, await openFile(site.disk, site.path, site.warn));
 }
 
-/** What a journal has for its whole life. */
-interface Site {
-  readonly disk: Disk;
-  readonly warn: (message: string) => void;
-  /** Absolute, and with its links: what it leads to is asked each time. */
-  readonly path: string;
-  readonly limits: Limits;
-}
+/** What a journal has for its whole life; what the path's links lead to is asked each time. */
+type Site = ReturnType<typeof siteOf>;
 
-/**
- * The file in use; its `bytes` and `seq`: where the records on stable storage end, and the last
- * one's number.
- */
-interface InUse extends OpenFile {
-  /** `file`: no successor could be made when it was renamed, so it may be at its path or not. */
-  watched: "path" | "file";
-}
+const siteOf = (path: string, { disk = realDisk, warn = () => {}, limits }: JournalOptions) =>
+  ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
 
-/**
- * What the loop does. It is `working`: it writes or rotates, and then looks by itself for what else
- * was asked. It has `ended`: the journal is closed, or has failed for good. Or it awaits something.
- */
-type State = "working" | "ended" | { readonly awaits: Wish; readonly wake: () => void };
-
-/** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
-type Wish = "anything" | "rotation";
-
-interface Rotation {
-  readonly resolve: (isNew: boolean) => void;
-  readonly reject: (error: unknown) => void;
-}
+/** Resolves the promise of who has asked for one: of a failure with a promise that it rejects. */
+type Rotation = (isNew: boolean | Promise<never>) => void;
 
 /** When it emits what. */
 export interface StoreEvents {
@@ -80,19 +56,29 @@ export interface StoreEvents {
 
 export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   readonly #site: Site;
-  readonly #queue: Queue;
+  readonly #queue = new Queue();
   /** Asked for and not done; the first may be under way. */
   readonly #rotations: Rotation[] = [];
   readonly #loop: Promise<void>;
-  #inUse: InUse;
-  #state: State = "working";
+  /** Its `bytes` and `seq`: where the records on stable storage end, and the last one's number. */
+  #inUse: OpenFile;
+  /** `file`: no successor could be made when it was renamed, so it may be at its path or not. */
+  #watched: "path" | "file" = "path";
+
+  /**
+   * Ends the loop's rest; unheard while it works, for then it looks by itself for what to do. So
+   * where the loop stands is the journal's state, and no field is to be kept in step with it.
+   */
+  readonly #bell = new EventEmitter<{ anything: []; rotation: [] }>();
+
+  /** Closed, or failed for good: who asks for a rotation later would wait for ever. */
+  #hasEnded = false;
   #closed: Promise<void> | undefined;
 
   constructor(site: Site, open: OpenFile) {
     super();
     this.#site = site;
-    this.#queue = new Queue(site.limits);
-    this.#inUse = { ...open, watched: "path" };
+    this.#inUse = open;
     this.#loop = this.#run();
   }
 
@@ -106,8 +92,8 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   }
 
   readonly #append = (json: string, settle: (error?: StoreError) => void): void => {
-    this.#queue.push(json, settle);
-    this.#wake("anything");
+    this.#queue.push(json, this.#site.limits, settle);
+    this.#bell.emit("anything");
   };
 
   readonly [appendJson] = { of: Journal.prototype.append, append: this.#append };
@@ -119,28 +105,23 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
    * @returns whether there is one; rejects where none can be made: the old one stays in use
    */
   rotate(): Promise<boolean> {
-    return new Promise((resolve, reject) => {
-      if (this.#state === "ended") return resolve(false);
-      this.#rotations.push({ resolve, reject });
-      this.#wake("anything");
-      this.#wake("rotation");
+    return new Promise((resolve) => {
+      if (this.#hasEnded) return resolve(false);
+      this.#rotations.push(resolve);
+      this.#bell.emit("anything");
+      this.#bell.emit("rotation");
     });
   }
 
   /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
   close(): Promise<void> {
-    return (this.#closed ??= this.#close());
+    // A file that waits for its rotation goes on waiting: until then its batch is not settled.
+    this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
+    this.#bell.emit("anything");
+    return (this.#closed ??= this.#loop.then(() => release(this.#inUse)));
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
-
-  async #close(): Promise<void> {
-    // A file that waits for its rotation goes on waiting: until then its batch is not settled.
-    this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
-    this.#wake("anything");
-    await this.#loop;
-    release(this.#inUse);
-  }
 
   /** Whatever is thrown to it is final: no later write could be trusted. */
   async #run(): Promise<void> {
@@ -148,49 +129,42 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
       for (;;) {
         const [rotation] = this.#rotations;
         if (rotation) await this.#rotate(rotation);
-        else if (this.#queue.length > 0) await this.#commit();
+        else if (this.#queue.waiting.length > 0) await this.#commit();
         else if (this.#queue.refusal) break;
-        else await this.#pause("anything");
+        else await this.#rest("anything");
       }
-    } catch (error) {
-      this.#fail(error);
+    } catch (cause) {
+      const error = new JournalError("failed", this.#inUse.path, cause, this.#inUse.bytes);
+      this.#queue.fail(new StoreError("unknown", error.message, { cause: error }));
+      // A listener that throws does not get into the way of closing.
+      queueMicrotask(() => this.emit("failed", error));
     }
 
-    this.#state = "ended";
-    for (const rotation of this.#rotations) rotation.resolve(false);
+    this.#hasEnded = true;
+    for (const rotation of this.#rotations) rotation(false);
   }
 
-  /** Until it is woken, or the time is over. */
-  async #pause(awaits: Wish, millisMax?: number): Promise<void> {
-    let timer;
-    await new Promise<void>((wake) => {
-      this.#state = { awaits, wake };
-      if (millisMax !== undefined) timer = setTimeout(wake, millisMax);
-    });
-    clearTimeout(timer);
-    this.#state = "working";
-  }
-
-  #wake(asked: Wish): void {
-    if (typeof this.#state === "object" && this.#state.awaits === asked) this.#state.wake();
+  /** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
+  #rest(until: "anything" | "rotation"): Promise<void> {
+    return new Promise((wake) => this.#bell.once(until, () => wake()));
   }
 
   /** @throws Error where the file is not ours any more */
-  async #rotate({ resolve, reject }: Rotation): Promise<void> {
+  async #rotate(resolve: Rotation): Promise<void> {
     const old = this.#inUse;
     const { path, disk, warn } = this.#site;
     // What was deleted or changed is lost: a new file would hide it.
     this.#check(old.file.look());
 
     try {
-      const isInPlace = disk.look(path)?.identity === old.identity;
-      if (isInPlace) old.watched = "path";
-      else this.#inUse = { ...await openFile(disk, path, warn), watched: "path" };
-      resolve(!isInPlace);
+      const isNew = disk.look(path)?.identity !== old.identity;
+      if (isNew) this.#inUse = await openFile(disk, path, warn);
+      this.#watched = "path";
+      resolve(isNew);
     } catch (error) {
       // The old one stays in use, whatever failed.
-      old.watched = "file";
-      reject(error);
+      this.#watched = "file";
+      resolve(Promise.reject(error));
     }
 
     if (old !== this.#inUse) release(old);
@@ -199,10 +173,16 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
 
   /** @throws Error where the batch, and what follows, may be stored or not */
   async #commit(): Promise<void> {
-    await this.#collect();
+    // What the event loop still delivers joins the write, while a turn brings a tenth more: a write
+    // costs as much as 10 requests, and a turn that brings nothing next to nothing.
+    let known;
+    do {
+      known = this.#queue.waiting.length;
+      await setImmediate();
+    } while (this.#queue.waiting.length > 1.1 * known);
+
     const bytes = this.#takeBatch();
     if (!bytes) return;
-
     const { length: records } = this.#queue.batch;
     const begun = performance.now();
     try {
@@ -221,26 +201,14 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   }
 
   /**
-   * What the event loop still delivers joins the write, while a turn brings a tenth more: a write
-   * costs as much as 10 requests, and a turn that brings nothing next to nothing.
-   */
-  async #collect(): Promise<void> {
-    let known;
-    do {
-      known = this.#queue.length;
-      await setImmediate();
-    } while (this.#queue.length > 1.1 * known);
-  }
-
-  /**
    * The next batch's bytes; undefined where they can't be made: then its appends are rejected, the
    * file is as it was, and the next batch is tried as usual.
    */
   #takeBatch(): Buffer | undefined {
     const { path, seq, bytes: end } = this.#inUse;
     // No seq of the batch is longer than this one, nor a time than another.
-    const frame = recordText(seq + this.#queue.length, epoch, end, "");
-    this.#queue.take(frame.length);
+    const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
+    this.#queue.take(frame.length, this.#site.limits);
 
     try {
       const at = new Date().toISOString();
@@ -282,11 +250,11 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
 
     // A rename is the first half of a rotation; without the second it is a fault. What has become
     // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
-    const { rotationMillis } = this.#site.limits;
-    if (this.#rotations.length === 0) await this.#pause("rotation", rotationMillis);
-    if (!this.#isWatchedSoundly() && this.#rotations.length === 0) {
-      throw new Error("it was renamed, or its link was, and no rotation followed");
-    }
+    const timer = setTimeout(() => this.#bell.emit("rotation"), this.#site.limits.rotationMillis);
+    if (this.#rotations.length === 0) await this.#rest("rotation");
+    clearTimeout(timer);
+    if (this.#isWatchedSoundly() || this.#rotations.length > 0) return;
+    throw new Error("it was renamed, or its link was, and no rotation followed");
   }
 
   /**
@@ -296,23 +264,15 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
    */
   #isWatchedSoundly(): boolean {
     const { identity, file } = this.#inUse;
-    const there = this.#lookAtPath();
+    const look = () => this.#site.disk.look(this.#site.path);
+    // What made a rotation fail may still be there: then the path holds nothing of ours.
+    const there = this.#watched === "file" ? ifPossible(look) : look();
     const isInPlace = there?.identity === identity;
     this.#check(isInPlace ? there : file.look());
 
     // One that was put back after a failed rotation is watched again.
-    if (isInPlace) this.#inUse.watched = "path";
-    return isInPlace || this.#inUse.watched === "file";
-  }
-
-  /** What made a rotation fail may still be there: then the path holds nothing of ours. */
-  #lookAtPath(): ReturnType<Disk["look"]> {
-    try {
-      return this.#site.disk.look(this.#site.path);
-    } catch (error) {
-      if (this.#inUse.watched === "file") return undefined;
-      throw error;
-    }
+    if (isInPlace) this.#watched = "path";
+    return isInPlace || this.#watched === "file";
   }
 
   /** @throws Error where the file was deleted, or is not as long as this process has left it */
@@ -320,14 +280,6 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
     const { bytes: expected } = this.#inUse;
     if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
     if (links === 0) throw new Error("it was deleted while in use");
-  }
-
-  #fail(cause: unknown): void {
-    const { path, bytes } = this.#inUse;
-    const error = new JournalError("failed", path, cause, bytes);
-    this.#queue.fail(new StoreError("unknown", error.message, { cause: error }));
-    // A listener that throws does not get into the way of closing.
-    queueMicrotask(() => this.emit("failed", error));
   }
 }
 

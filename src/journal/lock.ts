@@ -31,8 +31,7 @@ export function hold(name: string): Promise<() => void> {
     }
 
     // That somebody connects is all that they ask; a lock keeps no process alive.
-    const server = createServer((socket) => socket.destroy()).unref();
-    server.on("error", reject);
+    const server = createServer((socket) => socket.destroy()).unref().on("error", reject);
     const release = (): void => void server.close();
 
     // A worker of node:cluster would else listen through its primary, together with the others.

@@ -4,7 +4,7 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { appendAll, type Disk, type JournalFile, type Release, type Warn } from "./disk.ts";
+import { appendAll, ifPossible, type Disk, type JournalFile, type Warn } from "./disk.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
 
@@ -45,7 +45,7 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
   if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
-  const held: Release[] = [];
+  const held: (() => void)[] = [];
   try {
     const { identity } = file.look();
     const other = await disk.lock(path, identity, held, warn);
@@ -61,11 +61,8 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
 
 /** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
 export function release({ file, held }: Pick<OpenFile, "file" | "held">): void {
-  try {
-    file.close();
-  } catch {
-    // The descriptor is gone all the same.
-  }
+  // The descriptor is gone all the same.
+  ifPossible(() => file.close());
   for (const letGo of held) letGo();
 }
 
@@ -98,20 +95,14 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  *
  * @throws JournalError where the end, or what FILE.anew says of it, is damaged
  */
-async function mend(
-  disk: Disk,
-  path: string,
-  file: JournalFile,
-  warn: Warn,
-): Promise<number> {
+async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Promise<number> {
   const anew = `${path}.anew`;
   const there = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const found = { ...file, size: () => size };
-  const plan = attempt("unreadable", path, () => planOpening(found, there));
+  const plan = attempt("unreadable", path, () => planOpening({ ...file, size: () => size }, there));
   checkSize(path, file, size);
 
-  const { copy, end: verdict } = plan;
+  const { copy, file: whole, end: verdict } = plan;
   if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
     throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
@@ -129,8 +120,7 @@ async function mend(
   // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
   const { certified, end, unterminated } = verdict;
   const offset = copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
-  const tail = attempt("unreadable", path, () =>
-    plan.file.read(offset, plan.file.size() - offset));
+  const tail = attempt("unreadable", path, () => whole.read(offset, whole.size() - offset));
   const torn = tail.subarray(end - offset);
   if (torn.length > 0) {
     const name = await saveTorn(disk, path, end, torn);
@@ -154,12 +144,7 @@ function checkSize(path: string, file: JournalFile, expected: number): void {
 }
 
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(
-  disk: Disk,
-  path: string,
-  offset: number,
-  bytes: Buffer,
-): Promise<string> {
+async function saveTorn(disk: Disk, path: string, offset: number, bytes: Buffer): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
   for (let number = 2; isAnother(disk, path, name, bytes); number++) name = `${first}-${number}`;
@@ -176,11 +161,7 @@ function isAnother(disk: Disk, path: string, name: string, bytes: Buffer): boole
 /** Leaves a durable file, and one that was there until the new one is: it may be all there is. */
 async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void> {
   const file = disk.openBeside(`${path}.part`);
-  try {
-    await appendAll(file, bytes);
-  } finally {
-    file.close();
-  }
+  await appendAll(file, bytes).finally(() => file.close());
   disk.rename(`${path}.part`, path);
   disk.syncDirectory(path);
 }

@@ -12,25 +12,16 @@ interface Waiting {
 export class Queue {
   /** What the write in flight holds. */
   batch: readonly Waiting[] = [];
-  readonly #limits: Limits;
-  #waiting: Waiting[] = [];
+  /** What is for the next ones. */
+  readonly waiting: Waiting[] = [];
   /** Of batch and waiting together. */
   #bytes = 0;
   /** Why no more is taken, while what it has is still to be written; undefined while it is. */
   refusal: StoreError | undefined;
 
-  constructor(limits: Limits) {
-    this.#limits = limits;
-  }
-
-  /** How many wait. */
-  get length(): number {
-    return this.#waiting.length;
-  }
-
   /** Of batch and waiting together. */
   get held() {
-    return { records: this.#waiting.length + this.batch.length, bytes: this.#bytes };
+    return { records: this.waiting.length + this.batch.length, bytes: this.#bytes };
   }
 
   /**
@@ -39,19 +30,19 @@ export class Queue {
    * @param settle called once, with the error where it is not on stable storage
    * @throws StoreError over the limits, and when it has ended
    */
-  push(json: string, settle: (error?: StoreError) => void): void {
+  push(json: string, limits: Limits, settle: (error?: StoreError) => void): void {
     if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
     // What is in flight counts, too: a disk that stalls must not fill the memory.
-    const records = this.#waiting.length + this.batch.length;
-    const { queueRecordsMax, queueBytesMax } = this.#limits;
+    const records = this.waiting.length + this.batch.length;
+    const { queueRecordsMax, queueBytesMax } = limits;
     if (records >= queueRecordsMax || (records > 0 && this.#bytes + bytes > queueBytesMax)) {
       throw new StoreError("busy", "too many records wait");
     }
 
     this.#bytes += bytes;
-    this.#waiting.push({ json, bytes, settle });
+    this.waiting.push({ json, bytes, settle });
   }
 
   /**
@@ -59,15 +50,15 @@ export class Queue {
    *
    * @param frameBytes what a line has besides its plant, at most
    */
-  take(frameBytes: number): void {
+  take(frameBytes: number, { batchBytesMax }: Limits): void {
     let bytes = 0;
     let count = 0;
-    for (const waiting of this.#waiting) {
+    for (const waiting of this.waiting) {
       bytes += frameBytes + waiting.bytes;
-      if (count > 0 && bytes > this.#limits.batchBytesMax) break;
+      if (count > 0 && bytes > batchBytesMax) break;
       count++;
     }
-    this.batch = this.#waiting.splice(0, count);
+    this.batch = this.waiting.splice(0, count);
   }
 
   /** @param error where the batch is not on stable storage, or nobody knows */
@@ -90,7 +81,7 @@ export class Queue {
   /** Takes no more, and rejects all that it has. */
   fail(error: StoreError): void {
     this.refusal = error;
-    this.batch = [...this.batch, ...this.#waiting.splice(0)];
+    this.batch = [...this.batch, ...this.waiting.splice(0)];
     this.settle(error);
   }
 }

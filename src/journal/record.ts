@@ -70,18 +70,14 @@ export const headerBytes = emptyHeader.length;
 const plantBytesMax = lineBytesMax
   - recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "").length;
 
-const uuid = String.raw`[\da-f-]{36}`;
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
-const number = String.raw`[1-9]\d*`;
 
-const headerForm = new RegExp(
-  `^{"journal":"plant-store","version":1,"file":"(${uuid})","at":"${time}","crc":"[\\da-f]{8}"}$`,
-);
+const headerStart = String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})"`;
+const headerForm = new RegExp(`${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`);
 
-const recordStart = `^{"seq":(${number}),"at":"(${time})","synced":(${number}),"plant":`;
-const startForm = new RegExp(recordStart);
-
-const plainRecordForm = new RegExp(`${recordStart}${plainForm}$`);
+const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*),"plant":`;
+/** Its last groups are those of a plain plant, where it holds one. */
+const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
 const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
@@ -146,27 +142,18 @@ export function isPartOfHeader(file: Buffer): boolean {
   return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
 }
 
-export interface DecodedRecord {
-  readonly seq: number;
-  readonly at: string;
-  readonly synced: number;
-  readonly id: bigint;
-}
+export type DecodedRecord = Exclude<ReturnType<typeof decodeRecord>, string>;
 
-/** What a line without its LF is; `foreign` has a good checksum over what is no record. */
-export type Line = DecodedRecord | "unsound" | "foreign";
-
-/** Reads a line without its LF. */
-export function decodeRecord(line: Buffer): Line {
-  if (!isSound(line)) return "unsound";
+/** Reads a line without its LF; `foreign` has a good checksum over what is no record. */
+export function decodeRecord(line: Buffer) {
+  if (!isSound(line)) return "unsound" as const;
 
   const text = line.toString("latin1", 0, line.length - emptySeal.length);
-  const match = plainRecordForm.exec(text) ?? startForm.exec(text);
-  if (!match) return "foreign";
+  const [start, seq, at = "", synced, digits] = recordForm.exec(text) ?? [];
+  if (start === undefined) return "foreign" as const;
 
-  const [start, seq, at = "", synced, digits] = match;
   const id = digits === undefined ? idOf(line.subarray(start.length, text.length)) : BigInt(digits);
-  if (id === undefined) return "foreign";
+  if (id === undefined) return "foreign" as const;
   return { seq: Number(seq), at, synced: Number(synced), id };
 }
 
@@ -181,14 +168,7 @@ function idOf(json: Buffer): bigint | undefined {
 }
 
 /** The end of a file, as FILE.anew holds it. */
-export interface Copy {
-  /** The journal's UUID. */
-  readonly file: string;
-  readonly offset: number;
-  /** Of the file before. */
-  readonly size: number;
-  readonly bytes: Buffer;
-}
+export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 
 export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
   const start = `00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`;
@@ -198,11 +178,10 @@ export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
 }
 
 /** Undefined for what is not a whole copy. */
-export function decodeCopy(copy: Buffer): Copy | undefined {
-  const match = copyForm.exec(copy.toString("latin1", 0, 160));
-  if (!match || checksum(copy.subarray(9)) !== match[1]) return undefined;
-  const [start, , file = "", offset, size] = match;
-  const bytes = copy.subarray(start.length);
+export function decodeCopy(copy: Buffer) {
+  const [head, crc, file = "", offset, size] = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  if (head === undefined || checksum(copy.subarray(9)) !== crc) return undefined;
+  const bytes = copy.subarray(head.length);
   return { file, offset: Number(offset), size: Number(size), bytes };
 }
 

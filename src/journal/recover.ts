@@ -94,11 +94,15 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /** Why a line can't stand where it does, if it can't; `last`: the record before, where known. */
 export function problemOf({ line, text, offset }: PlacedLine, last?: Position): string | undefined {
-  if (offset === 0) {
-    const isHeader = text !== undefined && decodeHeader(text) !== undefined;
-    return isHeader ? undefined : "expected a plant-store journal's header, version 1";
+  if (offset === 0 && text && decodeHeader(text) !== undefined) return undefined;
+  if (offset === 0) return "expected a plant-store journal's header, version 1";
+
+  if (!text) return `the line has over ${lineBytesMax} bytes`;
+  if (text.length === 0) return "the line is blank";
+  if (line === "unsound") {
+    const isCrlf = text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
+    return isCrlf ? "the line ends in CRLF" : wrongChecksum;
   }
-  if (line === "unsound") return unsoundnessOf(text);
   if (line === "foreign") return "the line has a good checksum, but is no record";
   if (!last) return undefined;
 
@@ -110,21 +114,13 @@ export function problemOf({ line, text, offset }: PlacedLine, last?: Position): 
   return `synced must be ${last.synced} or ${offset}, found ${synced}`;
 }
 
-function unsoundnessOf(text: Buffer | undefined): string {
-  if (!text) return `the line has over ${lineBytesMax} bytes`;
-  if (text.length === 0) return "the line is blank";
-  const isCrlf = text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
-  return isCrlf ? "the line ends in CRLF" : wrongChecksum;
-}
-
 const wrongChecksum = "the line's checksum is wrong";
 
 /** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
 function examineCopy(file: Bytes, bytes: Buffer | undefined) {
-  if (!bytes) return { kind: "none" } as const;
-  const copy = decodeCopy(bytes);
+  const copy = bytes && decodeCopy(bytes);
   // A copy that is not whole was never built upon: the journal's end is still in place.
-  if (!copy) return { kind: "spent" } as const;
+  if (!copy) return { kind: bytes ? "spent" : "none" } as const;
 
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
@@ -185,13 +181,7 @@ function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
-function isTorn(
-  placed: PlacedLine,
-  problem: string,
-  file: Bytes,
-  size: number,
-): boolean {
-  const { line, isWhole, offset } = placed;
+function isTorn({ line, isWhole, offset }: PlacedLine, problem: string, file: Bytes, size: number) {
   if (line !== "unsound") return false;
   return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
 }

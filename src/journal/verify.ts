@@ -12,10 +12,8 @@ export interface VerifyOptions {
   /** A server is writing: nothing is told of an opening, nor of the end that it may still cut. */
   readonly isLive?: boolean;
   /** Told how many bytes of how many are read. */
-  readonly onProgress?: Progress;
+  readonly onProgress?: (read: number, all: number) => void;
 }
-
-type Progress = (read: number, all: number) => void;
 
 /**
  * Reads the file once, from its beginning, in memory that grows with its longest line only, up to
@@ -23,11 +21,11 @@ type Progress = (read: number, all: number) => void;
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
-export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
-  const { copy, isLive = false, onProgress = () => undefined } = options;
+export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: VerifyOptions = {}) {
   // Of a stream the end is not known, and nothing opens it.
   const isStream = found.size() === Infinity;
-  const plan = isStream ? streamed(found) : planOpening(found, copy);
+  const plan: Plan = isStream
+    ? { file: found, copy: { kind: "none" }, end: { kind: "new" } } : planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
 
@@ -77,20 +75,17 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   if (copySpot) report(copySpot.offset, copySpot.reason);
   if (isStream && file.size() === 0) report(0, "nothing came");
   const bytes = Math.min(size, file.size());
-  onProgress(bytes, bytes);
+  onProgress?.(bytes, bytes);
   const opening = isLive || isStream ? undefined : openingOf(plan, bytes);
   return { bytes, records, ...range, opening, spotsTotal, spots };
 }
 
-const streamed = (file: Bytes): Plan =>
-  ({ file, copy: { kind: "none" }, end: { kind: "new" } });
-
 /** A file that tells how far it is read; one that grows meanwhile keeps its size. */
-const watched = (file: Bytes, size: number, onProgress: Progress): Bytes => ({
+const watched = (file: Bytes, size: number, onProgress: VerifyOptions["onProgress"]): Bytes => ({
   size: () => Math.min(size, file.size()),
   read(offset, length) {
     const bytes = file.read(offset, length);
-    onProgress(offset + bytes.length, size);
+    onProgress?.(offset + bytes.length, size);
     return bytes;
   },
 });
@@ -111,7 +106,6 @@ function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
     ? `writes it anew from offset ${copy.offset} as in .anew, then `
     : copy.kind === "spent" ? "removes .anew, then " : "";
   if (verdict.kind === "new") return `${first}makes a new journal`;
-  const { end, unterminated } = verdict;
-  const isSound = end === bytes && !unterminated;
-  return first + (isSound ? "goes on" : `mends it from offset ${end}`);
+  const isSound = verdict.end === bytes && !verdict.unterminated;
+  return first + (isSound ? "goes on" : `mends it from offset ${verdict.end}`);
 }

@@ -1,6 +1,6 @@
 /** How the program ends: its exit codes, the errors that carry one, and how they are told. */
 import { JournalError } from "../journal/open.ts";
-import { EngineError, type EngineErrorCode } from "../plant.ts";
+import { EngineError } from "../plant.ts";
 import type { Host } from "./host.ts";
 
 /** sysexits(3). A JournalError has its own, of these and 75 (EX_TEMPFAIL: locked by another). */
@@ -32,7 +32,7 @@ const engineExits = {
   refused: "config",
   unreachable: "unavailable",
   data: "data",
-} as const satisfies Readonly<Record<EngineErrorCode, keyof typeof exitCodes>>;
+} as const satisfies Readonly<Record<EngineError["code"], keyof typeof exitCodes>>;
 
 /** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
  * Mistakes are lines of text even where `serve` has begun its log. */
