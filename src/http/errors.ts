@@ -67,8 +67,7 @@ export const catalogue = {
   bodies: { error: 50304, close: true, headers: retryAfter,
     when: "all bodies together are over their limit, this is the largest: nothing was stored" },
   closed: { error: 50305, close: true, headers: retryAfter, when: "shutdown: nothing was stored" },
-  unreachable: { error: 50306, headers: retryAfter,
-    when: "the store is out of reach: nothing was stored" },
+  unreachable: { error: 50306, headers: retryAfter, when: "out of reach: nothing was stored" },
   version: { error: 50501, close: true, when: "an HTTP version other than 1.0 and 1.1" },
 } as const satisfies Readonly<Record<string, Row>>;
 
