@@ -4,10 +4,11 @@
  * All that is wrong is told at once: so nothing is thrown before the end.
  */
 import { parseArgs } from "node:util";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  hintFor, quoted, readConfig, serveFlags, settingTable, throwMistakes, type Config,
+  entries, hintFor, quoted, readConfig, settingTable, textOf, type Config,
 } from "./settings.ts";
 import { isStream } from "./store.ts";
 
@@ -30,34 +31,38 @@ export type Invocation = Pick<Host, "args" | "environment" | "pid">;
  *
  * A flag wins over its environment variable; an empty one counts as none.
  *
- * @throws ExitError
+ * @throws ExitError that tells all mistakes, the line's first: one of them makes the end `usage`
  */
 export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h")) return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
-  const { command, words, flags, mistakes } = readLine(args);
+  const { command, words, flags, usage } = readLine(args);
+  const mistakes = { usage, config: new Array<string>() };
+  const given = { flags, environment, pid, mistakes };
   // What is wrong with serve's settings is told together with what is wrong with its line.
-  if (command === "serve") {
-    return { command, config: readConfig({ flags, environment, pid, mistakes }) };
-  }
+  const config = command === "serve" ? readConfig(given) : undefined;
 
   const [name = "token"] = words;
   if (command === "token" && !isTokenName(name)) {
-    mistakes.usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
+    usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
   }
-  const store = flags.get("store") ?? (environment[settingTable.store.environment] || "");
+  const store = textOf(settingTable.store, given) ?? "";
   const isMove = command === "import" || command === "export";
   if (isMove && !isStream(store)) {
-    mistakes.usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
+    usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
   }
-  throwMistakes(mistakes);
+  const all = [...usage, ...mistakes.config];
+  if (all.length > 0) throw new ExitError(usage.length > 0 ? "usage" : "config", all.join("\n"));
+
+  if (config) return { command: "serve", config };
   if (isMove) return { command, files: words, store };
-  if (command === "verify") {
-    return { command, files: words, format: flags.has("json") ? "json" : "text" };
-  }
+  const format = flags.has("json") ? "json" : "text";
+  if (command === "verify") return { command, files: words, format };
   return command === "token" ? { command, name } : { command: "openapi" };
 }
+
+const serveFlags = entries.map(({ flag }) => flag);
 
 /** What may stand behind a command: flags by their names, and how many words. */
 const forms = new Map<string, { flags: readonly string[]; wordsMin: number; wordsMax: number }>([
@@ -94,9 +99,9 @@ function readLine(args: readonly string[]) {
   const [command = "serve", ...words] = positionals;
 
   // Words that are missing, or too many.
-  const form = forms.get(command) ?? unknownForm;
   const usage: string[] = [];
-  if (!forms.has(command)) {
+  const form = forms.get(command) ?? unknownForm;
+  if (form === unknownForm) {
     usage.push(`there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`);
   }
   if (words.length < form.wordsMin) usage.push(`${command} needs the path of a journal`);
@@ -121,5 +126,5 @@ function readLine(args: readonly string[]) {
     }
     flags.set(flag, isSwitch ? "yes" : value);
   }
-  return { command, words, flags, mistakes: { usage, config: new Array<string>() } };
+  return { command, words, flags, usage };
 }
