@@ -22,11 +22,7 @@ const host: Host = {
 };
 
 /** A reader that goes away, as in `| head -1`, has had what it wanted: that is no error. */
-function write(
-  stream: NodeJS.WriteStream,
-  name: string,
-  line: string,
-): Promise<void> {
+function write(stream: NodeJS.WriteStream, name: string, line: string): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(`${line}\n`, (error?: NodeJS.ErrnoException | null) => {
       if (!error || error.code === "EPIPE") resolve();

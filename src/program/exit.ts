@@ -27,12 +27,9 @@ export class ExitError extends Error {
   }
 }
 
-const engineExits = {
-  config: "config",
-  refused: "config",
-  unreachable: "unavailable",
-  data: "data",
-} as const satisfies Readonly<Record<EngineErrorCode, keyof typeof exitCodes>>;
+const { config, unavailable, data } = exitCodes;
+const engineExits: Readonly<Record<EngineErrorCode, number>> =
+  { config, refused: config, unreachable: unavailable, data };
 
 /** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
  * Mistakes are lines of text even where `serve` has begun its log. */
@@ -43,7 +40,7 @@ export function tell(error: unknown, host: Host): number {
     else host.warn(line, "error");
   }
   if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
-  if (error instanceof EngineError) return exitCodes[engineExits[error.code]];
+  if (error instanceof EngineError) return engineExits[error.code];
   // What the system refused; anything else should not have happened.
   const isSystems = error instanceof Error && "errno" in error;
   return isSystems ? exitCodes.io : exitCodes.fault;

@@ -9,8 +9,7 @@ import type { Tokens } from "./tokens.ts";
 
 /** A listener that logs all answers, or the failed ones at a bounded rate: a flood of them must not
  * fill a disk. What a second has beyond that is told at its end, or when it is asked for. */
-export function makeRequestLog(log: Log, tokens: Tokens, config: Config) {
-  const { logRequests, failedLinesMax } = config;
+export function makeRequestLog(log: Log, tokens: Tokens, { logRequests, failedLinesMax }: Config) {
   let failed = 0;
 
   const tellLeftOut = (): void => {

@@ -26,8 +26,14 @@ async function execute(command: Command, host: Host): Promise<number> {
   if (command.command === "import" || command.command === "export") {
     return (await import("./transfer.ts")).transfer(command, host);
   }
-  if (command.command === "token") await printToken(command.name, host);
-  else await host.print(texts[command.command]());
+  if (command.command !== "token") await host.print(texts[command.command]());
+  else {
+    // What goes into the tokens file goes to stdout, so that it can be appended. The token is
+    // shown before: no line is made for one that nobody has seen.
+    const made = makeToken();
+    await host.printError(made);
+    await host.print(`${command.name} ${tokenDigest(made)}`);
+  }
   return exitCodes.done;
 }
 
@@ -37,13 +43,3 @@ const texts = {
   help,
   version: () => version,
 };
-
-/**
- * What goes into the tokens file goes to stdout, so that it can be appended. The token is shown
- * before: no line is made for one that nobody has seen.
- */
-async function printToken(name: string, host: Host): Promise<void> {
-  const made = makeToken();
-  await host.printError(made);
-  await host.print(`${name} ${tokenDigest(made)}`);
-}
