@@ -14,9 +14,6 @@ export const exitCodes = {
   config: 78,
 } as const;
 
-/** Of the command line, and of the rest: a person is to read them. */
-const mistakes: ReadonlySet<number> = new Set([exitCodes.usage, exitCodes.config]);
-
 /** Ends the program; each line of the message is told on stderr. */
 export class ExitError extends Error {
   readonly exitCode: number;
@@ -31,14 +28,9 @@ const { config, unavailable, data } = exitCodes;
 const engineExits: Readonly<Record<EngineErrorCode, number>> =
   { config, refused: config, unreachable: unavailable, data };
 
-/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
- * Mistakes are lines of text even where `serve` has begun its log. */
+/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
 export function tell(error: unknown, host: Host): number {
-  const isMistake = error instanceof ExitError && mistakes.has(error.exitCode);
-  for (const line of messageOf(error).split("\n")) {
-    if (isMistake) host.printError(`plant-store: ${line}`).catch(() => undefined);
-    else host.warn(line, "error");
-  }
+  for (const line of messageOf(error).split("\n")) host.warn(line, "error");
   if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
   if (error instanceof EngineError) return engineExits[error.code];
   // What the system refused; anything else should not have happened.

@@ -47,9 +47,8 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
   const samples = new Map<string, number>();
 
   /** @param sample a name of the table, and its labels */
-  const add = (sample: string, count = 1): void => {
-    samples.set(sample, (samples.get(sample) ?? 0) + count);
-  };
+  const add = (sample: string, count = 1): void =>
+    void samples.set(sample, (samples.get(sample) ?? 0) + count);
   const observe = (name: keyof typeof bounds, value: number, count = 1): void => {
     for (const bound of bounds[name]) {
       const isWithin = typeof bound === "string" || value <= bound;

@@ -26,14 +26,13 @@ async function execute(command: Command, host: Host): Promise<number> {
   if (command.command === "import" || command.command === "export") {
     return (await import("./transfer.ts")).transfer(command, host);
   }
-  if (command.command !== "token") await host.print(texts[command.command]());
-  else {
+  if (command.command === "token") {
     // What goes into the tokens file goes to stdout, so that it can be appended. The token is
     // shown before: no line is made for one that nobody has seen.
     const made = makeToken();
     await host.printError(made);
     await host.print(`${command.name} ${tokenDigest(made)}`);
-  }
+  } else await host.print(texts[command.command]());
   return exitCodes.done;
 }
 

@@ -17,7 +17,6 @@ import { openTokens } from "./tokens.ts";
 /** Serves until a signal or a store that fails asks for the end; the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
   const log = makeLog(host);
-  host.warn = (message, level = "warn") => log(level, message);
 
   // No signal is lost from here on: what comes during the start is done when the start is.
   const ending = new Ending(host);
@@ -27,17 +26,16 @@ export async function serve(config: Config, host: Host): Promise<number> {
   const starting = start(config, host, log, ending);
   const { server, store, shown, failed, tokens, health, requests, admin } = await starting;
 
-  const { records } = store.figures;
-  const isJournal = records !== undefined;
-  const kept = isJournal ? `${records} records in ${shown}` : shown;
   const base = baseOf(server, config);
+  const { records } = store.figures;
+  const [kind, kept] = records === undefined ? ["stream", shown]
+    : ["journal", `${records} records in ${shown}`];
   if (config.tlsCert === "" && isExposed(server)) {
     host.warn("listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)");
   }
-  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`, {
-    version, base, admin: admin?.base, [isJournal ? "journal" : "stream"]: shown, records,
-    tokens: tokens.names(),
-  });
+  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`,
+    { version, base, admin: admin?.base, [kind]: shown, records, tokens: tokens.names() });
+
   // Where nobody can read it, it is served all the same.
   host.print(announcement(base, config, tokens.made))
     .catch((error: unknown) => host.warn(messageOf(error)));
@@ -64,13 +62,16 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
   // Of a file's mode once is enough, however often it is read.
   const warned = new Set<string>();
   const warnOnce = (message: string): void => {
-    if (!warned.has(message)) host.warn(message);
+    if (!warned.has(message)) log("warn", message);
     warned.add(message);
   };
   const { tlsCert, tlsKey, basePath, limits } = config;
   const tokens = openTokens(config, warnOnce);
   const readTls = () => readTlsPair(tlsCert, tlsKey, warnOnce);
   const tls = tlsCert === "" ? undefined : readTls();
+
+  // Not before: what is wrong with the settings is lines of text, for a person reads them.
+  host.warn = (message, level = "warn") => log(level, message);
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
   const { store, shown }: { store: Store; shown: string } = await openStore(config, host);
@@ -112,7 +113,7 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each part does its work, whatever becomes of the others. */
-function reload(running: Running, config: Config, host: Host, log: Log): void {
+function reload(running: Running, { tokensFile, tlsCert }: Config, host: Host, log: Log): void {
   const { server, store, shown, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void): void => {
     try {
@@ -122,10 +123,8 @@ function reload(running: Running, config: Config, host: Host, log: Log): void {
       host.warn(`${messageOf(error)}; the old ${what} stay`);
     }
   };
-  if (config.tokensFile !== "") again("tokens", tokens.read);
-  if (config.tlsCert !== "") {
-    again("certificate and key", () => server.setSecureContext?.(readTls()));
-  }
+  if (tokensFile !== "") again("tokens", tokens.read);
+  if (tlsCert !== "") again("certificate and key", () => server.setSecureContext?.(readTls()));
   // A stream has nothing to rotate.
   store.rotate?.().then(
     (isNew) => {

@@ -74,17 +74,14 @@ export type Config = ReturnType<typeof readConfig>;
 export function readConfig(given: Given) {
   const texts = readTable(settingTable, (entry) => readText(entry, given));
   const limits: Limits = readTable(limitTable, (entry) => Number(readText(entry, given)));
-  const token = readToken(given);
-  const isHandedIn = readHandedIn(given);
-  findUnknown(given);
-  findConflicts(limits, given);
+  findMistakes(limits, given);
   return Object.freeze({
     ...texts,
     port: Number(texts.port),
     failedLinesMax: Number(texts.failedLinesMax),
     logRequests: texts.logRequests === "yes",
-    token,
-    isHandedIn,
+    token: given.environment[tokenVariable] ?? "",
+    isHandedIn: isHandedIn(given),
     limits: Object.freeze(limits),
   });
 }
@@ -142,43 +139,42 @@ function blame(of: readonly [Entry, ...Entry[]], mistake: string, given: Given):
   given.mistakes[isOfLine ? "usage" : "config"].push(`${sourceOf(of[0], given)} ${mistake}`);
 }
 
-/** Told without what was found: it may be a token all the same. */
-function readToken({ environment, mistakes }: Given): string {
-  const token = environment[tokenVariable] ?? "";
-  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
-  if (token !== "" && !isToken(token)) mistakes.config.push(`${tokenVariable} must be ${wanted}`);
-  return token;
-}
-
-/** Whether a socket to listen on was handed in, as by systemd (sd_listen_fds(3)). */
-function readHandedIn(given: Given): boolean {
-  const { environment: { LISTEN_PID: pid, LISTEN_FDS: sockets = "0" }, mistakes } = given;
-  if (pid !== `${given.pid}` || sockets === "0") return false;
-
-  if (sockets !== "1") mistakes.config.push(`LISTEN_FDS must be 1, found ${quoted(sockets)}`);
-  const { host, port, socket } = settingTable;
-  for (const other of [host, port, socket].filter((each) => textOf(each, given))) {
-    blame([other], "can't be set where a socket is handed in (LISTEN_FDS)", given);
-  }
-  return true;
-}
+/** Whether sockets to listen on were handed in, as by systemd (sd_listen_fds(3)). */
+const isHandedIn = ({ environment: { LISTEN_PID, LISTEN_FDS = "0" }, pid }: Given): boolean =>
+  LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
 /** What Kubernetes sets for a service named plants (service links), with its value. */
 const serviceLink = /^PLANTS_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)|PORT_\d+_|PORT=\w+:\/\/)/;
 
-/** A misspelt variable would be as good as none: told without what it holds, maybe a token. */
-function findUnknown({ environment, mistakes }: Given): void {
-  const known = [...entries.map(environmentOf), tokenVariable];
-  for (const [name, value = ""] of Object.entries(environment)) {
-    const isOurs = name.startsWith("PLANTS_") && !serviceLink.test(`${name}=${value}`);
-    if (!isOurs || value === "" || known.includes(name)) continue;
-    mistakes.config.push(`there is no variable ${quoted(name)}: ${hintFor(name, known)}`);
-  }
-}
+/** What is wrong besides the form of each: with other variables, or of one beside another. */
+function findMistakes({ headMillis: part, requestMillis: whole }: Limits, given: Given): void {
+  const { environment, mistakes: { config } } = given;
+  const { host, port, socket, tlsCert, tlsKey } = settingTable;
 
-/** What is good by itself, and not beside another. */
-function findConflicts({ headMillis: part, requestMillis: whole }: Limits, given: Given): void {
-  const { tlsCert, tlsKey } = settingTable;
+  // Told without what was found: it may be a token all the same.
+  const token = environment[tokenVariable];
+  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
+  if (token && !isToken(token)) config.push(`${tokenVariable} must be ${wanted}`);
+
+  // A misspelt variable would be as good as none. It may hold a token, too.
+  const known = [...entries.map(environmentOf), tokenVariable];
+  for (const [name, value] of Object.entries(environment)) {
+    const isOurs = name.startsWith("PLANTS_") && !serviceLink.test(`${name}=${value}`);
+    if (!isOurs || !value || known.includes(name)) continue;
+    config.push(`there is no variable ${quoted(name)}: ${hintFor(name, known)}`);
+  }
+
+  if (isHandedIn(given)) {
+    const { LISTEN_FDS: sockets } = environment;
+    if (sockets !== "1") config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
+
+    // Of two places to listen one would be silently closed.
+    for (const place of [host, port, socket].filter((each) => textOf(each, given))) {
+      blame([place], "can't be set where a socket is handed in (LISTEN_FDS)", given);
+    }
+  }
+
+  // What is good by itself, and not beside another.
   for (const [one, other] of [[tlsCert, tlsKey], [tlsKey, tlsCert]] as const) {
     const isAlone = textOf(one, given) && !textOf(other, given);
     if (isAlone) blame([one], `needs --${other.flag}`, given);
