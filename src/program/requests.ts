@@ -18,11 +18,6 @@ export function makeRequestLog(log: Log, tokens: Tokens, { logRequests, failedLi
     if (leftOut > 0) log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
   };
 
-  const isWithinRate = (): boolean => {
-    if (failed++ === 0) setTimeout(tellLeftOut, 1_000).unref();
-    return failed <= failedLinesMax;
-  };
-
   // Unheard, a request costs nothing: so what is logged of the failed alone has no duration.
   const begun = new WeakMap<IncomingMessage, number>();
   if (logRequests) subscribe("http.server.request.start", (message) => {
@@ -31,7 +26,9 @@ export function makeRequestLog(log: Log, tokens: Tokens, { logRequests, failedLi
 
   const onAnswer: AnswerListener = ({ status, error, message }, socket, response) => {
     const request = response?.req;
-    const isLogged = logRequests || (status >= 400 && isWithinRate());
+    const isCounted = status >= 400 && !logRequests;
+    if (isCounted && failed++ === 0) setTimeout(tellLeftOut, 1_000).unref();
+    const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
     const reqId = request && (givenId(request) ?? (isLogged ? randomUUID() : undefined));
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;

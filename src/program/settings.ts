@@ -105,6 +105,7 @@ function lettersApart(one: string, other: string): number {
   return without(a, b).length + without(b, a).length;
 }
 
+/** What is read for each entry of a table, by the same names. */
 const readTable = <Name extends string, Value>(
   table: Readonly<Record<Name, Entry>>, read: (entry: Entry) => Value) =>
   Object.fromEntries(Object.entries<Entry>(table).map(([name, entry]) =>
