@@ -37,23 +37,22 @@ export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h")) return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
-  const { command, words, flags, usage } = readLine(args);
-  const mistakes = { usage, config: new Array<string>() };
+  const { command, words, flags, mistakes } = readLine(args);
   const given = { flags, environment, pid, mistakes };
   // What is wrong with serve's settings is told together with what is wrong with its line.
   const config = command === "serve" ? readConfig(given) : undefined;
 
   const [name = "token"] = words;
   if (command === "token" && !isTokenName(name)) {
-    usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
+    mistakes.usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
   }
   const store = textOf(settingTable.store, given) ?? "";
   const isMove = command === "import" || command === "export";
   if (isMove && !isStream(store)) {
-    usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
+    mistakes.usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
   }
-  const all = [...usage, ...mistakes.config];
-  if (all.length > 0) throw new ExitError(usage.length > 0 ? "usage" : "config", all.join("\n"));
+  const all = [...mistakes.usage, ...mistakes.config];
+  if (all.length > 0) throw new ExitError(mistakes.usage[0] ? "usage" : "config", all.join("\n"));
 
   if (config) return { command: "serve", config };
   if (isMove) return { command, files: words, store };
@@ -90,13 +89,12 @@ function readLine(args: readonly string[]) {
 
   // What follows a flag that does not exist, or that was taken for the value of one before it, is
   // taken for its value: that is not to blame.
-  const positionals = tokens.flatMap((token, place) => {
+  const [command = "serve", ...words] = tokens.flatMap((token, place) => {
     const before = tokens[place - 1];
     const isValue = before?.kind === "option"
       && (!Object.hasOwn(options, before.name) || before.value?.startsWith("-"));
     return token.kind === "positional" && (!isValue || forms.has(token.value)) ? [token.value] : [];
   });
-  const [command = "serve", ...words] = positionals;
 
   // Words that are missing, or too many.
   const usage: string[] = [];
@@ -110,9 +108,8 @@ function readLine(args: readonly string[]) {
   // parseArgs takes a flag that follows for the value, and the last of two: neither is meant.
   const known = [...form.flags, "help", "version"].map((flag) => `--${flag}`);
   const flags = new Map<string, string>();
-  for (const token of tokens) {
-    if (token.kind !== "option") continue;
-    const { name: flag, rawName, value = "", inlineValue = false } = token;
+  const given = tokens.filter((token) => token.kind === "option");
+  for (const { name: flag, rawName, value = "", inlineValue = false } of given) {
     const isSwitch = switches.includes(flag);
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
     if (!form.flags.includes(flag)) {
@@ -126,5 +123,5 @@ function readLine(args: readonly string[]) {
     }
     flags.set(flag, isSwitch ? "yes" : value);
   }
-  return { command, words, flags, usage };
+  return { command, words, flags, mistakes: { usage, config: new Array<string>() } };
 }

@@ -1,7 +1,7 @@
 /** `serve`: from the start, through reloads, to the end. */
 import { createPlantServer, type AnswerListener } from "../index.ts";
 import type { Admin } from "./admin.ts";
-import { Ending } from "./ending.ts";
+import { watchForEnd, type Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
@@ -19,7 +19,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
   const log = makeLog(host);
 
   // No signal is lost from here on: what comes during the start is done when the start is.
-  const ending = new Ending(host);
+  const ending = watchForEnd(host);
   host.onSignal("SIGHUP", () => {
     starting.then((running) => reload(running, config, host, log), () => undefined);
   });

@@ -47,6 +47,7 @@ export const settingTable = {
 /** An entry of either table: a text of some form, or a whole number within bounds. */
 type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
 
+/** All that has a flag. */
 export const entries: readonly Entry[] =
   [...Object.values(settingTable), ...Object.values(limitTable)];
 
