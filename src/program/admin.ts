@@ -5,28 +5,30 @@ import { optionsOf } from "../http/server.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { baseOf, listen } from "./listen.ts";
-import { Metrics } from "./metrics.ts";
+import { makeMetrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./store.ts";
 
 /** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
 const connectionsMax = 16;
 
+export type Admin = Awaited<ReturnType<typeof openAdmin>>;
+
 /** Listens at [HOST:]PORT, on loopback by default, or at a path; rejects where it can't. */
 export async function openAdmin(config: Config, host: Host, store: Store, health: Health) {
-  const metrics = new Metrics(host, store);
-  const pages = new Map<string, () => readonly [status: number, text: string]>([
-    ["/livez", () => [200, "alive\n"]],
-    ["/readyz", () => (health.hindrance ? [503, `${health.hindrance}\n`] : [200, "ready\n"])],
-    ["/metrics", () => [200, metrics.text()]],
-  ]);
+  const metrics = makeMetrics(host, store);
+  const answerTo = (method: string, path: string): readonly [status: number, text: string] => {
+    if (!["GET", "HEAD"].includes(method)) return [405, "expected GET or HEAD\n"];
+    const hindrance = health.hindrance();
+    if (path === "/readyz") return [hindrance ? 503 : 200, `${hindrance ?? "ready"}\n`];
+    if (path === "/livez") return [200, "alive\n"];
+    if (path === "/metrics") return [200, metrics.text()];
+    return [404, "expected /livez, /readyz or /metrics\n"];
+  };
 
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(options, ({ method = "", url = "" }, response) => {
-    const page = pages.get(url.replace(/\?.*/s, ""))
-      ?? (() => [404, "expected /livez, /readyz or /metrics\n"]);
-    const [status, text] = ["GET", "HEAD"].includes(method) ? page()
-      : [405, "expected GET or HEAD\n"];
+    const [status, text] = answerTo(method, url.replace(/\?.*/s, ""));
     response.writeHead(status, {
       // Of the figures, and as good for the rest, which is plain text too.
       "Content-Type": "text/plain; version=0.0.4; charset=utf-8",

@@ -4,10 +4,11 @@
  * All that is wrong is told at once: so nothing is thrown before the end.
  */
 import { parseArgs } from "node:util";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  hintFor, quoted, readConfig, serveFlags, settingTable, throwMistakes, type Config,
+  entries, hintFor, quoted, readConfig, settingTable, textOf, type Config,
 } from "./settings.ts";
 import { isStream } from "./store.ts";
 
@@ -30,34 +31,37 @@ export type Invocation = Pick<Host, "args" | "environment" | "pid">;
  *
  * A flag wins over its environment variable; an empty one counts as none.
  *
- * @throws ExitError
+ * @throws ExitError that tells all mistakes, the line's first: one of them makes the end `usage`
  */
 export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h")) return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
   const { command, words, flags, mistakes } = readLine(args);
+  const given = { flags, environment, pid, mistakes };
   // What is wrong with serve's settings is told together with what is wrong with its line.
-  if (command === "serve") {
-    return { command, config: readConfig({ flags, environment, pid, mistakes }) };
-  }
+  const config = command === "serve" ? readConfig(given) : undefined;
 
   const [name = "token"] = words;
   if (command === "token" && !isTokenName(name)) {
     mistakes.usage.push(`a token's name must be a word without # in front, found ${quoted(name)}`);
   }
-  const store = flags.get("store") ?? (environment[settingTable.store.environment] || "");
+  const store = textOf(settingTable.store, given) ?? "";
   const isMove = command === "import" || command === "export";
   if (isMove && !isStream(store)) {
     mistakes.usage.push(`${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`);
   }
-  throwMistakes(mistakes);
+  const all = [...mistakes.usage, ...mistakes.config];
+  if (all.length > 0) throw new ExitError(mistakes.usage[0] ? "usage" : "config", all.join("\n"));
+
+  if (config) return { command: "serve", config };
   if (isMove) return { command, files: words, store };
-  if (command === "verify") {
-    return { command, files: words, format: flags.has("json") ? "json" : "text" };
-  }
+  const format = flags.has("json") ? "json" : "text";
+  if (command === "verify") return { command, files: words, format };
   return command === "token" ? { command, name } : { command: "openapi" };
 }
+
+const serveFlags = entries.map(({ flag }) => flag);
 
 /** What may stand behind a command: flags by their names, and how many words. */
 const forms = new Map<string, { flags: readonly string[]; wordsMin: number; wordsMax: number }>([
@@ -85,18 +89,17 @@ function readLine(args: readonly string[]) {
 
   // What follows a flag that does not exist, or that was taken for the value of one before it, is
   // taken for its value: that is not to blame.
-  const positionals = tokens.flatMap((token, place) => {
+  const [command = "serve", ...words] = tokens.flatMap((token, place) => {
     const before = tokens[place - 1];
     const isValue = before?.kind === "option"
       && (!Object.hasOwn(options, before.name) || before.value?.startsWith("-"));
     return token.kind === "positional" && (!isValue || forms.has(token.value)) ? [token.value] : [];
   });
-  const [command = "serve", ...words] = positionals;
 
   // Words that are missing, or too many.
-  const form = forms.get(command) ?? unknownForm;
   const usage: string[] = [];
-  if (!forms.has(command)) {
+  const form = forms.get(command) ?? unknownForm;
+  if (form === unknownForm) {
     usage.push(`there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`);
   }
   if (words.length < form.wordsMin) usage.push(`${command} needs the path of a journal`);
@@ -105,9 +108,8 @@ function readLine(args: readonly string[]) {
   // parseArgs takes a flag that follows for the value, and the last of two: neither is meant.
   const known = [...form.flags, "help", "version"].map((flag) => `--${flag}`);
   const flags = new Map<string, string>();
-  for (const token of tokens) {
-    if (token.kind !== "option") continue;
-    const { name: flag, rawName, value = "", inlineValue = false } = token;
+  const given = tokens.filter((token) => token.kind === "option");
+  for (const { name: flag, rawName, value = "", inlineValue = false } of given) {
     const isSwitch = switches.includes(flag);
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
     if (!form.flags.includes(flag)) {

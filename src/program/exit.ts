@@ -14,9 +14,6 @@ export const exitCodes = {
   config: 78,
 } as const;
 
-/** Of the command line, and of the rest: a person is to read them. */
-const mistakes: ReadonlySet<number> = new Set([exitCodes.usage, exitCodes.config]);
-
 /** Ends the program; each line of the message is told on stderr. */
 export class ExitError extends Error {
   readonly exitCode: number;
@@ -27,23 +24,15 @@ export class ExitError extends Error {
   }
 }
 
-const engineExits = {
-  config: "config",
-  refused: "config",
-  unreachable: "unavailable",
-  data: "data",
-} as const satisfies Readonly<Record<EngineError["code"], keyof typeof exitCodes>>;
+const { config, unavailable, data } = exitCodes;
+const engineExits: Readonly<Record<EngineError["code"], number>> =
+  { config, refused: config, unreachable: unavailable, data };
 
-/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it.
- * Mistakes are lines of text even where `serve` has begun its log. */
+/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
 export function tell(error: unknown, host: Host): number {
-  const isMistake = error instanceof ExitError && mistakes.has(error.exitCode);
-  for (const line of messageOf(error).split("\n")) {
-    if (isMistake) host.printError(`plant-store: ${line}`).catch(() => undefined);
-    else host.warn(line, "error");
-  }
+  for (const line of messageOf(error).split("\n")) host.warn(line, "error");
   if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
-  if (error instanceof EngineError) return exitCodes[engineExits[error.code]];
+  if (error instanceof EngineError) return engineExits[error.code];
   // What the system refused; anything else should not have happened.
   const isSystems = error instanceof Error && "errno" in error;
   return isSystems ? exitCodes.io : exitCodes.fault;

@@ -5,38 +5,43 @@ import type { Store } from "./store.ts";
 type State = "starting" | "ready" | "full" | "draining" | "failed";
 
 /** Who is sent no plant never learns that there is space again: so long after the last that found
- * none, it is ready to be tried. */
+ * none, it is ready to be tried. And so often, at most, it is told: near the end of the space small
+ * plants fit in turn with large ones that do not. */
 const fullMillis = 10_000;
 
-export class Health {
-  readonly #store: Store;
-  #state: State = "starting";
-  #fullAt = 0;
+export type Health = ReturnType<typeof watchHealth>;
 
-  constructor(log: Log, store: Store) {
-    this.#store = store;
-    store.on("full", () => {
-      this.#fullAt = performance.now();
-      const isNew = this.become("full", "ready");
-      if (isNew) log("error", "the store has no space: plants are refused until it has");
-    });
-    store.on("batch", () => {
-      if (this.become("ready", "full")) log("info", "the store has space again");
-    });
-    store.once("failed", () => void this.become("failed"));
-  }
+export function watchHealth(log: Log, store: Store) {
+  let state: State = "starting";
+  let fullAt = 0;
+  let toldAt = -Infinity;
+  let isTold = false;
 
-  /** Whether it does: from that state only, where one is given, and never when it has failed. */
-  become(state: State, from = this.#state): boolean {
-    const isDone = this.#state === from && from !== "failed";
-    if (isDone) this.#state = state;
-    return isDone;
-  }
+  /** From that state only, where one is given, and never when it has failed. */
+  const become = (next: State, from = state): void => {
+    if (state === from && from !== "failed") state = next;
+  };
+
+  store.on("full", () => {
+    fullAt = performance.now();
+    become("full", "ready");
+    if (state !== "full" || isTold || fullAt - toldAt < fullMillis) return;
+    log("error", "the store has no space: plants are refused until it has");
+    toldAt = fullAt;
+    isTold = true;
+  });
+  store.on("batch", () => {
+    become("ready", "full");
+    if (isTold) log("info", "the store has space again");
+    isTold = false;
+  });
+  store.once("failed", () => become("failed"));
 
   /** Why plants should go elsewhere; undefined where they need not. */
-  get hindrance(): State | "unreachable" | undefined {
-    const isDue = this.#state === "full" && performance.now() - this.#fullAt >= fullMillis;
-    if (this.#state !== "ready" && !isDue) return this.#state;
-    return this.#store.figures.isNear === false ? "unreachable" : undefined;
-  }
+  const hindrance = (): State | "unreachable" | undefined => {
+    const isDue = state === "full" && performance.now() - fullAt >= fullMillis;
+    if (state !== "ready" && !isDue) return state;
+    return store.figures.isNear === false ? "unreachable" : undefined;
+  };
+  return { become, hindrance };
 }

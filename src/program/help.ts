@@ -1,16 +1,16 @@
 /** The text of `--help`: its tables are those of settings.ts and config.ts. */
-import { limitTable } from "../config.ts";
-import { environmentOf, settingTable, tokenVariable } from "./settings.ts";
+import { entries, environmentOf, tokenVariable } from "./settings.ts";
 
 /** The package's; a test holds it to package.json. */
 export const version = "1.0.0";
 
 /** What can be set is listed with its default and what it does, so that no row can be forgotten. */
 export function help(): string {
-  const settings = Object.entries(settingTable).map(([flag, setting]) =>
-    entryOf(`--${flag}`, setting.environment, setting.meaning, `${setting.standard}`));
-  const limits = Object.values(limitTable).map((limit) => entryOf(
-    `--${limit.flag}`, environmentOf(limit), limit.reason, `${limit.standard} ${limit.unit}`));
+  const options = entries.map((entry) => {
+    const meaning = "unit" in entry ? entry.reason : entry.meaning;
+    const standard = "unit" in entry ? `${entry.standard} ${entry.unit}` : `${entry.standard}`;
+    return entryOf(`--${entry.flag}`, environmentOf(entry), meaning, standard);
+  });
 
   return `plant-store ${version}: takes plants over HTTP and keeps them
 
@@ -25,7 +25,7 @@ export function help(): string {
 
 Each option of serve, its variable, its default, and what it does:
 
-${[...settings, ...limits].join("\n")}
+${options.join("\n")}
 ${entryOf("", tokenVariable, "one token itself: never a flag, for ps shows flags", "")}`;
 }
 

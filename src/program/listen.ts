@@ -15,8 +15,7 @@ export type Place = Pick<Config, "socket" | "host" | "port" | "isHandedIn" | "tl
  * A path's socket that kill -9 has left is taken over; one that is served is not, nor is a file
  * that is no socket.
  */
-export async function listen(server: Server, place: Place): Promise<void> {
-  const { socket, host, port, isHandedIn } = place;
+export async function listen(server: Server, { socket, host, port, isHandedIn }: Place) {
   if (socket !== "") {
     const folder = dirname(socket);
     // The system's own message is that of a folder without permission.
@@ -28,9 +27,7 @@ export async function listen(server: Server, place: Place): Promise<void> {
 }
 
 /** The first line is what scripts rely on; behind it stands a token that was made. */
-export function announcement(server: Server, config: Config, made: string): string {
-  const { basePath, tlsCert } = config;
-  const base = baseOf(server, config);
+export function announcement(base: string, { basePath, tlsCert }: Config, made: string): string {
   const first = `plant-store listening on ${base}`;
   if (made === "") return first;
 
@@ -38,7 +35,7 @@ export function announcement(server: Server, config: Config, made: string): stri
   const [isUnix, path] = /^unix:(.*)$/s.exec(base) ?? [];
   const option = isUnix ? `--unix-socket ${quoted(path ?? "")} ` : "";
   const trust = tlsCert === "" ? "" : `--cacert ${quoted(tlsCert)} `;
-  const url = quoted(`${isUnix ? `${schemeOf(config)}://localhost` : base}${basePath}/plants`);
+  const url = quoted(`${isUnix ? `${schemeOf(tlsCert)}://localhost` : base}${basePath}/plants`);
   return `${first}
 No token is configured: this one is made for now, and gone when this process ends.
 
@@ -50,13 +47,12 @@ No token is configured: this one is made for now, and gone when this process end
 /** The address as it is: port 0 has become any free one, and one that was handed in is its own. */
 export function baseOf(server: Server, place: Place): string {
   const address = server.address();
-  if (typeof address !== "object") return `unix:${address}`;
-  if (address === null) return "unix:fd 3";
+  if (typeof address !== "object" || !address) return `unix:${address ?? "fd 3"}`;
   const host = place.isHandedIn ? address.address : place.host;
-  return `${schemeOf(place)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
+  return `${schemeOf(place.tlsCert)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
 }
 
-const schemeOf = ({ tlsCert }: Place): string => (tlsCert === "" ? "http" : "https");
+const schemeOf = (tlsCert: string): string => (tlsCert === "" ? "http" : "https");
 
 /** Whether others than this machine may connect: tokens need TLS then (RFC 6750, 5.3). */
 export function isExposed(server: Server): boolean {

@@ -21,8 +21,7 @@ export function makeLog({ stderr, pid }: Host): Log {
   const log: Log = (level, msg, fields) => {
     if (!stderr.writableNeedDrain) {
       const time = Date.now();
-      const line = stderr.isTTY
-        ? `${new Date(time).toISOString()} ${level}: ${msg}`
+      const line = stderr.isTTY ? `${new Date(time).toISOString()} ${level}: ${msg}`
         : JSON.stringify({ level: levels[level], time, ...common, ...fields, msg });
       stderr.write(`${line.replace(unsafe, escaped)}\n`);
     } else if (dropped++ === 0) {

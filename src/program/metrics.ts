@@ -41,66 +41,57 @@ const bounds = {
   plant_store_batch_records: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, "+Inf"],
 };
 
-/** Counts what happens from its making on. */
-export class Metrics {
-  readonly #host: Host;
-  readonly #store: Store;
-
+/** Counts what happens from now on. */
+export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
   /** By name and labels, which are bounded: statuses and causes are the catalogue's. */
-  readonly #samples = new Map<string, number>();
-
-  constructor(host: Host, store: Store) {
-    this.#host = host;
-    this.#store = store;
-    this.add(`plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`);
-
-    // What has not happened yet is 0: a rate begins with the first.
-    this.add('plant_store_http_requests_total{status="200",error=""}', 0);
-    this.#observe("plant_store_batch_records", 0, 0);
-    this.#observe("plant_store_append_seconds", 0, 0);
-    store.on("batch", (records, millis) => {
-      this.#observe("plant_store_batch_records", records);
-      this.#observe("plant_store_append_seconds", millis / 1_000);
-    });
-  }
+  const samples = new Map<string, number>();
 
   /** @param sample a name of the table, and its labels */
-  add(sample: string, count = 1): void {
-    this.#samples.set(sample, (this.#samples.get(sample) ?? 0) + count);
-  }
-
-  count({ status, error }: Answered): void {
-    this.add(`plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`);
-  }
-
-  /** Of TLS, what it carries is counted. */
-  watch(server: Server): void {
-    server.on("drop", () => this.add("plant_store_connections_refused_total"));
-    const event = "setSecureContext" in server ? "secureConnection" : "connection";
-    server.on(event, (socket: Socket) => socket.once("close", () => {
-      this.add("plant_store_http_received_bytes_total", socket.bytesRead);
-      this.add("plant_store_http_sent_bytes_total", socket.bytesWritten);
-    }));
-  }
-
-  text(): string {
-    const usage = this.#host.usage();
-    return Object.entries(metricTable).map(([name, { type, help, read }]) => {
-      const value = read?.(this.#store.figures, usage);
-      if (read && value === undefined) return "";
-      const found = read ? [[name, value]]
-        : [...this.#samples].filter(([sample]) => sample.startsWith(name));
-      const lines = (found.length > 0 ? found : [[name, 0]]).map((sample) => sample.join(" "));
-      return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
-    }).join("");
-  }
-
-  #observe(name: keyof typeof bounds, value: number, count = 1): void {
+  const add = (sample: string, count = 1): void =>
+    void samples.set(sample, (samples.get(sample) ?? 0) + count);
+  const observe = (name: keyof typeof bounds, value: number, count = 1): void => {
     for (const bound of bounds[name]) {
       const isWithin = typeof bound === "string" || value <= bound;
-      this.add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
+      add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
     }
-    this.add(`${name}_sum`, value);
-    this.add(`${name}_count`, count);
-  }
+    add(`${name}_sum`, value);
+    add(`${name}_count`, count);
+  };
+  store.on("batch", (records, millis) => {
+    observe("plant_store_batch_records", records);
+    observe("plant_store_append_seconds", millis / 1_000);
+  });
+
+  // What has not happened yet is 0: a rate begins with the first.
+  add('plant_store_http_requests_total{status="200",error=""}', 0);
+  observe("plant_store_batch_records", 0, 0);
+  observe("plant_store_append_seconds", 0, 0);
+  add(`plant_store_build_info{version="${version}",node="${nodeVersion}"}`);
+
+  return {
+    add,
+    count: ({ status, error }: Answered): void =>
+      add(`plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`),
+
+    /** Of TLS, what it carries is counted. */
+    watch(server: Server): void {
+      server.on("drop", () => add("plant_store_connections_refused_total"));
+      const event = "setSecureContext" in server ? "secureConnection" : "connection";
+      server.on(event, (socket: Socket) => socket.once("close", () => {
+        add("plant_store_http_received_bytes_total", socket.bytesRead);
+        add("plant_store_http_sent_bytes_total", socket.bytesWritten);
+      }));
+    },
+
+    text(): string {
+      const used = usage();
+      return Object.entries(metricTable).map(([name, { type, help, read }]) => {
+        const value = read ? read(store.figures, used) : 0;
+        if (value === undefined) return "";
+        const counted = [...samples].filter(([sample]) => sample.startsWith(name));
+        const lines = (counted[0] ? counted : [[name, value]]).map((sample) => sample.join(" "));
+        return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
+      }).join("");
+    },
+  };
 }

@@ -9,19 +9,13 @@ import type { Tokens } from "./tokens.ts";
 
 /** A listener that logs all answers, or the failed ones at a bounded rate: a flood of them must not
  * fill a disk. What a second has beyond that is told at its end, or when it is asked for. */
-export function makeRequestLog(log: Log, tokens: Tokens, config: Config) {
-  const { logRequests, failedLinesMax } = config;
+export function makeRequestLog(log: Log, tokens: Tokens, { logRequests, failedLinesMax }: Config) {
   let failed = 0;
 
   const tellLeftOut = (): void => {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0) log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
-  };
-
-  const isWithinRate = (): boolean => {
-    if (failed++ === 0) setTimeout(tellLeftOut, 1_000).unref();
-    return failed <= failedLinesMax;
   };
 
   // Unheard, a request costs nothing: so what is logged of the failed alone has no duration.
@@ -32,7 +26,9 @@ export function makeRequestLog(log: Log, tokens: Tokens, config: Config) {
 
   const onAnswer: AnswerListener = ({ status, error, message }, socket, response) => {
     const request = response?.req;
-    const isLogged = logRequests || (status >= 400 && isWithinRate());
+    const isCounted = status >= 400 && !logRequests;
+    if (isCounted && failed++ === 0) setTimeout(tellLeftOut, 1_000).unref();
+    const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
     const reqId = request && (givenId(request) ?? (isLogged ? randomUUID() : undefined));
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;

@@ -1,7 +1,7 @@
 /** Which command is run, and the exit code that comes of it. */
 import { makeToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
-import { readCommand, type Command } from "./command.ts";
+import { readCommand } from "./command.ts";
 import { exitCodes, tell } from "./exit.ts";
 import { help, version } from "./help.ts";
 import type { Host } from "./host.ts";
@@ -13,22 +13,25 @@ export async function run(host: Host): Promise<number> {
   // Unheard, the first opens the debugger's port to all of the machine, and the second is deadly.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const) host.onSignal(signal, () => undefined);
   try {
-    return await execute(readCommand(host), host);
+    const command = readCommand(host);
+    if (command.command === "serve") return await serve(command.config, host);
+    if (command.command === "verify") return await verify(command, host);
+    if (command.command === "import" || command.command === "export") {
+      return await (await import("./transfer.ts")).transfer(command, host);
+    }
+    if (command.command === "token") {
+      // What goes into the tokens file goes to stdout, so that it can be appended. The token is
+      // shown before: no line is made for one that nobody has seen.
+      const made = makeToken();
+      await host.printError(made);
+      await host.print(`${command.name} ${tokenDigest(made)}`);
+    } else await host.print(texts[command.command]());
+
+    // Only what was printed is done: an answer that did not leave is no success.
+    return exitCodes.done;
   } catch (error) {
     return tell(error, host);
   }
-}
-
-/** Only what was printed is done: an answer that did not leave is no success. */
-async function execute(command: Command, host: Host): Promise<number> {
-  if (command.command === "serve") return serve(command.config, host);
-  if (command.command === "verify") return verify(command, host);
-  if (command.command === "import" || command.command === "export") {
-    return (await import("./transfer.ts")).transfer(command, host);
-  }
-  if (command.command === "token") await printToken(command.name, host);
-  else await host.print(texts[command.command]());
-  return exitCodes.done;
 }
 
 /** The commands that print, and do no more. */
@@ -37,13 +40,3 @@ const texts = {
   help,
   version: () => version,
 };
-
-/**
- * What goes into the tokens file goes to stdout, so that it can be appended. The token is shown
- * before: no line is made for one that nobody has seen.
- */
-async function printToken(name: string, host: Host): Promise<void> {
-  const made = makeToken();
-  await host.printError(made);
-  await host.print(`${name} ${tokenDigest(made)}`);
-}

@@ -22,8 +22,7 @@ type Warn = (message: string) => void;
  * @throws ExitError that names the file, and the line where one is wrong
  */
 export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, string> =>
-  readGuarded("tokens file", path, (bytes) => parseTokensFile(bytes.toString()), (name, mode) =>
-    warn(`${name}: group or others can read its digests, mode ${mode}`));
+  readGuarded("tokens file", path, (bytes) => parseTokensFile(`${bytes}`), "its digests", warn);
 
 /**
  * Reads a certificate and its key, as options of TLS, and tries whether they belong together.
@@ -40,29 +39,31 @@ export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
     if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
     throw new TypeError(`expected the key of ${certPath}, found another`);
   };
-  return readGuarded("TLS key", keyPath, pairOf, (name, mode) =>
-    warn(`${name}: group or others can read it, mode ${mode}`));
+  return readGuarded("TLS key", keyPath, pairOf, "it", warn);
 }
 
 /** Reads a file that group and others can't write: who can write it can let themselves in. */
 function readGuarded<T>(
-  kind: string,
-  path: string,
-  parse: (bytes: Buffer) => T,
-  onReadable: (name: string, mode: string) => void = () => undefined,
+  kind: string, path: string, parse: (bytes: Buffer) => T, secret = "", warn?: Warn,
 ): T {
-  const name = `${kind} ${path}`;
+  let fd;
   try {
-    const { mode, bytes } = readRegular(path);
-    const shown = (mode & 0o777).toString(8).padStart(3, "0");
-    if ((mode & writable) !== 0) {
-      throw new TypeError(`expected that group and others can't write it, found mode ${shown}`);
+    // What is looked at is what is read, whatever the path names meanwhile.
+    fd = openSync(path, openFlags);
+    const stat = fstatSync(fd);
+    const mode = (stat.mode & 0o777).toString(8).padStart(3, "0");
+    if (!stat.isFile()) throw new TypeError("expected a regular file");
+    if ((stat.mode & writable) !== 0) {
+      throw new TypeError(`expected that group and others can't write it, found mode ${mode}`);
     }
-    const parsed = parse(bytes);
-    if ((mode & readable) !== 0) onReadable(name, shown);
+    const parsed = parse(readFileSync(fd));
+    const isReadable = (stat.mode & readable) !== 0;
+    if (isReadable) warn?.(`${kind} ${path}: group or others can read ${secret}, mode ${mode}`);
     return parsed;
   } catch (error) {
-    throw new ExitError("config", `${name}: ${messageOf(error)}`);
+    throw new ExitError("config", `${kind} ${path}: ${messageOf(error)}`);
+  } finally {
+    if (fd !== undefined) closeSync(fd);
   }
 }
 
@@ -85,16 +86,4 @@ export function parseTokensFile(text: string): ReadonlyMap<string, string> {
   }
   if (names.size === 0) throw new TypeError("line 1: expected at least one token, found none");
   return names;
-}
-
-/** What is looked at is what is read, whatever the path names meanwhile. */
-function readRegular(path: string): { readonly mode: number; readonly bytes: Buffer } {
-  const fd = openSync(path, openFlags);
-  try {
-    const stat = fstatSync(fd);
-    if (!stat.isFile()) throw new TypeError("expected a regular file");
-    return { mode: stat.mode, bytes: readFileSync(fd) };
-  } finally {
-    closeSync(fd);
-  }
 }

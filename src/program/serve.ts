@@ -1,8 +1,9 @@
 /** `serve`: from the start, through reloads, to the end. */
 import { createPlantServer, type AnswerListener } from "../index.ts";
-import { Ending } from "./ending.ts";
+import type { Admin } from "./admin.ts";
+import { watchForEnd, type Ending } from "./ending.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
-import { Health } from "./health.ts";
+import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { announcement, baseOf, isExposed, listen } from "./listen.ts";
@@ -11,27 +12,36 @@ import { makeRequestLog } from "./requests.ts";
 import { readTlsPair } from "./secrets.ts";
 import type { Config } from "./settings.ts";
 import { openStore, type Store } from "./store.ts";
-import { Tokens } from "./tokens.ts";
+import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a store that fails asks for the end; the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
   const log = makeLog(host);
-  host.warn = (message, level = "warn") => log(level, message);
 
   // No signal is lost from here on: what comes during the start is done when the start is.
-  const ending = new Ending(host);
+  const ending = watchForEnd(host);
   host.onSignal("SIGHUP", () => {
-    starting.then(reload, () => undefined);
+    starting.then((running) => reload(running, config, host, log), () => undefined);
   });
-  const starting = start(config, host, ending, log);
-  const { server, store, tokens, health, requests, admin } = await starting;
+  const starting = start(config, host, log, ending);
+  const { server, store, shown, failed, tokens, health, requests, admin } = await starting;
+
+  const base = baseOf(server, config);
+  const { records } = store.figures;
+  const [kind, kept] = records === undefined ? ["stream", shown]
+    : ["journal", `${records} records in ${shown}`];
+  if (config.tlsCert === "" && isExposed(server)) {
+    host.warn("listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)");
+  }
+  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`,
+    { version, base, admin: admin?.base, [kind]: shown, records, tokens: tokens.names() });
 
   // Where nobody can read it, it is served all the same.
-  host.print(announcement(server, config, tokens.made))
+  host.print(announcement(base, config, tokens.made))
     .catch((error: unknown) => host.warn(messageOf(error)));
 
   // Every request that was accepted gets its answer, but not for ever.
-  log("info", `draining: ${await ending.asked}`);
+  log("info", `draining: ${await Promise.race([ending.asked, failed])}`);
   health.become("draining");
   if (!await server.drain()) {
     host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
@@ -48,99 +58,78 @@ export async function serve(config: Config, host: Host): Promise<number> {
  * Reads the files of secrets, opens the store, and listens, in this order: each may refuse to
  * start, and nobody is served before all are there.
  */
-async function start(config: Config, host: Host, ending: Ending, log: Log) {
-  const prepared = await prepare(config, host, ending, log);
-  const { tokens, store, shown, health } = prepared;
-  const listeners = await openListeners(prepared).catch(async (error: unknown) => {
-    await store.close();
-    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
-  });
-  health.become("ready");
-
-  const { records } = store.figures;
-  const base = baseOf(listeners.server, config);
-  const admin = listeners.admin?.base;
-  const isJournal = records !== undefined;
-  const place = isJournal ? { journal: shown, records } : { stream: shown };
-  const kept = isJournal ? `${records} records in ${shown}` : shown;
-  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names}`,
-    { version, base, admin, ...place, tokens: tokens.names });
-  return { ...prepared, ...listeners };
-}
-
-async function prepare(config: Config, host: Host, ending: Ending, log: Log) {
+async function start(config: Config, host: Host, log: Log, ending: Ending) {
   // Of a file's mode once is enough, however often it is read.
   const warned = new Set<string>();
   const warnOnce = (message: string): void => {
-    if (!warned.has(message)) host.warn(message);
+    if (!warned.has(message)) log("warn", message);
     warned.add(message);
   };
-  const tokens = new Tokens(config, warnOnce);
-  const readTls = () => readTlsPair(config.tlsCert, config.tlsKey, warnOnce);
-  const tls = config.tlsCert === "" ? undefined : readTls();
+  const { tlsCert, tlsKey, basePath, limits } = config;
+  const tokens = openTokens(config, warnOnce);
+  const readTls = () => readTlsPair(tlsCert, tlsKey, warnOnce);
+  const tls = tlsCert === "" ? undefined : readTls();
+
+  // Not before: what is wrong with the settings is lines of text, for a person reads them.
+  host.warn = (message, level = "warn") => log(level, message);
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const opened: { store: Store; shown: string } = await openStore(config, host);
-  opened.store.once("failed", (error) => {
+  const { store, shown }: { store: Store; shown: string } = await openStore(config, host);
+  const failed = new Promise<string>((resolve) => store.once("failed", (error) => {
     log("error", error.message);
-    ending.fail(error.exitCode);
-  });
-  const health = new Health(log, opened.store);
-  return { config, host, log, tokens, tls, readTls, health, ...opened };
-}
-
-type Prepared = Awaited<ReturnType<typeof prepare>>;
-
-/** The admin listener first: it then tells that the other is to come. */
-async function openListeners({ config, host, log, tokens, tls, store, health }: Prepared) {
-  // What nobody asks for is not even loaded.
-  const admin = config.admin === "" ? undefined
-    : await (await import("./admin.ts")).openAdmin(config, host, store, health);
-
-  const { basePath, limits, tlsCert } = config;
+    ending.code = error.exitCode;
+    resolve("the journal has failed");
+  }));
+  const health = watchHealth(log, store);
   const requests = makeRequestLog(log, tokens, config);
-  const onFault = (error: unknown): void => log("error", faultMessage(error));
-  const onAnswer: AnswerListener = (answer, socket, response) => {
-    requests.onAnswer(answer, socket, response);
-    admin?.metrics.count(answer);
-  };
-  const server = createPlantServer({
-    store, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
-  });
-  admin?.metrics.watch(server);
-  await listen(server, config);
 
-  // A connection that could not be accepted, where the system tells it: the others are served on.
-  server.on("error", (error) => host.warn(messageOf(error)));
-  if (tlsCert === "" && isExposed(server)) {
-    host.warn("listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)");
+  let admin: Admin | undefined;
+  try {
+    // First, so that it tells that the other is to come; what nobody asks for is not even loaded.
+    if (config.admin !== "") {
+      admin = await (await import("./admin.ts")).openAdmin(config, host, store, health);
+    }
+    const onFault = (error: unknown): void => log("error", faultMessage(error));
+    const onAnswer: AnswerListener = (answer, socket, response) => {
+      requests.onAnswer(answer, socket, response);
+      admin?.metrics.count(answer);
+    };
+    const server = createPlantServer({
+      store, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
+    });
+    admin?.metrics.watch(server);
+    await listen(server, config);
+    // A connection that could not be accepted, where the system tells it: the others are served on.
+    server.on("error", (error) => host.warn(messageOf(error)));
+    health.become("ready");
+    return { server, store, shown, failed, tokens, readTls, health, requests, admin };
+  } catch (error) {
+    admin?.close();
+    await store.close();
+    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
   }
-  return { server, requests, admin };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each part does its work, whatever becomes of the others. */
-function reload(running: Running): void {
-  const { config, host, log, tokens, store, shown, server, admin, readTls } = running;
+function reload(running: Running, { tokensFile, tlsCert }: Config, host: Host, log: Log): void {
+  const { server, store, shown, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void): void => {
     try {
       read();
-      log("info", `the ${what} are read again`, { tokens: tokens.names });
+      log("info", `the ${what} are read again`, { tokens: tokens.names() });
     } catch (error) {
       host.warn(`${messageOf(error)}; the old ${what} stay`);
     }
   };
-  if (config.tokensFile !== "") again("tokens", () => tokens.read());
-  if (config.tlsCert !== "") {
-    again("certificate and key", () => server.setSecureContext?.(readTls()));
-  }
+  if (tokensFile !== "") again("tokens", tokens.read);
+  if (tlsCert !== "") again("certificate and key", () => server.setSecureContext?.(readTls()));
   // A stream has nothing to rotate.
   store.rotate?.().then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
-      const what = isNew ? "goes on in a new file" : "no new journal is begun";
-      log("info", `${what} at ${shown}`);
+      log("info", `${isNew ? "goes on in a new file" : "no new journal is begun"} at ${shown}`);
     },
     (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),
   );

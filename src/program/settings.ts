@@ -1,13 +1,12 @@
 /** What `serve` needs, of flags and environment: read once, and frozen. */
 import {
-  basePathForm, basePathWanted, bounds, isWithin, limitsWith, limitTable, type Limit, type Limits,
+  basePathForm, basePathWanted, bounds, isWithin, limitTable, type Limit, type Limits,
 } from "../config.ts";
 import { isToken } from "../http/bearer.ts";
-import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 /** The form of a path, where none need be given. */
-const path = /^[^\0]*$/;
+const path = { standard: "", form: /^[^\0]*$/, wanted: "a path" } as const;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
 const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
@@ -15,93 +14,77 @@ const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
 /** [HOST:]PORT, an IPv6 address in brackets; or a path, which a slash tells from a name. */
 const adminForm = new RegExp(`^(?:(?:${hostForm}:)?${portForm}|(?=.*/)[\x01-\x7f]{1,107})?$`);
 
-/** The flags besides the limits' own; what has not the form, or is not within, is a mistake. */
+/** What can be set besides the limits; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
-  host: { environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
+  host: { flag: "host", environment: "HOST", standard: "127.0.0.1", form: /^[\w.:%-]+$/,
     wanted: "a host name or an address", meaning: "address to listen on" },
-  port: { environment: "PORT", standard: 8080, min: 0, max: 65_535, wanted: "a port, 0 to 65535",
-    meaning: "port to listen on; 0: any free one" },
-  socket: { environment: "PLANTS_SOCKET", standard: "", form: /^[\x01-\x7f]{0,107}$/,
+  port: { flag: "port", environment: "PORT", standard: 8080, min: 0, max: 65_535,
+    wanted: "a port, 0 to 65535", meaning: "port to listen on; 0: any free one" },
+  socket: { flag: "socket", standard: "", form: /^[\x01-\x7f]{0,107}$/,
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
-  "base-path": { environment: "PLANTS_BASE_PATH", standard: "", form: basePathForm,
-    wanted: basePathWanted, meaning: "what stands before /plants in the path" },
-  store: { environment: "PLANTS_STORE", standard: "plants.ndjson",
+  basePath: { flag: "base-path", standard: "", form: basePathForm, wanted: basePathWanted,
+    meaning: "what stands before /plants in the path" },
+  store: { flag: "store", standard: "plants.ndjson",
     form: /^(?:(?:nats|tls):\/\/|(?!file:|[\w+.-]+:\/\/))[^\0]+$/,
     wanted: "a path, or nats:// or tls:// with hosts and a stream",
     meaning: "path of the journal; or a stream, nats://HOSTS/STREAM" },
-  tokens: { environment: "PLANTS_TOKENS_FILE", standard: "", form: path, wanted: "a path",
+  tokensFile: { ...path, flag: "tokens", environment: "PLANTS_TOKENS_FILE",
     meaning: "file of lines NAME sha256:HEX, read again on SIGHUP" },
-  "tls-cert": { environment: "PLANTS_TLS_CERT", standard: "", form: path, wanted: "a path",
+  tlsCert: { ...path, flag: "tls-cert",
     meaning: "PEM file of the certificate and its chain: serves https; read again on SIGHUP" },
-  "tls-key": { environment: "PLANTS_TLS_KEY", standard: "", form: path, wanted: "a path",
+  tlsKey: { ...path, flag: "tls-key",
     meaning: "PEM file of its private key, read again on SIGHUP" },
-  admin: { environment: "PLANTS_ADMIN", standard: "", form: adminForm,
+  admin: { flag: "admin", standard: "", form: adminForm,
     wanted: "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics" },
-  "max-failed-lines": { environment: "PLANTS_MAX_FAILED_LINES", standard: 10, min: 0, max: 100_000,
+  failedLinesMax: { flag: "max-failed-lines", standard: 10, min: 0, max: 100_000,
     wanted: "a number of lines",
     meaning: "lines a second for failed requests: a flood of them must not fill a disk" },
-  "log-requests": { environment: "PLANTS_LOG_REQUESTS", standard: "", form: /^(?:yes)?$/,
-    wanted: "yes", meaning: "log every request, and how long it took" },
+  logRequests: { flag: "log-requests", standard: "", form: /^(?:yes)?$/, wanted: "yes",
+    meaning: "log every request, and how long it took" },
 } as const;
+
+/** An entry of either table: a text of some form, or a whole number within bounds. */
+type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
+
+/** All that has a flag. */
+export const entries: readonly Entry[] =
+  [...Object.values(settingTable), ...Object.values(limitTable)];
 
 /** The variable that holds one token itself: never a flag, for `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";
 
-/** The variable of a limit, made from its flag. */
-export const environmentOf = (limit: { readonly flag: string }): string =>
-  `PLANTS_${limit.flag.toUpperCase().replaceAll("-", "_")}`;
-
-/** Of its texts, an empty one means none. */
-export type Config = ReturnType<typeof readConfig>;
+/** The variable of an entry: made from its flag, where it has none of its own. */
+export const environmentOf = (entry: Entry): string => ("environment" in entry ? entry.environment
+  : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`);
 
 /** All that `serve` is given, and what is found to be wrong with it. */
 export interface Given extends Pick<Host, "environment" | "pid"> {
   /** The flags of the command line by their names. */
   readonly flags: ReadonlyMap<string, string>;
-  readonly mistakes: Mistakes;
+
+  /** A line each: of the command line, and of the rest. */
+  readonly mistakes: Readonly<Record<"usage" | "config", string[]>>;
 }
 
-/** A line each: of the command line, and of the rest. One of the first makes the end `usage`. */
-export type Mistakes = Readonly<Record<"usage" | "config", string[]>>;
+/** Of its texts, an empty one means none. */
+export type Config = ReturnType<typeof readConfig>;
 
-/**
- * A flag wins over its variable; an empty variable counts as none.
- *
- * @throws ExitError that tells all that is wrong at once, the line's mistakes first
- */
+/** A flag wins over its variable; an empty variable counts as none. What is wrong is put to the
+ * mistakes, and a default in its place. */
 export function readConfig(given: Given) {
-  const read = (flag: keyof typeof settingTable): string =>
-    readText(flag, settingTable[flag], given);
-  const numbers = Object.entries(limitTable).map(([name, limit]) =>
-    [name, Number(readText(limit.flag, limit, given))] as const);
-
-  const config = {
-    token: readToken(given),
-    host: read("host"),
-    port: Number(read("port")),
-    socket: read("socket"),
-    basePath: read("base-path"),
-    store: read("store"),
-    tokensFile: read("tokens"),
-    tlsCert: read("tls-cert"),
-    tlsKey: read("tls-key"),
-    isHandedIn: readHandedIn(given),
-    admin: read("admin"),
-    failedLinesMax: Number(read("max-failed-lines")),
-    logRequests: read("log-requests") === "yes",
-  };
-  const limits = Object.fromEntries(numbers) as Limits;
-  findUnknown(given);
-  findConflicts(limits, given);
-  throwMistakes(given.mistakes);
-  return Object.freeze({ ...config, limits: limitsWith(limits) });
-}
-
-/** @throws ExitError where there is any */
-export function throwMistakes({ usage, config }: Mistakes): void {
-  const all = [...usage, ...config];
-  if (all.length > 0) throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
+  const texts = readTable(settingTable, (entry) => readText(entry, given));
+  const limits: Limits = readTable(limitTable, (entry) => Number(readText(entry, given)));
+  findMistakes(limits, given);
+  return Object.freeze({
+    ...texts,
+    port: Number(texts.port),
+    failedLinesMax: Number(texts.failedLinesMax),
+    logRequests: texts.logRequests === "yes",
+    token: given.environment[tokenVariable] ?? "",
+    isHandedIn: isHandedIn(given),
+    limits: Object.freeze(limits),
+  });
 }
 
 /** A short, escaped excerpt of what was given; of what may be an address with a password, nothing
@@ -109,10 +92,10 @@ export function throwMistakes({ usage, config }: Mistakes): void {
 export const quoted = (text: string): string =>
   JSON.stringify(text.replace(/:\/\/.*/s, "://***").replace(/^.*@/s, "***@").slice(0, 80));
 
-/** What a message says of a name that does not exist: one of those that do is near, or none. */
+/** What a message says of a name that does not exist: the nearest of those that do, or none. */
 export function hintFor(name: string, known: readonly string[]): string {
-  const near = known.find((each) => lettersApart(name, each) <= 2);
-  return near === undefined ? "see --help" : `did you mean ${near}?`;
+  const [nearest = ""] = known.toSorted((a, b) => lettersApart(name, a) - lettersApart(name, b));
+  return lettersApart(name, nearest) <= 2 ? `did you mean ${nearest}?` : "see --help";
 }
 
 /** How many letters one has that the other has not: a slip of the finger makes one or two. */
@@ -123,98 +106,84 @@ function lettersApart(one: string, other: string): number {
   return without(a, b).length + without(b, a).length;
 }
 
-/** A row of one of the two tables: a text of some form, or a whole number within bounds. */
-type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
-
-/** The variables of all flags. */
-const variables: ReadonlyMap<string, string> = new Map([
-  ...Object.entries(settingTable).map(([flag, { environment }]) => [flag, environment] as const),
-  ...Object.values(limitTable).map((limit) => [limit.flag, environmentOf(limit)] as const),
-]);
-
-/** The flags of `serve`, of both tables. */
-export const serveFlags = [...variables.keys()];
+/** What is read for each entry of a table, by the same names. */
+const readTable = <Name extends string, Value>(
+  table: Readonly<Record<Name, Entry>>, read: (entry: Entry) => Value) =>
+  Object.fromEntries(Object.entries<Entry>(table).map(([name, entry]) =>
+    [name, read(entry)])) as Readonly<Record<Name, Value>>;
 
 /** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
-function readText(flag: string, entry: Entry, given: Given): string {
-  const text = textOf(flag, given) ?? `${entry.standard}`;
-  if (isGood(entry, text)) return text;
+function readText(entry: Entry, given: Given): string {
+  const text = textOf(entry, given) ?? `${entry.standard}`;
+  // No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake.
+  const isGood = "form" in entry ? entry.form.test(text)
+    : /^\d+$/.test(text) && isWithin(entry, Number(text));
+  if (isGood) return text;
 
   // A flag without its value is told already.
-  if (text !== "") {
-    const wanted = "unit" in entry ? bounds(entry) : entry.wanted;
-    tell([flag], `${sourceOf(flag, given)} must be ${wanted}, found ${quoted(text)}`, given);
-  }
+  const wanted = "unit" in entry ? bounds(entry) : entry.wanted;
+  if (text !== "") blame([entry], `must be ${wanted}, found ${quoted(text)}`, given);
   return `${entry.standard}`;
 }
 
 /** What the flag says, or else its variable. */
-const textOf = (flag: string, { flags, environment }: Given): string | undefined =>
-  flags.get(flag) ?? (environment[variables.get(flag) ?? ""] || undefined);
+export const textOf = (entry: Entry, { flags, environment }: Given): string | undefined =>
+  flags.get(entry.flag) ?? (environment[environmentOf(entry)] || undefined);
 
 /** Who says it; where nobody does, the flag could. */
-function sourceOf(flag: string, given: Given): string {
-  const isOfLine = given.flags.has(flag) || textOf(flag, given) === undefined;
-  return isOfLine ? `--${flag}` : `${variables.get(flag)}`;
+const sourceOf = (entry: Entry, { flags, environment }: Given): string =>
+  !flags.has(entry.flag) && environment[environmentOf(entry)] ? environmentOf(entry)
+    : `--${entry.flag}`;
+
+/** Tells a mistake of the first: one of the command line, where one of them stands there. */
+function blame(of: readonly [Entry, ...Entry[]], mistake: string, given: Given): void {
+  const isOfLine = of.some(({ flag }) => given.flags.has(flag));
+  given.mistakes[isOfLine ? "usage" : "config"].push(`${sourceOf(of[0], given)} ${mistake}`);
 }
 
-/** Tells a mistake: one of the command line, where one of these flags stands there. */
-function tell(flags: readonly string[], mistake: string, given: Given): void {
-  const isOfLine = flags.some((flag) => given.flags.has(flag));
-  given.mistakes[isOfLine ? "usage" : "config"].push(mistake);
-}
-
-/** Told without what was found: it may be a token all the same. */
-function readToken(given: Given): string {
-  const token = given.environment[tokenVariable] ?? "";
-  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
-  if (token !== "" && !isToken(token)) tell([], `${tokenVariable} must be ${wanted}`, given);
-  return token;
-}
-
-/** Whether a socket to listen on was handed in, as by systemd (sd_listen_fds(3)). */
-function readHandedIn(given: Given): boolean {
-  const { LISTEN_PID: pid, LISTEN_FDS: sockets = "0" } = given.environment;
-  if (pid !== `${given.pid}` || sockets === "0") return false;
-
-  if (sockets !== "1") tell([], `LISTEN_FDS must be 1, found ${quoted(sockets)}`, given);
-  for (const flag of ["host", "port", "socket"].filter((each) => textOf(each, given))) {
-    const source = sourceOf(flag, given);
-    tell([flag], `${source} can't be set where a socket is handed in (LISTEN_FDS)`, given);
-  }
-  return true;
-}
+/** Whether sockets to listen on were handed in, as by systemd (sd_listen_fds(3)). */
+const isHandedIn = ({ environment: { LISTEN_PID, LISTEN_FDS = "0" }, pid }: Given): boolean =>
+  LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
 /** What Kubernetes sets for a service named plants (service links), with its value. */
 const serviceLink = /^PLANTS_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)|PORT_\d+_|PORT=\w+:\/\/)/;
 
-/** A misspelt variable would be as good as none: told without what it holds, maybe a token. */
-function findUnknown(given: Given): void {
-  const known = [...variables.values(), tokenVariable];
-  for (const [name, value = ""] of Object.entries(given.environment)) {
+/** What is wrong besides the form of each: with other variables, or of one beside another. */
+function findMistakes({ headMillis: part, requestMillis: whole }: Limits, given: Given): void {
+  const { environment, mistakes: { config } } = given;
+  const { host, port, socket, tlsCert, tlsKey } = settingTable;
+
+  // Told without what was found: it may be a token all the same.
+  const token = environment[tokenVariable];
+  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
+  if (token && !isToken(token)) config.push(`${tokenVariable} must be ${wanted}`);
+
+  // A misspelt variable would be as good as none. It may hold a token, too.
+  const known = [...entries.map(environmentOf), tokenVariable];
+  for (const [name, value] of Object.entries(environment)) {
     const isOurs = name.startsWith("PLANTS_") && !serviceLink.test(`${name}=${value}`);
-    if (!isOurs || value === "" || known.includes(name)) continue;
-    tell([], `there is no variable ${quoted(name)}: ${hintFor(name, known)}`, given);
-  }
-}
-
-/** What is good by itself, and not beside another. */
-function findConflicts(limits: Limits, given: Given): void {
-  for (const [flag, other] of [["tls-cert", "tls-key"], ["tls-key", "tls-cert"]] as const) {
-    const isAlone = textOf(flag, given) && !textOf(other, given);
-    if (isAlone) tell([flag], `${sourceOf(flag, given)} needs --${other}`, given);
+    if (!isOurs || !value || known.includes(name)) continue;
+    config.push(`there is no variable ${quoted(name)}: ${hintFor(name, known)}`);
   }
 
-  if (limits.headMillis > limits.requestMillis) {
-    const both = ["head-timeout", "request-timeout"];
-    const [part, whole] = both.map((flag) => sourceOf(flag, given));
-    tell(both, `${part} must not be above ${whole}, of which it is a part: `
-      + `${limits.headMillis} and ${limits.requestMillis} milliseconds`, given);
-  }
-}
+  if (isHandedIn(given)) {
+    const { LISTEN_FDS: sockets } = environment;
+    if (sockets !== "1") config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
 
-/** No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake. */
-function isGood(entry: Entry, text: string): boolean {
-  if ("form" in entry) return entry.form.test(text);
-  return /^\d+$/.test(text) && isWithin(entry, Number(text));
+    // Of two places to listen one would be silently closed.
+    for (const place of [host, port, socket].filter((each) => textOf(each, given))) {
+      blame([place], "can't be set where a socket is handed in (LISTEN_FDS)", given);
+    }
+  }
+
+  // What is good by itself, and not beside another.
+  for (const [one, other] of [[tlsCert, tlsKey], [tlsKey, tlsCert]] as const) {
+    const isAlone = textOf(one, given) && !textOf(other, given);
+    if (isAlone) blame([one], `needs --${other.flag}`, given);
+  }
+  if (part > whole) {
+    const both = [limitTable.headMillis, limitTable.requestMillis] as const;
+    blame(both, `must not be above ${sourceOf(both[1], given)}, of which it is a part: `
+      + `${part} and ${whole} milliseconds`, given);
+  }
 }

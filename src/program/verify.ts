@@ -72,9 +72,8 @@ function jsonOf(path: string, { spots, ...totals }: Report): string {
 
 /** Lines that grep finds by the file's name. */
 function textOf(path: string, { spots, ...totals }: Report): string {
-  const lines = [
-    ...Object.entries(totals).map(([name, value = "-"]) => `${name} ${value}`),
-    ...spots.map(({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`),
-  ];
-  return lines.map((line) => `${path}: ${line}`).join("\n");
+  const figures = Object.entries(totals).map(([name, value = "-"]) => `${name} ${value}`);
+  const damage = spots.map(({ offset, line, reason }) =>
+    `at offset ${offset}, line ${line}: ${reason}`);
+  return [...figures, ...damage].map((line) => `${path}: ${line}`).join("\n");
 }

@@ -334,8 +334,8 @@ function errorRows(): string {
 }
 
 function settingRows(): string {
-  const rows = Object.entries(settingTable).map(([flag, { environment, standard, meaning }]) =>
-    [code(`--${flag}`), code(environment), code(String(standard)), meaning]);
+  const rows = Object.values(settingTable).map((setting) => [code(`--${setting.flag}`),
+    code(environmentOf(setting)), code(String(setting.standard)), setting.meaning]);
   const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
   return tableOf("flag | environment | default | meaning", [...rows, last]);
 }

@@ -75,7 +75,7 @@ const runtimeImportsOf = (source: Source): readonly string[] =>
   importsOf({ ...source, text: source.text.replace(/^(?:import|export) type\b[^;]*;/gm, "") });
 
 /** The rooms of the source, each with its budget of code lines. */
-const rooms = { core: 2_400, program: 900, engines: 500 } as const;
+const rooms = { core: 2_200, program: 1_020, engines: 500 } as const;
 const roomOf = ({ name }: Source): keyof typeof rooms =>
   name.startsWith("program/") ? "program" : name.startsWith("engines/") ? "engines" : "core";
 
@@ -144,9 +144,10 @@ describe("the budgets", () => {
     const middle = median(found.map(({ lines }) => lines));
     assert.ok(middle <= 10, `the median is ${middle}`);
   });
-  test("a code line has at most 40 columns in the median", () => {
-    const middle = median(sources.flatMap(({ lines }) =>
-      weigh(lines).code.map((line) => line.length)));
+  test("a code line of the core has at most 40 characters in the median", () => {
+    // Characters, not columns: how deep it stands is told by the limit of a function's lines.
+    const middle = median(sources.filter((source) => roomOf(source) === "core")
+      .flatMap(({ lines }) => weigh(lines).code.map((line) => line.trim().length)));
     assert.ok(middle <= 40, `the median is ${middle}: one statement, one member a line`);
   });
   test("20 to 35 % of the lines that are not blank are comment", (t) => {

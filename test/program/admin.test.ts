@@ -1,6 +1,6 @@
 /** The admin listener: its pages, its figures, when it is ready, and what it keeps to itself. */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync,
@@ -15,7 +15,7 @@ import { catalogue } from "../../src/http/errors.ts";
 import { version } from "../../src/program/help.ts";
 import { metricTable } from "../../src/program/metrics.ts";
 import {
-  exchange, post, program, readAnswers, run, start as startProgram, temporaryFolder, token,
+  cleanEnvironment, exchange, post, program, readAnswers, run, start as startProgram, temporaryFolder, token,
   type Running, type StartOptions,
 } from "../support/support.ts";
 import { Fake } from "../engines/fake.ts";
@@ -166,6 +166,38 @@ test("where the public port can't be had, the admin listener does not keep the p
     assert.equal(await first.end(), 0);
   });
 
+test("where the public port is taken, a client of the admin listener does not hold up the end",
+  { timeout }, async () => {
+    const other = createServer().listen(0, "127.0.0.1");
+    await once(other, "listening");
+    const address = other.address();
+    assert.ok(typeof address === "object" && address !== null);
+    // The second server to listen is the public one: before, a request to the first is begun.
+    const script = `import { Server } from "node:http";
+      import { connect, Server as NetServer } from "node:net";
+      const servers = [];
+      Server.prototype.listen = function (...args) {
+        servers.push(this);
+        const listen = () => NetServer.prototype.listen.apply(this, args);
+        if (servers.length === 1) return listen();
+        servers[0].once("connection", () => setImmediate(listen));
+        connect(servers[0].address().port).on("error", () => undefined).unref().write("GET /li");
+        return this;
+      };
+      // What ends it otherwise, within a second, whatever is open.
+      process.exit = () => undefined;`;
+    const child = spawn(process.execPath, [...preload(script), program, "--port",
+      `${address.port}`, "--admin", "0", "--head-timeout", "20000"],
+    { cwd: temporaryFolder(), env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
+    const begun = performance.now();
+    const told = text(child.stderr);
+    const [code] = await once(child, "exit");
+    other.close();
+    assert.equal(code, 69);
+    assert.match(await told, /can't listen: .*EADDRINUSE/);
+    assert.ok(performance.now() - begun < 10_000, "it ended by itself");
+  });
+
 /** The parts of the figures that count answers. */
 const requests = (status: number, error: number | ""): string =>
   `plant_store_http_requests_total{status="${status}",error="${error}"}`;
@@ -314,7 +346,8 @@ test("each figure has its HELP and TYPE, once, and is in the table", { timeout }
   const { body } = await ask(placeOf(server), "/metrics");
   const described = [...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)];
   assert.deepEqual(described.map(([, name, same, type]) => [name, same, type]),
-    Object.entries(metricTable).map(([name, { type }]) => [name, name, type]));
+    Object.entries(metricTable).filter(([name]) => name !== "plant_store_engine_reachable")
+      .map(([name, { type }]) => [name, name, type]), "of a journal, all but the engine's");
   assert.equal(await server.end(), 0);
 });
 

@@ -70,7 +70,8 @@ test("with nothing given, everything has the default of the interface, and is fr
 
 test("the tables of this test know every limit and every setting", () => {
   assert.deepEqual(limits.map(([name]) => name), Object.keys(limitTable));
-  assert.deepEqual([...settings.map(([flag]) => flag.slice(2)), "log-requests"], Object.keys(settingTable));
+  assert.deepEqual([...settings.map(([flag]) => flag.slice(2)), "log-requests"],
+    Object.values(settingTable).map(({ flag }) => flag));
 });
 
 for (const [name, flag, variable] of limits) {
@@ -271,6 +272,7 @@ const mistakes: readonly Mistakes[] = [
   // A variable that does not exist, told without what it holds.
   ["", { PLANTS_TOKEN_FILE: "S3cret" }, 78,
     [/^there is no variable "PLANTS_TOKEN_FILE": did you mean PLANTS_TOKENS_FILE\?$/]],
+  ["", { PLANTS_TOKENS: "S3cret" }, 78, [/"PLANTS_TOKENS": did you mean PLANTS_TOKEN\?$/]],
   ["", { PLANTS_PORT: "80" }, 78, [/"PLANTS_PORT": did you mean PORT\?$/]],
   ["", { PLANTS_MAXBODY: "1" }, 78, [/"PLANTS_MAXBODY": did you mean PLANTS_MAX_BODY\?$/]],
   ["", { PLANTS_: "1" }, 78, [/"PLANTS_": see --help$/]],
@@ -330,12 +332,14 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
     ...settings.flatMap(([flag, variable]) => [flag, variable]), "--log-requests",
     "PLANTS_LOG_REQUESTS", "--help", "--version", "--json"];
   for (const name of names) assert.match(stdout, new RegExp(`(?<![\\w-])${name}(?![\\w-])`));
-  for (const word of ["serve", "verify", "token", "openapi"]) assert.match(stdout, RegExp(word));
+  for (const word of ["serve", "verify", "import", "export", "token", "openapi"]) {
+    assert.match(stdout, RegExp(word));
+  }
   const lines = stdout.split("\n");
   assert.ok(lines.every((line) => line.length <= 100), "at most 100 columns");
   /** The line of a flag or variable, and the one below, which says what it does. */
   const entryOf = (name: string): string => {
-    const at = lines.findIndex((line) => line.includes(` ${name} `));
+    const at = lines.findIndex((line) => line.includes(` ${name} `) && !/^ {2}plant/.test(line));
     assert.match(lines[at + 1] ?? "", /^ {6}\w[^.]{15,}$/, `${name} does something`);
     return `${lines[at]}\n${lines[at + 1]}`;
   };
@@ -345,9 +349,9 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
       assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }
-  for (const [flag, { environment, meaning, standard }] of Object.entries(settingTable)) {
-    const entry = entryOf(`--${flag}`);
-    for (const part of [environment, meaning, `${standard}` || "none"]) {
+  for (const setting of Object.values(settingTable)) {
+    const entry = entryOf(`--${setting.flag}`);
+    for (const part of [environmentOf(setting), setting.meaning, `${setting.standard}` || "none"]) {
       assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }

@@ -430,9 +430,50 @@ test("a full disk is told once, and that there is space again", { skip: noLimits
     limit("unlimited");
     assert.deepEqual([await errorOf(), await errorOf()], ["none", "none"]);
     assert.equal(await server.end(), 0);
-    assert.deepEqual(server.events().filter(({ msg }) => msg.includes("space for the journal"))
+    assert.deepEqual(server.events().filter(({ msg }) => msg.startsWith("the store has"))
       .map(({ level, msg }) => [level, msg]), [
       [50, "the store has no space: plants are refused until it has"],
       [30, "the store has space again"],
     ]);
+  });
+
+test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds",
+  { skip: noLimits, timeout }, async () => {
+    // The program's clock stands still until it is set.
+    const script = `let now = 0;
+      performance.now = () => now;
+      process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`;
+    const preload = `data:text/javascript,${encodeURIComponent(script)}`;
+    const server = await start({ nodeArgs: ["--import", preload] });
+    const args = ["--fsize=4000:unlimited", "--pid", `${server.process.pid}`];
+    assert.equal(spawnSync("prlimit", args).status, 0);
+    const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
+    const statusOf = async (bytes: string): Promise<number | undefined> =>
+      (await ask(server, bytes))[0]?.status;
+    const inTurn = async (): Promise<void> => {
+      for (let turn = 0; turn < 4; turn++) {
+        assert.deepEqual([await statusOf(large), await statusOf(plant)], [503, 200]);
+      }
+      // One that lasts is told when its time has come, though nothing changes then.
+      assert.equal(await statusOf(large), 503);
+    };
+    const later = async (times: number): Promise<void> => {
+      const { stderr } = server.process;
+      assert.ok(stderr);
+      server.process.kill("SIGUSR2");
+      while (server.events().filter(({ msg }) => msg === "later").length < times) {
+        await once(stderr, "data");
+      }
+    };
+    await inTurn();
+    await later(1);
+    await inTurn();
+    await later(2);
+    assert.deepEqual([await statusOf(large), await statusOf(large)], [503, 503]);
+    assert.deepEqual([await statusOf(plant), await statusOf(large)], [200, 503]);
+    assert.equal(await server.end(), 0);
+    const pair = ["the store has no space: plants are refused until it has",
+      "the store has space again"];
+    const told = server.events().filter(({ msg }) => /^(?:the store has|later)/.test(msg));
+    assert.deepEqual(told.map(({ msg }) => msg), [...pair, "later", ...pair, "later", ...pair]);
   });

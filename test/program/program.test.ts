@@ -124,8 +124,8 @@ test("the curl line works on a Unix socket and with a base path, with odd charac
 test("--help names every flag and variable; --version is that of package.json", async () => {
   const help = await run(["--help"]);
   assert.equal(help.code, 0);
-  const settings = Object.entries(settingTable).map(([flag, { environment }]) =>
-    [flag, environment] as const);
+  const settings = Object.values(settingTable).map((setting) =>
+    [setting.flag, environmentOf(setting)] as const);
   const limits = Object.values(limitTable).map((limit) =>
     [limit.flag, environmentOf(limit)] as const);
   for (const [flag, variable] of [...settings, ...limits]) {
