@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../plant.ts";
 import type { Link } from "./link.ts";
-import { foreign, framesOf, publication, readObject, type Frame } from "./protocol.ts";
+import { foreign, framesOf, readObject, type Frame } from "./protocol.ts";
 import type { Host } from "./url.ts";
 
 /** `protocol` 1: it may send INFO at any time, as one that is about to leave does. */
@@ -62,6 +62,7 @@ export class Connection {
     } catch (error) {
       // What is no error of a socket is a fault of ours.
       if (error instanceof EngineError) return error;
+      if (error instanceof SyntaxError) return foreign("bad JSON");
       if (!(error instanceof Error && "code" in error)) throw error;
 
       // What the system tells names its call; anything else, once there is TLS, is about trust.
@@ -87,12 +88,6 @@ export class Connection {
     return (await once(this.#heard, name))[0];
   }
 
-  /** Asks; waits for ever, where nobody answers. */
-  ask(subject: string): Promise<Frame> {
-    this.write(publication(subject, `${this.#link.inbox}.0`));
-    return this.next("MSG");
-  }
-
   /** The first reason is the one that counts. */
   close(reason: string, code: EngineError["code"] = "unreachable"): void {
     clearTimeout(this.#timer);
@@ -101,6 +96,7 @@ export class Connection {
 
   /** @throws EngineError for one whose acknowledgements are worth nothing, or nothing to us */
   #checkServer(): void {
+    if (this.info["version"] === undefined) throw foreign("no INFO");
     const { version, headers, tls_required: mustTls, tls_available: canTls } = this.info;
     const { needsTls, allowsOldServer } = this.#link.target;
     const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
@@ -115,13 +111,13 @@ export class Connection {
 
   #onFrame(frame: Frame): void {
     const { line, words: [name = "", subject = ""] } = frame;
-    const token = subject.slice(this.#link.inbox.length + 1);
+    const [, token = ""] = subject.split(`${this.#link.inbox}.`);
     switch (name) {
       case "MSG":
       case "HMSG":
         if (token !== "0") return this.#link.onReply(token, frame);
         break;
-      case "PING": return this.write("PONG\r\n");
+      case "PING": return this.#socket.writableNeedDrain ? undefined : this.write("PONG\r\n");
       case "-ERR": return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
       case "INFO": this.info = readObject(line.slice(5)); break;
       case "PONG": this.#onPong(); break;
@@ -151,6 +147,6 @@ export class Connection {
   /** Of what is not permitted no reply says more: so it ends the connection, too. */
   #onError(text: string): void {
     const isDenied = /permissions violation/i.test(text);
-    this.close(text, isDenied ? "config" : /authori|authenti/i.test(text) ? "refused" : undefined);
+    this.close(text, isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined);
   }
 }

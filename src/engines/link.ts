@@ -42,20 +42,20 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   protected ready: Connection | undefined;
   protected state: "open" | "closing" | "closed" = "open";
 
-  /** Infinity: a server is there; -Infinity: no check has passed yet. */
+  /** Infinity: a server is there; -Infinity: no check has passed yet; below 0: the last has not. */
   #absentSince = -Infinity;
 
-  /** Connections that came to nothing, or ended, since one was ready last. */
-  #failures = 0;
-
-  /** What was told since a server was there last. */
+  /** What was told since a plant was acknowledged last. */
   readonly #told = new Set<string>();
 
-  /** @throws EngineError `config` */
+  /** @throws EngineError `config`, RangeError for a limit */
   constructor(url: string, options: NatsOptions) {
     super();
     this.target = parseNatsUrl(url);
     this.limits = { ...natsLimits, ...options.limits };
+    for (const [name, value] of Object.entries(this.limits)) {
+      if (!(value >= 1 && value < 2 ** 31)) throw new RangeError(`${name} must be 1 to 2^31 - 1`);
+    }
     this.options = options;
   }
 
@@ -81,11 +81,15 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   async run(resolve: () => void, reject: (error: EngineError) => void): Promise<void> {
     const { hosts } = this.target;
     let refusals = 0;
+
+    // Connections that have not lasted, one after the other.
+    let failures = 0;
     for (let turn = 0; this.state !== "closed"; turn++) {
       const host = hosts[turn % hosts.length];
       if (!host) return;
+      const begunAt = performance.now();
       const error = await this.#use(host, resolve);
-      this.#failures++;
+      failures = performance.now() - begunAt < this.limits.isolationMillis ? failures + 1 : 0;
       if (error.code === "refused") refusals++;
 
       // A wrong stream is wrong on all hosts; credentials and certificates need not be.
@@ -94,7 +98,14 @@ export abstract class Link extends EventEmitter<StoreEvents> {
       if (isFinal && isStart) return reject(error);
       this.tell(error.message);
       if (turn >= hosts.length - 1) resolve();
-      await this.#pause(Math.floor(this.#failures / hosts.length));
+
+      // Each host once quickly, then longer with each round.
+      const { reconnectMillisMin: min, reconnectMillisMax: max } = this.limits;
+      const millis = Math.min(min * 2 ** (Math.floor(failures / hosts.length) - 1), max);
+
+      // While it starts somebody waits for it; later it keeps no process from ending.
+      const ref = this.#absentSince === -Infinity;
+      await setTimeout(millis * (0.5 + Math.random() / 2), undefined, { ref });
     }
   }
 
@@ -109,8 +120,12 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     const reason = await connection.talk();
     this.connection = undefined;
     this.ready = undefined;
-    if (this.#absentSince === Infinity) this.#absentSince = performance.now();
-    if (reason.code === "config") this.onDenied(reason);
+    const isOver = reason.code === "config";
+
+    // What has to be put right need not be waited for.
+    const since = isOver ? -this.limits.absentMillis : performance.now();
+    if (this.#absentSince === Infinity) this.#absentSince = since;
+    if (isOver) this.onDenied(reason);
     return new EngineError(reason.code, `${host.shown}: ${reason.message}`);
   }
 
@@ -119,31 +134,24 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     await connection.next("PONG");
     const isStart = this.#absentSince === -Infinity;
 
-    // From here on appends wait: an election is no outage. Before the first check none is taken.
-    if (!isStart) this.#absentSince = Infinity;
-    const { num_deleted: holes = 0 } = await checkStream(connection, this);
-    if (holes !== 0) this.tell(`messages were deleted from the stream: ${holes}`);
-    if (isStart) await checkServers(host, this);
+    // From here on appends wait: an election is no outage. Before a check has passed none is taken.
+    if (this.#absentSince >= 0) this.#absentSince = Infinity;
+    await checkStream(connection, this);
+    const { hosts, monitor } = this.target;
+    if (isStart || monitor !== 0) await checkServers(isStart ? hosts : [host], host, this);
 
     // It may have ended meanwhile.
     if (connection !== this.connection) return;
     this.#absentSince = Infinity;
     this.ready = connection;
-    if (this.#told.size > 0) this.options.warn?.(`${host.shown} takes plants`);
-    this.#told.clear();
-    this.#failures = 0;
     onChecked();
     this.onReady();
   }
 
-  /** Each host once quickly, then longer with each round. */
-  async #pause(rounds: number): Promise<void> {
-    const { reconnectMillisMin, reconnectMillisMax } = this.limits;
-    const millis = Math.min(reconnectMillisMin * 2 ** (rounds - 1), reconnectMillisMax);
-
-    // While it starts somebody waits for it; later it keeps no process from ending.
-    const ref = this.#absentSince === -Infinity;
-    await setTimeout(millis * (0.5 + Math.random() / 2), undefined, { ref });
+  /** What was told is over. */
+  protected onAcknowledged(): void {
+    if (this.#told.size > 0) this.options.warn?.("plants are acknowledged again");
+    this.#told.clear();
   }
 
   /** The same trouble is told once; what a server says does not forge a second line. */

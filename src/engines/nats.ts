@@ -32,7 +32,8 @@ export type Verdict = "done" | "again" | StoreError;
 
 interface InFlight {
   readonly bytes: Buffer;
-  readonly deadline: number;
+  /** When it is given up. */
+  readonly endsAt: number;
   readonly judge: (reply: Frame) => Verdict;
   readonly settle: (outcome: Frame | StoreError) => void;
 
@@ -99,8 +100,7 @@ export class NatsStore extends Link implements PlantStore {
         if (outcome instanceof StoreError) reject(outcome);
         else resolve(outcome);
       };
-      const deadline = now + appendMillis;
-      const request = { bytes, deadline, judge, settle, dueAt: now, unanswered: 0 };
+      const request = { bytes, judge, settle, endsAt: now + appendMillis, dueAt: 0, unanswered: 0 };
       this.#inFlight.set(token, request);
       this.#bytes += bytes.length;
       this.#timer ??= setTimeout(() => this.#tick(), retryMillis);
@@ -133,11 +133,12 @@ export class NatsStore extends Link implements PlantStore {
     if (verdict === "again") {
       request.dueAt = performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
 
-      // Where nobody was there to take it, this attempt did nothing.
-      if (reply.status !== "") request.unanswered--;
+      // Where nobody was there to take it, this attempt did nothing; of two, nobody knows which.
+      if (reply.status === "503" && request.unanswered === 1) request.unanswered = 0;
       return;
     }
     this.#progressAt = performance.now();
+    if (verdict === "done") this.onAcknowledged();
     if (verdict === "done") return request.settle(reply);
 
     // With two attempts unanswered, it may have been the other that was stored.
@@ -171,7 +172,7 @@ export class NatsStore extends Link implements PlantStore {
   #tick(): void {
     const now = performance.now();
     for (const request of this.#inFlight.values()) {
-      const isOver = now >= request.deadline;
+      const isOver = now >= request.endsAt;
       if (request.unanswered === 0 && (isOver || !this.isNear)) request.settle(unreachable());
       else if (isOver) request.settle(unknown(new Error("no acknowledgement in time")));
       else if (now >= request.dueAt) this.#transmit(request);

@@ -74,14 +74,14 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 /** The members of a value, if it has any. */
 export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 
-/** @throws EngineError `unreachable` for what is no JSON */
-export function readObject(json: Buffer | string): JsonObject {
-  try {
-    return objectOf(JSON.parse(String(json)));
-  } catch {
-    throw foreign("bad JSON");
-  }
-}
+/**
+ * Without members that would keep it from being made into a text, or a number.
+ *
+ * @throws SyntaxError for what is no JSON
+ */
+export const readObject = (json: Buffer | string): JsonObject =>
+  objectOf(JSON.parse(String(json), (name, value) =>
+    (name === "toString" || name === "valueOf" ? undefined : value)));
 
 export const foreign = (found: string): EngineError =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

@@ -3,22 +3,22 @@ import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../plant.ts";
 import type { Connection } from "./connection.ts";
 import type { Link } from "./link.ts";
-import { objectOf, readObject, type JsonObject } from "./protocol.ts";
+import { objectOf, publication, readObject, type JsonObject } from "./protocol.ts";
 import type { Host } from "./url.ts";
 
 /**
  * Waits for a leader that answers, for as long as `isolationMillis`.
  *
- * @returns the stream's state, as the server tells it
  * @throws EngineError `config` with the reasons, and the JSON that would make a right stream
  */
-export async function checkStream(connection: Connection, link: Link): Promise<JsonObject> {
-  const { target: { stream }, limits: { isolationMillis } } = link;
+export async function checkStream(connection: Connection, link: Link): Promise<void> {
+  const { inbox, target: { stream }, limits: { isolationMillis } } = link;
   for (let asked = 0; asked < 8; asked++) {
     // A leader that has just lost its quorum may never answer: so it is asked again.
     const pause = setTimeout(isolationMillis / 8, undefined);
-    const reply = await Promise.race([connection.ask(`$JS.API.STREAM.INFO.${stream}`), pause]);
-    const { error, config, state } = reply ? readObject(reply.payload) : {};
+    connection.write(publication(`$JS.API.STREAM.INFO.${stream}`, `${inbox}.0`));
+    const reply = await Promise.race([connection.next("MSG"), pause]);
+    const { error, config } = reply ? readObject(reply.payload) : {};
     const { err_code: code, description } = objectOf(error);
 
     // 10008, JetStream is away for now: an election, as no answer is.
@@ -26,10 +26,11 @@ export async function checkStream(connection: Connection, link: Link): Promise<J
       const found = objectOf(config);
       const wanted = requirements(found, link);
       const problems = error ? [JSON.stringify(description)] : differences(found, wanted);
-      if (problems.length === 0) return objectOf(state);
+      if (problems.length === 0) return;
       const right = { name: stream, deny_delete: true, deny_purge: true, ...found, ...wanted };
+      const request = `$JS.API.STREAM.${error ? "CREATE" : "UPDATE"}.${stream}`;
       throw new EngineError("config", `the stream ${stream}: ${problems.join("; ")}\n`
-        + `$JS.API.STREAM.CREATE.${stream} makes a right one of\n${JSON.stringify(right)}`);
+        + `${request} makes a right one of\n${JSON.stringify(right)}`);
     }
     await pause;
   }
@@ -88,8 +89,8 @@ const differences = (found: JsonObject, wanted: JsonObject): readonly string[] =
  *
  * @throws EngineError
  */
-export async function checkServers(connected: Host, link: Link): Promise<void> {
-  const { target: { hosts, monitor }, limits: { handshakeMillis } } = link;
+export async function checkServers(hosts: readonly Host[], connected: Host, link: Link) {
+  const { target: { monitor }, limits: { handshakeMillis } } = link;
   if (monitor === 0) return link.options.warn?.(unverified);
   for (const { name, shown } of hosts) {
     const url = `http://${name}:${monitor}/varz`;

@@ -21,9 +21,6 @@ export type Disk = typeof realDisk;
 
 export type JournalFile = ReturnType<typeof realFile>;
 
-/** Ends a lock. */
-export type Release = () => void;
-
 export type Warn = (message: string) => void;
 
 export const realDisk = {
@@ -128,6 +125,9 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
 
 export const openToRead = (path: string): JournalFile => realFile(fs.openSync(path, O_RDONLY));
 
+/** Another name for a file; fails where there is one already, which `rename` would replace. */
+export const link = fs.linkSync;
+
 /** Appends all, durably: the rest of a short write is written. */
 export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
   for (let index = 0; index < bytes.length;) {
@@ -213,7 +213,7 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
 }
 
-async function takeLocks(path: string, identity: string, held: Release[], warn: Warn) {
+async function takeLocks(path: string, identity: string, held: (() => void)[], warn: Warn) {
   if (isMountedAlone(path)) {
     throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
   }
@@ -268,7 +268,7 @@ function isMountedAlone(path: string): boolean {
 const unfinished = "~";
 
 /** Holds a socket under a name that it gets only when all who can reach it can connect to it. */
-async function holdBeside(name: string, held: Release[]): Promise<void> {
+async function holdBeside(name: string, held: (() => void)[]): Promise<void> {
   const release = await hold(name + unfinished);
   try {
     fs.renameSync(name + unfinished, name);

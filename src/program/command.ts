@@ -96,19 +96,24 @@ function readLine(args: readonly string[]) {
     return token.kind === "positional" && (!isValue || forms.has(token.value)) ? [token.value] : [];
   });
 
-  // Words that are missing, or too many.
+  // Words that are missing, or too many, or that hold a password where a path is shown.
   const usage: string[] = [];
   const form = forms.get(command) ?? unknownForm;
   if (form === unknownForm) {
     usage.push(`there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`);
   }
   if (words.length < form.wordsMin) usage.push(`${command} needs the path of a journal`);
+  for (const word of words.filter((each) => /:\/\/|:.*@/s.test(each))) {
+    usage.push(`${command} takes no address, found ${quoted(word)}`);
+  }
   for (const word of words.slice(form.wordsMax)) usage.push(`${command} takes no ${quoted(word)}`);
 
   // parseArgs takes a flag that follows for the value, and the last of two: neither is meant.
   const known = [...form.flags, "help", "version"].map((flag) => `--${flag}`);
   const flags = new Map<string, string>();
-  const given = tokens.filter((token) => token.kind === "option");
+  // Of letters behind one dash, which may be a password's, the first alone is told.
+  const given = tokens.filter((token) => token.kind === "option")
+    .filter(({ index }, place, all) => index !== all[place - 1]?.index);
   for (const { name: flag, rawName, value = "", inlineValue = false } of given) {
     const isSwitch = switches.includes(flag);
     const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));

@@ -5,14 +5,21 @@ import {
 import { isToken } from "../http/bearer.ts";
 import type { Host } from "./host.ts";
 
+/** No path has what an address with a password has: where one is expected, it would be shown. */
+const noAddress = "(?!.*(?:://|:.*@))";
+
+/** One of the characters of a socket's path, at its start. */
+const ofSocket = `${noAddress}[\x01-\x7f]`;
+
 /** The form of a path, where none need be given. */
-const path = { standard: "", form: /^[^\0]*$/, wanted: "a path" } as const;
+const path =
+  { standard: "", form: new RegExp(`^${noAddress}[^\\0]*$`, "s"), wanted: "a path" } as const;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
 const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
 
 /** [HOST:]PORT, an IPv6 address in brackets; or a path, which a slash tells from a name. */
-const adminForm = new RegExp(`^(?:(?:${hostForm}:)?${portForm}|(?=.*/)[\x01-\x7f]{1,107})?$`);
+const adminForm = new RegExp(`^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${ofSocket}{1,107})?$`);
 
 /** What can be set besides the limits; what has not the form, or is not within, is a mistake. */
 export const settingTable = {
@@ -20,12 +27,12 @@ export const settingTable = {
     wanted: "a host name or an address", meaning: "address to listen on" },
   port: { flag: "port", environment: "PORT", standard: 8080, min: 0, max: 65_535,
     wanted: "a port, 0 to 65535", meaning: "port to listen on; 0: any free one" },
-  socket: { flag: "socket", standard: "", form: /^[\x01-\x7f]{0,107}$/,
+  socket: { flag: "socket", standard: "", form: new RegExp(`^${ofSocket}{0,107}$`),
     wanted: "a path of at most 107 ASCII characters", meaning: "Unix socket to listen on instead" },
   basePath: { flag: "base-path", standard: "", form: basePathForm, wanted: basePathWanted,
     meaning: "what stands before /plants in the path" },
   store: { flag: "store", standard: "plants.ndjson",
-    form: /^(?:(?:nats|tls):\/\/|(?!file:|[\w+.-]+:\/\/))[^\0]+$/,
+    form: new RegExp(`^(?:(?:nats|tls)://|(?!file:)${noAddress})[^\\0]+$`, "s"),
     wanted: "a path, or nats:// or tls:// with hosts and a stream",
     meaning: "path of the journal; or a stream, nats://HOSTS/STREAM" },
   tokensFile: { ...path, flag: "tokens", environment: "PLANTS_TOKENS_FILE",

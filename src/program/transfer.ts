@@ -10,7 +10,7 @@ import { randomUUID } from "node:crypto";
 import { natsLimits } from "../config.ts";
 import { openNats, type NatsStore, type Verdict } from "../engines/nats.ts";
 import { objectOf, readObject, type Frame, type JsonObject } from "../engines/protocol.ts";
-import { appendAll, openToRead, realDisk } from "../journal/disk.ts";
+import { appendAll, link, openToRead, realDisk } from "../journal/disk.ts";
 import { linesOf } from "../journal/lines.ts";
 import { loosened, placedText } from "../journal/loose.ts";
 import { JournalError } from "../journal/open.ts";
@@ -45,7 +45,8 @@ export async function transfer({ command, store, files }: Given, host: Host): Pr
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
     if (error.cause instanceof EngineError) throw error.cause;
-    throw new EngineError("unreachable", `${error.message}; begun again, it goes on from here`);
+    if (error.code === "tooLarge") throw data(error.message);
+    throw new EngineError("unreachable", `${error.message}; run it again`);
   } finally {
     await stream.close();
   }
@@ -58,8 +59,8 @@ async function recordsOf(path: string, host: Host): Promise<number> {
   if (spot) throw data(`${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`);
 
   // It would grow behind what is read, or cut what was read.
-  const isInUse = opening === undefined;
-  if (isInUse) throw new JournalError("locked", path, "a server writes it: end that first");
+  const isOpen = opening === undefined;
+  if (isOpen) throw new JournalError("locked", path, "is written by a server, or standard input");
   if (opening !== "goes on") throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
 }
@@ -79,33 +80,37 @@ export async function importJournals(
 ): Promise<number> {
   const { inFlightRecordsMax, inFlightBytesMax } = stream.limits;
   const { lastSeq: known } = await stateOf(stream);
-  const sending: Promise<Frame>[] = [];
+  const sending: Promise<unknown>[] = [];
   let seq = 0;
   for (const message of messagesOf(paths)) {
     seq++;
 
-    // The last that both have: the stream may have grown since, and then holds more.
-    if (seq === Math.min(known, records) && !(await messageAt(stream, seq))?.equals(message)) {
-      throw data(`message ${seq} of the stream is another than record ${seq} of the journals`);
-    }
-    if (seq > known) {
-      const sent = stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
+    // Each that is there is compared: where a stranger's message took the place of one, those that
+    // were sent behind it may be right again.
+    const isThere = seq <= known;
+    // Nothing is sent before all that is there was found right.
+    if (seq === known + 1) await Promise.all(sending);
+    const sent = isThere ? expectSame(stream, seq, message)
+      : stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
 
-      // Of many that fail the first to be waited for is told.
-      sent.catch(() => undefined);
-      sending.push(sent);
-    }
+    // Of many that fail the first to be waited for is told.
+    sent.catch(() => undefined);
+    sending.push(sent);
 
     // Who waits for the oldest keeps the others in flight, and their number bounded.
+    const recordsMax = isThere ? natsLimits.fetchRecordsMax : inFlightRecordsMax / 2;
     const isMuch = () => stream.figures.queue.bytes > inFlightBytesMax / 2;
-    while (sending.length >= inFlightRecordsMax / 2 || (sending[0] && isMuch())) {
-      await sending.shift();
-    }
+    while (sending.length >= recordsMax || (sending[0] && isMuch())) await sending.shift();
     onProgress(seq, records);
   }
   await Promise.all(sending);
   if (seq !== records) throw data(`the journals had ${records} records, and now have ${seq}`);
   return Math.max(0, records - known);
+}
+
+async function expectSame(stream: NatsStore, seq: number, message: Buffer): Promise<void> {
+  if ((await messageAt(stream, seq))?.equals(message)) return;
+  throw data(`message ${seq} of the stream is another than record ${seq} of the journals`);
 }
 
 /** Every record as a message. */
@@ -138,27 +143,35 @@ export async function exportStream(
   if (realDisk.look(path)) throw data(`${path} is there already`);
 
   // Under another name until it is whole: half a journal would be a sound one.
-  const part = `${path}.part`;
+  const part = `${path}.${randomUUID()}.part`;
   const file = realDisk.openBeside(part);
-  const header = seal(headerText(randomUUID(), new Date().toISOString()));
-  await appendAll(file, header);
-  let offset = header.length;
-  for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
-    const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
-    const texts = await Promise.all(Array.from({ length }, async (_, index) => {
-      const seq = first + index;
-      const message = await messageAt(stream, seq);
-      const text = message && placedText(message, seq, offset);
-      if (text !== undefined) return text;
-      throw data(`message ${seq} of the stream is no record, or is not there`);
-    }));
-    const lines = seal(texts.join(""));
-    await appendAll(file, lines);
-    offset += lines.length;
-    onProgress(first, lastSeq);
+  try {
+    let offset = 0;
+    const append = async (lines: string): Promise<void> => {
+      const bytes = seal(lines);
+      await appendAll(file, bytes);
+      offset += bytes.length;
+    };
+    await append(headerText(randomUUID(), new Date().toISOString()));
+
+    for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
+      const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
+      const seqs = Array.from({ length }, (_, index) => first + index);
+      const found = await Promise.all(seqs.map((seq) => messageAt(stream, seq)));
+      await append(found.map((message, index) => {
+        const text = message && placedText(message, first + index, offset);
+        if (text !== undefined) return text;
+        throw data(`message ${first + index} of the stream is no record, or is not there`);
+      }).join(""));
+      onProgress(first, lastSeq);
+    }
+
+    // What has come there meanwhile may be a journal in use: this refuses to replace it.
+    link(part, path);
+  } finally {
+    file.close();
+    realDisk.remove(part);
   }
-  file.close();
-  realDisk.rename(part, path);
   realDisk.syncDirectory(path);
   onProgress(lastSeq, lastSeq);
   return lastSeq;

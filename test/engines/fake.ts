@@ -32,6 +32,9 @@ export interface Script {
   /** Said instead of INFO. */
   readonly greeting?: string;
 
+  /** Ends each connection behind the greeting. */
+  readonly hangsUp?: boolean;
+
   /** Said in answer to CONNECT, instead of nothing. */
   readonly onConnect?: string;
 
@@ -108,6 +111,7 @@ export class Fake {
     const info = { version: "2.15.1", headers: true, max_payload: 1_048_576, jetstream: true };
     const { greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n` } = this.script;
     this.#send(socket, greeting);
+    if (this.script.hangsUp) return void socket.end();
     let rest = "";
     socket.setEncoding("latin1").on("data", (text: string) => {
       this.said[index] += text;

@@ -182,7 +182,7 @@ describe("what was acknowledged is there", { ...withCluster, timeout, concurrenc
     for (const proxy of proxies) proxy.isCut = false;
     await load.more(100);
     await finish(load);
-    assert.match(told.join("\n"), /takes plants/);
+    assert.match(told.join("\n"), /plants are acknowledged again/);
   });
 });
 

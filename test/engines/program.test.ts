@@ -19,6 +19,18 @@ const addresses: readonly (readonly [args: readonly string[], code: number, patt
   [["--store", "nats://u:s3cret@h/plants?replicas=s3"], 78, /expected nats:\/\//],
   [["--store", "natss://u:s3cret@h/plants"], 64, /--store must be a path, or nats:\/\/ .*:\/\/\*\*\*/],
   [["--store", "http://s3cret"], 64, /--store must be a path, or nats:\/\//],
+  [["--store", " nats://u:s3cret@h/plants"], 64, /--store must be a path.*found " nats:\/\/\*\*\*"/],
+  [["--store", "nats//u:s3cret@h/plants"], 64, /--store must be a path.*found "\*\*\*@h\/plants"/],
+  [["--store", "u:s3cret@h/plants"], 64, /--store must be a path.*found "\*\*\*@h\/plants"/],
+  [["-store=nats://u:s3@h/plants"], 64, /^plant-store: serve has no option "-s": .*\n$/],
+  [["--tokens", "nats://u:s3cret@h/plants"], 64, /--tokens must be a path, found "nats:\/\/\*\*\*"/],
+  [["--socket", "nats://u:s3cret@h/plants"], 64, /--socket must be a path/],
+  [["--admin", "nats://u:s3cret@h/plants"], 64, /--admin must be a port/],
+  [["--tls-cert", "nats://u:s3cret@h/plants"], 64, /--tls-cert must be a path/],
+  [["verify", "nats://u:s3cret@h/plants"], 64, /verify takes no address, found "nats:\/\/\*\*\*"/],
+  [["verify", "--json", "u:s3cret@h"], 64, /verify takes no address, found "\*\*\*@h"/],
+  [["import", "nats://u:s3cret@h/plants"], 64, /import takes no address/],
+  [["token", "nats://u:s3cret@h/plants"], 64, /token takes no address/],
   [["nats://u:s3cret@h/plants"], 64, /there is no command "nats:\/\/\*\*\*"/],
   [["import", "f.ndjson", "--store", "u:s3cret@h"], 64, /import needs --store nats:\/\//],
   [["import", "--store", "nats://u:s3cret@h/plants"], 64, /import needs the path of a journal/],
@@ -33,6 +45,14 @@ for (const [args, code, pattern] of addresses) {
     assert.doesNotMatch(ended.stdout + ended.stderr, /s3/);
   });
 }
+
+test("an address in the environment that keeps its quotes is not shown", { timeout }, async () => {
+  const env = { PLANTS_STORE: '"nats://u:s3cret@h/plants"' };
+  const { code, stderr, stdout } = await run([], env, temporaryFolder());
+  assert.equal(code, 78);
+  assert.match(stderr, /PLANTS_STORE must be a path, or nats:/);
+  assert.doesNotMatch(stdout + stderr, /s3cret/);
+});
 
 test("an address in the environment is read, and its password is not shown either", { timeout },
   async () => {
@@ -72,7 +92,7 @@ test("no host is there: it listens, and answers 503 until one is", { timeout }, 
     return answer?.status === 200;
   });
   assert.equal(await server.end(), 0);
-  assert.match(server.stderr(), /takes plants/);
+  assert.match(server.stderr(), /plants are acknowledged again/);
   assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
 });
 

@@ -1,6 +1,7 @@
 /** What an append becomes, against a server that says what the test wants. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { after, describe, test } from "node:test";
 import { natsLimits } from "../../src/config.ts";
@@ -133,6 +134,33 @@ describe("an append", { timeout }, () => {
     assert.equal(await append(store), "stored");
     assert.equal(fake.plants.length, 2);
   });
+  const good = ack(1);
+  for (const [what, rawOf] of [
+    ["for another subject", () => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`],
+    ["behind a status", (subject: string) =>
+      `HMSG ${subject} 1 16 ${16 + good.length}\r\nNATS/1.0 200\r\n\r\n${good}\r\n`],
+    ["of a status that does not say that nobody was there", (subject: string) =>
+      `HMSG ${subject} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`],
+    ["whose reason is no text", (subject: string) => {
+      const odd = '{"error":{"err_code":1,"description":{"toString":1,"valueOf":1}}}';
+      return `MSG ${subject} 1 ${odd.length}\r\n${odd}\r\n`;
+    }],
+  ] as const) {
+    test(`is unknown after an answer ${what}`, async () => {
+      const { store } = await open({ onPlant: ({ reply }) => ({ raw: rawOf(reply) }) },
+        { appendMillis: 500, isolationMillis: 5_000 });
+      assert.equal(await append(store), "unknown");
+    });
+  }
+  test("is unknown where one attempt has no answer, and another was told twice that nobody is there",
+    async () => {
+      const onPlant = ({ reply }: Published, count: number) =>
+        (count === 2 ? { raw: nobody(reply).raw.repeat(2) } : undefined);
+      const { fake, store } = await open({ onPlant },
+        { appendMillis: 350, silenceMillis: 150, isolationMillis: 5_000 });
+      assert.equal(await append(store), "unknown");
+      assert.ok(fake.plants.length > 1, "the fault fired");
+    });
   test("takes no plant that a journal would not take", async () => {
     const { store } = await open({});
     assert.equal(await outcomeOf(store.append({ id: 2n ** 63n, name: "Fern" })), "invalid");
@@ -146,6 +174,13 @@ describe("the limits", { timeout }, () => {
     assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, appendMillis, absentMillis],
       [1_024, 16_777_216, 10_000, 2_000]);
   });
+  for (const limits of [{ appendMillis: NaN }, { retryMillis: 0 }, { pingMillis: 2 ** 31 }]) {
+    test(`can't be ${JSON.stringify(limits)}`, async () => {
+      const fake = await Fake.start();
+      await assert.rejects(openFake([fake], { limits }), RangeError);
+      assert.equal(fake.connections, 0);
+    });
+  }
   test("so many in flight are taken, and one more is refused at once", async () => {
     const { fake, store } = await open({ onPlant: () => undefined }, { inFlightRecordsMax: 3 });
     const three = Array.from({ length: 3 }, () => append(store));
@@ -190,7 +225,7 @@ describe("a connection", { timeout }, () => {
     fake.script = {};
     await until("it is back", async () => await append(store) === "stored");
     assert.ok(told.some((line) => /found an operation/.test(line)), told.join("\n"));
-    assert.match(told.at(-1) ?? "", /takes plants/);
+    assert.match(told.at(-1) ?? "", /^plants are acknowledged again$/);
   });
   test("without acknowledgements is left for the next host, though it answers PING", async () => {
     const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
@@ -260,8 +295,41 @@ describe("a permission that is lost", { timeout }, () => {
     assert.deepEqual(outcomes, ["unknown", "unknown", "unknown"]);
     assert.match(told.at(-1) ?? "", /Permissions Violation for Publish/);
     fake.script = {};
-    assert.equal(await append(store), "stored", "the permission is back");
+    await until("the permission is back", async () => await append(store) === "stored");
     assert.equal(fake.plants.length, 4, "what was given up is not sent again");
+  });
+  test("is told once, and tried again at intervals, whoever goes on sending", async () => {
+    const denied = "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n";
+    const { fake, store, told } = await open({ onPlant: () => ({ raw: denied }) },
+      { isolationMillis: 60_000, reconnectMillisMax: 1_000 });
+    const begunAt = performance.now();
+    await until("it has tried again", async () => {
+      await append(store);
+      return fake.connections === 5;
+    });
+    assert.ok(performance.now() - begunAt > 75, "10, 20, 40 and 80 ms, half of each by chance");
+    assert.equal(told.filter((line) => /Permissions Violation/.test(line)).length, 1);
+    assert.ok(!told.includes("plants are acknowledged again"));
+    fake.script = {};
+    await until("the permission is back", async () => await append(store) === "stored");
+    assert.equal(told.at(-1), "plants are acknowledged again");
+  });
+});
+
+describe("a stream that is gone", { timeout }, () => {
+  test("refuses plants at once, until it is there again", async () => {
+    const { fake, store } = await open({}, { absentMillis: 60_000, appendMillis: 20_000 });
+    assert.equal(await append(store), "stored");
+    fake.script = { stream: { error: { code: 404, err_code: 10059, description: "not found" } } };
+    fake.cut();
+    await until("it is known", () => !store.figures.isNear);
+    for (let turn = 0; turn < 20; turn++) {
+      assert.equal(await append(store), "unreachable");
+      assert.equal(store.figures.isNear, false);
+    }
+    fake.script = {};
+    await until("it is there again", async () => await append(store) === "stored");
+    assert.equal(fake.plants.length, 2);
   });
 });
 
@@ -299,6 +367,7 @@ describe("at start", { timeout }, () => {
     ["an old server", { info: { version: "2.10.27" } }, /version 2\.11 or later/, "refused"],
     ["an older one", { info: { version: "1.4.0" } }, /version 2\.11 or later/, "refused"],
     ["no version", { info: { version: 3 } }, /version 2\.11 or later/, "refused"],
+    ["a version that is no text", { info: { version: { toString: 1 } } }, /version 2\.11/, "refused"],
     ["no headers", { info: { headers: false } }, /headers/, "refused"],
     ["no permission for the inbox",
       { onConnect: "-ERR 'Permissions Violation for Subscription to \"_INBOX\"'\r\n" },
@@ -374,6 +443,22 @@ describe("at start", { timeout }, () => {
     bad.script = {};
     await until("it takes plants", async () => await append(store) === "stored");
   });
+  const passing: readonly (readonly [what: string, Script])[] = [
+    ["closes at once", { greeting: "", hangsUp: true }],
+    ["closes within its INFO", { greeting: 'INFO {"version":"2.1', hangsUp: true }],
+    ["is full", { greeting: "-ERR 'maximum connections exceeded'\r\n", hangsUp: true }],
+    ["begins with PING", { greeting: "PING\r\n" }],
+    ["was too slow to ask for credentials", { onConnect: "-ERR 'Authentication Timeout'\r\n" }],
+  ];
+  for (const [what, script] of passing) {
+    test(`a host that ${what} is tried again: that is no mistake in the settings`, async () => {
+      const fake = await Fake.start(script);
+      const store = await openFake([fake], { limits: { handshakeMillis: 200 } });
+      assert.equal(await append(store), "unreachable");
+      fake.script = {};
+      await until("it takes plants", async () => await append(store) === "stored");
+    });
+  }
   test("a server that says nothing, or no NATS, is no server", async () => {
     for (const greeting of ["", "HTTP/1.1 200 OK\r\n\r\n", "SSH-2.0-x\r\n", "INFO {}x\r\n"]) {
       const bad = await Fake.start({ greeting });
@@ -417,6 +502,26 @@ describe("at start", { timeout }, () => {
       assert.deepEqual(told, []);
     });
   }
+  test("the monitor is asked again on each connection", async () => {
+    let config: object = { sync_always: true };
+    const monitor = createHttpServer((_, response) => {
+      response.end(JSON.stringify({ jetstream: { config } }));
+    }).listen(0, "127.0.0.1");
+    await once(monitor, "listening");
+    after(() => monitor.close());
+    const address = monitor.address();
+    assert.ok(typeof address === "object" && address !== null);
+    const fake = await Fake.start();
+    const store = await openFake([fake], {}, `?monitor=${address.port}`);
+    assert.equal(await append(store), "stored");
+    config = { sync_interval: 120_000_000_000 };
+    fake.cut();
+    await until("it is known", () => !store.figures.isNear);
+    assert.equal(await append(store), "unreachable");
+    config = { sync_always: true };
+    await until("it takes plants", async () => await append(store) === "stored");
+    assert.equal(fake.plants.length, 2);
+  });
   test("a monitor that is not there: nothing is taken", async () => {
     const fake = await Fake.start();
     const store = await openFake([fake], {}, "?monitor=1");

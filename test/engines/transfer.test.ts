@@ -1,7 +1,7 @@
 /** Journals into a stream and back: the same plants, record for record, whatever happens between.
  * PLANT_TEST_CLUSTER_ROUNDS=10 makes it 100,000 records. */
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
@@ -28,6 +28,13 @@ async function begin(changes: Readonly<Record<string, unknown>> = {}, ports = [0
   const store = await openNats(cluster.url(stream, { user: "admin:adminpw", ports }));
   after(() => store.close());
   return { stream, store };
+}
+
+/** A client of its own, whose patience is short. */
+async function reopened(stream: string): Promise<NatsStore> {
+  const store = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+  after(() => store.close());
+  return store;
 }
 
 /** A journal of so many plants: long ones, escaped ones, ids at the ends of int64. */
@@ -142,6 +149,35 @@ describe("moving journals", { ...withCluster, timeout }, () => {
       /message 1 of the stream is another than record 1/);
     assert.equal((await cluster.read(stream)).length, 1);
   });
+  test("a stranger's message among the records is never taken for one, however often it is begun",
+    async () => {
+      const { store, stream } = await begin();
+      const other = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+      const path = await journalOf("s.ndjson", 3_000);
+      let stranger: Promise<void> | undefined;
+      const onProgress: OnProgress = (done) => {
+        if (done > 600) stranger ??= other.append({ id: 1n, name: "a stranger" });
+      };
+      await assert.rejects(imported(store, [path], onProgress));
+      assert.ok(stranger, "the fault fired");
+      await stranger;
+      await other.close();
+      const texts = await cluster.read(stream);
+      const seq = texts.findIndex((text) => text.includes("a stranger")) + 1;
+      assert.ok(seq > 1 && seq < texts.length, `records stand behind it: ${seq} of ${texts.length}`);
+      const message = new RegExp(`message ${seq} of the stream is another than record ${seq} `);
+      for (let turn = 0; turn < 2; turn++) {
+        await rejectsWith(imported(await reopened(stream), [path]), "data", message);
+      }
+    });
+  test("each record that is there is compared, not the last alone", async () => {
+    const { store, stream } = await begin();
+    const paths = [await journalOf("p.ndjson", 1, 1), await journalOf("last.ndjson", 1, 9)] as const;
+    await imported(store, paths);
+    const others = [await journalOf("q.ndjson", 1, 77), paths[1]];
+    await rejectsWith(imported(store, others), "data", /message 1 of the stream is another/);
+    assert.equal((await cluster.read(stream)).length, 2);
+  });
   test("a stream that has grown since holds the journal still", async () => {
     const { store } = await begin();
     const path = await journalOf("f.ndjson", 10);
@@ -189,6 +225,25 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     assert.equal(success, true);
     await rejectsWith(exportStream(store, join(folder, "holes.ndjson"), ignore), "data",
       /has 4 of the messages 1 to 5/);
+  });
+  test("what came to be at the path meanwhile is kept, and nothing is left beside it", async () => {
+    const { store } = await begin();
+    await imported(store, [await journalOf("t.ndjson", 100)]);
+    const path = join(folder, "meanwhile.ndjson");
+    const onProgress: OnProgress = () => writeFileSync(path, "a journal in use");
+    await assert.rejects(exportStream(store, path, onProgress), { code: "EEXIST" });
+    assert.equal(readFileSync(path, "utf8"), "a journal in use");
+    assert.deepEqual(readdirSync(folder).filter((name) => name.startsWith("meanwhile.")),
+      ["meanwhile.ndjson"]);
+  });
+  test("of two exports to one path one is refused, and the other is whole", async () => {
+    const { store } = await begin();
+    const from = await journalOf("u.ndjson", 500);
+    await imported(store, [from]);
+    const path = join(folder, "both.ndjson");
+    const ended = await Promise.allSettled([1, 2].map(() => exportStream(store, path, ignore)));
+    assert.deepEqual(ended.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+    assert.deepEqual(plantsOf(path), plantsOf(from));
   });
   test("a message that is no record is refused, and a file that is there is kept", async () => {
     const { store } = await begin();

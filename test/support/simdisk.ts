@@ -7,7 +7,7 @@
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
 import { getSystemErrorName } from "node:util";
-import type { Disk, JournalFile, Release } from "../../src/journal/disk.ts";
+import type { Disk, JournalFile } from "../../src/journal/disk.ts";
 
 type Seen = ReturnType<JournalFile["look"]>;
 /** A call by its name in the interface. */
@@ -129,7 +129,7 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string, held: Release[]): Promise<string | undefined> {
+  lock(_path: string, identity: string, held: (() => void)[]): Promise<string | undefined> {
     this.#enter("lock");
     if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
