@@ -74,6 +74,15 @@ export class Connection {
     socket.once("close", () => {
       if (this.#last?.req.complete === false) this.#last.req.destroy();
     });
+
+    // Node calls this when a last answer has left, whoever made it the last: us, a host, or its
+    // listener. It would destroy the connection, and the client's unread bytes would reset it
+    // before the answer is seen. Node does not document whom it calls: the tests of early answers
+    // hold it, on each.
+    socket.destroySoon = () => {
+      if (this.#state === "open") this.#state = "closing";
+      this.#closeGently();
+    };
   }
 
   /**
@@ -110,7 +119,7 @@ export class Connection {
     if (response.headersSent) return;
     const isDrained = this.#all.isDraining && this.#last === response;
     if (mustClose || isDrained) response.shouldKeepAlive = false;
-    if (!response.shouldKeepAlive) this.#closeBehind();
+    if (!response.shouldKeepAlive && this.#state === "open") this.#state = "closing";
 
     this.#all.onAnswer?.(answer, this.#socket, response);
     reply(response, answer);
@@ -203,18 +212,6 @@ export class Connection {
     // Where no body is declared, node tells it later.
     const { "content-length": length = "0", "transfer-encoding": coding } = response.req.headers;
     return length === "0" && coding === undefined;
-  }
-
-  /**
-   * Lets node, when it has written the last answer, close gently.
-   *
-   * It would destroy the connection by its socket's `destroySoon`, and the client's unread bytes
-   * would reset it before the answer is seen. Node does not document whom it calls: the tests of
-   * early answers on each hold it.
-   */
-  #closeBehind(): void {
-    if (this.#state === "open") this.#state = "closing";
-    this.#socket.destroySoon = () => this.#closeGently();
   }
 
   /** Writes an answer behind all others; then closes as gently as after an early answer. */

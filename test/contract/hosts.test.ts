@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import { connect, type AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -25,6 +26,40 @@ test("HEAD is answered on a server that throws for a body that may not be there"
   server.closeAllConnections();
   await store.close();
 });
+
+/** Sends all before it reads, and shows the first line of the answer. */
+const script = 'exec 3<>/dev/tcp/127.0.0.1/$1 && cat "$2" >&3 && IFS= read -r line <&3 && echo "$line"';
+const lastMakers = [
+  ["a host's header", (response: ServerResponse) => response.setHeader("Connection", "close"), false],
+  ["a listener's header", (response: ServerResponse) => response.setHeader("Connection", "close"), true],
+  ["a listener's word", (response: ServerResponse) => { response.shouldKeepAlive = false; }, true],
+] as const;
+for (const [what, makeLast, isListener] of lastMakers) {
+  test(`an early answer that ${what} has made the last one is seen`, { timeout: 60_000 }, async () => {
+    const folder = temporaryFolder();
+    const store = await openJournal(join(folder, "plants.ndjson"));
+    const handler = createPlantHandler({
+      store, tokens: [token],
+      onAnswer: (_, __, response) => void (isListener && response && makeLast(response)),
+    });
+    const server = createServer((request, response) => {
+      if (!isListener) makeLast(response);
+      handler(request, response);
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const file = join(folder, "upload");
+    writeFileSync(file, `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer weeds\r\n`
+      + `Content-Length: 3000000\r\n\r\n${" ".repeat(3_000_000)}`);
+    for (let round = 0; round < 10; round++) {
+      const client = spawn("bash", ["-c", script, "bash", String(port), file]);
+      assert.equal((await text(client.stdout)).trim(), "HTTP/1.1 401 Unauthorized");
+    }
+    server.close();
+    server.closeAllConnections();
+    await store.close();
+  });
+}
 
 /** As packages that compress do: `write` forgets its callback, and all leaves after the end. */
 function compress(response: ServerResponse): void {

@@ -1,6 +1,6 @@
 /**
- * A whole answer is handed to the kernel in one piece, on every Node: node itself makes two of it,
- * the second one empty, which costs a tenth of a request.
+ * A whole answer is handed to the kernel in one piece, on every Node: Nodes before 24 make two of
+ * it, the second one empty, which costs a tenth of a request.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -47,7 +47,10 @@ for (const node of nodes) {
   });
 }
 
-test("the control: given to end(), an answer is two pieces", { skip: noStrace }, async () => {
+// From Node 24 on they are one write there, too.
+const isOne = Number(process.versions.node.split(".")[0]) >= 24;
+const noControl = noStrace || (isOne && `Node ${process.version} joins them: run it with Node 20`);
+test("the control: given to end(), an answer is two pieces", { skip: noControl }, async () => {
   const built = patched("reply.js", [
     ["response.write(body, coding);", "response.end(body);"],
   ], "http");
