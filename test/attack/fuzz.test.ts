@@ -342,7 +342,8 @@ const controls: readonly (readonly [says: string, file: string, from: string, to
     'if (!holds && cause !== "repeated")'],
   ["that lets unpaired surrogates pass", "json/parse.js", "(?![dD][89a-fA-F])", ""],
   ["that never closes", "http/connection.js",
-    'if (this.#state === "open")\n            this.#state = "closing";', ""],
+    'if (!response.shouldKeepAlive && this.#state === "open")\n            this.#state = "closing";',
+    ""],
   ["that answers a tag with the name", "plant.js", "`{${json.slice(json.indexOf(\",\") + 1)}`",
     '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'],
 ];
