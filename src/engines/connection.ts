@@ -62,7 +62,9 @@ export class Connection {
     } catch (error) {
       // What is no error of a socket is a fault of ours.
       if (error instanceof EngineError) return error;
-      if (error instanceof SyntaxError) return foreign("bad JSON");
+
+      // The second is JSON that is nested too deeply to be read.
+      if (error instanceof SyntaxError || error instanceof RangeError) return foreign("bad JSON");
       if (!(error instanceof Error && "code" in error)) throw error;
 
       // What the system tells names its call; anything else, once there is TLS, is about trust.

@@ -45,6 +45,9 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   /** Infinity: a server is there; -Infinity: no check has passed yet; below 0: the last has not. */
   #absentSince = -Infinity;
 
+  /** A check is under way, and the loss no longer ago than an election may take. */
+  #isInCheck = false;
+
   /** What was told since a plant was acknowledged last. */
   readonly #told = new Set<string>();
 
@@ -70,7 +73,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
 
   /** Whether to wait makes sense: a server is there, or was a moment ago. */
   protected get isNear(): boolean {
-    return performance.now() - this.#absentSince < this.limits.absentMillis;
+    return this.#isInCheck || performance.now() - this.#absentSince < this.limits.absentMillis;
   }
 
   /**
@@ -120,12 +123,12 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     const reason = await connection.talk();
     this.connection = undefined;
     this.ready = undefined;
-    const isOver = reason.code === "config";
+    this.#isInCheck = false;
 
     // What has to be put right need not be waited for.
-    const since = isOver ? -this.limits.absentMillis : performance.now();
-    if (this.#absentSince === Infinity) this.#absentSince = since;
-    if (isOver) this.onDenied(reason);
+    const since = reason.code === "config" ? Number.MIN_SAFE_INTEGER : performance.now();
+    this.#absentSince = Math.min(this.#absentSince, since);
+    if (reason.code === "config") this.onDenied(reason);
     return new EngineError(reason.code, `${host.shown}: ${reason.message}`);
   }
 
@@ -135,7 +138,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     const isStart = this.#absentSince === -Infinity;
 
     // From here on appends wait: an election is no outage. Before a check has passed none is taken.
-    if (this.#absentSince >= 0) this.#absentSince = Infinity;
+    this.#isInCheck = performance.now() - this.#absentSince < this.limits.appendMillis;
     await checkStream(connection, this);
     const { hosts, monitor } = this.target;
     if (isStart || monitor !== 0) await checkServers(isStart ? hosts : [host], host, this);
@@ -155,7 +158,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   }
 
   /** The same trouble is told once; what a server says does not forge a second line. */
-  protected tell(text: string): void {
+  tell(text: string): void {
     const isNew = !this.#told.has(text) && this.state !== "closed";
     if (isNew) this.options.warn?.(text.replace(/\s+/g, " "));
     this.#told.add(text);

@@ -67,6 +67,7 @@ export class NatsStore extends Link implements PlantStore {
     const begun = performance.now();
     this.publish(looseRecord(new Date().toISOString(), json)).then(() => {
       settle();
+      this.onAcknowledged();
       this.emit("batch", 1, performance.now() - begun);
     }, settle);
   };
@@ -138,11 +139,10 @@ export class NatsStore extends Link implements PlantStore {
       return;
     }
     this.#progressAt = performance.now();
-    if (verdict === "done") this.onAcknowledged();
     if (verdict === "done") return request.settle(reply);
 
     // With two attempts unanswered, it may have been the other that was stored.
-    this.tell(verdict.message);
+    if (verdict.code === "unknown") this.tell(verdict.message);
     if (verdict.code === "full") this.emit("full");
     request.settle(request.unanswered > 1 ? unknown(verdict) : verdict);
   }
@@ -172,7 +172,8 @@ export class NatsStore extends Link implements PlantStore {
   #tick(): void {
     const now = performance.now();
     for (const request of this.#inFlight.values()) {
-      const isOver = now >= request.endsAt;
+      // Before, not behind: a drain that began with it lasts no longer.
+      const isOver = now >= request.endsAt - this.limits.retryMillis;
       if (request.unanswered === 0 && (isOver || !this.isNear)) request.settle(unreachable());
       else if (isOver) request.settle(unknown(new Error("no acknowledgement in time")));
       else if (now >= request.dueAt) this.#transmit(request);

@@ -101,7 +101,7 @@ export async function checkServers(hosts: readonly Host[], connected: Host, link
     if (varz !== undefined) throw new EngineError("config", `${url}: ${unsafe}`);
     const problem = `${url} does not answer: not verified that it syncs every write`;
     if (shown === connected.shown) throw new EngineError("unreachable", problem);
-    link.options.warn?.(problem);
+    link.tell(problem);
   }
 }
 

@@ -8,7 +8,7 @@ import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
 import {
-  entries, hintFor, quoted, readConfig, settingTable, textOf, type Config,
+  entries, hintFor, isAddress, quoted, readConfig, settingTable, textOf, type Config,
 } from "./settings.ts";
 import { isStream } from "./store.ts";
 
@@ -103,7 +103,7 @@ function readLine(args: readonly string[]) {
     usage.push(`there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`);
   }
   if (words.length < form.wordsMin) usage.push(`${command} needs the path of a journal`);
-  for (const word of words.filter((each) => /:\/\/|:.*@/s.test(each))) {
+  for (const word of command === "token" ? [] : words.filter(isAddress)) {
     usage.push(`${command} takes no address, found ${quoted(word)}`);
   }
   for (const word of words.slice(form.wordsMax)) usage.push(`${command} takes no ${quoted(word)}`);

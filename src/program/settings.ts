@@ -5,8 +5,10 @@ import {
 import { isToken } from "../http/bearer.ts";
 import type { Host } from "./host.ts";
 
-/** No path has what an address with a password has: where one is expected, it would be shown. */
-const noAddress = "(?!.*(?:://|:.*@))";
+/** What looks like an address, which may have a password: where a path is shown, it is refused. */
+const address = String.raw`(?![./\\]|[A-Za-z]:\\).*(?:://|:.*@|@[^/]*:\d)`;
+const noAddress = `(?!${address})`;
+export const isAddress = (text: string): boolean => new RegExp(`^${address}`, "s").test(text);
 
 /** One of the characters of a socket's path, at its start. */
 const ofSocket = `${noAddress}[\x01-\x7f]`;

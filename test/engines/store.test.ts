@@ -263,6 +263,7 @@ describe("a connection", { timeout }, () => {
     await until("PONG is said", () => fake.said[0]?.includes("PONG\r\n") ?? false);
   });
   for (const junk of ["\0\0\0\0\r\n", "MSG x\r\n", "x".repeat(70_000), "INFO {\r\n",
+    `INFO {"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}\r\n`,
     "MSG a 1 99999999999\r\n", "MSG _INBOX.error 1 0\r\n\r\n", "-ERR 'Unknown Protocol Operation'\r\n"]) {
     test(`is made anew after junk: ${JSON.stringify(junk.slice(0, 40))}`, async () => {
       const { fake, store } = await open({});
@@ -313,6 +314,38 @@ describe("a permission that is lost", { timeout }, () => {
     fake.script = {};
     await until("the permission is back", async () => await append(store) === "stored");
     assert.equal(told.at(-1), "plants are acknowledged again");
+  });
+});
+
+describe("a stream that takes some plants, and not others", { timeout }, () => {
+  test("is told of by its answers, not by a line for each", async () => {
+    const { store, told } = await open({
+      onPlant: (_, count) => (count % 2 === 1 ? ack(count) : fails(10077, "maximum bytes exceeded")),
+    });
+    const before = told.length;
+    for (let turn = 0; turn < 20; turn++) {
+      assert.equal(await append(store), turn % 2 === 0 ? "stored" : "full");
+    }
+    assert.deepEqual(told.slice(before), []);
+  });
+});
+
+describe("a stream without a leader", { timeout }, () => {
+  test("is waited for as long as an election may take, and then refuses at once", async () => {
+    const { fake, store } = await open({}, { appendMillis: 1_500, isolationMillis: 400 });
+    assert.equal(await append(store), "stored");
+    fake.script = { stream: { error: { code: 503, err_code: 10008, description: "no leader" } } };
+    fake.cut();
+    await until("it is tried again", () => fake.connections === 2);
+    assert.equal(await append(store), "unreachable");
+    let waitedFor = 0;
+    await until("three checks were not waited for", () => {
+      if (store.figures.isNear) waitedFor = fake.connections;
+      return fake.connections > waitedFor + 3;
+    });
+    assert.equal(await append(store), "unreachable");
+    fake.script = {};
+    await until("it is led again", async () => await append(store) === "stored");
   });
 });
 
