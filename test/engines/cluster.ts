@@ -222,7 +222,8 @@ export class Cluster {
       }));
       state = infos[0]?.state;
       leader = infos[0]?.cluster?.leader;
-      return state !== undefined && infos.every((info) =>
+      // While they elect one, all may agree that there is none.
+      return Boolean(leader) && state !== undefined && infos.every((info) =>
         info?.cluster?.leader === leader && info?.state?.last_seq === state?.last_seq);
     });
     assert.ok(state);
