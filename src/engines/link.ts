@@ -16,14 +16,14 @@ import { checkServers, checkStream } from "./stream.ts";
 import { parseNatsUrl, type Host, type Target } from "./url.ts";
 
 export interface NatsOptions {
-  /** Replaces defaults of limits.ts. */
+  /** Replaces defaults of config.ts. */
   readonly limits?: Partial<NatsLimits>;
 
   /** Certificates and the like, as node:tls takes them. Default: what Node trusts. */
   readonly tls?: ConnectionOptions;
 
   /**
-   * Told, a line each, what is not verified, what is lost, and what is there again.
+   * Told, a line each, what is not verified, what is lost, and that plants are acknowledged again.
    * Default: nobody is.
    */
   readonly warn?: (message: string) => void;

@@ -19,7 +19,7 @@ import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
  * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
  * Resolves when the stream has passed its check; or when no host is there: it goes on trying, and
  * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
- * stream have to be put right.
+ * stream have to be put right, and with a RangeError for a limit.
  */
 export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsStore> {
   const store = new NatsStore(url, options);
