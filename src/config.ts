@@ -9,7 +9,8 @@
 export interface Limit {
   /** Its name on the command line, without the dashes. */
   readonly flag: string;
-  readonly unit: "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
+  readonly unit:
+    "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
 
   /** What holds where nothing is given. */
   readonly standard: number;
@@ -26,40 +27,147 @@ const minute = 60_000;
 
 /** The name is the library's; the entries are laid out so that they read as a table. */
 export const limitTable = {
-  bodyBytesMax: { flag: "max-body", unit: "bytes", standard: mib, min: 1, max: 16 * mib,
-    reason: "the largest body: it is held in memory while it is read and parsed" },
-  headBytesMax: { flag: "max-head", unit: "bytes", standard: 16 * kib, min: 256, max: mib,
-    reason: "request line and fields: held in memory before anything is known of their sender" },
-  headFieldsMax: { flag: "max-fields", unit: "fields", standard: 100, min: 8, max: 900,
-    reason: "header fields: each costs memory and time; Node 20 loses those past about 1,000" },
-  nestingMax: { flag: "max-nesting", unit: "levels", standard: 64, min: 1, max: 512,
-    reason: "the deepest JSON: it is read recursively, and the stack is bounded" },
-  headMillis: { flag: "head-timeout", unit: "milliseconds", standard: 10_000, min: 100,
-    max: 60 * minute, reason: "how long a TLS handshake, or a request's head, may take to come" },
-  requestMillis: { flag: "request-timeout", unit: "milliseconds", standard: 30_000, min: 100,
-    max: 60 * minute, reason: "how long a whole request, with its body, may take to come" },
-  idleMillis: { flag: "idle-timeout", unit: "milliseconds", standard: 65_000, min: 100,
-    max: 60 * minute, reason: "how long a connection may rest: most proxies close first, at 60 s" },
-  checkMillis: { flag: "timeout-check", unit: "milliseconds", standard: 500, min: 10, max: 1_000,
-    reason: "how often the head's and the request's time-outs are looked at" },
-  discardBytesMax: { flag: "max-discard", unit: "bytes", standard: 16 * mib, min: 0,
-    max: 1024 * mib, reason: "what an early answer goes on reading, so that its client sees it" },
-  discardMillis: { flag: "discard-timeout", unit: "milliseconds", standard: 5_000, min: 10,
-    max: minute, reason: "how long an early answer, or a connection that ends, goes on reading" },
-  connectionsMax: { flag: "max-connections", unit: "connections", standard: 1_024, min: 1,
-    max: 1_000_000, reason: "at once: each holds a descriptor; one more is closed unanswered" },
-  bodiesBytesMax: { flag: "max-bodies", unit: "bytes", standard: 64 * mib, min: 1,
-    max: 4096 * mib, reason: "all bodies in memory together; over it the largest is refused" },
-  queueRecordsMax: { flag: "max-queue", unit: "records", standard: 4_096, min: 1, max: 1_000_000,
-    reason: "what waits for the disk: one that stalls must not fill the memory" },
-  queueBytesMax: { flag: "max-queue-bytes", unit: "bytes", standard: 16 * mib, min: kib,
-    max: 1024 * mib, reason: "the same in bytes; a record alone is taken whatever its size" },
-  batchBytesMax: { flag: "max-batch", unit: "bytes", standard: mib, min: kib, max: 64 * mib,
-    reason: "plants that share a write, which a crash may tear; one alone is written whole" },
-  rotationMillis: { flag: "rotation-timeout", unit: "milliseconds", standard: 2_000, min: 10,
-    max: minute, reason: "how long a renamed journal waits for the SIGHUP that makes a new one" },
-  drainMillis: { flag: "drain-timeout", unit: "milliseconds", standard: 10_000, min: 10,
-    max: 10 * minute, reason: "how long a shutdown waits for requests and for clients to close" },
+  bodyBytesMax: {
+    flag: "max-body",
+    unit: "bytes",
+    standard: mib,
+    min: 1,
+    max: 16 * mib,
+    reason: "the largest body: it is held in memory while it is read and parsed"
+  },
+  headBytesMax: {
+    flag: "max-head",
+    unit: "bytes",
+    standard: 16 * kib,
+    min: 256,
+    max: mib,
+    reason:
+      "request line and fields: held in memory before anything is known of their sender"
+  },
+  headFieldsMax: {
+    flag: "max-fields",
+    unit: "fields",
+    standard: 100,
+    min: 8,
+    max: 900,
+    reason:
+      "header fields: each costs memory and time; Node 20 loses those past about 1,000"
+  },
+  nestingMax: {
+    flag: "max-nesting",
+    unit: "levels",
+    standard: 64,
+    min: 1,
+    max: 512,
+    reason: "the deepest JSON: it is read recursively, and the stack is bounded"
+  },
+  headMillis: {
+    flag: "head-timeout",
+    unit: "milliseconds",
+    standard: 10_000,
+    min: 100,
+    max: 60 * minute,
+    reason: "how long a TLS handshake, or a request's head, may take to come"
+  },
+  requestMillis: {
+    flag: "request-timeout",
+    unit: "milliseconds",
+    standard: 30_000,
+    min: 100,
+    max: 60 * minute,
+    reason: "how long a whole request, with its body, may take to come"
+  },
+  idleMillis: {
+    flag: "idle-timeout",
+    unit: "milliseconds",
+    standard: 65_000,
+    min: 100,
+    max: 60 * minute,
+    reason: "how long a connection may rest: most proxies close first, at 60 s"
+  },
+  checkMillis: {
+    flag: "timeout-check",
+    unit: "milliseconds",
+    standard: 500,
+    min: 10,
+    max: 1_000,
+    reason: "how often the head's and the request's time-outs are looked at"
+  },
+  discardBytesMax: {
+    flag: "max-discard",
+    unit: "bytes",
+    standard: 16 * mib,
+    min: 0,
+    max: 1024 * mib,
+    reason: "what an early answer goes on reading, so that its client sees it"
+  },
+  discardMillis: {
+    flag: "discard-timeout",
+    unit: "milliseconds",
+    standard: 5_000,
+    min: 10,
+    max: minute,
+    reason:
+      "how long an early answer, or a connection that ends, goes on reading"
+  },
+  connectionsMax: {
+    flag: "max-connections",
+    unit: "connections",
+    standard: 1_024,
+    min: 1,
+    max: 1_000_000,
+    reason: "at once: each holds a descriptor; one more is closed unanswered"
+  },
+  bodiesBytesMax: {
+    flag: "max-bodies",
+    unit: "bytes",
+    standard: 64 * mib,
+    min: 1,
+    max: 4096 * mib,
+    reason: "all bodies in memory together; over it the largest is refused"
+  },
+  queueRecordsMax: {
+    flag: "max-queue",
+    unit: "records",
+    standard: 4_096,
+    min: 1,
+    max: 1_000_000,
+    reason: "what waits for the disk: one that stalls must not fill the memory"
+  },
+  queueBytesMax: {
+    flag: "max-queue-bytes",
+    unit: "bytes",
+    standard: 16 * mib,
+    min: kib,
+    max: 1024 * mib,
+    reason: "the same in bytes; a record alone is taken whatever its size"
+  },
+  batchBytesMax: {
+    flag: "max-batch",
+    unit: "bytes",
+    standard: mib,
+    min: kib,
+    max: 64 * mib,
+    reason:
+      "plants that share a write, which a crash may tear; one alone is written whole"
+  },
+  rotationMillis: {
+    flag: "rotation-timeout",
+    unit: "milliseconds",
+    standard: 2_000,
+    min: 10,
+    max: minute,
+    reason:
+      "how long a renamed journal waits for the SIGHUP that makes a new one"
+  },
+  drainMillis: {
+    flag: "drain-timeout",
+    unit: "milliseconds",
+    standard: 10_000,
+    min: 10,
+    max: 10 * minute,
+    reason: "how long a shutdown waits for requests and for clients to close"
+  }
 } as const satisfies Readonly<Record<string, Limit>>;
 
 /** What may stand before `/plants` in the path: segments as they are sent (RFC 3986, 3.3). */
@@ -76,26 +184,34 @@ export type Limits = { readonly [name in keyof typeof limitTable]: number };
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
   const table = new Map<string, Limit>(Object.entries(limitTable));
-  const numbers = new Map([...table].map(([name, limit]) => [name, limit.standard]));
+  const numbers = new Map(
+    [...table].map(([name, limit]) => [name, limit.standard])
+  );
 
   // Each is read once: a getter may answer twice differently.
   for (const [name, value] of Object.entries(given)) {
     const limit = table.get(name);
     if (!limit) throw new RangeError(`there is no limit ${name}`);
-    if (!isWithin(limit, value)) throw new RangeError(`${name} must be ${bounds(limit)}`);
+    if (!isWithin(limit, value))
+      throw new RangeError(`${name} must be ${bounds(limit)}`);
     numbers.set(name, value);
   }
 
   const limits = Object.fromEntries(numbers) as Limits;
   // The parser's own rule: the head is a part of the request.
   if (limits.headMillis > limits.requestMillis) {
-    throw new RangeError("the head's time-out must not be above the whole request's");
+    throw new RangeError(
+      "the head's time-out must not be above the whole request's"
+    );
   }
   return Object.freeze(limits);
 }
 
 /** Whether a limit, or a port, may be this number. */
-export const isWithin = (limit: Pick<Limit, "min" | "max">, value: number): boolean =>
+export const isWithin = (
+  limit: Pick<Limit, "min" | "max">,
+  value: number
+): boolean =>
   Number.isInteger(value) && value >= limit.min && value <= limit.max;
 
 /** What a limit must be, in words. */
@@ -143,7 +259,7 @@ export const natsLimits = {
   lineBytesMax: 64 * kib,
 
   /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
-  messageBytesMax: 8 * mib,
+  messageBytesMax: 8 * mib
 } as const;
 
 export type NatsLimits = { readonly [name in keyof typeof natsLimits]: number };

@@ -6,14 +6,18 @@ import type { PlantOptions } from "./options.ts";
 import { PlantService } from "./service.ts";
 
 /** `tls`: certificate, key and the like, as node:https takes them. */
-export type PlantServerOptions = PlantOptions & { readonly tls?: TlsOptions | undefined };
+export type PlantServerOptions = PlantOptions & {
+  readonly tls?: TlsOptions | undefined;
+};
 
 /**
  * A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
  *
  * @throws RangeError for a bad limit, TypeError that names any other bad option
  */
-export function createPlantServer(options: PlantServerOptions): DrainableServer {
+export function createPlantServer(
+  options: PlantServerOptions
+): DrainableServer {
   return createStrictServer(new PlantService(options), options.tls);
 }
 
@@ -29,7 +33,11 @@ export function createPlantHandler(options: PlantOptions): RequestListener {
 
 export type { Answered, AnswerListener } from "./http/connection.ts";
 export { BearerTokens, tokenDigest } from "./http/bearer.ts";
-export { openJournal, type Journal, type JournalOptions } from "./journal/journal.ts";
+export {
+  openJournal,
+  type Journal,
+  type JournalOptions
+} from "./journal/journal.ts";
 export { JournalError, type JournalErrorCode } from "./journal/open.ts";
 export { StoreError, type StoreErrorCode } from "./plant.ts";
 export type { DrainableServer, PlantOptions };

@@ -13,7 +13,7 @@ export function describeApi(): unknown {
 
       // The interface's, which is not this package's: it changes with the contract alone.
       version: "1.0.0",
-      license: { name: "MIT", identifier: "MIT" },
+      license: { name: "MIT", identifier: "MIT" }
     },
     // Where it listens is not known here: a base path stands behind this.
     servers: [{ url: "/" }],
@@ -22,11 +22,14 @@ export function describeApi(): unknown {
     components: {
       schemas: {
         Plant: plantSchema,
-        NewPlant: { ...newPlantSchema, allOf: newPlantSchema.allOf.map(referred) },
-        Error: errorSchema,
+        NewPlant: {
+          ...newPlantSchema,
+          allOf: newPlantSchema.allOf.map(referred)
+        },
+        Error: errorSchema
       },
-      securitySchemes: { bearer: { type: "http", scheme: "bearer" } },
-    },
+      securitySchemes: { bearer: { type: "http", scheme: "bearer" } }
+    }
   };
 }
 
@@ -37,24 +40,37 @@ const createPlant = (): unknown => ({
   requestBody: { required: true, content: jsonOf(newPlantSchema) },
   responses: {
     200: answer("The plant is on stable storage", plantSchema),
-    400: answer(causesWith((status) => status === 400), errorSchema),
-    default: answer(causesWith((status) => status !== 400), errorSchema),
-  },
+    400: answer(
+      causesWith((status) => status === 400),
+      errorSchema
+    ),
+    default: answer(
+      causesWith((status) => status !== 400),
+      errorSchema
+    )
+  }
 });
 
 /** The catalogue's rows of some statuses, as one sentence. */
 function causesWith(isMeant: (status: number) => boolean): string {
   return Object.values(catalogue)
     .filter(({ error }) => isMeant(Math.floor(error / 100)))
-    .map(({ error, when }) => `${error}: ${when}`).join("; ");
+    .map(({ error, when }) => `${error}: ${when}`)
+    .join("; ");
 }
 
-const answer = (description: string, schema: Schema): unknown =>
-  ({ description, content: jsonOf(schema) });
+const answer = (description: string, schema: Schema): unknown => ({
+  description,
+  content: jsonOf(schema)
+});
 
 /** Every body is one JSON text. */
-const jsonOf = (schema: Schema): unknown => ({ "application/json": { schema: referred(schema) } });
+const jsonOf = (schema: Schema): unknown => ({
+  "application/json": { schema: referred(schema) }
+});
 
 /** A schema with a title stands in the description once, under its title. */
 const referred = (schema: Schema): unknown =>
-  (schema.title === undefined ? schema : { $ref: `#/components/schemas/${schema.title}` });
+  schema.title === undefined
+    ? schema
+    : { $ref: `#/components/schemas/${schema.title}` };

@@ -24,10 +24,23 @@ export interface PlantOptions {
 }
 
 /** JavaScript gives anything: what is no option fails here, not at somebody's first request. */
-export function checkOptions({ store, tokens, basePath = "" }: PlantOptions): void {
-  const isList = Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
-  expect("store", typeof store?.append === "function", "a PlantStore, with append and close");
-  expect("tokens", isList || tokens instanceof BearerTokens, "a list of texts, or a BearerTokens");
+export function checkOptions({
+  store,
+  tokens,
+  basePath = ""
+}: PlantOptions): void {
+  const isList =
+    Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
+  expect(
+    "store",
+    typeof store?.append === "function",
+    "a PlantStore, with append and close"
+  );
+  expect(
+    "tokens",
+    isList || tokens instanceof BearerTokens,
+    "a list of texts, or a BearerTokens"
+  );
   expect("basePath", basePathForm.test(basePath), basePathWanted);
 }
 

@@ -28,7 +28,10 @@ export const appendJson = Symbol("appendJson");
  *
  * @throws StoreError where it is not taken
  */
-export type AppendJson = (json: string, settle: (error?: unknown) => void) => void;
+export type AppendJson = (
+  json: string,
+  settle: (error?: unknown) => void
+) => void;
 
 /** Where plants are kept; everything above the store knows only this. */
 export interface PlantStore {
@@ -36,7 +39,10 @@ export interface PlantStore {
   append(plant: NewPlant): Promise<void>;
 
   /** Stands for `of` alone: who has put another in its place, or a proxy before it, is asked. */
-  readonly [appendJson]?: { readonly of: PlantStore["append"]; readonly append: AppendJson };
+  readonly [appendJson]?: {
+    readonly of: PlantStore["append"];
+    readonly append: AppendJson;
+  };
 
   /** Takes no more; resolves when all that was taken is settled. */
   close(): Promise<void>;
@@ -44,7 +50,13 @@ export interface PlantStore {
 
 /** `unknown`: it may be stored or not; in all other cases nothing was stored. */
 export type StoreErrorCode =
-  "full" | "busy" | "closed" | "unknown" | "invalid" | "unreachable" | "tooLarge";
+  | "full"
+  | "busy"
+  | "closed"
+  | "unknown"
+  | "invalid"
+  | "unreachable"
+  | "tooLarge";
 
 /** Why a plant was not acknowledged. */
 export class StoreError extends Error {
@@ -79,17 +91,26 @@ export const plantSchema = {
   required: ["name"],
   properties: {
     name: { type: "string" },
-    tag: { type: "string", description: "the type of the plant" },
-  },
+    tag: { type: "string", description: "the type of the plant" }
+  }
 } as const satisfies Schema;
 
 export const newPlantSchema = {
   title: "NewPlant",
-  allOf: [plantSchema, {
-    type: "object",
-    required: ["id"],
-    properties: { id: { type: "integer", format: "int64", description: "identification number" } },
-  }],
+  allOf: [
+    plantSchema,
+    {
+      type: "object",
+      required: ["id"],
+      properties: {
+        id: {
+          type: "integer",
+          format: "int64",
+          description: "identification number"
+        }
+      }
+    }
+  ]
 } as const satisfies Schema;
 
 export const errorSchema = {
@@ -97,9 +118,13 @@ export const errorSchema = {
   type: "object",
   required: ["error", "message"],
   properties: {
-    error: { type: "integer", format: "int32", description: "numeric error value" },
-    message: { type: "string" },
-  },
+    error: {
+      type: "integer",
+      format: "int32",
+      description: "numeric error value"
+    },
+    message: { type: "string" }
+  }
 } as const satisfies Schema;
 
 /** A value that is no NewPlant; its message names every violation. */
@@ -125,8 +150,9 @@ export function readNewPlant(value: JsonValue): NewPlant {
   }
 
   // The schema says what is wrong; to ask it first would cost every good plant 0.6 µs.
-  const violations = checkSchema(newPlantSchema, value)
-    .map(({ pointer, message }) => `${pointer || "it"} ${message}`);
+  const violations = checkSchema(newPlantSchema, value).map(
+    ({ pointer, message }) => `${pointer || "it"} ${message}`
+  );
   throw new PlantError(violations.join("; "));
 }
 
@@ -134,8 +160,7 @@ export function readNewPlant(value: JsonValue): NewPlant {
 const plainString = String.raw`"([ !#-[\]-~]*)"`;
 
 /** Nearly every NewPlant, as `newPlantJson` writes it: what has this form needs no parsing. */
-export const plainForm =
-  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}(?:,"tag":${plainString})?}`;
+export const plainForm = String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}(?:,"tag":${plainString})?}`;
 
 const plain = new RegExp(`^${plainForm}$`);
 
@@ -149,18 +174,24 @@ export function newPlantJson({ id, name, tag }: NewPlant): string {
 }
 
 /** Its Plant's text: without the `id`, which stands first. */
-export const plantJson = (json: string): string => `{${json.slice(json.indexOf(",") + 1)}`;
+export const plantJson = (json: string): string =>
+  `{${json.slice(json.indexOf(",") + 1)}`;
 
 /** A host's own store is given plants as objects. */
-export const appendJsonTo = (store: PlantStore): AppendJson => (json, settle) =>
-  void store.append(newPlantOf(json)).then(
-    () => settle(),
-    (error: unknown) => settle(error ?? new Error("the store rejected, and did not say why")),
-  );
+export const appendJsonTo =
+  (store: PlantStore): AppendJson =>
+  (json, settle) =>
+    void store.append(newPlantOf(json)).then(
+      () => settle(),
+      (error: unknown) =>
+        settle(error ?? new Error("the store rejected, and did not say why"))
+    );
 
 /** The NewPlant of such a text: its `id` stands first, and JSON.parse would round it. */
-export const newPlantOf = (json: string): NewPlant =>
-  ({ ...JSON.parse(json), id: BigInt(json.slice(6, json.indexOf(","))) });
+export const newPlantOf = (json: string): NewPlant => ({
+  ...JSON.parse(json),
+  id: BigInt(json.slice(6, json.indexOf(",")))
+});
 
 /**
  * A plant of a library's caller as it may be kept.
@@ -181,8 +212,10 @@ export function checkPlant(given: NewPlant): NewPlant {
   } catch (error) {
     cause = error; // null has no members, and a getter or a proxy may throw
   }
-  const expected = "a plant is an int64 id as bigint, a name, and a tag or none";
+  const expected =
+    "a plant is an int64 id as bigint, a name, and a tag or none";
   throw new StoreError("invalid", expected, { cause });
 }
 
-const isText = (text: unknown): boolean => typeof text === "string" && text.isWellFormed();
+const isText = (text: unknown): boolean =>
+  typeof text === "string" && text.isWellFormed();

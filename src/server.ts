@@ -18,15 +18,20 @@ const host: Host = {
   nodeVersion: process.version,
   usage: () => ({ ...process.cpuUsage(), rss: process.memoryUsage.rss() }),
   onSignal: (signal, listener) => void process.on(signal, listener),
-  exit: (code) => process.exit(code),
+  exit: (code) => process.exit(code)
 };
 
 /** A reader that goes away, as in `| head -1`, has had what it wanted: that is no error. */
-function write(stream: NodeJS.WriteStream, name: string, line: string): Promise<void> {
+function write(
+  stream: NodeJS.WriteStream,
+  name: string,
+  line: string
+): Promise<void> {
   return new Promise((resolve, reject) => {
     stream.write(`${line}\n`, (error?: NodeJS.ErrnoException | null) => {
       if (!error || error.code === "EPIPE") resolve();
-      else reject(new ExitError("io", `can't write to ${name}: ${error.message}`));
+      else
+        reject(new ExitError("io", `can't write to ${name}: ${error.message}`));
     });
   });
 }

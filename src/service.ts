@@ -16,8 +16,14 @@ import type { Application } from "./http/server.ts";
 import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
 import {
-  appendJson, appendJsonTo, isPlain, newPlantJson, plantJson, readNewPlant, StoreError,
-  type AppendJson,
+  appendJson,
+  appendJsonTo,
+  isPlain,
+  newPlantJson,
+  plantJson,
+  readNewPlant,
+  StoreError,
+  type AppendJson
 } from "./plant.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -36,7 +42,8 @@ export class PlantService implements Application {
     const { store, tokens, limits, basePath = "" } = options;
     this.#options = options;
     this.#limits = limitsWith(limits);
-    this.#tokens = tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
+    this.#tokens =
+      tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
     this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
     const own = store[appendJson];
@@ -44,7 +51,11 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits, options.onAnswer);
   }
 
-  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void {
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: "continue" | "body"
+  ): void {
     const connection = this.connections.of(request.socket);
     // Behind a last answer nothing is executed.
     if (!connection.begin(response)) return;
@@ -71,7 +82,8 @@ export class PlantService implements Application {
         if (body instanceof ApiError) throw body;
         connection.onBody(response);
         const plant = this.#readPlant(request, body);
-        if (isLate) throw new StoreError("closed", "the server is shutting down");
+        if (isLate)
+          throw new StoreError("closed", "the server is shutting down");
 
         // A 200 means durable: nothing is said before the store has settled.
         this.#append(plant, (error) => {
@@ -110,13 +122,21 @@ export class PlantService implements Application {
     return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
   }
 
-  #refuse(connection: Connection, response: ServerResponse, thrown: unknown): void {
+  #refuse(
+    connection: Connection,
+    response: ServerResponse,
+    thrown: unknown
+  ): void {
     // Told later: what the host's function throws does not get into the way of the answer.
-    const onFault = (fault: unknown): void => queueMicrotask(() => this.#options.onFault?.(fault));
+    const onFault = (fault: unknown): void =>
+      queueMicrotask(() => this.#options.onFault?.(fault));
     connection.refuse(response, apiErrorOf(thrown, onFault));
   }
 }
 
 /** A Plant: without the `id` of the NewPlant. */
-const answerOf = (newPlant: string): Answer =>
-  ({ status: 200, headers: [], body: `${plantJson(newPlant)}\n` });
+const answerOf = (newPlant: string): Answer => ({
+  status: 200,
+  headers: [],
+  body: `${plantJson(newPlant)}\n`
+});

@@ -11,8 +11,14 @@ import { foreign, framesOf, readObject, type Frame } from "./protocol.ts";
 import type { Host } from "./url.ts";
 
 /** `protocol` 1: it may send INFO at any time, as one that is about to leave does. */
-const introduction = { name: "plant-store", verbose: false, pedantic: false, protocol: 1,
-  headers: true, no_responders: true };
+const introduction = {
+  name: "plant-store",
+  verbose: false,
+  pedantic: false,
+  protocol: 1,
+  headers: true,
+  no_responders: true
+};
 
 export class Connection {
   /**
@@ -36,13 +42,19 @@ export class Connection {
     this.#link = link;
 
     // Who reads the socket hears of errors; a socket under TLS has no reader.
-    this.#socket = connect(host.port, host.address).on("error", () => undefined);
+    this.#socket = connect(host.port, host.address).on(
+      "error",
+      () => undefined
+    );
   }
 
   /** Talks until the connection ends; resolves with the reason. */
   async talk(): Promise<EngineError> {
     const { limits, target, options, inbox } = this.#link;
-    this.#timer = setTimeout(() => this.close("no handshake in time"), limits.handshakeMillis);
+    this.#timer = setTimeout(
+      () => this.close("no handshake in time"),
+      limits.handshakeMillis
+    );
     try {
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
@@ -50,7 +62,11 @@ export class Connection {
       this.#checkServer();
       if (target.needsTls || this.info["tls_required"] === true) {
         // What stands behind INFO in the clear may be anybody's: it is left with the old frames.
-        this.#socket = connectTls({ ...options.tls, ...this.#host.tls, socket: this.#socket });
+        this.#socket = connectTls({
+          ...options.tls,
+          ...this.#host.tls,
+          socket: this.#socket
+        });
         frames = framesOf(this.#socket, limits);
       }
 
@@ -64,12 +80,16 @@ export class Connection {
       if (error instanceof EngineError) return error;
 
       // The second is JSON that is nested too deeply to be read.
-      if (error instanceof SyntaxError || error instanceof RangeError) return foreign("bad JSON");
+      if (error instanceof SyntaxError || error instanceof RangeError)
+        return foreign("bad JSON");
       if (!(error instanceof Error && "code" in error)) throw error;
 
       // What the system tells names its call; anything else, once there is TLS, is about trust.
       const isTrust = "authorized" in this.#socket && !("syscall" in error);
-      return new EngineError(isTrust ? "refused" : "unreachable", error.message || "can't connect");
+      return new EngineError(
+        isTrust ? "refused" : "unreachable",
+        error.message || "can't connect"
+      );
     } finally {
       this.close("it has ended");
     }
@@ -99,35 +119,59 @@ export class Connection {
   /** @throws EngineError for one whose acknowledgements are worth nothing, or nothing to us */
   #checkServer(): void {
     if (this.info["version"] === undefined) throw foreign("no INFO");
-    const { version, headers, tls_required: mustTls, tls_available: canTls } = this.info;
+    const {
+      version,
+      headers,
+      tls_required: mustTls,
+      tls_available: canTls
+    } = this.info;
     const { needsTls, allowsOldServer } = this.#link.target;
     const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
 
     // 2.10 acknowledges what is sent twice, and only a leader without a quorum has.
     const isNew = 1000 * Number(major) + Number(minor) >= 2011;
-    const lacks = !isNew && !allowsOldServer ? "version 2.11 or later (old-server=allow takes any)"
-      : headers !== true ? "headers"
-      : needsTls && mustTls !== true && canTls !== true ? "TLS" : "";
-    if (lacks !== "") throw new EngineError("refused", `expected a server with ${lacks}`);
+    const lacks =
+      !isNew && !allowsOldServer
+        ? "version 2.11 or later (old-server=allow takes any)"
+        : headers !== true
+          ? "headers"
+          : needsTls && mustTls !== true && canTls !== true
+            ? "TLS"
+            : "";
+    if (lacks !== "")
+      throw new EngineError("refused", `expected a server with ${lacks}`);
   }
 
   #onFrame(frame: Frame): void {
-    const { line, words: [name = "", subject = ""] } = frame;
+    const {
+      line,
+      words: [name = "", subject = ""]
+    } = frame;
     const [, token = ""] = subject.split(`${this.#link.inbox}.`);
     switch (name) {
       case "MSG":
       case "HMSG":
         if (token !== "0") return this.#link.onReply(token, frame);
         break;
-      case "PING": return this.#socket.writableNeedDrain ? undefined : this.write("PONG\r\n");
-      case "-ERR": return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
-      case "INFO": this.info = readObject(line.slice(5)); break;
-      case "PONG": this.#onPong(); break;
-      default: throw foreign("an operation that it does not have");
+      case "PING":
+        return this.#socket.writableNeedDrain
+          ? undefined
+          : this.write("PONG\r\n");
+      case "-ERR":
+        return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
+      case "INFO":
+        this.info = readObject(line.slice(5));
+        break;
+      case "PONG":
+        this.#onPong();
+        break;
+      default:
+        throw foreign("an operation that it does not have");
     }
 
     // Better to go now, with all hosts to choose from, than to be cut off in the middle.
-    if (this.info["ldm"] === true) this.close("it is about to leave (lame duck)");
+    if (this.info["ldm"] === true)
+      this.close("it is about to leave (lame duck)");
     this.#heard.emit(name, frame);
   }
 
@@ -140,7 +184,8 @@ export class Connection {
     clearTimeout(this.#timer);
     this.#pingsMissed = 0;
     this.#timer = setInterval(() => {
-      if (this.#pingsMissed === pingsMissedMax) this.close("it does not answer PING");
+      if (this.#pingsMissed === pingsMissedMax)
+        this.close("it does not answer PING");
       this.#pingsMissed++;
       this.write("PING\r\n");
     }, pingMillis);
@@ -149,6 +194,9 @@ export class Connection {
   /** Of what is not permitted no reply says more: so it ends the connection, too. */
   #onError(text: string): void {
     const isDenied = /permissions violation/i.test(text);
-    this.close(text, isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined);
+    this.close(
+      text,
+      isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined
+    );
   }
 }

@@ -57,7 +57,8 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     this.target = parseNatsUrl(url);
     this.limits = { ...natsLimits, ...options.limits };
     for (const [name, value] of Object.entries(this.limits)) {
-      if (!(value >= 1 && value < 2 ** 31)) throw new RangeError(`${name} must be 1 to 2^31 - 1`);
+      if (!(value >= 1 && value < 2 ** 31))
+        throw new RangeError(`${name} must be 1 to 2^31 - 1`);
     }
     this.options = options;
   }
@@ -73,7 +74,10 @@ export abstract class Link extends EventEmitter<StoreEvents> {
 
   /** Whether to wait makes sense: a server is there, or was a moment ago. */
   protected get isNear(): boolean {
-    return this.#isInCheck || performance.now() - this.#absentSince < this.limits.absentMillis;
+    return (
+      this.#isInCheck ||
+      performance.now() - this.#absentSince < this.limits.absentMillis
+    );
   }
 
   /**
@@ -81,7 +85,10 @@ export abstract class Link extends EventEmitter<StoreEvents> {
    * when the stream has passed its check, or no host is there, and goes on trying then; it rejects
    * with an EngineError that time does not mend.
    */
-  async run(resolve: () => void, reject: (error: EngineError) => void): Promise<void> {
+  async run(
+    resolve: () => void,
+    reject: (error: EngineError) => void
+  ): Promise<void> {
     const { hosts } = this.target;
     let refusals = 0;
 
@@ -92,7 +99,10 @@ export abstract class Link extends EventEmitter<StoreEvents> {
       if (!host) return;
       const begunAt = performance.now();
       const error = await this.#use(host, resolve);
-      failures = performance.now() - begunAt < this.limits.isolationMillis ? failures + 1 : 0;
+      failures =
+        performance.now() - begunAt < this.limits.isolationMillis
+          ? failures + 1
+          : 0;
       if (error.code === "refused") refusals++;
 
       // A wrong stream is wrong on all hosts; credentials and certificates need not be.
@@ -104,7 +114,10 @@ export abstract class Link extends EventEmitter<StoreEvents> {
 
       // Each host once quickly, then longer with each round.
       const { reconnectMillisMin: min, reconnectMillisMax: max } = this.limits;
-      const millis = Math.min(min * 2 ** (Math.floor(failures / hosts.length) - 1), max);
+      const millis = Math.min(
+        min * 2 ** (Math.floor(failures / hosts.length) - 1),
+        max
+      );
 
       // While it starts somebody waits for it; later it keeps no process from ending.
       const ref = this.#absentSince === -Infinity;
@@ -118,30 +131,38 @@ export abstract class Link extends EventEmitter<StoreEvents> {
     this.connection = connection;
 
     // What fails in there ends the connection, whose reason it then is.
-    this.#take(host, connection, onChecked)
-      .catch(({ message, code }: EngineError) => connection.close(message, code));
+    this.#take(host, connection, onChecked).catch(
+      ({ message, code }: EngineError) => connection.close(message, code)
+    );
     const reason = await connection.talk();
     this.connection = undefined;
     this.ready = undefined;
     this.#isInCheck = false;
 
     // What has to be put right need not be waited for.
-    const since = reason.code === "config" ? Number.MIN_SAFE_INTEGER : performance.now();
+    const since =
+      reason.code === "config" ? Number.MIN_SAFE_INTEGER : performance.now();
     this.#absentSince = Math.min(this.#absentSince, since);
     if (reason.code === "config") this.onDenied(reason);
     return new EngineError(reason.code, `${host.shown}: ${reason.message}`);
   }
 
   /** Makes it the one to publish on, once its stream has passed the check. */
-  async #take(host: Host, connection: Connection, onChecked: () => void): Promise<void> {
+  async #take(
+    host: Host,
+    connection: Connection,
+    onChecked: () => void
+  ): Promise<void> {
     await connection.next("PONG");
     const isStart = this.#absentSince === -Infinity;
 
     // From here on appends wait: an election is no outage. Before a check has passed none is taken.
-    this.#isInCheck = performance.now() - this.#absentSince < this.limits.appendMillis;
+    this.#isInCheck =
+      performance.now() - this.#absentSince < this.limits.appendMillis;
     await checkStream(connection, this);
     const { hosts, monitor } = this.target;
-    if (isStart || monitor !== 0) await checkServers(isStart ? hosts : [host], host, this);
+    if (isStart || monitor !== 0)
+      await checkServers(isStart ? hosts : [host], host, this);
 
     // It may have ended meanwhile.
     if (connection !== this.connection) return;
@@ -153,7 +174,8 @@ export abstract class Link extends EventEmitter<StoreEvents> {
 
   /** What was told is over. */
   protected onAcknowledged(): void {
-    if (this.#told.size > 0) this.options.warn?.("plants are acknowledged again");
+    if (this.#told.size > 0)
+      this.options.warn?.("plants are acknowledged again");
     this.#told.clear();
   }
 

@@ -21,7 +21,10 @@ import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
  * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
  * stream have to be put right, and with a RangeError for a limit.
  */
-export async function openNats(url: string, options: NatsOptions = {}): Promise<NatsStore> {
+export async function openNats(
+  url: string,
+  options: NatsOptions = {}
+): Promise<NatsStore> {
   const store = new NatsStore(url, options);
   await new Promise<void>((resolve, reject) => void store.run(resolve, reject));
   return store;
@@ -55,7 +58,10 @@ export class NatsStore extends Link implements PlantStore {
 
   /** What is in flight; and whether a server is there, or was a moment ago. */
   get figures() {
-    return { queue: { records: this.#inFlight.size, bytes: this.#bytes }, isNear: this.isNear };
+    return {
+      queue: { records: this.#inFlight.size, bytes: this.#bytes },
+      isNear: this.isNear
+    };
   }
 
   /** Resolves when a quorum has it on stable storage; rejects with a StoreError. */
@@ -72,7 +78,10 @@ export class NatsStore extends Link implements PlantStore {
     }, settle);
   };
 
-  readonly [appendJson] = { of: NatsStore.prototype.append, append: this.#append };
+  readonly [appendJson] = {
+    of: NatsStore.prototype.append,
+    append: this.#append
+  };
 
   /** Adds a message, once; `place` is a header that says where, or nothing. */
   publish(payload: Buffer, place = ""): Promise<Frame> {
@@ -82,15 +91,31 @@ export class NatsStore extends Link implements PlantStore {
   }
 
   /** Resolves with the answer that is "done", within `appendMillis`; rejects with a StoreError. */
-  send(subject: string, headers: string, payload: Buffer, judge: InFlight["judge"]) {
+  send(
+    subject: string,
+    headers: string,
+    payload: Buffer,
+    judge: InFlight["judge"]
+  ) {
     return new Promise<Frame>((resolve, reject) => {
-      const { appendMillis, inFlightRecordsMax, inFlightBytesMax, retryMillis } = this.limits;
-      if (this.state !== "open") throw new StoreError("closed", "the store is closed");
+      const {
+        appendMillis,
+        inFlightRecordsMax,
+        inFlightBytesMax,
+        retryMillis
+      } = this.limits;
+      if (this.state !== "open")
+        throw new StoreError("closed", "the store is closed");
 
       // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
       if (!this.isNear) throw unreachable();
       const token = String(++this.#count);
-      const bytes = publication(subject, `${this.inbox}.${token}`, headers, payload);
+      const bytes = publication(
+        subject,
+        `${this.inbox}.${token}`,
+        headers,
+        payload
+      );
       const isFull = this.#inFlight.size >= inFlightRecordsMax;
       if (isFull || this.#bytes + bytes.length > inFlightBytesMax) throw busy();
       const now = performance.now();
@@ -101,7 +126,14 @@ export class NatsStore extends Link implements PlantStore {
         if (outcome instanceof StoreError) reject(outcome);
         else resolve(outcome);
       };
-      const request = { bytes, judge, settle, endsAt: now + appendMillis, dueAt: 0, unanswered: 0 };
+      const request = {
+        bytes,
+        judge,
+        settle,
+        endsAt: now + appendMillis,
+        dueAt: 0,
+        unanswered: 0
+      };
       this.#inFlight.set(token, request);
       this.#bytes += bytes.length;
       this.#timer ??= setTimeout(() => this.#tick(), retryMillis);
@@ -132,10 +164,12 @@ export class NatsStore extends Link implements PlantStore {
     if (!request) return;
     const verdict = request.judge(reply);
     if (verdict === "again") {
-      request.dueAt = performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
+      request.dueAt =
+        performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
 
       // Where nobody was there to take it, this attempt did nothing; of two, nobody knows which.
-      if (reply.status === "503" && request.unanswered === 1) request.unanswered = 0;
+      if (reply.status === "503" && request.unanswered === 1)
+        request.unanswered = 0;
       return;
     }
     this.#progressAt = performance.now();
@@ -160,7 +194,10 @@ export class NatsStore extends Link implements PlantStore {
 
     // A longer one would make the server close the connection, for all that is in flight.
     if (bytes.length > Number(this.ready.info["max_payload"])) {
-      const tooLarge = new StoreError("tooLarge", "the server takes no message of this size");
+      const tooLarge = new StoreError(
+        "tooLarge",
+        "the server takes no message of this size"
+      );
       return settle(unanswered > 0 ? unknown(tooLarge) : tooLarge);
     }
     request.unanswered++;
@@ -174,8 +211,10 @@ export class NatsStore extends Link implements PlantStore {
     for (const request of this.#inFlight.values()) {
       // Before, not behind: a drain that began with it lasts no longer.
       const isOver = now >= request.endsAt - this.limits.retryMillis;
-      if (request.unanswered === 0 && (isOver || !this.isNear)) request.settle(unreachable());
-      else if (isOver) request.settle(unknown(new Error("no acknowledgement in time")));
+      if (request.unanswered === 0 && (isOver || !this.isNear))
+        request.settle(unreachable());
+      else if (isOver)
+        request.settle(unknown(new Error("no acknowledgement in time")));
       else if (now >= request.dueAt) this.#transmit(request);
     }
 
@@ -183,7 +222,9 @@ export class NatsStore extends Link implements PlantStore {
     const isBusy = this.#inFlight.size > 0;
     const isStuck = now - this.#progressAt > this.limits.isolationMillis;
     if (isBusy && isStuck) this.ready?.close("it acknowledges nothing");
-    this.#timer = isBusy ? setTimeout(() => this.#tick(), this.limits.retryMillis) : undefined;
+    this.#timer = isBusy
+      ? setTimeout(() => this.#tick(), this.limits.retryMillis)
+      : undefined;
   }
 }
 
@@ -205,21 +246,27 @@ const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
  */
 function judge({ status, payload }: Frame, wanted: string): Verdict {
   // 503: nobody leads the stream, or there is none.
-  const { stream, seq, error } = status === "" ? readObject(payload) : { seq: 0 };
-  const { err_code: code, description = "no acknowledgement of this stream" } = objectOf(error);
+  const { stream, seq, error } =
+    status === "" ? readObject(payload) : { seq: 0 };
+  const { err_code: code, description = "no acknowledgement of this stream" } =
+    objectOf(error);
   const reason = String(description);
 
   // 2.10 gives number 0 to what only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
-  const isStored = stream === wanted && Number.isSafeInteger(seq) && Number(seq) > 0;
+  const isStored =
+    stream === wanted && Number.isSafeInteger(seq) && Number(seq) > 0;
   if (error === undefined && isStored) return "done";
-  if (full.has(code) || /no space left/.test(reason)) return new StoreError("full", reason);
+  if (full.has(code) || /no space left/.test(reason))
+    return new StoreError("full", reason);
   return new StoreError(tooLarge.has(code) ? "tooLarge" : "unknown", reason);
 }
 
 const busy = (): StoreError => new StoreError("busy", "too much is in flight");
-const unreachable = (): StoreError => new StoreError("unreachable", "no server is connected");
-const unknown = (cause: Error): StoreError => new StoreError("unknown", cause.message, { cause });
+const unreachable = (): StoreError =>
+  new StoreError("unreachable", "no server is connected");
+const unknown = (cause: Error): StoreError =>
+  new StoreError("unknown", cause.message, { cause });
 
 export { EngineError, type NatsOptions };
 export type { NatsLimits } from "../config.ts";

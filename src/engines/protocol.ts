@@ -19,11 +19,18 @@ const none: Buffer = Buffer.alloc(0);
  *
  * @throws EngineError `unreachable` for what is not NATS, or over a limit
  */
-export async function* framesOf(chunks: AsyncIterable<Buffer>, limits: NatsLimits) {
+export async function* framesOf(
+  chunks: AsyncIterable<Buffer>,
+  limits: NatsLimits
+) {
   let rest = none;
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    for (let frame = cut(rest, limits); frame.end <= rest.length; frame = cut(rest, limits)) {
+    for (
+      let frame = cut(rest, limits);
+      frame.end <= rest.length;
+      frame = cut(rest, limits)
+    ) {
       rest = rest.subarray(frame.end);
       yield frame;
     }
@@ -46,11 +53,15 @@ function cut(bytes: Buffer, limits: NatsLimits) {
   const words = line.split(/\s+/);
   const [name = ""] = words;
   const start = lineEnd + crlf.length;
-  if (!/^H?MSG$/.test(name)) return { line, words, status: "", payload: none, end: start };
+  if (!/^H?MSG$/.test(name))
+    return { line, words, status: "", payload: none, end: start };
   const payloadAt = start + (name === "HMSG" ? Number(words.at(-2)) : 0);
   const payloadEnd = start + Number(words.at(-1));
-  const isSound = [payloadAt, payloadEnd].every(Number.isInteger) && payloadAt >= start
-    && payloadEnd >= payloadAt && payloadEnd - start <= limits.messageBytesMax;
+  const isSound =
+    [payloadAt, payloadEnd].every(Number.isInteger) &&
+    payloadAt >= start &&
+    payloadEnd >= payloadAt &&
+    payloadEnd - start <= limits.messageBytesMax;
   if (!isSound) throw foreign("a message without a good length");
   const headers = bytes.toString("latin1", start, payloadAt);
   const [, status = ""] = /^NATS\/1\.0 +(\d+)/.exec(headers) ?? [];
@@ -63,7 +74,12 @@ function cut(bytes: Buffer, limits: NatsLimits) {
  *
  * @param headers lines with CRLF
  */
-export function publication(subject: string, id: string, headers = "", payload = none): Buffer {
+export function publication(
+  subject: string,
+  id: string,
+  headers = "",
+  payload = none
+): Buffer {
   const block = `NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${headers}\r\n`;
   const line = `HPUB ${subject} ${id} ${block.length} ${block.length + payload.length}\r\n`;
   return Buffer.concat([Buffer.from(line + block), payload, crlf]);
@@ -80,8 +96,11 @@ export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
  * @throws SyntaxError for what is no JSON
  */
 export const readObject = (json: Buffer | string): JsonObject =>
-  objectOf(JSON.parse(String(json), (name, value) =>
-    (name === "toString" || name === "valueOf" ? undefined : value)));
+  objectOf(
+    JSON.parse(String(json), (name, value) =>
+      name === "toString" || name === "valueOf" ? undefined : value
+    )
+  );
 
 export const foreign = (found: string): EngineError =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

@@ -39,7 +39,9 @@ export class HeldBodies {
     // Of equals who asks for more. All are looked at, but only where one of them has to go.
     while (!this.hasRoom(0)) {
       const all = [...this.#bodies];
-      all.reduce((most, each) => (each.bytes > most.bytes ? each : most), body).refuse();
+      all
+        .reduce((most, each) => (each.bytes > most.bytes ? each : most), body)
+        .refuse();
     }
   }
 
@@ -55,8 +57,11 @@ export class HeldBodies {
  */
 export function checkUnread(request: IncomingMessage): void {
   const { readableDidRead, readableEnded, readableEncoding } = request;
-  must(!readableDidRead && !readableEnded && readableEncoding === null, "bodyTaken",
-    "The body was read before: the plants' handler must come first.");
+  must(
+    !readableDidRead && !readableEnded && readableEncoding === null,
+    "bodyTaken",
+    "The body was read before: the plants' handler must come first."
+  );
 }
 
 /** Called once; where the client goes away before the body's end, with an error, or never. */
@@ -65,13 +70,23 @@ type Done = (body: Buffer | ApiError) => void;
 /**
  * Reads the body. A declared length reserves nothing: what counts is what has arrived.
  */
-export function readBody(request: IncomingMessage, limits: Limits, all: HeldBodies, done: Done) {
+export function readBody(
+  request: IncomingMessage,
+  limits: Limits,
+  all: HeldBodies,
+  done: Done
+) {
   const declaredBytes = Number(request.headers["content-length"]);
   let body: Buffer = nothing;
   let isDone = false;
 
   const refuse = (): void =>
-    finish(new ApiError("bodies", "Too much is being sent at once; nothing was stored."));
+    finish(
+      new ApiError(
+        "bodies",
+        "Too much is being sent at once; nothing was stored."
+      )
+    );
   const held: HeldBody = { bytes: 0, refuse };
 
   const finish = (result: Buffer | ApiError): void => {
@@ -89,9 +104,15 @@ export function readBody(request: IncomingMessage, limits: Limits, all: HeldBodi
 
     // Nearly every body comes in one piece, and is whole then: where there is room it is not
     // counted, and its end, which node tells later, is not waited for.
-    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes)) return finish(chunk);
+    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes))
+      return finish(chunk);
     if (held.bytes + chunk.length > limits.bodyBytesMax) {
-      return finish(new ApiError("size", `The body must not exceed ${limits.bodyBytesMax} bytes.`));
+      return finish(
+        new ApiError(
+          "size",
+          `The body must not exceed ${limits.bodyBytesMax} bytes.`
+        )
+      );
     }
 
     // Nobody waits for the rest of it when its client has gone.
@@ -114,7 +135,10 @@ function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
   const end = bytes + chunk.length;
 
   // Twice the room, so that a body is copied a few times, however many pieces it has.
-  const roomy = end > body.length ? Buffer.concat([body.subarray(0, bytes)], 2 * end) : body;
+  const roomy =
+    end > body.length
+      ? Buffer.concat([body.subarray(0, bytes)], 2 * end)
+      : body;
   chunk.copy(roomy, bytes);
   return roomy;
 }
@@ -123,7 +147,11 @@ function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
  * Reads on and discards after an early answer, so that a client that is still sending gets to see
  * it; `giveUp` is called over `discardBytesMax` or `discardMillis`.
  */
-export function discardBody(request: IncomingMessage, limits: Limits, giveUp: () => void): void {
+export function discardBody(
+  request: IncomingMessage,
+  limits: Limits,
+  giveUp: () => void
+): void {
   const timer = setTimeout(giveUp, limits.discardMillis);
   const stop = (): void => clearTimeout(timer);
   request.once("end", stop);

@@ -10,13 +10,18 @@ import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
 /** An answer as its listener is told of it: an Error has its number and its message, too. */
-export type Answered = Pick<ApiError, "status"> & Partial<Pick<ApiError, "error" | "message">>;
+export type Answered = Pick<ApiError, "status"> &
+  Partial<Pick<ApiError, "error" | "message">>;
 
 /**
  * Told of each answer just before it leaves; `response`, whose head is not written yet, is absent
  * where node's parser refuses what came, and for CONNECT. What it throws is not caught.
  */
-export type AnswerListener = (answer: Answered, socket: Socket, response?: ServerResponse) => void;
+export type AnswerListener = (
+  answer: Answered,
+  socket: Socket,
+  response?: ServerResponse
+) => void;
 
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {
@@ -119,7 +124,8 @@ export class Connection {
     if (response.headersSent) return;
     const isDrained = this.#all.isDraining && this.#last === response;
     if (mustClose || isDrained) response.shouldKeepAlive = false;
-    if (!response.shouldKeepAlive && this.#state === "open") this.#state = "closing";
+    if (!response.shouldKeepAlive && this.#state === "open")
+      this.#state = "closing";
 
     this.#all.onAnswer?.(answer, this.#socket, response);
     reply(response, answer);
@@ -138,7 +144,9 @@ export class Connection {
 
     // Who was not told to continue may send the body or not: then node closes, whatever we say.
     const isUntold = expect !== undefined && request.readableFlowing !== true;
-    const isTooLong = !this.#isWhole(response) && Number(length) > this.#all.limits.discardBytesMax;
+    const isTooLong =
+      !this.#isWhole(response) &&
+      Number(length) > this.#all.limits.discardBytesMax;
 
     this.answer(response, error, error.close || isUntold || isTooLong);
   }
@@ -155,7 +163,8 @@ export class Connection {
 
   /** Answers what node's parser refuses; every request before it keeps its own answer. */
   onParserError(code: string): void {
-    if (code === "ECONNRESET" || code === "EPIPE") return void this.#socket.destroy();
+    if (code === "ECONNRESET" || code === "EPIPE")
+      return void this.#socket.destroy();
 
     // The parser says so again with every piece that still comes.
     if (typeof this.#state === "number") {
@@ -187,7 +196,9 @@ export class Connection {
   isAnswered(): boolean {
     const last = this.#last;
     // The kernel has all of it, for it was written as a whole.
-    return last === undefined || (last.headersSent && last.writableLength === 0);
+    return (
+      last === undefined || (last.headersSent && last.writableLength === 0)
+    );
   }
 
   /** Closes where nothing is under way: no whole head has come, or its answer is done with. */
@@ -199,7 +210,11 @@ export class Connection {
     if (this.#last === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
-    } else if (this.isAnswered() && this.#last.writableEnded && this.#last.req.complete) {
+    } else if (
+      this.isAnswered() &&
+      this.#last.writableEnded &&
+      this.#last.req.complete
+    ) {
       this.#state = "closing";
       this.#closeGently();
     }
@@ -210,7 +225,8 @@ export class Connection {
     if (this.#read === response || response.req.complete) return true;
 
     // Where no body is declared, node tells it later.
-    const { "content-length": length = "0", "transfer-encoding": coding } = response.req.headers;
+    const { "content-length": length = "0", "transfer-encoding": coding } =
+      response.req.headers;
     return length === "0" && coding === undefined;
   }
 
@@ -218,7 +234,8 @@ export class Connection {
   #answerRaw(error: ApiError): void {
     this.#behindLast(() => {
       // The answer before it may have turned out to be the last one.
-      if (!this.#socket.writable || this.#last?.shouldKeepAlive === false) return;
+      if (!this.#socket.writable || this.#last?.shouldKeepAlive === false)
+        return;
       this.#all.onAnswer?.(error, this.#socket);
       this.#socket.write(rawReply(error));
       this.#socket.resume();
@@ -229,7 +246,8 @@ export class Connection {
   /** Does it when the last answer has left. */
   #behindLast(act: () => void): void {
     // Before node's own listener, which ends the connection of who has half-closed.
-    if (this.#last?.writableFinished === false) this.#last.prependOnceListener("finish", act);
+    if (this.#last?.writableFinished === false)
+      this.#last.prependOnceListener("finish", act);
     else act();
   }
 
@@ -242,7 +260,10 @@ export class Connection {
   #closeGently(): void {
     if (!this.#socket.writable) return;
     this.#socket.end();
-    const timer = setTimeout(() => this.#socket.destroy(), this.#all.limits.discardMillis);
+    const timer = setTimeout(
+      () => this.#socket.destroy(),
+      this.#all.limits.discardMillis
+    );
     this.#socket.once("close", () => clearTimeout(timer));
   }
 

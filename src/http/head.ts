@@ -12,20 +12,36 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
   // The parser serves "HTTP/2.0" and an HTTP/0.9 request line, too (RFC 9110, 2.5).
-  must(httpVersion === "1.1" || httpVersion === "1.0", "version",
-    "The HTTP version must be 1.0 or 1.1.");
+  must(
+    httpVersion === "1.1" || httpVersion === "1.0",
+    "version",
+    "The HTTP version must be 1.0 or 1.1."
+  );
 
-  must(rawHeaders.length <= 2 * limits.headFieldsMax, "headFields",
-    "The head must not have over % fields.", limits.headFieldsMax);
+  must(
+    rawHeaders.length <= 2 * limits.headFieldsMax,
+    "headFields",
+    "The head must not have over % fields.",
+    limits.headFieldsMax
+  );
 
   // Embedded, the parser is the host's, with a limit of its own: ours holds there, too.
-  const bytes = method.length + url.length + lineFrameBytes + checkFields(rawHeaders);
-  must(bytes <= limits.headBytesMax, "headBytes",
-    "The head must not exceed % bytes.", limits.headBytesMax);
+  const bytes =
+    method.length + url.length + lineFrameBytes + checkFields(rawHeaders);
+  must(
+    bytes <= limits.headBytesMax,
+    "headBytes",
+    "The head must not exceed % bytes.",
+    limits.headBytesMax
+  );
 
   // HTTP/1.0 knows no Host; where one is sent, it must be valid all the same (RFC 9112, 3.2).
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
-  must(hostForm.test(host), "host", "Host must be one name or address, with a port or without.");
+  must(
+    hostForm.test(host),
+    "host",
+    "Host must be one name or address, with a port or without."
+  );
 
   checkFraming(headers, httpVersion);
   return pathOf(url, method);
@@ -36,9 +52,16 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
  *
  * @throws ApiError 431
  */
-export function checkTrailer({ rawTrailers }: IncomingMessage, limits: Limits): void {
-  must(rawTrailers.length <= 2 * limits.headFieldsMax, "headFields",
-    "The trailer must not have over % fields.", limits.headFieldsMax);
+export function checkTrailer(
+  { rawTrailers }: IncomingMessage,
+  limits: Limits
+): void {
+  must(
+    rawTrailers.length <= 2 * limits.headFieldsMax,
+    "headFields",
+    "The trailer must not have over % fields.",
+    limits.headFieldsMax
+  );
 }
 
 /** What a head has besides method, target and fields: spaces, version, CRLF, the empty line. */
@@ -52,7 +75,7 @@ const singletons: ReadonlyMap<string, Cause> = new Map([
   ["host", "host"],
   ["authorization", "manyCredentials"],
   ["content-type", "repeated"],
-  ["content-length", "repeated"],
+  ["content-length", "repeated"]
 ]);
 
 /** The bytes of all fields, none of which stands twice that must stand once. */
@@ -69,7 +92,12 @@ function checkFields(rawHeaders: readonly string[]): number {
 
     const cause = singletons.get(name);
     if (cause === undefined) continue;
-    must(!seen.includes(name), cause, "The field % must not stand twice.", name);
+    must(
+      !seen.includes(name),
+      cause,
+      "The field % must not stand twice.",
+      name
+    );
     seen += name;
   }
   return bytes;
@@ -84,14 +112,27 @@ const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 /** Refuses a length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
 function checkFraming(headers: IncomingHttpHeaders, version: string): void {
   const { "transfer-encoding": coding, "content-length": length } = headers;
-  const isLength = length === undefined || (/^\d+$/.test(length) && coding === undefined);
-  must(isLength, "framing", "Content-Length must be one number, and not beside Transfer-Encoding.");
+  const isLength =
+    length === undefined || (/^\d+$/.test(length) && coding === undefined);
+  must(
+    isLength,
+    "framing",
+    "Content-Length must be one number, and not beside Transfer-Encoding."
+  );
 
   if (coding === undefined) return;
-  must(version !== "1.0", "framing", "Transfer-Encoding must not stand in an HTTP/1.0 request.");
+  must(
+    version !== "1.0",
+    "framing",
+    "Transfer-Encoding must not stand in an HTTP/1.0 request."
+  );
 
   // The parser takes "gzip, chunked", and hands on a body that nobody has decoded.
-  must(/^chunked$/i.test(coding), "transferCoding", "Transfer-Encoding must be one chunked.");
+  must(
+    /^chunked$/i.test(coding),
+    "transferCoding",
+    "Transfer-Encoding must be one chunked."
+  );
 }
 
 /** absolute-path, of visible ASCII without "#" and "?" (RFC 9110, 4.1) */
@@ -102,7 +143,10 @@ const query = String.raw`(?:\?[!"$-~]*)?`;
 const originForm = new RegExp(`^${path}${query}$`);
 
 /** absolute-form = absolute-URI (RFC 9112, 3.2.2); an empty path is "/" */
-const absoluteForm = new RegExp(`^https?://${authority}(?::\\d*)?${path}?${query}$`, "i");
+const absoluteForm = new RegExp(
+  `^https?://${authority}(?::\\d*)?${path}?${query}$`,
+  "i"
+);
 
 /** authority-form = uri-host ":" port, of CONNECT alone (RFC 9112, 3.2.3) */
 const authorityForm = new RegExp(`^${authority}:\\d+$`);
@@ -110,10 +154,18 @@ const authorityForm = new RegExp(`^${authority}:\\d+$`);
 /** The target's path; "*" and CONNECT's authority are a path that nothing has. */
 function pathOf(url: string, method: string): string {
   const isConnect = method === "CONNECT";
-  const isPathless = isConnect ? authorityForm.test(url) : method === "OPTIONS" && url === "*";
+  const isPathless = isConnect
+    ? authorityForm.test(url)
+    : method === "OPTIONS" && url === "*";
   if (isPathless) return "*";
 
-  const form = isConnect ? null : originForm.exec(url) ?? absoluteForm.exec(url);
-  must(form !== null, "target", "The target must be a path or an http URI, without a fragment.");
+  const form = isConnect
+    ? null
+    : (originForm.exec(url) ?? absoluteForm.exec(url));
+  must(
+    form !== null,
+    "target",
+    "The target must be a path or an http URI, without a fragment."
+  );
   return form[1] ?? "/";
 }

@@ -8,9 +8,18 @@ export type Answer = Pick<ApiError, "status" | "headers" | "body">;
 const mediaType = "application/json";
 
 /** Answers; the connection is closed behind it where the response should not keep it alive. */
-export function reply(response: ServerResponse, { status, headers, body }: Answer): void {
+export function reply(
+  response: ServerResponse,
+  { status, headers, body }: Answer
+): void {
   const bytes = Buffer.byteLength(body);
-  const fields = ["Content-Type", mediaType, "Content-Length", `${bytes}`, ...headers];
+  const fields = [
+    "Content-Type",
+    mediaType,
+    "Content-Length",
+    `${bytes}`,
+    ...headers
+  ];
   if (!response.shouldKeepAlive) fields.push("Connection", "close");
   response.writeHead(status, fields);
 
@@ -43,12 +52,16 @@ export function endReplies(): void {
 
 /** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
 export function rawReply({ status, body, headers }: Answer): string {
-  const own = headers.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`
-    + `Date: ${new Date().toUTCString()}\r\n`
-    + `Content-Type: ${mediaType}\r\n`
-    + `Content-Length: ${Buffer.byteLength(body)}\r\n`
-    + own.join("")
-    + "Connection: close\r\n"
-    + `\r\n${body}`;
+  const own = headers.map((text, index) =>
+    index % 2 === 0 ? `${text}: ` : `${text}\r\n`
+  );
+  return (
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n` +
+    `Date: ${new Date().toUTCString()}\r\n` +
+    `Content-Type: ${mediaType}\r\n` +
+    `Content-Length: ${Buffer.byteLength(body)}\r\n` +
+    own.join("") +
+    "Connection: close\r\n" +
+    `\r\n${body}`
+  );
 }

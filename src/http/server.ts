@@ -1,7 +1,10 @@
 /** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
 import { createServer as createHttp, type Server } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { createServer as createHttps, type ServerOptions as TlsOptions } from "node:https";
+import {
+  createServer as createHttps,
+  type ServerOptions as TlsOptions
+} from "node:https";
 import type { Socket } from "node:net";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
@@ -18,7 +21,11 @@ export interface Application {
    *
    * @param next what the client waits for: a 100 that nobody has sent yet, or to send its body
    */
-  handle(request: IncomingMessage, response: ServerResponse, next: "continue" | "body"): void;
+  handle(
+    request: IncomingMessage,
+    response: ServerResponse,
+    next: "continue" | "body"
+  ): void;
 
   /**
    * Lets the head of a request through that is to be answered as asked.
@@ -45,11 +52,16 @@ export type DrainableServer = Server & {
 };
 
 /** A server that hands every request to the application, and answers what node would not. */
-export function createStrictServer(application: Application, tls?: TlsOptions): DrainableServer {
+export function createStrictServer(
+  application: Application,
+  tls?: TlsOptions
+): DrainableServer {
   const { connections } = application;
   const { limits } = connections;
   const options = optionsOf(limits);
-  const server = tls ? createHttps({ ...tls, ...options }) : createHttp(options);
+  const server = tls
+    ? createHttps({ ...tls, ...options })
+    : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
 
@@ -60,23 +72,29 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
   server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
   listenTo(server, application, sockets);
 
-  const drain = (): Promise<boolean> => new Promise((resolve) => {
-    connections.isDraining = true;
-    const deadline = setTimeout(() => {
-      // Who is only slow to close has been answered.
-      resolve([...sockets].every((socket) => connections.of(socket).isAnswered()));
-      for (const carrier of carriers) carrier.destroy();
-    }, limits.drainMillis);
+  const drain = (): Promise<boolean> =>
+    new Promise((resolve) => {
+      connections.isDraining = true;
+      const deadline = setTimeout(() => {
+        // Who is only slow to close has been answered.
+        resolve(
+          [...sockets].every((socket) => connections.of(socket).isAnswered())
+        );
+        for (const carrier of carriers) carrier.destroy();
+      }, limits.drainMillis);
 
-    // A connection becomes idle when its last answer has left: nobody tells when that is.
-    const again = setInterval(() => server.closeIdleConnections(), limits.checkMillis);
+      // A connection becomes idle when its last answer has left: nobody tells when that is.
+      const again = setInterval(
+        () => server.closeIdleConnections(),
+        limits.checkMillis
+      );
 
-    server.close(() => {
-      clearTimeout(deadline);
-      clearInterval(again);
-      resolve(true);
+      server.close(() => {
+        clearTimeout(deadline);
+        clearInterval(again);
+        resolve(true);
+      });
     });
-  });
 
   let drained: Promise<boolean> | undefined;
   return Object.assign(server, {
@@ -90,7 +108,7 @@ export function createStrictServer(application: Application, tls?: TlsOptions): 
     },
 
     // Asked for again, it is the same end: a second one would find nothing left to cut off.
-    drain: () => (drained ??= drain()),
+    drain: () => (drained ??= drain())
   });
 }
 
@@ -112,7 +130,7 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   allowHalfOpen: true,
 
   // A connection counts from its first byte: node's own limit is two minutes.
-  handshakeTimeout: limits.headMillis,
+  handshakeTimeout: limits.headMillis
 });
 
 function hold(sockets: Set<Socket>, socket: Socket): void {
@@ -121,23 +139,35 @@ function hold(sockets: Set<Socket>, socket: Socket): void {
 }
 
 /** @param sockets those that carry HTTP */
-function listenTo(server: Server, application: Application, sockets: ReadonlySet<Socket>): void {
+function listenTo(
+  server: Server,
+  application: Application,
+  sockets: ReadonlySet<Socket>
+): void {
   const { connections } = application;
 
-  server.on("request", (request, response) => application.handle(request, response, "body"));
+  server.on("request", (request, response) =>
+    application.handle(request, response, "body")
+  );
 
   // Unheard, node would answer these two by itself: 100 before our checks, a 417 without a body.
   server.on("checkContinue", (request, response) =>
-    application.handle(request, response, "continue"));
+    application.handle(request, response, "continue")
+  );
   server.on("checkExpectation", (request, response) =>
-    application.handle(request, response, "body"));
+    application.handle(request, response, "body")
+  );
 
   // Unheard, node would close the connection without a word.
   server.on("connect", (request) =>
-    connections.of(request.socket).refuseConnect(connectError(application, request)));
+    connections
+      .of(request.socket)
+      .refuseConnect(connectError(application, request))
+  );
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (sockets.has(socket)) connections.of(socket).onParserError(error.code ?? "");
+    if (sockets.has(socket))
+      connections.of(socket).onParserError(error.code ?? "");
     // It was never secured: there is nobody to answer.
     else socket.destroy();
   });
@@ -147,7 +177,10 @@ function listenTo(server: Server, application: Application, sockets: ReadonlySet
 }
 
 /** CONNECT is refused like every request, but a good path is what it cannot have. */
-function connectError(application: Application, request: IncomingMessage): ApiError {
+function connectError(
+  application: Application,
+  request: IncomingMessage
+): ApiError {
   try {
     application.admit(request);
   } catch (thrown) {
@@ -157,8 +190,12 @@ function connectError(application: Application, request: IncomingMessage): ApiEr
 }
 
 /** Who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
-function unsecured(carriers: ReadonlySet<Socket>, secured: ReadonlySet<Socket>): Socket[] {
-  const peerOf = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;
+function unsecured(
+  carriers: ReadonlySet<Socket>,
+  secured: ReadonlySet<Socket>
+): Socket[] {
+  const peerOf = (socket: Socket): string =>
+    `${socket.remoteAddress} ${socket.remotePort}`;
   const peers = new Set([...secured].map(peerOf));
   return [...carriers].filter((carrier) => !peers.has(peerOf(carrier)));
 }

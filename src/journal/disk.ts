@@ -34,7 +34,8 @@ export const realDisk = {
   },
 
   /** Opens for durable appends, and makes the file where there is none. */
-  open: (path: string): JournalFile => realFile(fs.openSync(path, durably, mode)),
+  open: (path: string): JournalFile =>
+    realFile(fs.openSync(path, durably, mode)),
 
   /**
    * Takes the locks of a file for this process, into `held`; the result: who else has it.
@@ -52,7 +53,11 @@ export const realDisk = {
    *
    * @throws Error where a stranger may have put it there
    */
-  readBeside(path: string, journal: string, bytesMax: number): Buffer | "other" | undefined {
+  readBeside(
+    path: string,
+    journal: string,
+    bytesMax: number
+  ): Buffer | "other" | undefined {
     const stat = fs.statSync(path, { throwIfNoEntry: false });
     if (!stat) return undefined;
     if (!stat.isFile() || stat.size > bytesMax) return "other";
@@ -64,8 +69,13 @@ export const realDisk = {
 
       // In a sticky folder, as /tmp, everybody can put a copy there that we would build upon.
       const isSticky = (folder.mode & 0o1000) !== 0;
-      if (isSticky && ![0, folder.uid, fs.statSync(journal).uid].includes(uid)) {
-        throw new Error(`belongs to user ${uid}, who owns neither the journal nor its folder`);
+      if (
+        isSticky &&
+        ![0, folder.uid, fs.statSync(journal).uid].includes(uid)
+      ) {
+        throw new Error(
+          `belongs to user ${uid}, who owns neither the journal nor its folder`
+        );
       }
       return fs.readFileSync(fd);
     } finally {
@@ -93,7 +103,7 @@ export const realDisk = {
     } finally {
       fs.closeSync(fd);
     }
-  },
+  }
 };
 
 /**
@@ -102,7 +112,9 @@ export const realDisk = {
  *
  * @param keptBytes how many of the bytes that were read last can be read again
  */
-export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read"> {
+export function openInput(
+  keptBytes: number
+): Pick<JournalFile, "size" | "read"> {
   const ring = Buffer.alloc(keptBytes);
   let total = 0;
   let isEnded = false;
@@ -110,7 +122,9 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
     size: () => (isEnded ? total : Infinity),
     read(offset, length) {
       while (!isEnded && total < offset + length) {
-        const room = ring.subarray(total % keptBytes).subarray(0, offset + length - total);
+        const room = ring
+          .subarray(total % keptBytes)
+          .subarray(0, offset + length - total);
         const got = fs.readSync(0, room);
         isEnded = got === 0;
         total += got;
@@ -119,30 +133,43 @@ export function openInput(keptBytes: number): Pick<JournalFile, "size" | "read">
       const upper = ring.subarray(offset % keptBytes).subarray(0, bytes);
       const lower = ring.subarray(0, bytes - upper.length);
       return lower.length === 0 ? upper : Buffer.concat([upper, lower]);
-    },
+    }
   };
 }
 
-export const openToRead = (path: string): JournalFile => realFile(fs.openSync(path, O_RDONLY));
+export const openToRead = (path: string): JournalFile =>
+  realFile(fs.openSync(path, O_RDONLY));
 
 /** Another name for a file; fails where there is one already, which `rename` would replace. */
 export const link = fs.linkSync;
 
 /** Appends all, durably: the rest of a short write is written. */
-export async function appendAll(file: JournalFile, bytes: Buffer): Promise<void> {
+export async function appendAll(
+  file: JournalFile,
+  bytes: Buffer
+): Promise<void> {
   for (let index = 0; index < bytes.length;) {
     const written = await file.append(bytes.subarray(index));
-    if (written === 0) throw new Error("nothing was written, and no error told");
+    if (written === 0)
+      throw new Error("nothing was written, and no error told");
     index += written;
   }
 }
 
 /** Whether a process holds the file, or may hold it. */
-export async function isLocked(path: string, identity: string): Promise<boolean> {
+export async function isLocked(
+  path: string,
+  identity: string
+): Promise<boolean> {
   // Of a folder that can't be listed the sockets are not known.
   const beside = ifPossible(() => locksBeside(realDisk.resolve(path))) ?? [];
-  const names = [...abstractOf(identity), ...beside.filter((name) => isLockOf(name, identity))];
-  return (await Promise.all(names.map(occupantOf))).some((occupant) => occupant !== undefined);
+  const names = [
+    ...abstractOf(identity),
+    ...beside.filter((name) => isLockOf(name, identity))
+  ];
+  return (await Promise.all(names.map(occupantOf))).some(
+    (occupant) => occupant !== undefined
+  );
 }
 
 /**
@@ -151,9 +178,11 @@ export async function isLocked(path: string, identity: string): Promise<boolean>
  * @throws Error where somebody may
  */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return;
+  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
+    return;
   const occupant = await occupantOf(path);
-  if (occupant !== undefined) throw new Error(`something else is at ${path}: ${occupant}`);
+  if (occupant !== undefined)
+    throw new Error(`something else is at ${path}: ${occupant}`);
   fs.unlinkSync(path);
 }
 
@@ -183,17 +212,21 @@ const realFile = (fd: number) => ({
   },
 
   /** Appends durably; how many bytes: fewer than given where the disk took no more. */
-  append: (bytes: Buffer) => new Promise<number>((resolve, reject) => {
-    fs.write(fd, bytes, 0, bytes.length, null, (error, written) => {
-      if (error) reject(error);
-      else if (isLinux) resolve(written);
-      else fs.fdatasync(fd, (failure) => (failure ? reject(failure) : resolve(written)));
-    });
-  }),
+  append: (bytes: Buffer) =>
+    new Promise<number>((resolve, reject) => {
+      fs.write(fd, bytes, 0, bytes.length, null, (error, written) => {
+        if (error) reject(error);
+        else if (isLinux) resolve(written);
+        else
+          fs.fdatasync(fd, (failure) =>
+            failure ? reject(failure) : resolve(written)
+          );
+      });
+    }),
 
   cut: (bytes: number): void => fs.ftruncateSync(fd, bytes),
 
-  close: (): void => fs.closeSync(fd),
+  close: (): void => fs.closeSync(fd)
 });
 
 /** What is known of a file. */
@@ -203,19 +236,33 @@ const seen = (stat: fs.BigIntStats) => ({
   isFile: stat.isFile(),
   bytes: Number(stat.size),
   /** How many names it has; 0: it is deleted. */
-  links: Number(stat.nlink),
+  links: Number(stat.nlink)
 });
 
 function resolveLinks(absolute: string, hopsMax: number): string {
-  const here = join(fs.realpathSync.native(dirname(absolute)), basename(absolute));
-  if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return here;
+  const here = join(
+    fs.realpathSync.native(dirname(absolute)),
+    basename(absolute)
+  );
+  if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true)
+    return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
-  return resolveLinks(resolve(dirname(here), fs.readlinkSync(here)), hopsMax - 1);
+  return resolveLinks(
+    resolve(dirname(here), fs.readlinkSync(here)),
+    hopsMax - 1
+  );
 }
 
-async function takeLocks(path: string, identity: string, held: (() => void)[], warn: Warn) {
+async function takeLocks(
+  path: string,
+  identity: string,
+  held: (() => void)[],
+  warn: Warn
+) {
   if (isMountedAlone(path)) {
-    throw new Error("is mounted without its folder: mount the folder, for its lock and copies");
+    throw new Error(
+      "is mounted without its folder: mount the folder, for its lock and copies"
+    );
   }
 
   // No name is used twice: a socket that is abandoned is so for ever, and anybody may remove it.
@@ -226,13 +273,19 @@ async function takeLocks(path: string, identity: string, held: (() => void)[], w
       if (name === own) await holdBeside(own, held);
       else held.push(await hold(name));
     } catch (error) {
-      if (error instanceof Error && "code" in error && error.code === "EADDRINUSE") {
+      if (
+        error instanceof Error &&
+        "code" in error &&
+        error.code === "EADDRINUSE"
+      ) {
         return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
       }
       if (name === own && held.length === 0) throw error;
       const reason = error instanceof Error ? error.message : error;
-      warn(`${path}: one of its two locks can't be held, so another process may not see that it is `
-        + `in use: ${reason}`);
+      warn(
+        `${path}: one of its two locks can't be held, so another process may not see that it is ` +
+          `in use: ${reason}`
+      );
     }
   }
 
@@ -243,7 +296,8 @@ async function takeLocks(path: string, identity: string, held: (() => void)[], w
     const occupant = await occupantOf(name);
     if (occupant === undefined) {
       // It may be another user's, or gone, and stands in nobody's way.
-      if (isLockOf(name, identity) || !hasJournal(name)) ifPossible(() => fs.unlinkSync(name));
+      if (isLockOf(name, identity) || !hasJournal(name))
+        ifPossible(() => fs.unlinkSync(name));
     } else if (isLockOf(name, identity)) {
       return `another process has it open, maybe in another container: at ${name}, ${occupant}`;
     }
@@ -258,9 +312,12 @@ async function takeLocks(path: string, identity: string, held: (() => void)[], w
  * /proc is not readable, as under --permission.
  */
 function isMountedAlone(path: string): boolean {
-  const escaped = path.replace(/[ \t\n\\]/g, (character) =>
-    `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`);
-  const mounts = ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
+  const escaped = path.replace(
+    /[ \t\n\\]/g,
+    (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`
+  );
+  const mounts =
+    ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
   return mounts.split("\n").some((mount) => mount.split(" ")[4] === escaped);
 }
 
@@ -280,20 +337,28 @@ async function holdBeside(name: string, held: (() => void)[]): Promise<void> {
 }
 
 /** The file's abstract name, where there are such names. */
-const abstractOf = (identity: string) => (isLinux ? [abstractName(`plant-store-${identity}`)] : []);
+const abstractOf = (identity: string) =>
+  isLinux ? [abstractName(`plant-store-${identity}`)] : [];
 
 /** The sockets in a journal's folder that hold one, or held it until a kill -9. */
-const locksBeside = (path: string): readonly string[] => entriesBeside(path)
-  .filter((entry) => entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name))
-  .map(({ name }) => join(dirname(path), name));
+const locksBeside = (path: string): readonly string[] =>
+  entriesBeside(path)
+    .filter(
+      (entry) =>
+        entry.isSocket() && /\.lock-\d+-\d+(?:-\w{8})?$/.test(entry.name)
+    )
+    .map(({ name }) => join(dirname(path), name));
 
 /** Whether the file that a lock is for is in its folder, under whatever name. */
-const hasJournal = (lock: string): boolean => entriesBeside(lock)
-  .filter((entry) => entry.isFile())
-  .map(({ name }) => realDisk.look(join(dirname(lock), name)))
-  .some((file) => file && isLockOf(lock, file.identity));
+const hasJournal = (lock: string): boolean =>
+  entriesBeside(lock)
+    .filter((entry) => entry.isFile())
+    .map(({ name }) => realDisk.look(join(dirname(lock), name)))
+    .some((file) => file && isLockOf(lock, file.identity));
 
-const entriesBeside = (path: string) => fs.readdirSync(dirname(path), { withFileTypes: true });
+const entriesBeside = (path: string) =>
+  fs.readdirSync(dirname(path), { withFileTypes: true });
 
 /** Whether a lock is this file's, whatever its name was; those of old releases end with that. */
-const isLockOf = (lock: string, identity: string) => `${lock}-`.includes(`.lock-${identity}-`);
+const isLockOf = (lock: string, identity: string) =>
+  `${lock}-`.includes(`.lock-${identity}-`);

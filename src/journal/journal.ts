@@ -9,7 +9,12 @@ import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
-import { appendJson, StoreError, type NewPlant, type PlantStore } from "../plant.ts";
+import {
+  appendJson,
+  StoreError,
+  type NewPlant,
+  type PlantStore
+} from "../plant.ts";
 import { appendAll, ifPossible, realDisk, type Disk } from "./disk.ts";
 import { JournalError, openFile, release, type OpenFile } from "./open.ts";
 import { Queue } from "./queue.ts";
@@ -30,7 +35,10 @@ export interface JournalOptions {
  * Opens the journal at a path, or makes it; rejects with a JournalError, and with a RangeError for
  * a bad limit.
  */
-export async function openJournal(path: string, options: JournalOptions = {}): Promise<Journal> {
+export async function openJournal(
+  path: string,
+  options: JournalOptions = {}
+): Promise<Journal> {
   const site = siteOf(path, options);
   return new Journal(site, await openFile(site.disk, site.path, site.warn));
 }
@@ -38,8 +46,10 @@ export async function openJournal(path: string, options: JournalOptions = {}): P
 /** What a journal has for its whole life; what the path's links lead to is asked each time. */
 type Site = ReturnType<typeof siteOf>;
 
-const siteOf = (path: string, { disk = realDisk, warn = () => {}, limits }: JournalOptions) =>
-  ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
+const siteOf = (
+  path: string,
+  { disk = realDisk, warn = () => {}, limits }: JournalOptions
+) => ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
 
 /** Resolves the promise of who has asked for one: of a failure with a promise that it rejects. */
 type Rotation = (isNew: boolean | Promise<never>) => void;
@@ -84,19 +94,29 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
 
   /** What is on stable storage in the file in use, and what waits for a write or is in it. */
   get figures() {
-    return { records: this.#inUse.seq, bytes: this.#inUse.bytes, queue: this.#queue.held };
+    return {
+      records: this.#inUse.seq,
+      bytes: this.#inUse.bytes,
+      queue: this.#queue.held
+    };
   }
 
   append(plant: NewPlant): Promise<void> {
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append = (json: string, settle: (error?: StoreError) => void): void => {
+  readonly #append = (
+    json: string,
+    settle: (error?: StoreError) => void
+  ): void => {
     this.#queue.push(json, this.#site.limits, settle);
     this.#bell.emit("anything");
   };
 
-  readonly [appendJson] = { of: Journal.prototype.append, append: this.#append };
+  readonly [appendJson] = {
+    of: Journal.prototype.append,
+    append: this.#append
+  };
 
   /**
    * Goes on in the file that the path now leads to, or in a new one where nothing is, when the
@@ -134,8 +154,15 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
         else await this.#rest("anything");
       }
     } catch (cause) {
-      const error = new JournalError("failed", this.#inUse.path, cause, this.#inUse.bytes);
-      this.#queue.fail(new StoreError("unknown", error.message, { cause: error }));
+      const error = new JournalError(
+        "failed",
+        this.#inUse.path,
+        cause,
+        this.#inUse.bytes
+      );
+      this.#queue.fail(
+        new StoreError("unknown", error.message, { cause: error })
+      );
       // A listener that throws does not get into the way of closing.
       queueMicrotask(() => this.emit("failed", error));
     }
@@ -214,12 +241,15 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
       const at = new Date().toISOString();
       let last = seq;
       let lines = "";
-      for (const { json } of this.#queue.batch) lines += recordText(++last, at, end, json);
+      for (const { json } of this.#queue.batch)
+        lines += recordText(++last, at, end, json);
       return seal(lines);
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
       const warning = `${path}: ${this.#queue.batch.length} plants are not stored: ${reason}`;
-      this.#queue.settle(new StoreError("unknown", "no line could be made of it", { cause }));
+      this.#queue.settle(
+        new StoreError("unknown", "no line could be made of it", { cause })
+      );
       queueMicrotask(() => this.#site.warn(warning));
       return undefined;
     }
@@ -238,9 +268,12 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
     // What is beyond may be another's: that is not cut.
     if (found >= end && found <= end + bytes) file.cut(end);
 
-    const isFull = error instanceof Error && "errno" in error && noSpace.has(error.errno);
+    const isFull =
+      error instanceof Error && "errno" in error && noSpace.has(error.errno);
     if (!isFull || file.size() !== end) throw error;
-    this.#queue.settle(new StoreError("full", "there is no space left", { cause: error }));
+    this.#queue.settle(
+      new StoreError("full", "there is no space left", { cause: error })
+    );
     queueMicrotask(() => this.emit("full"));
   }
 
@@ -250,11 +283,16 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
 
     // A rename is the first half of a rotation; without the second it is a fault. What has become
     // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
-    const timer = setTimeout(() => this.#bell.emit("rotation"), this.#site.limits.rotationMillis);
+    const timer = setTimeout(
+      () => this.#bell.emit("rotation"),
+      this.#site.limits.rotationMillis
+    );
     if (this.#rotations.length === 0) await this.#rest("rotation");
     clearTimeout(timer);
     if (this.#isWatchedSoundly() || this.#rotations.length > 0) return;
-    throw new Error("it was renamed, or its link was, and no rotation followed");
+    throw new Error(
+      "it was renamed, or its link was, and no rotation followed"
+    );
   }
 
   /**
@@ -278,7 +316,8 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   /** @throws Error where the file was deleted, or is not as long as this process has left it */
   #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>): void {
     const { bytes: expected } = this.#inUse;
-    if (bytes !== expected) throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
+    if (bytes !== expected)
+      throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
     if (links === 0) throw new Error("it was deleted while in use");
   }
 }

@@ -16,7 +16,8 @@ const askedBytesMax = 107;
 const abstractBytes = 108;
 
 /** The abstract name that begins so, the same on every Node; no file, and Linux only. */
-export const abstractName = (start: string): string => `\0${start}`.padEnd(abstractBytes, ".");
+export const abstractName = (start: string): string =>
+  `\0${start}`.padEnd(abstractBytes, ".");
 
 /**
  * Listens on a name until the function is called; whoever can reach a path may connect.
@@ -31,11 +32,15 @@ export function hold(name: string): Promise<() => void> {
     }
 
     // That somebody connects is all that they ask; a lock keeps no process alive.
-    const server = createServer((socket) => socket.destroy()).unref().on("error", reject);
+    const server = createServer((socket) => socket.destroy())
+      .unref()
+      .on("error", reject);
     const release = (): void => void server.close();
 
     // A worker of node:cluster would else listen through its primary, together with the others.
-    server.listen({ path: name, exclusive: true, writableAll: isPath }, () => resolve(release));
+    server.listen({ path: name, exclusive: true, writableAll: isPath }, () =>
+      resolve(release)
+    );
   });
 }
 
@@ -48,7 +53,9 @@ export function hold(name: string): Promise<() => void> {
 export function occupantOf(name: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     if (!name.startsWith("\0") && Buffer.byteLength(name) > askedBytesMax) {
-      return resolve(`a process may listen there: the path has more than ${askedBytesMax} bytes`);
+      return resolve(
+        `a process may listen there: the path has more than ${askedBytesMax} bytes`
+      );
     }
     const socket = connect(name, () => {
       socket.destroy();

@@ -12,7 +12,8 @@
 import { decodeRecord, emptySeal, recordText, seal, timeOf } from "./record.ts";
 
 /** Time and plant of a record, in a file or outside of one. */
-const form = /"at":"([^"]{24})",(?:"synced":\d+,)?"plant":(.*),"crc":"[^"]{8}"}$/s;
+const form =
+  /"at":"([^"]{24})",(?:"synced":\d+,)?"plant":(.*),"crc":"[^"]{8}"}$/s;
 
 /** @throws RangeError for a time that no record can have */
 export const looseRecord = (at: string, plant: string): Buffer =>
@@ -21,16 +22,24 @@ export const looseRecord = (at: string, plant: string): Buffer =>
 /** A line of a file, without its LF and its place; undefined where it is no sound record. */
 export function loosened(line: Buffer): Buffer | undefined {
   const [, at, plant = ""] = form.exec(line.toString()) ?? [];
-  return at && typeof decodeRecord(line) === "object" ? looseRecord(at, plant) : undefined;
+  return at && typeof decodeRecord(line) === "object"
+    ? looseRecord(at, plant)
+    : undefined;
 }
 
 /**
  * The same with its place in a file, as `seal` takes it; undefined for what `looseRecord` does not
  * make, byte for byte, and for what is no plant.
  */
-export function placedText(loose: Buffer, seq: number, offset: number): string | undefined {
+export function placedText(
+  loose: Buffer,
+  seq: number,
+  offset: number
+): string | undefined {
   const [, at, plant = ""] = form.exec(loose.toString()) ?? [];
   if (!at || !looseRecord(at, plant).equals(loose)) return undefined;
   const text = recordText(seq, at, offset, plant);
-  return typeof decodeRecord(seal(text).subarray(0, -1)) === "object" ? text : undefined;
+  return typeof decodeRecord(seal(text).subarray(0, -1)) === "object"
+    ? text
+    : undefined;
 }

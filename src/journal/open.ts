@@ -4,12 +4,23 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { appendAll, ifPossible, type Disk, type JournalFile, type Warn } from "./disk.ts";
+import {
+  appendAll,
+  ifPossible,
+  type Disk,
+  type JournalFile,
+  type Warn
+} from "./disk.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
 
 /** Those of sysexits. */
-const exitCodes = { damaged: 65, unreadable: 65, failed: 74, locked: 75 } as const;
+const exitCodes = {
+  damaged: 65,
+  unreadable: 65,
+  failed: 74,
+  locked: 75
+} as const;
 
 export type JournalErrorCode = keyof typeof exitCodes;
 
@@ -21,9 +32,17 @@ export class JournalError extends Error {
   readonly offset: number | undefined;
   readonly exitCode: number;
 
-  constructor(code: JournalErrorCode, path: string, cause: unknown, offset?: number) {
+  constructor(
+    code: JournalErrorCode,
+    path: string,
+    cause: unknown,
+    offset?: number
+  ) {
     const reason = cause instanceof Error ? cause.message : String(cause);
-    super(`${path}: ${offset === undefined ? "" : `at offset ${offset}, `}${reason}`, { cause });
+    super(
+      `${path}: ${offset === undefined ? "" : `at offset ${offset}, `}${reason}`,
+      { cause }
+    );
     this.code = code;
     this.path = path;
     this.offset = offset;
@@ -42,9 +61,12 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 export async function openFile(disk: Disk, given: string, warn: Warn) {
   const path = attempt("failed", given, () => disk.resolve(given));
   const before = attempt("unreadable", path, () => disk.look(path));
-  if (before?.isFile === false) throw new JournalError("unreadable", path, "is no regular file");
+  if (before?.isFile === false)
+    throw new JournalError("unreadable", path, "is no regular file");
 
-  const file = attempt(before ? "unreadable" : "failed", path, () => disk.open(path));
+  const file = attempt(before ? "unreadable" : "failed", path, () =>
+    disk.open(path)
+  );
   const held: (() => void)[] = [];
   try {
     const { identity } = file.look();
@@ -55,7 +77,9 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
     return { path, identity, file, held, bytes: file.size(), seq };
   } catch (error) {
     release({ file, held });
-    throw error instanceof JournalError ? error : new JournalError("failed", path, error);
+    throw error instanceof JournalError
+      ? error
+      : new JournalError("failed", path, error);
   }
 }
 
@@ -81,7 +105,9 @@ function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = `${path}.anew`;
-  const copy = attempt("unreadable", name, () => disk.readBeside(name, path, copyBytesMax));
+  const copy = attempt("unreadable", name, () =>
+    disk.readBeside(name, path, copyBytesMax)
+  );
   if (copy !== "other") return copy;
   throw new JournalError("unreadable", name, "is no copy of a journal's end");
 }
@@ -95,17 +121,29 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  *
  * @throws JournalError where the end, or what FILE.anew says of it, is damaged
  */
-async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Promise<number> {
+async function mend(
+  disk: Disk,
+  path: string,
+  file: JournalFile,
+  warn: Warn
+): Promise<number> {
   const anew = `${path}.anew`;
   const there = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const plan = attempt("unreadable", path, () => planOpening({ ...file, size: () => size }, there));
+  const plan = attempt("unreadable", path, () =>
+    planOpening({ ...file, size: () => size }, there)
+  );
   checkSize(path, file, size);
 
   const { copy, file: whole, end: verdict } = plan;
   if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    throw new JournalError("damaged", path, `${verdict.reason}; ${help}`, verdict.offset);
+    throw new JournalError(
+      "damaged",
+      path,
+      `${verdict.reason}; ${help}`,
+      verdict.offset
+    );
   }
   if (verdict.kind === "new") {
     const header = seal(headerText(randomUUID(), new Date().toISOString()));
@@ -119,17 +157,26 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
 
   // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
   const { certified, end, unterminated } = verdict;
-  const offset = copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
-  const tail = attempt("unreadable", path, () => whole.read(offset, whole.size() - offset));
+  const offset =
+    copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
+  const tail = attempt("unreadable", path, () =>
+    whole.read(offset, whole.size() - offset)
+  );
   const torn = tail.subarray(end - offset);
   if (torn.length > 0) {
     const name = await saveTorn(disk, path, end, torn);
-    warn(`${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${name}`);
+    warn(
+      `${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${name}`
+    );
   }
 
   const lf = Buffer.from(unterminated ? "\n" : "");
   const bytes = Buffer.concat([tail.subarray(0, end - offset), lf]);
-  await saveBeside(disk, anew, encodeCopy({ file: verdict.file, offset, size, bytes }));
+  await saveBeside(
+    disk,
+    anew,
+    encodeCopy({ file: verdict.file, offset, size, bytes })
+  );
   checkSize(path, file, size);
   file.cut(offset);
   await appendAll(file, bytes);
@@ -140,26 +187,47 @@ async function mend(disk: Disk, path: string, file: JournalFile, warn: Warn): Pr
 /** What has grown, or shrunk, since it was looked at has another writer: that is no torn end. */
 function checkSize(path: string, file: JournalFile, expected: number): void {
   const size = attempt("unreadable", path, () => file.size());
-  if (size !== expected) throw new JournalError("locked", path, "another process writes to it");
+  if (size !== expected)
+    throw new JournalError("locked", path, "another process writes to it");
 }
 
 /** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
-async function saveTorn(disk: Disk, path: string, offset: number, bytes: Buffer): Promise<string> {
+async function saveTorn(
+  disk: Disk,
+  path: string,
+  offset: number,
+  bytes: Buffer
+): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
-  for (let number = 2; isAnother(disk, path, name, bytes); number++) name = `${first}-${number}`;
+  for (let number = 2; isAnother(disk, path, name, bytes); number++)
+    name = `${first}-${number}`;
   await saveBeside(disk, name, bytes);
   return name;
 }
 
 /** Whether something else stands there than these bytes, or a part of them. */
-function isAnother(disk: Disk, path: string, name: string, bytes: Buffer): boolean {
-  const there = attempt("unreadable", name, () => disk.readBeside(name, path, bytes.length));
-  return there === "other" || there?.equals(bytes.subarray(0, there.length)) === false;
+function isAnother(
+  disk: Disk,
+  path: string,
+  name: string,
+  bytes: Buffer
+): boolean {
+  const there = attempt("unreadable", name, () =>
+    disk.readBeside(name, path, bytes.length)
+  );
+  return (
+    there === "other" ||
+    there?.equals(bytes.subarray(0, there.length)) === false
+  );
 }
 
 /** Leaves a durable file, and one that was there until the new one is: it may be all there is. */
-async function saveBeside(disk: Disk, path: string, bytes: Buffer): Promise<void> {
+async function saveBeside(
+  disk: Disk,
+  path: string,
+  bytes: Buffer
+): Promise<void> {
   const file = disk.openBeside(`${path}.part`);
   await appendAll(file, bytes).finally(() => file.close());
   disk.rename(`${path}.part`, path);

@@ -21,7 +21,10 @@ export class Queue {
 
   /** Of batch and waiting together. */
   get held() {
-    return { records: this.waiting.length + this.batch.length, bytes: this.#bytes };
+    return {
+      records: this.waiting.length + this.batch.length,
+      bytes: this.#bytes
+    };
   }
 
   /**
@@ -30,14 +33,21 @@ export class Queue {
    * @param settle called once, with the error where it is not on stable storage
    * @throws StoreError over the limits, and when it has ended
    */
-  push(json: string, limits: Limits, settle: (error?: StoreError) => void): void {
+  push(
+    json: string,
+    limits: Limits,
+    settle: (error?: StoreError) => void
+  ): void {
     if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
     // What is in flight counts, too: a disk that stalls must not fill the memory.
     const records = this.waiting.length + this.batch.length;
     const { queueRecordsMax, queueBytesMax } = limits;
-    if (records >= queueRecordsMax || (records > 0 && this.#bytes + bytes > queueBytesMax)) {
+    if (
+      records >= queueRecordsMax ||
+      (records > 0 && this.#bytes + bytes > queueBytesMax)
+    ) {
       throw new StoreError("busy", "too many records wait");
     }
 

@@ -31,7 +31,13 @@
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import {
-  checkPlant, newPlantJson, plainForm, readNewPlant, StoreError, type AppendJson, type NewPlant,
+  checkPlant,
+  newPlantJson,
+  plainForm,
+  readNewPlant,
+  StoreError,
+  type AppendJson,
+  type NewPlant
 } from "../plant.ts";
 
 /**
@@ -52,7 +58,12 @@ const digitsIndex = emptySeal.indexOf("0");
 export const headerText = (file: string, at: string): string =>
   `{"journal":"plant-store","version":1,"file":"${file}","at":"${timeOf(at)}"${emptySeal}\n`;
 
-export const recordText = (seq: number, at: string, synced: number, plant: string): string =>
+export const recordText = (
+  seq: number,
+  at: string,
+  synced: number,
+  plant: string
+): string =>
   `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
 
 /** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
@@ -67,19 +78,24 @@ const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
 export const headerBytes = emptyHeader.length;
 
 /** Whatever the numbers of its line are. */
-const plantBytesMax = lineBytesMax
-  - recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "").length;
+const plantBytesMax =
+  lineBytesMax -
+  recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "")
+    .length;
 
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
 const headerStart = String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})"`;
-const headerForm = new RegExp(`${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`);
+const headerForm = new RegExp(
+  `${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`
+);
 
 const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*),"plant":`;
 /** Its last groups are those of a plain plant, where it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
-const copyForm = /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+const copyForm =
+  /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /**
  * A plant as its record holds it: encoded once, before seq, time and offset are known.
@@ -92,9 +108,16 @@ export function plantText(plant: NewPlant): string {
     const text = newPlantJson(plant);
 
     // A UTF-16 unit has at most three bytes in UTF-8: nearly all need not be counted.
-    if (3 * text.length <= plantBytesMax || Buffer.byteLength(text) <= plantBytesMax) return text;
+    if (
+      3 * text.length <= plantBytesMax ||
+      Buffer.byteLength(text) <= plantBytesMax
+    )
+      return text;
   }
-  throw new StoreError("invalid", `a plant has at most ${plantBytesMax} bytes in the journal`);
+  throw new StoreError(
+    "invalid",
+    `a plant has at most ${plantBytesMax} bytes in the journal`
+  );
 }
 
 /**
@@ -102,7 +125,10 @@ export function plantText(plant: NewPlant): string {
  *
  * @throws StoreError `invalid`, as a rejection
  */
-export const appendPlant = (plant: NewPlant, append: AppendJson): Promise<void> =>
+export const appendPlant = (
+  plant: NewPlant,
+  append: AppendJson
+): Promise<void> =>
   new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
     append(json, (error) => (error === undefined ? resolve() : reject(error)));
@@ -115,7 +141,11 @@ export function seal(lines: string): Buffer {
   while (start < bytes.length) {
     const end = bytes.indexOf(lineFeed, start);
     const sealIndex = end - emptySeal.length;
-    writeDigits(bytes, sealIndex + digitsIndex, crc32(bytes.subarray(start, sealIndex)));
+    writeDigits(
+      bytes,
+      sealIndex + digitsIndex,
+      crc32(bytes.subarray(start, sealIndex))
+    );
     start = end + 1;
   }
   return bytes;
@@ -123,7 +153,9 @@ export function seal(lines: string): Buffer {
 
 /** The journal's UUID, or undefined when the line is no header of this version. */
 export function decodeHeader(line: Buffer): string | undefined {
-  return isSound(line) ? headerForm.exec(line.toString("latin1"))?.[1] : undefined;
+  return isSound(line)
+    ? headerForm.exec(line.toString("latin1"))?.[1]
+    : undefined;
 }
 
 /**
@@ -139,7 +171,10 @@ export function isPartOfHeader(file: Buffer): boolean {
   if (missing !== "") return headerForm.test(part + missing);
 
   // With a NUL in the place of its LF it is a part; it is kept where only the LF is missing.
-  return part.length < file.length && decodeHeader(file.subarray(0, part.length)) !== undefined;
+  return (
+    part.length < file.length &&
+    decodeHeader(file.subarray(0, part.length)) !== undefined
+  );
 }
 
 export type DecodedRecord = Exclude<ReturnType<typeof decodeRecord>, string>;
@@ -152,7 +187,10 @@ export function decodeRecord(line: Buffer) {
   const [start, seq, at = "", synced, digits] = recordForm.exec(text) ?? [];
   if (start === undefined) return "foreign" as const;
 
-  const id = digits === undefined ? idOf(line.subarray(start.length, text.length)) : BigInt(digits);
+  const id =
+    digits === undefined
+      ? idOf(line.subarray(start.length, text.length))
+      : BigInt(digits);
   if (id === undefined) return "foreign" as const;
   return { seq: Number(seq), at, synced: Number(synced), id };
 }
@@ -179,13 +217,16 @@ export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
 
 /** Undefined for what is not a whole copy. */
 export function decodeCopy(copy: Buffer) {
-  const [head, crc, file = "", offset, size] = copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
-  if (head === undefined || checksum(copy.subarray(9)) !== crc) return undefined;
+  const [head, crc, file = "", offset, size] =
+    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  if (head === undefined || checksum(copy.subarray(9)) !== crc)
+    return undefined;
   const bytes = copy.subarray(head.length);
   return { file, offset: Number(offset), size: Number(size), bytes };
 }
 
-export const checksum = (bytes: Buffer): string => crc32(bytes).toString(16).padStart(8, "0");
+export const checksum = (bytes: Buffer): string =>
+  crc32(bytes).toString(16).padStart(8, "0");
 
 /** Whether a line ends with its checksum. */
 function isSound(line: Buffer): boolean {

@@ -6,8 +6,15 @@
  */
 import { find, linesOf, type Bytes, type PlacedLine } from "./lines.ts";
 import {
-  decodeCopy, decodeHeader, decodeRecord, headerBytes, isPartOfHeader, lineBytesMax, lineFeed,
-  type Copy, type DecodedRecord,
+  decodeCopy,
+  decodeHeader,
+  decodeRecord,
+  headerBytes,
+  isPartOfHeader,
+  lineBytesMax,
+  lineFeed,
+  type Copy,
+  type DecodedRecord
 } from "./record.ts";
 
 export type Plan = ReturnType<typeof planOpening>;
@@ -50,13 +57,20 @@ export function examine(file: Bytes) {
   if (!header || uuid === undefined) return damaged(0, noHeader);
 
   const known = findCertified(file, header.end, size);
-  if (!known) return damaged(size - windowBytesMax, "expected a record somewhere from here on");
+  if (!known)
+    return damaged(
+      size - windowBytesMax,
+      "expected a record somewhere from here on"
+    );
   const { from, certified } = known;
 
   // The line that ends at C was on stable storage: no crash can tear it.
   let before: PlacedLine | undefined;
-  for (const placed of linesOf(file, from, Math.min(certified, size))) before = placed;
-  let last = before ? certifiedRecordOf(before, certified) : { seq: 0, synced: header.end };
+  for (const placed of linesOf(file, from, Math.min(certified, size)))
+    before = placed;
+  let last = before
+    ? certifiedRecordOf(before, certified)
+    : { seq: 0, synced: header.end };
   if (!last) {
     const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
     return damaged(before?.offset ?? header.end, reason, certified);
@@ -85,7 +99,7 @@ export function examine(file: Bytes) {
     /** X. */
     end,
     /** The last line is whole but for its LF. */
-    unterminated: file.read(end - 1, 1)[0] !== lineFeed,
+    unterminated: file.read(end - 1, 1)[0] !== lineFeed
   } as const;
 }
 
@@ -93,17 +107,23 @@ export function examine(file: Bytes) {
 export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /** Why a line can't stand where it does, if it can't; `last`: the record before, where known. */
-export function problemOf({ line, text, offset }: PlacedLine, last?: Position): string | undefined {
-  if (offset === 0 && text && decodeHeader(text) !== undefined) return undefined;
+export function problemOf(
+  { line, text, offset }: PlacedLine,
+  last?: Position
+): string | undefined {
+  if (offset === 0 && text && decodeHeader(text) !== undefined)
+    return undefined;
   if (offset === 0) return "expected a plant-store journal's header, version 1";
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
   if (line === "unsound") {
-    const isCrlf = text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
+    const isCrlf =
+      text.at(-1) === 0x0d && decodeRecord(text.subarray(0, -1)) !== "unsound";
     return isCrlf ? "the line ends in CRLF" : wrongChecksum;
   }
-  if (line === "foreign") return "the line has a good checksum, but is no record";
+  if (line === "foreign")
+    return "the line has a good checksum, but is no record";
   if (!last) return undefined;
 
   const { seq, synced } = line;
@@ -125,7 +145,10 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
   if ((header ?? copy.file) !== copy.file || size < copy.offset) {
-    return damaged(0, "its .anew is the end of another file: move it beside that, as its .anew");
+    return damaged(
+      0,
+      "its .anew is the end of another file: move it beside that, as its .anew"
+    );
   }
 
   // One that begins at 0 has the header itself, which the file may have lost.
@@ -133,13 +156,15 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
 
   const there = file.read(copy.offset, copy.bytes.length);
   const isBuiltUpon = size > copy.offset + copy.bytes.length;
-  if (isBuiltUpon && there.equals(copy.bytes)) return { kind: "spent" } as const;
+  if (isBuiltUpon && there.equals(copy.bytes))
+    return { kind: "spent" } as const;
 
   // All that a cut and a write leave, killed or without power: the copy's own bytes, and NULs.
   // Others are records that were acknowledged since, as under another name of the file; where the
   // header is lost, too, none can have been.
-  const isLeft = header === undefined
-    || there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
+  const isLeft =
+    header === undefined ||
+    there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
 
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
   // the old size, a crash has undone the cut.
@@ -153,21 +178,27 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
 /** The file as it is once its end is written anew. */
 const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   size: () => offset + bytes.length,
-  read: (from, length) => Buffer.concat([
-    file.read(from, Math.max(0, Math.min(length, offset - from))),
-    bytes.subarray(Math.max(0, from - offset), Math.max(0, from + length - offset)),
-  ]),
+  read: (from, length) =>
+    Buffer.concat([
+      file.read(from, Math.max(0, Math.min(length, offset - from))),
+      bytes.subarray(
+        Math.max(0, from - offset),
+        Math.max(0, from + length - offset)
+      )
+    ])
 });
 
 /** C, and where a line begins, the last certified one or one before it; no such line: undefined. */
 function findCertified(file: Bytes, start: number, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
     const window = Math.max(start, size - length);
-    const from = window === start ? start : find(file, lineFeed, window, size) + 1;
+    const from =
+      window === start ? start : find(file, lineFeed, window, size) + 1;
 
     let certified = start;
     for (const { line, isWhole } of linesOf(file, from, size)) {
-      if (isWhole && typeof line === "object") certified = Math.max(certified, line.synced);
+      if (isWhole && typeof line === "object")
+        certified = Math.max(certified, line.synced);
     }
     if (from === start || from < certified) return { from, certified };
   }
@@ -175,15 +206,28 @@ function findCertified(file: Bytes, start: number, size: number) {
 }
 
 /** The record that ends at C and stands behind what it claims; undefined: the line is none. */
-function certifiedRecordOf({ line, isWhole, offset, end }: PlacedLine, certified: number) {
+function certifiedRecordOf(
+  { line, isWhole, offset, end }: PlacedLine,
+  certified: number
+) {
   const isCertified = isWhole && end === certified;
-  return isCertified && typeof line === "object" && line.synced <= offset ? line : undefined;
+  return isCertified && typeof line === "object" && line.synced <= offset
+    ? line
+    : undefined;
 }
 
 /** A crash leaves cut ends and NULs, never another bad line. */
-function isTorn({ line, isWhole, offset }: PlacedLine, problem: string, file: Bytes, size: number) {
+function isTorn(
+  { line, isWhole, offset }: PlacedLine,
+  problem: string,
+  file: Bytes,
+  size: number
+) {
   if (line !== "unsound") return false;
-  return !isWhole || (problem === wrongChecksum && find(file, 0, offset, size) < size);
+  return (
+    !isWhole ||
+    (problem === wrongChecksum && find(file, 0, offset, size) < size)
+  );
 }
 
 /** `certified` is C, or Infinity where nothing tells. */

@@ -21,11 +21,15 @@ export interface VerifyOptions {
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
-export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: VerifyOptions = {}) {
+export function verifyJournal(
+  found: Bytes,
+  { copy, isLive, onProgress }: VerifyOptions = {}
+) {
   // Of a stream the end is not known, and nothing opens it.
   const isStream = found.size() === Infinity;
   const plan: Plan = isStream
-    ? { file: found, copy: { kind: "none" }, end: { kind: "new" } } : planOpening(found, copy);
+    ? { file: found, copy: { kind: "none" }, end: { kind: "new" } }
+    : planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
 
@@ -55,7 +59,11 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
     }
 
     if (!isWhole) {
-      if (!isLive) report(offset, `the last ${placed.end - offset} bytes are no whole line`);
+      if (!isLive)
+        report(
+          offset,
+          `the last ${placed.end - offset} bytes are no whole line`
+        );
       break;
     }
     const problem = problemOf(placed, before);
@@ -81,30 +89,51 @@ export function verifyJournal(found: Bytes, { copy, isLive, onProgress }: Verify
 }
 
 /** A file that tells how far it is read; one that grows meanwhile keeps its size. */
-const watched = (file: Bytes, size: number, onProgress: VerifyOptions["onProgress"]): Bytes => ({
+const watched = (
+  file: Bytes,
+  size: number,
+  onProgress: VerifyOptions["onProgress"]
+): Bytes => ({
   size: () => Math.min(size, file.size()),
   read(offset, length) {
     const bytes = file.read(offset, length);
     onProgress?.(offset + bytes.length, size);
     return bytes;
-  },
+  }
 });
 
 /** The first and the last time, and the range of ids; where there is no record, there is none. */
 type Range = ReturnType<typeof rangeOf>;
 
-const rangeOf = ({ at, id }: DecodedRecord) => ({ first: at, last: at, idMin: id, idMax: id });
+const rangeOf = ({ at, id }: DecodedRecord) => ({
+  first: at,
+  last: at,
+  idMin: id,
+  idMax: id
+});
 
-function widened({ first, idMin, idMax }: Range, { at, id }: DecodedRecord): Range {
-  return { first, last: at, idMin: id < idMin ? id : idMin, idMax: id > idMax ? id : idMax };
+function widened(
+  { first, idMin, idMax }: Range,
+  { at, id }: DecodedRecord
+): Range {
+  return {
+    first,
+    last: at,
+    idMin: id < idMin ? id : idMin,
+    idMax: id > idMax ? id : idMax
+  };
 }
 
 /** What an opening does; damage before the end is not its business. */
 function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
-  if (verdict.kind === "damaged") return `refuses it at offset ${verdict.offset}`;
-  const first = copy.kind === "due"
-    ? `writes it anew from offset ${copy.offset} as in .anew, then `
-    : copy.kind === "spent" ? "removes .anew, then " : "";
+  if (verdict.kind === "damaged")
+    return `refuses it at offset ${verdict.offset}`;
+  const first =
+    copy.kind === "due"
+      ? `writes it anew from offset ${copy.offset} as in .anew, then `
+      : copy.kind === "spent"
+        ? "removes .anew, then "
+        : "";
   if (verdict.kind === "new") return `${first}makes a new journal`;
   const isSound = verdict.end === bytes && !verdict.unterminated;
   return first + (isSound ? "goes on" : `mends it from offset ${verdict.end}`);

@@ -21,10 +21,15 @@ export type NumberProblem = "fraction" | "range";
  *
  * Linear in the number's length: `1e1000000000` is never expanded, and costs nothing.
  */
-export function exactInteger({ text }: JsonNumber, { min, max }: Range): bigint | NumberProblem {
+export function exactInteger(
+  { text }: JsonNumber,
+  { min, max }: Range
+): bigint | NumberProblem {
   // No int64 has more than 19 digits: such a text needs no look at its parts.
   const isPlain = /^-?\d{1,19}$/.test(text);
-  const integer = isPlain ? BigInt(text) : integerOfDecimal(text, max.toString().length);
+  const integer = isPlain
+    ? BigInt(text)
+    : integerOfDecimal(text, max.toString().length);
   if (typeof integer !== "bigint") return integer;
   return integer < min || integer > max ? "range" : integer;
 }
@@ -33,8 +38,12 @@ export function exactInteger({ text }: JsonNumber, { min, max }: Range): bigint 
 const decimalForm = /^(-?)(\d+)\.?(\d*)e?(.*)$/i;
 
 /** The value of a text with a fraction, a power, or many digits; `digitsMax` bounds the work. */
-function integerOfDecimal(text: string, digitsMax: number): bigint | NumberProblem {
-  const [, sign = "", whole = "", fraction = "", power = ""] = decimalForm.exec(text) ?? [];
+function integerOfDecimal(
+  text: string,
+  digitsMax: number
+): bigint | NumberProblem {
+  const [, sign = "", whole = "", fraction = "", power = ""] =
+    decimalForm.exec(text) ?? [];
 
   // Without the zeros at both ends: a body full of them costs one look at each.
   const digits = whole + fraction;

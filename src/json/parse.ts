@@ -9,9 +9,15 @@ import { JsonNumber } from "./number.ts";
 
 /** Objects are Maps: `__proto__` is a name like any other. */
 export type JsonValue =
-  | null | boolean | string | JsonNumber | readonly JsonValue[] | ReadonlyMap<string, JsonValue>;
+  | null
+  | boolean
+  | string
+  | JsonNumber
+  | readonly JsonValue[]
+  | ReadonlyMap<string, JsonValue>;
 
-export type JsonErrorCode = "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
+export type JsonErrorCode =
+  "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
 
 /** Where a text stops being I-JSON, and what was expected there. */
 export class JsonError extends Error {
@@ -35,7 +41,11 @@ export class JsonError extends Error {
  */
 export function parseJson(body: Buffer, nestingMax: number): JsonValue {
   if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
-    throw new JsonError("json", 0, "found a byte order mark, expected a JSON value");
+    throw new JsonError(
+      "json",
+      0,
+      "found a byte order mark, expected a JSON value"
+    );
   }
   const text = body.toString("utf8");
   if (isUtf8(body)) return new Reader(text, nestingMax).read();
@@ -63,17 +73,25 @@ const low = String.raw`\\u[dD][c-fC-F]${hex}{2}`;
  *
  * Not all at once: each escape costs a place on the stack of the regular expression.
  */
-const characters =
-  new RegExp(String.raw`(?:[^"\\\0-\x1f]+|\\["\\/bfnrt]|${single}|${high}${low}){1,999}`, "y");
+const characters = new RegExp(
+  String.raw`(?:[^"\\\0-\x1f]+|\\["\\/bfnrt]|${single}|${high}${low}){1,999}`,
+  "y"
+);
 
 /** The beginning of an escape that breaks off, or of a pair whose second half does. */
-const brokenEscape = new RegExp(String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})|\\(?!u)`, "y");
+const brokenEscape = new RegExp(
+  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})|\\(?!u)`,
+  "y"
+);
 
 /** A word, or number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 3 and 6) */
 const scalar = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-const words: ReadonlyMap<string, JsonValue> =
-  new Map([["true", true], ["false", false], ["null", null]]);
+const words: ReadonlyMap<string, JsonValue> = new Map([
+  ["true", true],
+  ["false", false],
+  ["null", null]
+]);
 
 /** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
 class Reader {
@@ -101,10 +119,14 @@ class Reader {
   #value(): JsonValue {
     this.#space();
     switch (this.#text[this.#next]) {
-      case "{": return this.#object();
-      case "[": return this.#array();
-      case '"': return this.#string();
-      default: return this.#scalar();
+      case "{":
+        return this.#object();
+      case "[":
+        return this.#array();
+      case '"':
+        return this.#string();
+      default:
+        return this.#scalar();
     }
   }
 
@@ -119,7 +141,11 @@ class Reader {
       // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
       if (members.has(name)) {
         this.#next = start;
-        this.#fail("each name once", "duplicate", "a member name for the second time");
+        this.#fail(
+          "each name once",
+          "duplicate",
+          "a member name for the second time"
+        );
       }
       if (!this.#skip(":")) this.#fail('":"');
       members.set(name, this.#value());
@@ -136,7 +162,11 @@ class Reader {
   /** Reads what stands between the brackets of an array or object, with commas between. */
   #items(end: string, readItem: () => void): void {
     if (++this.#nesting > this.#nestingMax) {
-      this.#fail(`at most ${this.#nestingMax} levels`, "nesting", "one more level of nesting");
+      this.#fail(
+        `at most ${this.#nestingMax} levels`,
+        "nesting",
+        "one more level of nesting"
+      );
     }
     this.#next++;
     if (!this.#skip(end)) {
@@ -156,7 +186,9 @@ class Reader {
     while (this.#take(characters) !== undefined);
     if (this.#text[this.#next] === "\\") this.#failEscape();
     if (this.#text[this.#next] !== '"') {
-      this.#fail("a character, control characters escaped, or the string's closing quote");
+      this.#fail(
+        "a character, control characters escaped, or the string's closing quote"
+      );
     }
     // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
     return JSON.parse(this.#text.slice(start, ++this.#next));
@@ -190,7 +222,8 @@ class Reader {
   #space(): void {
     for (; ; this.#next++) {
       const code = this.#text.charCodeAt(this.#next);
-      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return;
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09)
+        return;
     }
   }
 
@@ -203,7 +236,11 @@ class Reader {
   }
 
   /** Refuses what is next. */
-  #fail(expected: string, code: JsonErrorCode = "json", found = this.#found()): never {
+  #fail(
+    expected: string,
+    code: JsonErrorCode = "json",
+    found = this.#found()
+  ): never {
     const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
     throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }
@@ -212,7 +249,8 @@ class Reader {
   #found(): string {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";
-    if (point > 0x20 && point < 0x7f) return JSON.stringify(String.fromCodePoint(point));
+    if (point > 0x20 && point < 0x7f)
+      return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
   }
 }

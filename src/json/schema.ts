@@ -27,7 +27,11 @@ export interface Violation {
  *
  * @param pointer where the value stands in the whole
  */
-export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): readonly Violation[] {
+export function checkSchema(
+  schema: Schema,
+  value: JsonValue,
+  pointer = ""
+): readonly Violation[] {
   const { required = [], properties = {}, allOf = [] } = schema;
   const found: Violation[] = [];
   const wrong = typeViolation(schema, value);
@@ -36,23 +40,34 @@ export function checkSchema(schema: Schema, value: JsonValue, pointer = ""): rea
   // Other values have no members: their type is told, and that is enough.
   if (value instanceof Map) {
     for (const name of required.filter((each) => !value.has(each))) {
-      found.push({ pointer: `${pointer}/${name}`, message: "is required, but missing" });
+      found.push({
+        pointer: `${pointer}/${name}`,
+        message: "is required, but missing"
+      });
     }
     for (const [name, inner] of Object.entries(properties)) {
       const member: JsonValue | undefined = value.get(name);
-      if (member !== undefined) found.push(...checkSchema(inner, member, `${pointer}/${name}`));
+      if (member !== undefined)
+        found.push(...checkSchema(inner, member, `${pointer}/${name}`));
     }
   }
 
   for (const part of allOf) found.push(...checkSchema(part, value, pointer));
   // Two parts of an `allOf` may say the same of the same place: it is told once.
-  return [...new Map(found.map((each) => [`${each.pointer} ${each.message}`, each])).values()];
+  return [
+    ...new Map(
+      found.map((each) => [`${each.pointer} ${each.message}`, each])
+    ).values()
+  ];
 }
 
 const ranges = { int32, int64 } as const;
 
 /** What a value must be, and what it is instead; undefined where it is what it must be. */
-function typeViolation({ type, format = "int64" }: Schema, value: JsonValue): string | undefined {
+function typeViolation(
+  { type, format = "int64" }: Schema,
+  value: JsonValue
+): string | undefined {
   const kind = kindOf(value);
   if (type !== "integer") {
     const wanted = type === "object" ? "an object" : "a string";
@@ -64,11 +79,16 @@ function typeViolation({ type, format = "int64" }: Schema, value: JsonValue): st
   const must = `must be an integer from ${range.min} to ${range.max}`;
   if (!(value instanceof JsonNumber)) return `${must}, but is ${kind}`;
   const integer = exactInteger(value, range);
-  return typeof integer === "bigint" ? undefined : `${must}, but ${problems[integer]}`;
+  return typeof integer === "bigint"
+    ? undefined
+    : `${must}, but ${problems[integer]}`;
 }
 
 /** Why a number is none of the integers that are meant. */
-const problems = { fraction: "has a fraction", range: "is outside of it" } as const;
+const problems = {
+  fraction: "has a fraction",
+  range: "is outside of it"
+} as const;
 
 /** What a value is, in words: never the value, for an answer does not repeat what was sent. */
 function kindOf(value: JsonValue): string {

@@ -23,14 +23,16 @@ export function watchForEnd(host: Host) {
    * wish: to end now. */
   const asked = new Promise<string>((resolve) => {
     let first: { readonly signal: Signal; readonly at: number } | undefined;
-    for (const signal of ["SIGTERM", "SIGINT"] as const) host.onSignal(signal, () => {
-      // A clock that nobody sets.
-      const at = performance.now();
-      first ??= { signal, at };
-      const isSame = signal === first.signal && at - first.at < sameWishMillis;
-      if (isSame) resolve(signal);
-      else atOnce();
-    });
+    for (const signal of ["SIGTERM", "SIGINT"] as const)
+      host.onSignal(signal, () => {
+        // A clock that nobody sets.
+        const at = performance.now();
+        first ??= { signal, at };
+        const isSame =
+          signal === first.signal && at - first.at < sameWishMillis;
+        if (isSame) resolve(signal);
+        else atOnce();
+      });
   });
 
   /** Its code is the exit code. That of a failed journal is hidden by nothing later: a supervisor

@@ -11,7 +11,7 @@ export const exitCodes = {
   unavailable: 69,
   fault: 70,
   io: 74,
-  config: 78,
+  config: 78
 } as const;
 
 /** Ends the program; each line of the message is told on stderr. */
@@ -25,13 +25,18 @@ export class ExitError extends Error {
 }
 
 const { config, unavailable, data } = exitCodes;
-const engineExits: Readonly<Record<EngineError["code"], number>> =
-  { config, refused: config, unreachable: unavailable, data };
+const engineExits: Readonly<Record<EngineError["code"], number>> = {
+  config,
+  refused: config,
+  unreachable: unavailable,
+  data
+};
 
 /** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
 export function tell(error: unknown, host: Host): number {
   for (const line of messageOf(error).split("\n")) host.warn(line, "error");
-  if (error instanceof ExitError || error instanceof JournalError) return error.exitCode;
+  if (error instanceof ExitError || error instanceof JournalError)
+    return error.exitCode;
   if (error instanceof EngineError) return engineExits[error.code];
   // What the system refused; anything else should not have happened.
   const isSystems = error instanceof Error && "errno" in error;
@@ -39,7 +44,8 @@ export function tell(error: unknown, host: Host): number {
 }
 
 export const messageOf = (error: unknown): string =>
-  (error instanceof Error ? error.message : String(error));
+  error instanceof Error ? error.message : String(error);
 
 /** One line: no stack, which would show paths of the inside. */
-export const faultMessage = (error: unknown): string => `a fault of ours: ${messageOf(error)}`;
+export const faultMessage = (error: unknown): string =>
+  `a fault of ours: ${messageOf(error)}`;

@@ -8,7 +8,8 @@ export const version = "1.0.0";
 export function help(): string {
   const options = entries.map((entry) => {
     const meaning = "unit" in entry ? entry.reason : entry.meaning;
-    const standard = "unit" in entry ? `${entry.standard} ${entry.unit}` : `${entry.standard}`;
+    const standard =
+      "unit" in entry ? `${entry.standard} ${entry.unit}` : `${entry.standard}`;
     return entryOf(`--${entry.flag}`, environmentOf(entry), meaning, standard);
   });
 
@@ -30,5 +31,10 @@ ${entryOf("", tokenVariable, "one token itself: never a flag, for ps shows flags
 }
 
 /** Columns as wide as the longest flag and variable. */
-const entryOf = (flag: string, variable: string, meaning: string, standard: string): string =>
+const entryOf = (
+  flag: string,
+  variable: string,
+  meaning: string,
+  standard: string
+): string =>
   `  ${flag.padEnd(20)} ${variable.padEnd(25)} ${standard || "none"}\n      ${meaning}`;

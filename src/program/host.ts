@@ -17,13 +17,20 @@ export interface Host {
    * its log. Where nobody can read it, nothing comes of it. */
   warn: (message: string, level?: "warn" | "error") => void;
 
-  readonly stderr: Pick<NodeJS.WriteStream, "isTTY" | "once" | "write" | "writableNeedDrain">;
+  readonly stderr: Pick<
+    NodeJS.WriteStream,
+    "isTTY" | "once" | "write" | "writableNeedDrain"
+  >;
 
   /** Of Node, as in `v22.18.0`. */
   readonly nodeVersion: string;
 
   /** Microseconds of user and system time, and resident bytes. */
-  usage(): { readonly user: number; readonly system: number; readonly rss: number };
+  usage(): {
+    readonly user: number;
+    readonly system: number;
+    readonly rss: number;
+  };
 
   /** Calls back each time the signal comes. Until this is called, the signal is deadly. */
   onSignal(signal: Signal, listener: () => void): void;

@@ -6,7 +6,10 @@ import { realDisk, removeAbandoned } from "../journal/disk.ts";
 import type { Config } from "./settings.ts";
 
 /** A socket that was handed in; else a path's, where that is not empty; else host and port. */
-export type Place = Pick<Config, "socket" | "host" | "port" | "isHandedIn" | "tlsCert">;
+export type Place = Pick<
+  Config,
+  "socket" | "host" | "port" | "isHandedIn" | "tlsCert"
+>;
 
 /**
  * Listens on the socket that was handed in, which is the first descriptor behind stderr
@@ -15,19 +18,29 @@ export type Place = Pick<Config, "socket" | "host" | "port" | "isHandedIn" | "tl
  * A path's socket that kill -9 has left is taken over; one that is served is not, nor is a file
  * that is no socket.
  */
-export async function listen(server: Server, { socket, host, port, isHandedIn }: Place) {
+export async function listen(
+  server: Server,
+  { socket, host, port, isHandedIn }: Place
+) {
   if (socket !== "") {
     const folder = dirname(socket);
     // The system's own message is that of a folder without permission.
-    if (!realDisk.look(folder)) throw new Error(`${socket}: there is no folder ${folder}`);
+    if (!realDisk.look(folder))
+      throw new Error(`${socket}: there is no folder ${folder}`);
     await removeAbandoned(socket);
   }
-  server.listen(isHandedIn ? { fd: 3 } : socket === "" ? { port, host } : { path: socket });
+  server.listen(
+    isHandedIn ? { fd: 3 } : socket === "" ? { port, host } : { path: socket }
+  );
   await once(server, "listening");
 }
 
 /** The first line is what scripts rely on; behind it stands a token that was made. */
-export function announcement(base: string, { basePath, tlsCert }: Config, made: string): string {
+export function announcement(
+  base: string,
+  { basePath, tlsCert }: Config,
+  made: string
+): string {
   const first = `plant-store listening on ${base}`;
   if (made === "") return first;
 
@@ -35,7 +48,9 @@ export function announcement(base: string, { basePath, tlsCert }: Config, made: 
   const [isUnix, path] = /^unix:(.*)$/s.exec(base) ?? [];
   const option = isUnix ? `--unix-socket ${quoted(path ?? "")} ` : "";
   const trust = tlsCert === "" ? "" : `--cacert ${quoted(tlsCert)} `;
-  const url = quoted(`${isUnix ? `${schemeOf(tlsCert)}://localhost` : base}${basePath}/plants`);
+  const url = quoted(
+    `${isUnix ? `${schemeOf(tlsCert)}://localhost` : base}${basePath}/plants`
+  );
   return `${first}
 No token is configured: this one is made for now, and gone when this process ends.
 
@@ -47,12 +62,14 @@ No token is configured: this one is made for now, and gone when this process end
 /** The address as it is: port 0 has become any free one, and one that was handed in is its own. */
 export function baseOf(server: Server, place: Place): string {
   const address = server.address();
-  if (typeof address !== "object" || !address) return `unix:${address ?? "fd 3"}`;
+  if (typeof address !== "object" || !address)
+    return `unix:${address ?? "fd 3"}`;
   const host = place.isHandedIn ? address.address : place.host;
   return `${schemeOf(place.tlsCert)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
 }
 
-const schemeOf = (tlsCert: string): string => (tlsCert === "" ? "http" : "https");
+const schemeOf = (tlsCert: string): string =>
+  tlsCert === "" ? "http" : "https";
 
 /** Whether others than this machine may connect: tokens need TLS then (RFC 6750, 5.3). */
 export function isExposed(server: Server): boolean {

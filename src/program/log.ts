@@ -6,7 +6,11 @@ import type { Host } from "./host.ts";
 const levels = { info: 30, warn: 40, error: 50 } as const;
 
 /** Tells an event in one sentence; programs find its parts in the fields. */
-export type Log = (level: keyof typeof levels, msg: string, fields?: object) => void;
+export type Log = (
+  level: keyof typeof levels,
+  msg: string,
+  fields?: object
+) => void;
 
 /**
  * A log that never waits for its reader, nor keeps more than the stream does: 16 KiB on Node 20,
@@ -21,12 +25,21 @@ export function makeLog({ stderr, pid }: Host): Log {
   const log: Log = (level, msg, fields) => {
     if (!stderr.writableNeedDrain) {
       const time = Date.now();
-      const line = stderr.isTTY ? `${new Date(time).toISOString()} ${level}: ${msg}`
-        : JSON.stringify({ level: levels[level], time, ...common, ...fields, msg });
+      const line = stderr.isTTY
+        ? `${new Date(time).toISOString()} ${level}: ${msg}`
+        : JSON.stringify({
+            level: levels[level],
+            time,
+            ...common,
+            ...fields,
+            msg
+          });
       stderr.write(`${line.replace(unsafe, escaped)}\n`);
     } else if (dropped++ === 0) {
       stderr.once("drain", () => {
-        log("warn", `${dropped} lines were dropped: stderr's reader stalled`, { dropped });
+        log("warn", `${dropped} lines were dropped: stderr's reader stalled`, {
+          dropped
+        });
         dropped = 0;
       });
     }

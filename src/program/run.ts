@@ -11,7 +11,8 @@ import { verify } from "./verify.ts";
 /** Runs what the command line says; the exit code. It never rejects: what goes wrong is told. */
 export async function run(host: Host): Promise<number> {
   // Unheard, the first opens the debugger's port to all of the machine, and the second is deadly.
-  for (const signal of ["SIGUSR1", "SIGUSR2"] as const) host.onSignal(signal, () => undefined);
+  for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
+    host.onSignal(signal, () => undefined);
   try {
     const command = readCommand(host);
     if (command.command === "serve") return await serve(command.config, host);
@@ -38,5 +39,5 @@ export async function run(host: Host): Promise<number> {
 const texts = {
   openapi: () => JSON.stringify(describeApi(), undefined, 2),
   help,
-  version: () => version,
+  version: () => version
 };

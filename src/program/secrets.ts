@@ -1,6 +1,12 @@
 /** The one reader of secret files: the tokens' digests, and the certificate's key. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readFileSync
+} from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { ExitError, messageOf } from "./exit.ts";
@@ -21,8 +27,17 @@ type Warn = (message: string) => void;
  *   Kubernetes and Docker hand files over that way
  * @throws ExitError that names the file, and the line where one is wrong
  */
-export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, string> =>
-  readGuarded("tokens file", path, (bytes) => parseTokensFile(`${bytes}`), "its digests", warn);
+export const readTokensFile = (
+  path: string,
+  warn: Warn
+): ReadonlyMap<string, string> =>
+  readGuarded(
+    "tokens file",
+    path,
+    (bytes) => parseTokensFile(`${bytes}`),
+    "its digests",
+    warn
+  );
 
 /**
  * Reads a certificate and its key, as options of TLS, and tries whether they belong together.
@@ -31,8 +46,10 @@ export const readTokensFile = (path: string, warn: Warn): ReadonlyMap<string, st
  * @throws ExitError that names the file
  */
 export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
-  const { cert, leaf } = readGuarded("TLS certificate", certPath, (bytes) =>
-    ({ cert: bytes, leaf: new X509Certificate(bytes) }));
+  const { cert, leaf } = readGuarded("TLS certificate", certPath, (bytes) => ({
+    cert: bytes,
+    leaf: new X509Certificate(bytes)
+  }));
   const pairOf = (key: Buffer) => {
     createSecureContext({ cert, key });
     // Of two algorithms it does not tell, but every handshake would fail.
@@ -44,7 +61,11 @@ export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
 
 /** Reads a file that group and others can't write: who can write it can let themselves in. */
 function readGuarded<T>(
-  kind: string, path: string, parse: (bytes: Buffer) => T, secret = "", warn?: Warn,
+  kind: string,
+  path: string,
+  parse: (bytes: Buffer) => T,
+  secret = "",
+  warn?: Warn
 ): T {
   let fd;
   try {
@@ -54,11 +75,16 @@ function readGuarded<T>(
     const mode = (stat.mode & 0o777).toString(8).padStart(3, "0");
     if (!stat.isFile()) throw new TypeError("expected a regular file");
     if ((stat.mode & writable) !== 0) {
-      throw new TypeError(`expected that group and others can't write it, found mode ${mode}`);
+      throw new TypeError(
+        `expected that group and others can't write it, found mode ${mode}`
+      );
     }
     const parsed = parse(readFileSync(fd));
     const isReadable = (stat.mode & readable) !== 0;
-    if (isReadable) warn?.(`${kind} ${path}: group or others can read ${secret}, mode ${mode}`);
+    if (isReadable)
+      warn?.(
+        `${kind} ${path}: group or others can read ${secret}, mode ${mode}`
+      );
     return parsed;
   } catch (error) {
     throw new ExitError("config", `${kind} ${path}: ${messageOf(error)}`);
@@ -80,10 +106,13 @@ export function parseTokensFile(text: string): ReadonlyMap<string, string> {
     if (/^\s*(?:#|$)/.test(line)) continue;
     const [name = "", digest = "", ...rest] = line.split(" ");
     if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0) {
-      throw new TypeError(`line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`);
+      throw new TypeError(
+        `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`
+      );
     }
     names.set(digest, name);
   }
-  if (names.size === 0) throw new TypeError("line 1: expected at least one token, found none");
+  if (names.size === 0)
+    throw new TypeError("line 1: expected at least one token, found none");
   return names;
 }

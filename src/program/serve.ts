@@ -21,29 +21,44 @@ export async function serve(config: Config, host: Host): Promise<number> {
   // No signal is lost from here on: what comes during the start is done when the start is.
   const ending = watchForEnd(host);
   host.onSignal("SIGHUP", () => {
-    starting.then((running) => reload(running, config, host, log), () => undefined);
+    starting.then(
+      (running) => reload(running, config, host, log),
+      () => undefined
+    );
   });
   const starting = start(config, host, log, ending);
-  const { server, store, shown, failed, tokens, health, requests, admin } = await starting;
+  const { server, store, shown, failed, tokens, health, requests, admin } =
+    await starting;
 
   const base = baseOf(server, config);
   const { records } = store.figures;
-  const [kind, kept] = records === undefined ? ["stream", shown]
-    : ["journal", `${records} records in ${shown}`];
+  const [kind, kept] =
+    records === undefined
+      ? ["stream", shown]
+      : ["journal", `${records} records in ${shown}`];
   if (config.tlsCert === "" && isExposed(server)) {
-    host.warn("listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)");
+    host.warn(
+      "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
+    );
   }
-  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`,
-    { version, base, admin: admin?.base, [kind]: shown, records, tokens: tokens.names() });
+  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`, {
+    version,
+    base,
+    admin: admin?.base,
+    [kind]: shown,
+    records,
+    tokens: tokens.names()
+  });
 
   // Where nobody can read it, it is served all the same.
-  host.print(announcement(base, config, tokens.made))
+  host
+    .print(announcement(base, config, tokens.made))
     .catch((error: unknown) => host.warn(messageOf(error)));
 
   // Every request that was accepted gets its answer, but not for ever.
   log("info", `draining: ${await Promise.race([ending.asked, failed])}`);
   health.become("draining");
-  if (!await server.drain()) {
+  if (!(await server.drain())) {
     host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
     ending.atOnce();
   }
@@ -74,12 +89,17 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
   host.warn = (message, level = "warn") => log(level, message);
 
   // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const { store, shown }: { store: Store; shown: string } = await openStore(config, host);
-  const failed = new Promise<string>((resolve) => store.once("failed", (error) => {
-    log("error", error.message);
-    ending.code = error.exitCode;
-    resolve("the journal has failed");
-  }));
+  const { store, shown }: { store: Store; shown: string } = await openStore(
+    config,
+    host
+  );
+  const failed = new Promise<string>((resolve) =>
+    store.once("failed", (error) => {
+      log("error", error.message);
+      ending.code = error.exitCode;
+      resolve("the journal has failed");
+    })
+  );
   const health = watchHealth(log, store);
   const requests = makeRequestLog(log, tokens, config);
 
@@ -87,7 +107,9 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
   try {
     // First, so that it tells that the other is to come; what nobody asks for is not even loaded.
     if (config.admin !== "") {
-      admin = await (await import("./admin.ts")).openAdmin(config, host, store, health);
+      admin = await (
+        await import("./admin.ts")
+      ).openAdmin(config, host, store, health);
     }
     const onFault = (error: unknown): void => log("error", faultMessage(error));
     const onAnswer: AnswerListener = (answer, socket, response) => {
@@ -95,14 +117,30 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
       admin?.metrics.count(answer);
     };
     const server = createPlantServer({
-      store, tokens: tokens.accepted, basePath, limits, onFault, onAnswer, tls,
+      store,
+      tokens: tokens.accepted,
+      basePath,
+      limits,
+      onFault,
+      onAnswer,
+      tls
     });
     admin?.metrics.watch(server);
     await listen(server, config);
     // A connection that could not be accepted, where the system tells it: the others are served on.
     server.on("error", (error) => host.warn(messageOf(error)));
     health.become("ready");
-    return { server, store, shown, failed, tokens, readTls, health, requests, admin };
+    return {
+      server,
+      store,
+      shown,
+      failed,
+      tokens,
+      readTls,
+      health,
+      requests,
+      admin
+    };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -113,7 +151,12 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
 type Running = Awaited<ReturnType<typeof start>>;
 
 /** What SIGHUP does. Each part does its work, whatever becomes of the others. */
-function reload(running: Running, { tokensFile, tlsCert }: Config, host: Host, log: Log): void {
+function reload(
+  running: Running,
+  { tokensFile, tlsCert }: Config,
+  host: Host,
+  log: Log
+): void {
   const { server, store, shown, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void): void => {
     try {
@@ -124,13 +167,18 @@ function reload(running: Running, { tokensFile, tlsCert }: Config, host: Host, l
     }
   };
   if (tokensFile !== "") again("tokens", tokens.read);
-  if (tlsCert !== "") again("certificate and key", () => server.setSecureContext?.(readTls()));
+  if (tlsCert !== "")
+    again("certificate and key", () => server.setSecureContext?.(readTls()));
   // A stream has nothing to rotate.
   store.rotate?.().then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
-      log("info", `${isNew ? "goes on in a new file" : "no new journal is begun"} at ${shown}`);
+      log(
+        "info",
+        `${isNew ? "goes on in a new file" : "no new journal is begun"} at ${shown}`
+      );
     },
-    (error: unknown) => host.warn(`${messageOf(error)}; the old file stays in use`),
+    (error: unknown) =>
+      host.warn(`${messageOf(error)}; the old file stays in use`)
   );
 }

@@ -20,17 +20,24 @@ export interface Store extends PlantStore, EventEmitter<StoreEvents> {
 }
 
 /** Told by its scheme alone: whether the rest is good, the engine says, without quoting it. */
-export const isStream = (place: string): boolean => /^(?:nats|tls):/.test(place);
+export const isStream = (place: string): boolean =>
+  /^(?:nats|tls):/.test(place);
 
 /**
  * Opens the store; `shown` is its place without a password.
  *
  * @throws JournalError, EngineError
  */
-export async function openStore({ store: place, limits }: Config, { warn }: Host) {
+export async function openStore(
+  { store: place, limits }: Config,
+  { warn }: Host
+) {
   // The limits are the journal's and the requests': an engine has its own.
-  if (!isStream(place)) return { store: await openJournal(place, { limits, warn }), shown: place };
+  if (!isStream(place))
+    return { store: await openJournal(place, { limits, warn }), shown: place };
   // Who has a journal never loads an engine.
-  const stream = await (await import("../engines/nats.ts")).openNats(place, { warn });
+  const stream = await (
+    await import("../engines/nats.ts")
+  ).openNats(place, { warn });
   return { store: stream, shown: stream.target.shown };
 }

@@ -6,15 +6,24 @@ import { tokenVariable, type Config } from "./settings.ts";
 export type Tokens = ReturnType<typeof openTokens>;
 
 /** @throws ExitError for a tokens file that is refused */
-export function openTokens({ token, tokensFile }: Config, warn: (message: string) => void) {
+export function openTokens(
+  { token, tokensFile }: Config,
+  warn: (message: string) => void
+) {
   // Where none is configured one is made: the server never runs open.
   const made = token === "" && tokensFile === "" ? makeToken() : "";
   const single = made || token;
-  const own = single === "" ? [] : [[tokenDigest(single), made ? "made" : tokenVariable] as const];
+  const own =
+    single === ""
+      ? []
+      : [[tokenDigest(single), made ? "made" : tokenVariable] as const];
 
   /** By digest: of what the file names, and of the others where they come from. */
   const readAll = (): ReadonlyMap<string, string> =>
-    new Map([...own, ...(tokensFile === "" ? [] : readTokensFile(tokensFile, warn))]);
+    new Map([
+      ...own,
+      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, warn))
+    ]);
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
 
@@ -26,7 +35,9 @@ export function openTokens({ token, tokensFile }: Config, warn: (message: string
 
     /** The name of the token in a value of Authorization; undefined where none is known. */
     nameOf: (authorization = ""): string | undefined =>
-      names.get(tokenDigest(authorization.slice(authorization.lastIndexOf(" ") + 1))),
+      names.get(
+        tokenDigest(authorization.slice(authorization.lastIndexOf(" ") + 1))
+      ),
 
     /**
      * Reads the tokens file again. Where that throws, the old tokens stay: a bad edit must not
@@ -35,6 +46,6 @@ export function openTokens({ token, tokensFile }: Config, warn: (message: string
     read(): void {
       names = readAll();
       accepted.replace([...names.keys()]);
-    },
+    }
   };
 }

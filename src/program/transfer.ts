@@ -9,7 +9,12 @@
 import { randomUUID } from "node:crypto";
 import { natsLimits } from "../config.ts";
 import { openNats, type NatsStore, type Verdict } from "../engines/nats.ts";
-import { objectOf, readObject, type Frame, type JsonObject } from "../engines/protocol.ts";
+import {
+  objectOf,
+  readObject,
+  type Frame,
+  type JsonObject
+} from "../engines/protocol.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/disk.ts";
 import { linesOf } from "../journal/lines.ts";
 import { loosened, placedText } from "../journal/loose.ts";
@@ -24,9 +29,13 @@ import { progressOf, reportOn, type OnProgress } from "./verify.ts";
 type Given = Extract<Command, { readonly command: "import" | "export" }>;
 
 /** Does either, and tells what was done; the exit code. */
-export async function transfer({ command, store, files }: Given, host: Host): Promise<number> {
+export async function transfer(
+  { command, store, files }: Given,
+  host: Host
+): Promise<number> {
   let records = 0;
-  if (command === "import") for (const path of files) records += await recordsOf(path, host);
+  if (command === "import")
+    for (const path of files) records += await recordsOf(path, host);
 
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
@@ -36,7 +45,9 @@ export async function transfer({ command, store, files }: Given, host: Host): Pr
   try {
     if (command === "import") {
       const imported = await importJournals(stream, files, records, onProgress);
-      await host.print(`the stream has all ${records} records, ${imported} of them from now`);
+      await host.print(
+        `the stream has all ${records} records, ${imported} of them from now`
+      );
     } else {
       const [path = ""] = files;
       records = await exportStream(stream, path, onProgress);
@@ -55,13 +66,26 @@ export async function transfer({ command, store, files }: Given, host: Host): Pr
 
 /** How many records a journal has, which must be sound: what opening mends, it mends first. */
 async function recordsOf(path: string, host: Host): Promise<number> {
-  const { records, spots: [spot], opening } = await reportOn(path, host);
-  if (spot) throw data(`${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`);
+  const {
+    records,
+    spots: [spot],
+    opening
+  } = await reportOn(path, host);
+  if (spot)
+    throw data(
+      `${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`
+    );
 
   // It would grow behind what is read, or cut what was read.
   const isOpen = opening === undefined;
-  if (isOpen) throw new JournalError("locked", path, "is written by a server, or standard input");
-  if (opening !== "goes on") throw data(`${path}: opening ${opening}: serve it once before`);
+  if (isOpen)
+    throw new JournalError(
+      "locked",
+      path,
+      "is written by a server, or standard input"
+    );
+  if (opening !== "goes on")
+    throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
 }
 
@@ -76,7 +100,7 @@ export async function importJournals(
   stream: NatsStore,
   paths: readonly string[],
   records: number,
-  onProgress: OnProgress,
+  onProgress: OnProgress
 ): Promise<number> {
   const { inFlightRecordsMax, inFlightBytesMax } = stream.limits;
   const { lastSeq: known } = await stateOf(stream);
@@ -90,7 +114,8 @@ export async function importJournals(
     const isThere = seq <= known;
     // Nothing is sent before all that is there was found right.
     if (seq === known + 1) await Promise.all(sending);
-    const sent = isThere ? expectSame(stream, seq, message)
+    const sent = isThere
+      ? expectSame(stream, seq, message)
       : stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
 
     // Of many that fail the first to be waited for is told.
@@ -98,19 +123,29 @@ export async function importJournals(
     sending.push(sent);
 
     // Who waits for the oldest keeps the others in flight, and their number bounded.
-    const recordsMax = isThere ? natsLimits.fetchRecordsMax : inFlightRecordsMax / 2;
+    const recordsMax = isThere
+      ? natsLimits.fetchRecordsMax
+      : inFlightRecordsMax / 2;
     const isMuch = () => stream.figures.queue.bytes > inFlightBytesMax / 2;
-    while (sending.length >= recordsMax || (sending[0] && isMuch())) await sending.shift();
+    while (sending.length >= recordsMax || (sending[0] && isMuch()))
+      await sending.shift();
     onProgress(seq, records);
   }
   await Promise.all(sending);
-  if (seq !== records) throw data(`the journals had ${records} records, and now have ${seq}`);
+  if (seq !== records)
+    throw data(`the journals had ${records} records, and now have ${seq}`);
   return Math.max(0, records - known);
 }
 
-async function expectSame(stream: NatsStore, seq: number, message: Buffer): Promise<void> {
+async function expectSame(
+  stream: NatsStore,
+  seq: number,
+  message: Buffer
+): Promise<void> {
   if ((await messageAt(stream, seq))?.equals(message)) return;
-  throw data(`message ${seq} of the stream is another than record ${seq} of the journals`);
+  throw data(
+    `message ${seq} of the stream is another than record ${seq} of the journals`
+  );
 }
 
 /** Every record as a message. */
@@ -134,11 +169,13 @@ function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
 export async function exportStream(
   stream: NatsStore,
   path: string,
-  onProgress: OnProgress,
+  onProgress: OnProgress
 ): Promise<number> {
   const { messages, lastSeq } = await stateOf(stream);
   if (messages !== lastSeq) {
-    throw data(`the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`);
+    throw data(
+      `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
+    );
   }
   if (realDisk.look(path)) throw data(`${path} is there already`);
 
@@ -157,12 +194,20 @@ export async function exportStream(
     for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
       const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
       const seqs = Array.from({ length }, (_, index) => first + index);
-      const found = await Promise.all(seqs.map((seq) => messageAt(stream, seq)));
-      await append(found.map((message, index) => {
-        const text = message && placedText(message, first + index, offset);
-        if (text !== undefined) return text;
-        throw data(`message ${first + index} of the stream is no record, or is not there`);
-      }).join(""));
+      const found = await Promise.all(
+        seqs.map((seq) => messageAt(stream, seq))
+      );
+      await append(
+        found
+          .map((message, index) => {
+            const text = message && placedText(message, first + index, offset);
+            if (text !== undefined) return text;
+            throw data(
+              `message ${first + index} of the stream is no record, or is not there`
+            );
+          })
+          .join("")
+      );
       onProgress(first, lastSeq);
     }
 
@@ -178,23 +223,37 @@ export async function exportStream(
 }
 
 async function stateOf(stream: NatsStore) {
-  const { messages, last_seq: lastSeq } = objectOf((await ask(stream, "STREAM.INFO"))["state"]);
+  const { messages, last_seq: lastSeq } = objectOf(
+    (await ask(stream, "STREAM.INFO"))["state"]
+  );
   return { messages: Number(messages), lastSeq: Number(lastSeq) };
 }
 
 /** The leader's copy: another replica's may lag behind. */
-async function messageAt(stream: NatsStore, seq: number): Promise<Buffer | undefined> {
+async function messageAt(
+  stream: NatsStore,
+  seq: number
+): Promise<Buffer | undefined> {
   const { message } = await ask(stream, "STREAM.MSG.GET", `{"seq":${seq}}`);
   const { seq: found, data: base64 } = objectOf(message);
-  return found === seq ? Buffer.from(String(base64 ?? ""), "base64") : undefined;
+  return found === seq
+    ? Buffer.from(String(base64 ?? ""), "base64")
+    : undefined;
 }
 
 /** The leader's answer; that a message is not there is one. */
-async function ask(stream: NatsStore, request: string, body = ""): Promise<JsonObject> {
+async function ask(
+  stream: NatsStore,
+  request: string,
+  body = ""
+): Promise<JsonObject> {
   const noMessage = 10037;
   const judge = ({ status, payload }: Frame): Verdict => {
-    const { err_code: code } = objectOf(readObject(status === "" ? payload : "{}")["error"]);
-    const isAnswer = status === "" && (code === undefined || code === noMessage);
+    const { err_code: code } = objectOf(
+      readObject(status === "" ? payload : "{}")["error"]
+    );
+    const isAnswer =
+      status === "" && (code === undefined || code === noMessage);
     return isAnswer ? "done" : "again";
   };
   const subject = `$JS.API.${request}.${stream.target.stream}`;

@@ -17,18 +17,25 @@ type Given = Extract<Command, { readonly command: "verify" }>;
  * Reports on each file. The exit code is that of damage, in whichever it is; else that of the
  * first that could not be read.
  */
-export async function verify({ files, format }: Given, host: Host): Promise<number> {
+export async function verify(
+  { files, format }: Given,
+  host: Host
+): Promise<number> {
   const print = format === "json" ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of files) {
     // The other files are read all the same.
-    const report = await reportOn(path, host).catch((error: unknown) => tell(error, host));
+    const report = await reportOn(path, host).catch((error: unknown) =>
+      tell(error, host)
+    );
     // What can't be printed ends the command: to read on would be for nobody.
     if (typeof report === "object") await host.print(print(path, report));
     if (typeof report === "number") codes.push(report);
     else if (report.spots.length > 0) codes.push(exitCodes.data);
   }
-  return codes.find((code) => code === exitCodes.data) ?? codes[0] ?? exitCodes.done;
+  return (
+    codes.find((code) => code === exitCodes.data) ?? codes[0] ?? exitCodes.done
+  );
 }
 
 /** What is no regular file may be endless, or never begin: `-`, standard input, is asked for. */
@@ -42,7 +49,9 @@ export async function reportOn(path: string, host: Host): Promise<Report> {
     // Of the file that is read: a rotation may have put another at the path since.
     const isLive = await isLocked(path, file.look().identity);
     // A live server is done with opening: no FILE.anew is due.
-    const copy = isLive ? undefined : readCopy(realDisk, realDisk.resolve(path));
+    const copy = isLive
+      ? undefined
+      : readCopy(realDisk, realDisk.resolve(path));
     return verifyJournal(file, { copy, isLive, onProgress });
   } finally {
     file.close();
@@ -66,14 +75,20 @@ export function progressOf(path: string, host: Host): OnProgress {
 
 /** One line of JSON; an `id` in it is text, for many readers round numbers beyond 2^53. */
 function jsonOf(path: string, { spots, ...totals }: Report): string {
-  const ids = { idMin: totals.idMin?.toString(), idMax: totals.idMax?.toString() };
+  const ids = {
+    idMin: totals.idMin?.toString(),
+    idMax: totals.idMax?.toString()
+  };
   return JSON.stringify({ path, ...totals, ...ids, spots });
 }
 
 /** Lines that grep finds by the file's name. */
 function textOf(path: string, { spots, ...totals }: Report): string {
-  const figures = Object.entries(totals).map(([name, value = "-"]) => `${name} ${value}`);
-  const damage = spots.map(({ offset, line, reason }) =>
-    `at offset ${offset}, line ${line}: ${reason}`);
+  const figures = Object.entries(totals).map(
+    ([name, value = "-"]) => `${name} ${value}`
+  );
+  const damage = spots.map(
+    ({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`
+  );
   return [...figures, ...damage].map((line) => `${path}: ${line}`).join("\n");
 }
