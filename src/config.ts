@@ -13,7 +13,7 @@ export interface Limit {
     "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
 
   /** What holds where nothing is given. */
-  readonly standard: number;
+  readonly defaultValue: number;
   readonly min: number;
   readonly max: number;
 
@@ -30,7 +30,7 @@ export const limitTable = {
   bodyBytesMax: {
     flag: "max-body",
     unit: "bytes",
-    standard: mib,
+    defaultValue: mib,
     min: 1,
     max: 16 * mib,
     reason: "the largest body: it is held in memory while it is read and parsed"
@@ -38,7 +38,7 @@ export const limitTable = {
   headBytesMax: {
     flag: "max-head",
     unit: "bytes",
-    standard: 16 * kib,
+    defaultValue: 16 * kib,
     min: 256,
     max: mib,
     reason:
@@ -47,7 +47,7 @@ export const limitTable = {
   headFieldsMax: {
     flag: "max-fields",
     unit: "fields",
-    standard: 100,
+    defaultValue: 100,
     min: 8,
     max: 900,
     reason:
@@ -56,7 +56,7 @@ export const limitTable = {
   nestingMax: {
     flag: "max-nesting",
     unit: "levels",
-    standard: 64,
+    defaultValue: 64,
     min: 1,
     max: 512,
     reason: "the deepest JSON: it is read recursively, and the stack is bounded"
@@ -64,7 +64,7 @@ export const limitTable = {
   headMillis: {
     flag: "head-timeout",
     unit: "milliseconds",
-    standard: 10_000,
+    defaultValue: 10_000,
     min: 100,
     max: 60 * minute,
     reason: "how long a TLS handshake, or a request's head, may take to come"
@@ -72,7 +72,7 @@ export const limitTable = {
   requestMillis: {
     flag: "request-timeout",
     unit: "milliseconds",
-    standard: 30_000,
+    defaultValue: 30_000,
     min: 100,
     max: 60 * minute,
     reason: "how long a whole request, with its body, may take to come"
@@ -80,7 +80,7 @@ export const limitTable = {
   idleMillis: {
     flag: "idle-timeout",
     unit: "milliseconds",
-    standard: 65_000,
+    defaultValue: 65_000,
     min: 100,
     max: 60 * minute,
     reason: "how long a connection may rest: most proxies close first, at 60 s"
@@ -88,7 +88,7 @@ export const limitTable = {
   checkMillis: {
     flag: "timeout-check",
     unit: "milliseconds",
-    standard: 500,
+    defaultValue: 500,
     min: 10,
     max: 1_000,
     reason: "how often the head's and the request's time-outs are looked at"
@@ -96,7 +96,7 @@ export const limitTable = {
   discardBytesMax: {
     flag: "max-discard",
     unit: "bytes",
-    standard: 16 * mib,
+    defaultValue: 16 * mib,
     min: 0,
     max: 1024 * mib,
     reason: "what an early answer goes on reading, so that its client sees it"
@@ -104,7 +104,7 @@ export const limitTable = {
   discardMillis: {
     flag: "discard-timeout",
     unit: "milliseconds",
-    standard: 5_000,
+    defaultValue: 5_000,
     min: 10,
     max: minute,
     reason:
@@ -113,7 +113,7 @@ export const limitTable = {
   connectionsMax: {
     flag: "max-connections",
     unit: "connections",
-    standard: 1_024,
+    defaultValue: 1_024,
     min: 1,
     max: 1_000_000,
     reason: "at once: each holds a descriptor; one more is closed unanswered"
@@ -121,7 +121,7 @@ export const limitTable = {
   bodiesBytesMax: {
     flag: "max-bodies",
     unit: "bytes",
-    standard: 64 * mib,
+    defaultValue: 64 * mib,
     min: 1,
     max: 4096 * mib,
     reason: "all bodies in memory together; over it the largest is refused"
@@ -129,7 +129,7 @@ export const limitTable = {
   queueRecordsMax: {
     flag: "max-queue",
     unit: "records",
-    standard: 4_096,
+    defaultValue: 4_096,
     min: 1,
     max: 1_000_000,
     reason: "what waits for the disk: one that stalls must not fill the memory"
@@ -137,7 +137,7 @@ export const limitTable = {
   queueBytesMax: {
     flag: "max-queue-bytes",
     unit: "bytes",
-    standard: 16 * mib,
+    defaultValue: 16 * mib,
     min: kib,
     max: 1024 * mib,
     reason: "the same in bytes; a record alone is taken whatever its size"
@@ -145,7 +145,7 @@ export const limitTable = {
   batchBytesMax: {
     flag: "max-batch",
     unit: "bytes",
-    standard: mib,
+    defaultValue: mib,
     min: kib,
     max: 64 * mib,
     reason:
@@ -154,7 +154,7 @@ export const limitTable = {
   rotationMillis: {
     flag: "rotation-timeout",
     unit: "milliseconds",
-    standard: 2_000,
+    defaultValue: 2_000,
     min: 10,
     max: minute,
     reason:
@@ -163,7 +163,7 @@ export const limitTable = {
   drainMillis: {
     flag: "drain-timeout",
     unit: "milliseconds",
-    standard: 10_000,
+    defaultValue: 10_000,
     min: 10,
     max: 10 * minute,
     reason: "how long a shutdown waits for requests and for clients to close"
@@ -185,7 +185,7 @@ export type Limits = { readonly [name in keyof typeof limitTable]: number };
 export function limitsWith(given: Partial<Limits> = {}): Limits {
   const table = new Map<string, Limit>(Object.entries(limitTable));
   const numbers = new Map(
-    [...table].map(([name, limit]) => [name, limit.standard])
+    [...table].map(([name, limit]) => [name, limit.defaultValue])
   );
 
   // Each is read once: a getter may answer twice differently.
@@ -193,7 +193,7 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
     const limit = table.get(name);
     if (!limit) throw new RangeError(`there is no limit ${name}`);
     if (!isWithin(limit, value))
-      throw new RangeError(`${name} must be ${bounds(limit)}`);
+      throw new RangeError(`${name} must be ${describeBounds(limit)}`);
     numbers.set(name, value);
   }
 
@@ -215,7 +215,7 @@ export const isWithin = (
   Number.isInteger(value) && value >= limit.min && value <= limit.max;
 
 /** What a limit must be, in words. */
-export const bounds = (limit: Limit): string =>
+export const describeBounds = (limit: Limit): string =>
   `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
 
 /** The limits of the engine in engines/, where one is asked for; the unit is last in each name. */

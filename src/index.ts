@@ -1,7 +1,10 @@
 /** The library's face: what is exported here is the public API. Importing it does nothing. */
 import type { RequestListener } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
-import { createStrictServer, type DrainableServer } from "./http/server.ts";
+import {
+  createStrictServer,
+  type DrainableServer
+} from "./http/strict-server.ts";
 import type { PlantOptions } from "./options.ts";
 import { PlantService } from "./service.ts";
 
@@ -31,15 +34,15 @@ export function createPlantHandler(options: PlantOptions): RequestListener {
   return (request, response) => service.handle(request, response, "body");
 }
 
-export type { Answered, AnswerListener } from "./http/connection.ts";
+export type { ResponseSummary, ResponseListener } from "./http/connection.ts";
 export { BearerTokens, tokenDigest } from "./http/bearer.ts";
 export {
   openJournal,
   type Journal,
   type JournalOptions
 } from "./journal/journal.ts";
-export { JournalError, type JournalErrorCode } from "./journal/open.ts";
-export { StoreError, type StoreErrorCode } from "./plant.ts";
+export { JournalError, type JournalErrorCode } from "./journal/error.ts";
+export { StoreError, type StoreErrorCode, type PlantStore } from "./store.ts";
 export type { DrainableServer, PlantOptions };
 export type { Limits } from "./config.ts";
-export type { NewPlant, Plant, PlantStore } from "./plant.ts";
+export type { NewPlant, Plant } from "./plant.ts";

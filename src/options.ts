@@ -1,8 +1,8 @@
 /** What a service is made of: given by an embedder, or by the program. */
 import { basePathForm, basePathWanted, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
-import type { AnswerListener } from "./http/connection.ts";
-import type { PlantStore } from "./plant.ts";
+import type { ResponseListener } from "./http/connection.ts";
+import type { PlantStore } from "./store.ts";
 
 export interface PlantOptions {
   readonly store: PlantStore;
@@ -20,7 +20,7 @@ export interface PlantOptions {
   readonly onFault?: ((error: unknown) => void) | undefined;
 
   /** Told of every answer before it leaves, for logs and figures. Default: nobody is. */
-  readonly onAnswer?: AnswerListener | undefined;
+  readonly onResponse?: ResponseListener | undefined;
 }
 
 /** JavaScript gives anything: what is no option fails here, not at somebody's first request. */

@@ -5,26 +5,23 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
-import { checkUnread, HeldBodies, readBody } from "./http/body.ts";
+import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
 import { Connections, type Connection } from "./http/connection.ts";
 import { checkContent } from "./http/content.ts";
 import { ApiError, apiErrorOf, must } from "./http/errors.ts";
 import { checkTrailer, readHead } from "./http/head.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
-import type { Application } from "./http/server.ts";
+import type { Application } from "./http/strict-server.ts";
 import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
+import { isPlain, newPlantJson, plantJson, readNewPlant } from "./plant.ts";
 import {
   appendJson,
   appendJsonTo,
-  isPlain,
-  newPlantJson,
-  plantJson,
-  readNewPlant,
   StoreError,
   type AppendJson
-} from "./plant.ts";
+} from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
@@ -33,7 +30,7 @@ export class PlantService implements Application {
   readonly #limits: Limits;
   readonly #tokens: BearerTokens;
   readonly #path: string;
-  readonly #bodies: HeldBodies;
+  readonly #bodies: BodyBudget;
   readonly #append: AppendJson;
 
   /** @throws RangeError for a bad limit, TypeError for any other bad option */
@@ -45,10 +42,10 @@ export class PlantService implements Application {
     this.#tokens =
       tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
-    this.#bodies = new HeldBodies(this.#limits.bodiesBytesMax);
+    this.#bodies = new BodyBudget(this.#limits.bodiesBytesMax);
     const own = store[appendJson];
     this.#append = own?.of === store.append ? own.append : appendJsonTo(store);
-    this.connections = new Connections(this.#limits, options.onAnswer);
+    this.connections = new Connections(this.#limits, options.onResponse);
   }
 
   handle(

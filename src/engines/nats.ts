@@ -8,11 +8,17 @@
  * never left, or of what nobody was there to take.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import { looseRecord } from "../journal/loose.ts";
+import { looseRecord } from "./message.ts";
 import { appendPlant } from "../journal/record.ts";
-import { appendJson, EngineError, StoreError } from "../plant.ts";
-import type { AppendJson, NewPlant, PlantStore } from "../plant.ts";
-import { Link, type NatsOptions } from "./link.ts";
+import {
+  appendJson,
+  EngineError,
+  StoreError,
+  type AppendJson,
+  type PlantStore
+} from "../store.ts";
+import type { NewPlant } from "../plant.ts";
+import { Link, type NatsOptions } from "./session.ts";
 import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
 
 /**
@@ -57,10 +63,10 @@ export class NatsStore extends Link implements PlantStore {
   #timer: NodeJS.Timeout | undefined;
 
   /** What is in flight; and whether a server is there, or was a moment ago. */
-  get figures() {
+  get stats() {
     return {
       queue: { records: this.#inFlight.size, bytes: this.#bytes },
-      isNear: this.isNear
+      isReachable: this.isReachable
     };
   }
 
@@ -108,7 +114,7 @@ export class NatsStore extends Link implements PlantStore {
         throw new StoreError("closed", "the store is closed");
 
       // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
-      if (!this.isNear) throw unreachable();
+      if (!this.isReachable) throw unreachable();
       const token = String(++this.#count);
       const bytes = publication(
         subject,
@@ -211,7 +217,7 @@ export class NatsStore extends Link implements PlantStore {
     for (const request of this.#inFlight.values()) {
       // Before, not behind: a drain that began with it lasts no longer.
       const isOver = now >= request.endsAt - this.limits.retryMillis;
-      if (request.unanswered === 0 && (isOver || !this.isNear))
+      if (request.unanswered === 0 && (isOver || !this.isReachable))
         request.settle(unreachable());
       else if (isOver)
         request.settle(unknown(new Error("no acknowledgement in time")));

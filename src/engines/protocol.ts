@@ -7,7 +7,7 @@
  * https://docs.nats.io/reference/reference-protocols/nats-protocol
  */
 import type { NatsLimits } from "../config.ts";
-import { EngineError } from "../plant.ts";
+import { EngineError } from "../store.ts";
 
 export type Frame = ReturnType<typeof cut>;
 

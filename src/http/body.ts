@@ -17,7 +17,7 @@ interface HeldBody {
  * Together they stay within a limit, and who holds most of it pays for who comes. So a share of
  * it, the limit by the number of connections, is always free for each.
  */
-export class HeldBodies {
+export class BodyBudget {
   readonly #bytesMax: number;
   readonly #bodies = new Set<HeldBody>();
   #bytes = 0;
@@ -73,7 +73,7 @@ type Done = (body: Buffer | ApiError) => void;
 export function readBody(
   request: IncomingMessage,
   limits: Limits,
-  all: HeldBodies,
+  all: BodyBudget,
   done: Done
 ) {
   const declaredBytes = Number(request.headers["content-length"]);

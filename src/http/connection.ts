@@ -10,15 +10,15 @@ import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
 /** An answer as its listener is told of it: an Error has its number and its message, too. */
-export type Answered = Pick<ApiError, "status"> &
+export type ResponseSummary = Pick<ApiError, "status"> &
   Partial<Pick<ApiError, "error" | "message">>;
 
 /**
  * Told of each answer just before it leaves; `response`, whose head is not written yet, is absent
  * where node's parser refuses what came, and for CONNECT. What it throws is not caught.
  */
-export type AnswerListener = (
-  answer: Answered,
+export type ResponseListener = (
+  answer: ResponseSummary,
   socket: Socket,
   response?: ServerResponse
 ) => void;
@@ -26,16 +26,16 @@ export type AnswerListener = (
 /** The connections of an application, each found by its socket for as long as that lives. */
 export class Connections {
   readonly limits: Limits;
-  readonly onAnswer: AnswerListener | undefined;
+  readonly onResponse: ResponseListener | undefined;
 
   /** While the application shuts down, the last answer of each connection closes it. */
   isDraining = false;
 
   readonly #bySocket = new WeakMap<Socket, Connection>();
 
-  constructor(limits: Limits, onAnswer?: AnswerListener) {
+  constructor(limits: Limits, onResponse?: ResponseListener) {
     this.limits = limits;
-    this.onAnswer = onAnswer;
+    this.onResponse = onResponse;
   }
 
   of(socket: Socket): Connection {
@@ -127,7 +127,7 @@ export class Connection {
     if (!response.shouldKeepAlive && this.#state === "open")
       this.#state = "closing";
 
-    this.#all.onAnswer?.(answer, this.#socket, response);
+    this.#all.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
     if (this.#isWhole(response)) return;
     discardBody(response.req, this.#all.limits, () => {
@@ -236,7 +236,7 @@ export class Connection {
       // The answer before it may have turned out to be the last one.
       if (!this.#socket.writable || this.#last?.shouldKeepAlive === false)
         return;
-      this.#all.onAnswer?.(error, this.#socket);
+      this.#all.onResponse?.(error, this.#socket);
       this.#socket.write(rawReply(error));
       this.#socket.resume();
       this.#closeGently();

@@ -1,6 +1,7 @@
 /** Every answer that is not a success, in one table. */
 import { JsonError } from "../json/parse.ts";
-import { PlantError, StoreError, type StoreErrorCode } from "../plant.ts";
+import { PlantError } from "../plant.ts";
+import { StoreError, type StoreErrorCode } from "../store.ts";
 
 /** What the catalogue says of one cause. */
 interface Row {

@@ -9,16 +9,18 @@ import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
+import type { NewPlant } from "../plant.ts";
+import { appendAll, ifPossible, realDisk, type Disk } from "./files.ts";
+import { JournalError } from "./error.ts";
+import { openFile, release, type OpenFile } from "./open.ts";
+import { Queue } from "./queue.ts";
+import { appendPlant, epoch, recordText, seal } from "./record.ts";
 import {
   appendJson,
   StoreError,
-  type NewPlant,
-  type PlantStore
-} from "../plant.ts";
-import { appendAll, ifPossible, realDisk, type Disk } from "./disk.ts";
-import { JournalError, openFile, release, type OpenFile } from "./open.ts";
-import { Queue } from "./queue.ts";
-import { appendPlant, epoch, recordText, seal } from "./record.ts";
+  type PlantStore,
+  type StoreEvents
+} from "../store.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
@@ -54,17 +56,10 @@ const siteOf = (
 /** Resolves the promise of who has asked for one: of a failure with a promise that it rejects. */
 type Rotation = (isNew: boolean | Promise<never>) => void;
 
-/** When it emits what. */
-export interface StoreEvents {
-  /** Once: no later write can be trusted. */
-  readonly failed: [error: JournalError];
-  /** A batch is durable, and acknowledged now: so long after its write was begun. */
-  readonly batch: [records: number, millis: number];
-  /** A batch was taken back: there is no space. */
-  readonly full: [];
-}
-
-export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
+export class Journal
+  extends EventEmitter<StoreEvents<JournalError>>
+  implements PlantStore
+{
   readonly #site: Site;
   readonly #queue = new Queue();
   /** Asked for and not done; the first may be under way. */
@@ -93,7 +88,7 @@ export class Journal extends EventEmitter<StoreEvents> implements PlantStore {
   }
 
   /** What is on stable storage in the file in use, and what waits for a write or is in it. */
-  get figures() {
+  get stats() {
     return {
       records: this.#inUse.seq,
       bytes: this.#inUse.bytes,

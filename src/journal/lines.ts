@@ -1,5 +1,5 @@
 /** The lines of a file, a block or one line of it in memory at a time, whatever the file holds. */
-import type { JournalFile } from "./disk.ts";
+import type { JournalFile } from "./files.ts";
 import { decodeRecord, lineBytesMax, lineFeed } from "./record.ts";
 
 export type Bytes = Pick<JournalFile, "size" | "read">;

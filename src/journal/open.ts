@@ -10,45 +10,10 @@ import {
   type Disk,
   type JournalFile,
   type Warn
-} from "./disk.ts";
+} from "./files.ts";
 import { encodeCopy, headerText, seal } from "./record.ts";
 import { copyBytesMax, planOpening } from "./recover.ts";
-
-/** Those of sysexits. */
-const exitCodes = {
-  damaged: 65,
-  unreadable: 65,
-  failed: 74,
-  locked: 75
-} as const;
-
-export type JournalErrorCode = keyof typeof exitCodes;
-
-/** `damaged`: not as this program leaves a file; `locked`: another process has it; else I/O. */
-export class JournalError extends Error {
-  override readonly name = "JournalError";
-  readonly code: JournalErrorCode;
-  readonly path: string;
-  readonly offset: number | undefined;
-  readonly exitCode: number;
-
-  constructor(
-    code: JournalErrorCode,
-    path: string,
-    cause: unknown,
-    offset?: number
-  ) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    super(
-      `${path}: ${offset === undefined ? "" : `at offset ${offset}, `}${reason}`,
-      { cause }
-    );
-    this.code = code;
-    this.path = path;
-    this.offset = offset;
-    this.exitCode = exitCodes[code];
-  }
-}
+import { JournalError, type JournalErrorCode } from "./error.ts";
 
 /** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
@@ -99,12 +64,12 @@ function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
 }
 
 /**
- * FILE.anew, as `planOpening` takes it; undefined where there is none.
+ * FILE.rewrite, as `planOpening` takes it; undefined where there is none.
  *
  * @throws JournalError
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
-  const name = `${path}.anew`;
+  const name = `${path}.rewrite`;
   const copy = attempt("unreadable", name, () =>
     disk.readBeside(name, path, copyBytesMax)
   );
@@ -117,9 +82,9 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  *
  * From where nobody certified it, or from where a killed opening has left a copy of it, the end is
  * written anew: only a cache may hold it, and a retried flush says success over lost pages. A copy
- * in FILE.anew stands by meanwhile.
+ * in FILE.rewrite stands by meanwhile.
  *
- * @throws JournalError where the end, or what FILE.anew says of it, is damaged
+ * @throws JournalError where the end, or what FILE.rewrite says of it, is damaged
  */
 async function mend(
   disk: Disk,
@@ -127,7 +92,7 @@ async function mend(
   file: JournalFile,
   warn: Warn
 ): Promise<number> {
-  const anew = `${path}.anew`;
+  const anew = `${path}.rewrite`;
   const there = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
   const plan = attempt("unreadable", path, () =>

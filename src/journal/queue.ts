@@ -1,6 +1,6 @@
 /** What waits for the journal's next write, and what is in it: bounded in records and bytes. */
 import type { Limits } from "../config.ts";
-import { StoreError } from "../plant.ts";
+import { StoreError } from "../store.ts";
 
 interface Waiting {
   /** Its NewPlant's JSON. */

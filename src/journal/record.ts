@@ -21,9 +21,9 @@
  *   246  ,"crc":"a06b479e"} LF
  *   265
  *
- * While opening writes a file's end anew, a copy of that end stands beside it in FILE.anew:
+ * While opening writes a file's end anew, a copy of that end stands beside it in FILE.rewrite:
  *
- *   copy    = CRC SP {"anew":UUID,"offset":N,"size":N} LF bytes
+ *   copy    = CRC SP {"rewrite":UUID,"offset":N,"size":N} LF bytes
  *
  * UUID    the journal's;  offset  where the bytes stand;  size  of the file before
  * CRC     of all that follows its SP
@@ -31,14 +31,12 @@
 import { crc32 } from "node:zlib";
 import { parseJson } from "../json/parse.ts";
 import {
-  checkPlant,
   newPlantJson,
   plainForm,
   readNewPlant,
-  StoreError,
-  type AppendJson,
   type NewPlant
 } from "../plant.ts";
+import { checkPlant, StoreError, type AppendJson } from "../store.ts";
 
 /**
  * No line is longer, with its LF, and no write: a reader that holds a line, or an end, needs no
@@ -95,7 +93,7 @@ const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
 const copyForm =
-  /^([\da-f]{8}) \{"anew":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+  /^([\da-f]{8}) \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /**
  * A plant as its record holds it: encoded once, before seq, time and offset are known.
@@ -205,11 +203,11 @@ function idOf(json: Buffer): bigint | undefined {
   }
 }
 
-/** The end of a file, as FILE.anew holds it. */
+/** The end of a file, as FILE.rewrite holds it. */
 export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 
 export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
-  const start = `00000000 {"anew":"${file}","offset":${offset},"size":${size}}\n`;
+  const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));
   return copy;

@@ -27,11 +27,11 @@ const windowBytesMax = 4 * lineBytesMax;
 
 const noHeader = "expected the header of a journal, version 1";
 
-/** FILE.anew holds no more than that, and its first line. */
+/** FILE.rewrite holds no more than that, and its first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
 /**
- * What an opening does: with FILE.anew first, then with the end of what that leaves, `file`.
+ * What an opening does: with FILE.rewrite first, then with the end of what that leaves, `file`.
  *
  * Reads only, so that `verify` can tell it.
  */
@@ -136,7 +136,7 @@ export function problemOf(
 
 const wrongChecksum = "the line's checksum is wrong";
 
-/** What FILE.anew means: there is none; it is no use any more; the end is written from it. */
+/** What FILE.rewrite means: there is none; it is no use any more; the end is written from it. */
 function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   const copy = bytes && decodeCopy(bytes);
   // A copy that is not whole was never built upon: the journal's end is still in place.
@@ -147,7 +147,7 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   if ((header ?? copy.file) !== copy.file || size < copy.offset) {
     return damaged(
       0,
-      "its .anew is the end of another file: move it beside that, as its .anew"
+      "its .rewrite is the end of another file: move it beside that, as its .rewrite"
     );
   }
 
@@ -169,9 +169,9 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   // Not even bytes that are the same are known to be on stable storage, or the copy's to be. With
   // the old size, a crash has undone the cut.
   if (!isLeft || (isBuiltUpon && size !== copy.size)) {
-    return damaged(copy.offset, "it differs from its copy in .anew");
+    return damaged(copy.offset, "it differs from its copy in .rewrite");
   }
-  const reason = "an opening was cut short: .anew has what follows";
+  const reason = "an opening was cut short: .rewrite has what follows";
   return { kind: "due", reason, ...copy } as const;
 }
 

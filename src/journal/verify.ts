@@ -7,7 +7,7 @@ import { planOpening, problemOf, type Plan, type Position } from "./recover.ts";
 const spotsMax = 1_000;
 
 export interface VerifyOptions {
-  /** What FILE.anew holds, where there is one. */
+  /** What FILE.rewrite holds, where there is one. */
   readonly copy?: Buffer | undefined;
   /** A server is writing: nothing is told of an opening, nor of the end that it may still cut. */
   readonly isLive?: boolean;
@@ -17,7 +17,7 @@ export interface VerifyOptions {
 
 /**
  * Reads the file once, from its beginning, in memory that grows with its longest line only, up to
- * 64 MiB. An end that FILE.anew holds is read from there, as the next opening puts it in place.
+ * 64 MiB. An end that FILE.rewrite holds is read from there, as the next opening puts it in place.
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
@@ -78,7 +78,7 @@ export function verifyJournal(
     range = widened(range ?? rangeOf(record), record);
   }
 
-  // What FILE.anew says of an end that is not there stands behind the last line.
+  // What FILE.rewrite says of an end that is not there stands behind the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
   if (isStream && file.size() === 0) report(0, "nothing came");
@@ -130,9 +130,9 @@ function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
     return `refuses it at offset ${verdict.offset}`;
   const first =
     copy.kind === "due"
-      ? `writes it anew from offset ${copy.offset} as in .anew, then `
+      ? `writes it anew from offset ${copy.offset} as in .rewrite, then `
       : copy.kind === "spent"
-        ? "removes .anew, then "
+        ? "removes .rewrite, then "
         : "";
   if (verdict.kind === "new") return `${first}makes a new journal`;
   const isSound = verdict.end === bytes && !verdict.unterminated;

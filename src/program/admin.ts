@@ -1,13 +1,13 @@
 /** The admin listener: whether the process lives, whether it is ready, and its figures. It is
  * loaded only where it is asked for, and shares nothing with the public one. */
 import { createServer } from "node:http";
-import { optionsOf } from "../http/server.ts";
+import { optionsOf } from "../http/strict-server.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { baseOf, listen } from "./listen.ts";
 import { makeMetrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
-import type { Store } from "./store.ts";
+import type { Store } from "./open-store.ts";
 
 /** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
 const connectionsMax = 16;

@@ -17,7 +17,7 @@ import {
   textOf,
   type Config
 } from "./settings.ts";
-import { isStream } from "./store.ts";
+import { isStream } from "./open-store.ts";
 
 export type Command =
   | { readonly command: "serve"; readonly config: Config }

@@ -1,6 +1,6 @@
 /** How the program ends: its exit codes, the errors that carry one, and how they are told. */
-import { JournalError } from "../journal/open.ts";
-import { EngineError } from "../plant.ts";
+import { JournalError } from "../journal/error.ts";
+import { EngineError } from "../store.ts";
 import type { Host } from "./host.ts";
 
 /** sysexits(3). A JournalError has its own, of these and 75 (EX_TEMPFAIL: locked by another). */

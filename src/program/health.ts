@@ -1,6 +1,6 @@
 /** Whether plants can be taken: what is logged when that changes, and what /readyz answers. */
 import type { Log } from "./log.ts";
-import type { Store } from "./store.ts";
+import type { Store } from "./open-store.ts";
 
 type State = "starting" | "ready" | "full" | "draining" | "failed";
 
@@ -41,7 +41,7 @@ export function watchHealth(log: Log, store: Store) {
   const hindrance = (): State | "unreachable" | undefined => {
     const isDue = state === "full" && performance.now() - fullAt >= fullMillis;
     if (state !== "ready" && !isDue) return state;
-    return store.figures.isNear === false ? "unreachable" : undefined;
+    return store.stats.isReachable === false ? "unreachable" : undefined;
   };
   return { become, hindrance };
 }

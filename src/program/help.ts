@@ -8,9 +8,16 @@ export const version = "1.0.0";
 export function help(): string {
   const options = entries.map((entry) => {
     const meaning = "unit" in entry ? entry.reason : entry.meaning;
-    const standard =
-      "unit" in entry ? `${entry.standard} ${entry.unit}` : `${entry.standard}`;
-    return entryOf(`--${entry.flag}`, environmentOf(entry), meaning, standard);
+    const defaultValue =
+      "unit" in entry
+        ? `${entry.defaultValue} ${entry.unit}`
+        : `${entry.defaultValue}`;
+    return entryOf(
+      `--${entry.flag}`,
+      environmentOf(entry),
+      meaning,
+      defaultValue
+    );
   });
 
   return `plant-store ${version}: takes plants over HTTP and keeps them
@@ -35,6 +42,6 @@ const entryOf = (
   flag: string,
   variable: string,
   meaning: string,
-  standard: string
+  defaultValue: string
 ): string =>
-  `  ${flag.padEnd(20)} ${variable.padEnd(25)} ${standard || "none"}\n      ${meaning}`;
+  `  ${flag.padEnd(20)} ${variable.padEnd(25)} ${defaultValue || "none"}\n      ${meaning}`;

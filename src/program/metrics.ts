@@ -1,15 +1,15 @@
 /** Figures of the process for Prometheus, in its text format 0.0.4. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
-import type { Answered } from "../index.ts";
+import type { ResponseSummary } from "../index.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
-import type { Store } from "./store.ts";
+import type { Store } from "./open-store.ts";
 
 /** A figure that is asked for when it is read, and left out where the store has none; without that
  * it is counted as it happens. */
 type Read = (
-  store: Store["figures"],
+  store: Store["stats"],
   usage: ReturnType<Host["usage"]>
 ) => number | undefined;
 
@@ -62,7 +62,8 @@ export const metricTable = {
   plant_store_journal_rotations_total: counter("new files gone on in"),
   plant_store_engine_reachable: gauge(
     "1 while a stream's server is there, 0 when none is",
-    ({ isNear }) => (isNear === undefined ? undefined : Number(isNear))
+    ({ isReachable }) =>
+      isReachable === undefined ? undefined : Number(isReachable)
   ),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
   process_cpu_seconds_total: counter(
@@ -77,7 +78,7 @@ export const metricTable = {
 } as const;
 
 /** Upper bounds of the histograms' buckets; the last has none. */
-const bounds = {
+const bucketBounds = {
   plant_store_append_seconds: [
     0.0005,
     0.001,
@@ -117,11 +118,11 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
   const add = (sample: string, count = 1): void =>
     void samples.set(sample, (samples.get(sample) ?? 0) + count);
   const observe = (
-    name: keyof typeof bounds,
+    name: keyof typeof bucketBounds,
     value: number,
     count = 1
   ): void => {
-    for (const bound of bounds[name]) {
+    for (const bound of bucketBounds[name]) {
       const isWithin = typeof bound === "string" || value <= bound;
       add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
     }
@@ -141,7 +142,7 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
 
   return {
     add,
-    count: ({ status, error }: Answered): void =>
+    count: ({ status, error }: ResponseSummary): void =>
       add(
         `plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`
       ),
@@ -163,7 +164,7 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
       const used = usage();
       return Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
-          const value = read ? read(store.figures, used) : 0;
+          const value = read ? read(store.stats, used) : 0;
           if (value === undefined) return "";
           const counted = [...samples].filter(([sample]) =>
             sample.startsWith(name)

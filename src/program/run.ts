@@ -6,7 +6,7 @@ import { exitCodes, tell } from "./exit.ts";
 import { help, version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { serve } from "./serve.ts";
-import { verify } from "./verify.ts";
+import { verify } from "./report.ts";
 
 /** Runs what the command line says; the exit code. It never rejects: what goes wrong is told. */
 export async function run(host: Host): Promise<number> {

@@ -1,17 +1,17 @@
 /** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer, type AnswerListener } from "../index.ts";
+import { createPlantServer, type ResponseListener } from "../index.ts";
 import type { Admin } from "./admin.ts";
-import { watchForEnd, type Ending } from "./ending.ts";
+import { watchForEnd, type Ending } from "./shutdown.ts";
 import { ExitError, faultMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { announcement, baseOf, isExposed, listen } from "./listen.ts";
 import { makeLog, type Log } from "./log.ts";
-import { makeRequestLog } from "./requests.ts";
+import { makeRequestLog } from "./access-log.ts";
 import { readTlsPair } from "./secrets.ts";
 import type { Config } from "./settings.ts";
-import { openStore, type Store } from "./store.ts";
+import { openStore, type Store } from "./open-store.ts";
 import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a store that fails asks for the end; the exit code. */
@@ -31,7 +31,7 @@ export async function serve(config: Config, host: Host): Promise<number> {
     await starting;
 
   const base = baseOf(server, config);
-  const { records } = store.figures;
+  const { records } = store.stats;
   const [kind, kept] =
     records === undefined
       ? ["stream", shown]
@@ -112,8 +112,8 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
       ).openAdmin(config, host, store, health);
     }
     const onFault = (error: unknown): void => log("error", faultMessage(error));
-    const onAnswer: AnswerListener = (answer, socket, response) => {
-      requests.onAnswer(answer, socket, response);
+    const onResponse: ResponseListener = (answer, socket, response) => {
+      requests.onResponse(answer, socket, response);
       admin?.metrics.count(answer);
     };
     const server = createPlantServer({
@@ -122,7 +122,7 @@ async function start(config: Config, host: Host, log: Log, ending: Ending) {
       basePath,
       limits,
       onFault,
-      onAnswer,
+      onResponse,
       tls
     });
     admin?.metrics.watch(server);

@@ -2,7 +2,7 @@
 import {
   basePathForm,
   basePathWanted,
-  bounds,
+  describeBounds,
   isWithin,
   limitTable,
   type Limit,
@@ -22,7 +22,7 @@ const ofSocket = `${noAddress}[\x01-\x7f]`;
 
 /** The form of a path, where none need be given. */
 const path = {
-  standard: "",
+  defaultValue: "",
   form: new RegExp(`^${noAddress}[^\\0]*$`, "s"),
   wanted: "a path"
 } as const;
@@ -40,7 +40,7 @@ export const settingTable = {
   host: {
     flag: "host",
     environment: "HOST",
-    standard: "127.0.0.1",
+    defaultValue: "127.0.0.1",
     form: /^[\w.:%-]+$/,
     wanted: "a host name or an address",
     meaning: "address to listen on"
@@ -48,7 +48,7 @@ export const settingTable = {
   port: {
     flag: "port",
     environment: "PORT",
-    standard: 8080,
+    defaultValue: 8080,
     min: 0,
     max: 65_535,
     wanted: "a port, 0 to 65535",
@@ -56,21 +56,21 @@ export const settingTable = {
   },
   socket: {
     flag: "socket",
-    standard: "",
+    defaultValue: "",
     form: new RegExp(`^${ofSocket}{0,107}$`),
     wanted: "a path of at most 107 ASCII characters",
     meaning: "Unix socket to listen on instead"
   },
   basePath: {
     flag: "base-path",
-    standard: "",
+    defaultValue: "",
     form: basePathForm,
     wanted: basePathWanted,
     meaning: "what stands before /plants in the path"
   },
   store: {
     flag: "store",
-    standard: "plants.ndjson",
+    defaultValue: "plants.ndjson",
     form: new RegExp(`^(?:(?:nats|tls)://|(?!file:)${noAddress})[^\\0]+$`, "s"),
     wanted: "a path, or nats:// or tls:// with hosts and a stream",
     meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
@@ -94,7 +94,7 @@ export const settingTable = {
   },
   admin: {
     flag: "admin",
-    standard: "",
+    defaultValue: "",
     form: adminForm,
     wanted:
       "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
@@ -102,7 +102,7 @@ export const settingTable = {
   },
   failedLinesMax: {
     flag: "max-failed-lines",
-    standard: 10,
+    defaultValue: 10,
     min: 0,
     max: 100_000,
     wanted: "a number of lines",
@@ -111,7 +111,7 @@ export const settingTable = {
   },
   logRequests: {
     flag: "log-requests",
-    standard: "",
+    defaultValue: "",
     form: /^(?:yes)?$/,
     wanted: "yes",
     meaning: "log every request, and how long it took"
@@ -208,7 +208,7 @@ const readTable = <Name extends string, Value>(
 
 /** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
 function readText(entry: Entry, given: Given): string {
-  const text = textOf(entry, given) ?? `${entry.standard}`;
+  const text = textOf(entry, given) ?? `${entry.defaultValue}`;
   // No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake.
   const isGood =
     "form" in entry
@@ -217,10 +217,10 @@ function readText(entry: Entry, given: Given): string {
   if (isGood) return text;
 
   // A flag without its value is told already.
-  const wanted = "unit" in entry ? bounds(entry) : entry.wanted;
+  const wanted = "unit" in entry ? describeBounds(entry) : entry.wanted;
   if (text !== "")
     blame([entry], `must be ${wanted}, found ${quoted(text)}`, given);
-  return `${entry.standard}`;
+  return `${entry.defaultValue}`;
 }
 
 /** What the flag says, or else its variable. */

@@ -15,16 +15,16 @@ import {
   type Frame,
   type JsonObject
 } from "../engines/protocol.ts";
-import { appendAll, link, openToRead, realDisk } from "../journal/disk.ts";
+import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
-import { loosened, placedText } from "../journal/loose.ts";
-import { JournalError } from "../journal/open.ts";
+import { loosened, placedText } from "../engines/message.ts";
+import { JournalError } from "../journal/error.ts";
 import { headerText, seal } from "../journal/record.ts";
-import { EngineError, StoreError } from "../plant.ts";
+import { EngineError, StoreError } from "../store.ts";
 import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
 import type { Host } from "./host.ts";
-import { progressOf, reportOn, type OnProgress } from "./verify.ts";
+import { progressOf, reportOn, type OnProgress } from "./report.ts";
 
 type Given = Extract<Command, { readonly command: "import" | "export" }>;
 
@@ -126,7 +126,7 @@ export async function importJournals(
     const recordsMax = isThere
       ? natsLimits.fetchRecordsMax
       : inFlightRecordsMax / 2;
-    const isMuch = () => stream.figures.queue.bytes > inFlightBytesMax / 2;
+    const isMuch = () => stream.stats.queue.bytes > inFlightBytesMax / 2;
     while (sending.length >= recordsMax || (sending[0] && isMuch()))
       await sending.shift();
     onProgress(seq, records);

@@ -60,7 +60,7 @@ test("the control: where the newcomer pays, small bodies are shut out", { timeou
 });
 
 test("a share of the limit is room enough for a connection, however many there are", () => {
-  const share = limitTable.bodiesBytesMax.standard / limitTable.connectionsMax.standard;
+  const share = limitTable.bodiesBytesMax.defaultValue / limitTable.connectionsMax.defaultValue;
   assert.equal(share, Math.max(...small));
 });
 

@@ -13,11 +13,11 @@ export interface Answer {
   readonly body: string;
 }
 
-/** One request at a time; `onAnswer` is told of each. */
+/** One request at a time; `onResponse` is told of each. */
 export class Client {
   readonly socket: Socket;
   #text = "";
-  #onAnswer: ((answer: Answer) => void) | undefined;
+  #onResponse: ((answer: Answer) => void) | undefined;
 
   constructor(port: number) {
     this.socket = connect({ port, host: "127.0.0.1", noDelay: true });
@@ -26,9 +26,9 @@ export class Client {
     this.socket.on("close", () => this.#settle({ status: 0, body: "" }));
   }
 
-  send(onAnswer: (answer: Answer) => void): void {
-    if (this.socket.destroyed) return onAnswer({ status: 0, body: "" });
-    this.#onAnswer = onAnswer;
+  send(onResponse: (answer: Answer) => void): void {
+    if (this.socket.destroyed) return onResponse({ status: 0, body: "" });
+    this.#onResponse = onResponse;
     this.socket.write(request);
   }
 
@@ -44,9 +44,9 @@ export class Client {
   }
 
   #settle(answer: Answer): void {
-    const onAnswer = this.#onAnswer;
-    this.#onAnswer = undefined;
-    onAnswer?.(answer);
+    const onResponse = this.#onResponse;
+    this.#onResponse = undefined;
+    onResponse?.(answer);
   }
 }
 

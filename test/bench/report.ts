@@ -171,7 +171,7 @@ function reportFresh(fresh: FreshResult): readonly string[] {
   const ofBar = fresh.find(({ key }) => key === "bar")?.samples ?? [];
   const rows = fresh.map(({ key, samples }) => [
     key,
-    ...figures.flatMap(({ pick }) => [
+    ...stats.flatMap(({ pick }) => [
       withSpread(spreadOf(samples.map(pick))),
       fixed(ratioOf(samples.map(pick), ofBar.map(pick)).median),
     ]),

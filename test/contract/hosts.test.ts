@@ -40,7 +40,7 @@ for (const [what, makeLast, isListener] of lastMakers) {
     const store = await openJournal(join(folder, "plants.ndjson"));
     const handler = createPlantHandler({
       store, tokens: [token],
-      onAnswer: (_, __, response) => void (isListener && response && makeLast(response)),
+      onResponse: (_, __, response) => void (isListener && response && makeLast(response)),
     });
     const server = createServer((request, response) => {
       if (!isListener) makeLast(response);
@@ -145,7 +145,7 @@ for (const wrapping of wrappings) {
     assert.equal(answer.status, 200);
     const isWrapped = wrapping !== "nothing";
     assert.deepEqual(seen, isWrapped ? [9007199254740993n] : []);
-    assert.equal(journal.figures.records, isWrapped ? 0 : 1, "the control: else it is kept");
+    assert.equal(journal.stats.records, isWrapped ? 0 : 1, "the control: else it is kept");
     server.close();
     server.closeAllConnections();
     await journal.close();

@@ -9,13 +9,14 @@ import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
+import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { headerBytes, plantText, recordText } from "../../src/journal/record.ts";
-import { StoreError, type NewPlant } from "../../src/plant.ts";
+import { type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { root, temporaryFolder } from "../support/support.ts";
+import { StoreError } from "../../src/store.ts";
 
 const path = "/plants.ndjson";
 const fern: NewPlant = { id: 1n, name: "Fern" };

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 const path = "/plants.ndjson";

@@ -10,7 +10,7 @@ import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { crc32 } from "node:zlib";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { faultsOf, load } from "../support/load.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import type { Interruption, Operation, Survival } from "../support/simdisk.ts";
@@ -261,8 +261,8 @@ test("lines that only the page cache held are durable once the journal is open",
   }
 });
 
-/** A FILE.anew as a killed recovery leaves it, and the file cut at C that stood beside it. */
-const anewPath = `${journalPath}.anew`;
+/** A FILE.rewrite as a killed recovery leaves it, and the file cut at C that stood beside it. */
+const anewPath = `${journalPath}.rewrite`;
 const killed = await (async () => {
   const disk = new SimulatedDisk();
   disk.put(journalPath, whole);
@@ -271,40 +271,40 @@ const killed = await (async () => {
     disk.crash(skip);
     await opened(disk);
   }
-  return { file: whole.subarray(0, C), anew: disk.bytes(anewPath) ?? assert.fail() };
+  return { file: whole.subarray(0, C), rewrite: disk.bytes(anewPath) ?? assert.fail() };
 })();
 const foreign = Buffer.from(textOf(1).replace(/(?<="file":")[^"]*/, "0".repeat(36))
   .replace(/(.*),"crc.*/, (_, start: string) =>
     `${start},"crc":"${crc32(start).toString(16).padStart(8, "0")}"}`));
 
-const copies: readonly (readonly [says: string, file: Buffer, anew: Buffer, after: string])[] = [
-  ["beside a file that is cut", killed.file, killed.anew, textOf(7)],
-  ["beside a file written anew in part", whole.subarray(0, C + 40), killed.anew, textOf(7)],
-  ["beside one with NULs in that part", Buffer.from(whole).fill(0, C + 9), killed.anew, textOf(7)],
-  ["beside a whole file", whole, killed.anew, textOf(7)],
-  ["cut short beside a whole file", whole, killed.anew.subarray(0, -9), textOf(7)],
+const copies: readonly (readonly [says: string, file: Buffer, rewrite: Buffer, after: string])[] = [
+  ["beside a file that is cut", killed.file, killed.rewrite, textOf(7)],
+  ["beside a file written rewrite in part", whole.subarray(0, C + 40), killed.rewrite, textOf(7)],
+  ["beside one with NULs in that part", Buffer.from(whole).fill(0, C + 9), killed.rewrite, textOf(7)],
+  ["beside a whole file", whole, killed.rewrite, textOf(7)],
+  ["cut short beside a whole file", whole, killed.rewrite.subarray(0, -9), textOf(7)],
   ["empty beside a whole file", whole, Buffer.alloc(0), textOf(7)],
   ["of NULs beside a whole file", whole, Buffer.alloc(999), textOf(7)],
 ];
 
-for (const [says, file, anew, after] of copies) {
-  test(`a FILE.anew ${says} is finished, or dropped where it is not whole`, async () => {
+for (const [says, file, rewrite, after] of copies) {
+  test(`a FILE.rewrite ${says} is finished, or dropped where it is not whole`, async () => {
     const path = join(temporaryFolder(), "plants.ndjson");
     writeFileSync(path, file);
-    writeFileSync(`${path}.anew`, anew);
+    writeFileSync(`${path}.rewrite`, rewrite);
     await (await openJournal(path)).close();
     assert.equal(readFileSync(path, "utf8"), after);
     assert.deepEqual(readdirSync(dirname(path)), ["plants.ndjson"]);
   });
 }
 
-test("a FILE.anew of another journal never enters, and is not lost", async () => {
+test("a FILE.rewrite of another journal never enters, and is not lost", async () => {
   for (const file of [foreign, Buffer.concat([foreign, whole.subarray(foreign.length)])]) {
     const disk = new SimulatedDisk();
     disk.put(journalPath, file);
-    disk.put(anewPath, killed.anew);
+    disk.put(anewPath, killed.rewrite);
     assert.match(await opened(disk), /^JournalError: .*another file/);
-    assert.deepEqual([disk.bytes(journalPath), disk.bytes(anewPath)], [file, killed.anew]);
+    assert.deepEqual([disk.bytes(journalPath), disk.bytes(anewPath)], [file, killed.rewrite]);
     disk.remove(anewPath);
     assert.doesNotMatch(await opened(disk), /^JournalError/, "the control: without it");
   }

@@ -8,7 +8,7 @@ import {
 import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openToRead, realDisk } from "../../src/journal/disk.ts";
+import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractName } from "../../src/journal/lock.ts";
 import { start, temporaryFolder } from "../support/support.ts";
@@ -44,8 +44,8 @@ const acts: readonly (readonly [says: string, act: (path: string) => Promise<unk
     await assert.rejects(openJournal(path), { code: "locked" });
     await journal.close();
   }],
-  ["a .anew that was cut short", async (path) => {
-    writeFileSync(`${path}.anew`, "x");
+  ["a .rewrite that was cut short", async (path) => {
+    writeFileSync(`${path}.rewrite`, "x");
     await (await openJournal(path)).close();
   }],
   ["a rotation", async (path) => {

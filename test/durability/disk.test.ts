@@ -7,7 +7,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { openToRead, realDisk } from "../../src/journal/disk.ts";
+import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { cleanEnvironment, root, temporaryFolder } from "../support/support.ts";
 import { noDescriptors } from "../support/tools.ts";

@@ -1,9 +1,9 @@
 /** What opening does where another process writes meanwhile, in spite of all locks. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Disk } from "../../src/journal/disk.ts";
+import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 /** What an opening calls, with a step before each call; but for the cut, which comes with the look

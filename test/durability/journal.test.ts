@@ -12,13 +12,14 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import type { Limits } from "../../src/config.ts";
-import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
+import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { headerText, plantText, recordText, seal } from "../../src/journal/record.ts";
-import { StoreError, type NewPlant } from "../../src/plant.ts";
+import { type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
+import { StoreError } from "../../src/store.ts";
 
 const path = "/plants.ndjson";
 const headerBytes = 133;

@@ -13,7 +13,7 @@ import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { crc32 } from "node:zlib";
-import { realDisk } from "../../src/journal/disk.ts";
+import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractName, occupantOf } from "../../src/journal/lock.ts";
 import {
@@ -197,8 +197,8 @@ test("a journal and what stands beside it are for their owner and group alone", 
     appendFileSync(path, '{"seq":2,');
     await (await openJournal(path)).close();
     const [torn = ""] = readdirSync(folder).filter((name) => name.includes(".torn-"));
-    realDisk.openBeside(join(folder, "plants.ndjson.anew")).close();
-    const names = ["plants.ndjson", torn, "plants.ndjson.anew"];
+    realDisk.openBeside(join(folder, "plants.ndjson.rewrite")).close();
+    const names = ["plants.ndjson", torn, "plants.ndjson.rewrite"];
     const modes = names.map((name) => statSync(join(folder, name)).mode & 0o777);
     assert.deepEqual(modes, [0o640, 0o640, 0o640]);
     process.umask(0o077);
@@ -351,7 +351,7 @@ test("--socket at one that may be another user's ends with 69, and leaves it", {
 });
 
 const hex = (text: string): string => crc32(text).toString(16).padStart(8, "0");
-/** A journal of a header and one record, and an `.anew` that would make another of it. */
+/** A journal of a header and one record, and an `.rewrite` that would make another of it. */
 async function withForgery(folder: string) {
   const path = join(folder, "plants.ndjson");
   const journal = await openJournal(path);
@@ -360,9 +360,9 @@ async function withForgery(folder: string) {
   const whole = readFileSync(path);
   const uuid = /"file":"([^"]*)"/.exec(whole.toString())?.[1];
   const line = whole.toString("utf8", 133, whole.length - 19).replace("Fern", "Moss");
-  const copy = `{"anew":"${uuid}","offset":133,"size":${whole.length}}\n`
+  const copy = `{"rewrite":"${uuid}","offset":133,"size":${whole.length}}\n`
     + `${line},"crc":"${hex(line)}"}\n`;
-  writeFileSync(`${path}.anew`, `${hex(copy)} ${copy}`);
+  writeFileSync(`${path}.rewrite`, `${hex(copy)} ${copy}`);
   // An opening was killed between its cut and its write.
   const file = whole.subarray(0, 133);
   writeFileSync(path, file);
@@ -378,7 +378,7 @@ function noStranger(): string | false {
 }
 const noStrangers = noStranger();
 if (noStrangers) console.error(`skipped: ${noStrangers}`);
-test("a stranger's .anew in a sticky folder is refused with 65, and the journal is untouched",
+test("a stranger's .rewrite in a sticky folder is refused with 65, and the journal is untouched",
   { skip: noStrangers }, async () => {
     for (const [mode, owner, isRefused] of [
       [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, false], [0o1777, 0, false],
@@ -389,10 +389,10 @@ test("a stranger's .anew in a sticky folder is refused with 65, and the journal 
       chmodSync(folder, mode);
       chownSync(folder, 5003, group);
       chownSync(path, 5001, group);
-      chownSync(`${path}.anew`, owner, group);
+      chownSync(`${path}.rewrite`, owner, group);
       const opening = openJournal(path);
       if (isRefused) {
-        await assert.rejects(opening, { code: "unreadable", exitCode: 65, path: `${path}.anew` });
+        await assert.rejects(opening, { code: "unreadable", exitCode: 65, path: `${path}.rewrite` });
         assert.deepEqual(readFileSync(path), file);
       } else {
         await (await opening).close();
@@ -410,7 +410,7 @@ test("a link in the place of a copy to be made is replaced, not followed", async
   writeFileSync(path, "torn", { flag: "a" });
   const victim = join(folder, "victim");
   writeFileSync(victim, "precious");
-  for (const copy of [".anew", `.torn-${readFileSync(path).length - 4}`]) {
+  for (const copy of [".rewrite", `.torn-${readFileSync(path).length - 4}`]) {
     symlinkSync(victim, `${path}${copy}.part`);
   }
   await (await openJournal(path)).close();

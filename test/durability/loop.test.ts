@@ -8,9 +8,10 @@ import { pathToFileURL } from "node:url";
 import type { Limits } from "../../src/config.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { plantText, recordText } from "../../src/journal/record.ts";
-import { StoreError, type NewPlant } from "../../src/plant.ts";
+import { type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { root, temporaryFolder } from "../support/support.ts";
+import { StoreError } from "../../src/store.ts";
 
 const path = "/plants.ndjson";
 const fern: NewPlant = { id: 1n, name: "Fern" };

@@ -13,10 +13,10 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { realDisk } from "../../src/journal/disk.ts";
-import type { Disk } from "../../src/journal/disk.ts";
+import { realDisk } from "../../src/journal/files.ts";
+import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
+import { JournalError } from "../../src/journal/error.ts";
 import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 

@@ -11,10 +11,10 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { realDisk, type JournalFile } from "../../src/journal/disk.ts";
+import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
-import { StoreError } from "../../src/plant.ts";
+import { JournalError } from "../../src/journal/error.ts";
+import { StoreError } from "../../src/store.ts";
 import { exchange, post, start, temporaryFolder } from "../support/support.ts";
 
 const limits = { rotationMillis: 10 };

@@ -9,10 +9,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { crc32 } from "node:zlib";
-import type { JournalFile } from "../../src/journal/disk.ts";
+import type { JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/open.ts";
-import { StoreError } from "../../src/plant.ts";
+import { JournalError } from "../../src/journal/error.ts";
+import { StoreError } from "../../src/store.ts";
 import {
   SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
 } from "../support/simdisk.ts";

@@ -68,7 +68,7 @@ test("verify beside a live server disturbs it not, and reads up to the last line
     (await exchange(server.port, plant, { answers: 1 }))[0]?.status;
   assert.equal(await send(), 200);
   // What stands by while a server opens its file is not looked at.
-  mkdirSync(join(folder, "plants.ndjson.anew"));
+  mkdirSync(join(folder, "plants.ndjson.rewrite"));
   const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
   const { records, opening } = JSON.parse(stdout);
   assert.deepEqual([code, records, opening], [0, 1, undefined]);

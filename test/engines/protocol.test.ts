@@ -4,8 +4,8 @@ import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/config.ts";
 import { framesOf, publication } from "../../src/engines/protocol.ts";
-import { parseNatsUrl } from "../../src/engines/url.ts";
-import { EngineError } from "../../src/plant.ts";
+import { parseNatsUrl } from "../../src/engines/address.ts";
+import { EngineError } from "../../src/store.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
   const found: (readonly string[])[] = [];

@@ -7,7 +7,7 @@ import { after, describe, test } from "node:test";
 import { natsLimits } from "../../src/config.ts";
 import { EngineError } from "../../src/engines/nats.ts";
 import type { NatsLimits, NatsStore } from "../../src/engines/nats.ts";
-import { StoreError } from "../../src/plant.ts";
+import { StoreError } from "../../src/store.ts";
 import { until } from "./cluster.ts";
 import { ack, fails, Fake, nobody, openFake } from "./fake.ts";
 import type { Published, Script } from "./fake.ts";
@@ -340,7 +340,7 @@ describe("a stream without a leader", { timeout }, () => {
     assert.equal(await append(store), "unreachable");
     let waitedFor = 0;
     await until("three checks were not waited for", () => {
-      if (store.figures.isNear) waitedFor = fake.connections;
+      if (store.stats.isReachable) waitedFor = fake.connections;
       return fake.connections > waitedFor + 3;
     });
     assert.equal(await append(store), "unreachable");
@@ -355,10 +355,10 @@ describe("a stream that is gone", { timeout }, () => {
     assert.equal(await append(store), "stored");
     fake.script = { stream: { error: { code: 404, err_code: 10059, description: "not found" } } };
     fake.cut();
-    await until("it is known", () => !store.figures.isNear);
+    await until("it is known", () => !store.stats.isReachable);
     for (let turn = 0; turn < 20; turn++) {
       assert.equal(await append(store), "unreachable");
-      assert.equal(store.figures.isNear, false);
+      assert.equal(store.stats.isReachable, false);
     }
     fake.script = {};
     await until("it is there again", async () => await append(store) === "stored");
@@ -549,7 +549,7 @@ describe("at start", { timeout }, () => {
     assert.equal(await append(store), "stored");
     config = { sync_interval: 120_000_000_000 };
     fake.cut();
-    await until("it is known", () => !store.figures.isNear);
+    await until("it is known", () => !store.stats.isReachable);
     assert.equal(await append(store), "unreachable");
     config = { sync_always: true };
     await until("it takes plants", async () => await append(store) === "stored");

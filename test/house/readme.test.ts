@@ -335,15 +335,15 @@ function errorRows(): string {
 
 function settingRows(): string {
   const rows = Object.values(settingTable).map((setting) => [code(`--${setting.flag}`),
-    code(environmentOf(setting)), code(String(setting.standard)), setting.meaning]);
+    code(environmentOf(setting)), code(String(setting.defaultValue)), setting.meaning]);
   const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
   return tableOf("flag | environment | default | meaning", [...rows, last]);
 }
 
 function limitRows(): string {
   const rows = Object.values(limitTable).map((limit) => {
-    const { flag, standard, unit, min, max, reason } = limit;
-    return [code(`--${flag}`), code(environmentOf(limit)), `${grouped(standard)} ${unit}`,
+    const { flag, defaultValue, unit, min, max, reason } = limit;
+    return [code(`--${flag}`), code(environmentOf(limit)), `${grouped(defaultValue)} ${unit}`,
       `${grouped(min)} to ${grouped(max)}`, reason];
   });
   return tableOf("flag | environment | default | bounds | reason", rows);

@@ -235,13 +235,13 @@ describe("the layers", () => {
 
 describe("the capabilities", () => {
   const allowed: Readonly<Record<string, readonly string[]>> = {
-    "node:fs": ["journal/disk.ts", "program/secrets.ts"],
-    "node:net": ["engines/connection.ts", "journal/lock.ts"],
-    "node:diagnostics_channel": ["program/requests.ts"],
-    "node:tls": ["engines/connection.ts", "program/secrets.ts"],
-    "node:https": ["http/server.ts"],
+    "node:fs": ["journal/files.ts", "program/secrets.ts"],
+    "node:net": ["engines/server-connection.ts", "journal/lock.ts"],
+    "node:diagnostics_channel": ["program/access-log.ts"],
+    "node:tls": ["engines/server-connection.ts", "program/secrets.ts"],
+    "node:https": ["http/strict-server.ts"],
     "node:crypto": [
-        "engines/link.ts", "http/bearer.ts", "journal/open.ts", "program/requests.ts",
+        "engines/session.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
         "program/secrets.ts", "program/transfer.ts",
       ],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
@@ -261,7 +261,7 @@ describe("the capabilities", () => {
   });
   test("fetch, which reaches any host, asks the servers' monitors only", () => {
     const users = sources.filter(({ text }) => /(?<![.\w])fetch\b/.test(codeOf(text)));
-    assert.deepEqual(users.map(({ name }) => name), ["engines/stream.ts"]);
+    assert.deepEqual(users.map(({ name }) => name), ["engines/checks.ts"]);
   });
   test("no other global of Node's reaches the network, or starts a thread", () => {
     const ways = /(?<![.\w])(?:WebSocket|EventSource|Worker|BroadcastChannel|navigator)\b/;
@@ -272,7 +272,7 @@ describe("the capabilities", () => {
     const onDemand: Readonly<Record<string, string>> = {
       "program/serve.ts": 'import("./admin.ts")',
       "program/run.ts": 'import("./transfer.ts")',
-      "program/store.ts": 'import("../engines/nats.ts")',
+      "program/open-store.ts": 'import("../engines/nats.ts")',
     };
     for (const source of sources) {
       const { [source.name]: literal } = onDemand;

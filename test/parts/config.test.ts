@@ -42,8 +42,8 @@ test("what is no limit's name is a RangeError: misspelt, it would limit nothing"
 });
 
 test("limits have the table's defaults, and nobody changes them", () => {
-  const standard = Object.entries(limitTable).map(([name, limit]) => [name, limit.standard]);
-  assert.deepEqual(limitsWith(), Object.fromEntries(standard));
+  const defaultValue = Object.entries(limitTable).map(([name, limit]) => [name, limit.defaultValue]);
+  assert.deepEqual(limitsWith(), Object.fromEntries(defaultValue));
   assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
 });
 

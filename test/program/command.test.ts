@@ -36,7 +36,7 @@ const mib = 1024 * 1024;
 
 /** Each limit's flag and variable, and its default as the interface says. */
 const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, variable: string,
-  standard: number])[] = [
+  defaultValue: number])[] = [
   ["bodyBytesMax", "--max-body", "PLANTS_MAX_BODY", mib],
   ["headBytesMax", "--max-head", "PLANTS_MAX_HEAD", 16_384],
   ["headFieldsMax", "--max-fields", "PLANTS_MAX_FIELDS", 100],
@@ -98,7 +98,7 @@ for (const [name, flag, variable] of limits) {
         assert.equal(error.message.split("\n").length, 1, error.message);
       }
     }
-    assert.equal(serve([], { [variable]: "" }).limits[name], limitTable[name].standard);
+    assert.equal(serve([], { [variable]: "" }).limits[name], limitTable[name].defaultValue);
   });
 }
 
@@ -345,13 +345,13 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
   };
   for (const limit of Object.values(limitTable)) {
     const entry = entryOf(`--${limit.flag}`);
-    for (const part of [environmentOf(limit), limit.reason, `${limit.standard}`, limit.unit]) {
+    for (const part of [environmentOf(limit), limit.reason, `${limit.defaultValue}`, limit.unit]) {
       assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }
   for (const setting of Object.values(settingTable)) {
     const entry = entryOf(`--${setting.flag}`);
-    for (const part of [environmentOf(setting), setting.meaning, `${setting.standard}` || "none"]) {
+    for (const part of [environmentOf(setting), setting.meaning, `${setting.defaultValue}` || "none"]) {
       assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }

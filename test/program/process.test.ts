@@ -135,7 +135,7 @@ test("a copy that can't be looked at is no missing copy: the journal is not open
   const cwd = temporaryFolder();
   const path = join(cwd, "plants.ndjson");
   await (await openJournal(path)).close();
-  symlinkSync("plants.ndjson.anew", `${path}.anew`);
+  symlinkSync("plants.ndjson.rewrite", `${path}.rewrite`);
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
 });
 

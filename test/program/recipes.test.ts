@@ -103,7 +103,7 @@ test("the unit's command serves with a credential as systemd hands it over, mode
 test("the unit waits longer for the end than the drain, and restarts only where that helps", () => {
   const text = recipeOf(unit);
   const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
-  assert.ok(seconds * 1_000 > limitTable.drainMillis.standard);
+  assert.ok(seconds * 1_000 > limitTable.drainMillis.defaultValue);
   const [, codes = ""] = /^RestartPreventExitStatus=(.*)$/m.exec(text) ?? [];
   assert.deepEqual(codes.split(" "), ["64", "65", "75", "78"]);
   const readme = readFileSync(join(root, "src/program/README.md"), "utf8");

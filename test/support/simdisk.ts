@@ -7,7 +7,7 @@
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
 import { getSystemErrorName } from "node:util";
-import type { Disk, JournalFile } from "../../src/journal/disk.ts";
+import type { Disk, JournalFile } from "../../src/journal/files.ts";
 
 type Seen = ReturnType<JournalFile["look"]>;
 /** A call by its name in the interface. */

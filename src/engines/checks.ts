@@ -1,15 +1,15 @@
 /** Whether a stream and its servers keep what they acknowledge: asked before anything is sent. */
 import { setTimeout } from "node:timers/promises";
-import { EngineError } from "../plant.ts";
-import type { Connection } from "./connection.ts";
-import type { Link } from "./link.ts";
+import { EngineError } from "../store.ts";
+import type { Connection } from "./server-connection.ts";
+import type { Link } from "./session.ts";
 import {
   objectOf,
   publication,
   readObject,
   type JsonObject
 } from "./protocol.ts";
-import type { Host } from "./url.ts";
+import type { Host } from "./address.ts";
 
 /**
  * Waits for a leader that answers, for as long as `isolationMillis`.

@@ -9,7 +9,13 @@
  *
  * It has no seq: the stream numbers it, when it is already written. Nor has it an offset.
  */
-import { decodeRecord, emptySeal, recordText, seal, timeOf } from "./record.ts";
+import {
+  decodeRecord,
+  emptySeal,
+  recordText,
+  seal,
+  timeOf
+} from "../journal/record.ts";
 
 /** Time and plant of a record, in a file or outside of one. */
 const form =

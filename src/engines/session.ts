@@ -8,12 +8,12 @@ import { EventEmitter } from "node:events";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
-import type { StoreEvents } from "../journal/journal.ts";
-import { EngineError } from "../plant.ts";
-import { Connection } from "./connection.ts";
+import { type StoreEvents, EngineError } from "../store.ts";
+import type { JournalError } from "../journal/error.ts";
+import { Connection } from "./server-connection.ts";
 import type { Frame } from "./protocol.ts";
-import { checkServers, checkStream } from "./stream.ts";
-import { parseNatsUrl, type Host, type Target } from "./url.ts";
+import { checkServers, checkStream } from "./checks.ts";
+import { parseNatsUrl, type Host, type Target } from "./address.ts";
 
 export interface NatsOptions {
   /** Replaces defaults of config.ts. */
@@ -29,7 +29,7 @@ export interface NatsOptions {
   readonly warn?: (message: string) => void;
 }
 
-export abstract class Link extends EventEmitter<StoreEvents> {
+export abstract class Link extends EventEmitter<StoreEvents<JournalError>> {
   readonly target: Target;
   readonly limits: NatsLimits;
   readonly options: NatsOptions;
@@ -73,7 +73,7 @@ export abstract class Link extends EventEmitter<StoreEvents> {
   protected abstract onDenied(error: EngineError): void;
 
   /** Whether to wait makes sense: a server is there, or was a moment ago. */
-  protected get isNear(): boolean {
+  protected get isReachable(): boolean {
     return (
       this.#isInCheck ||
       performance.now() - this.#absentSince < this.limits.absentMillis

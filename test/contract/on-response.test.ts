@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
-import { createPlantHandler, type AnswerListener } from "../../src/index.ts";
+import { createPlantHandler, type ResponseListener } from "../../src/index.ts";
 import { HeldStore, listen, serve } from "../support/serving.ts";
 import { exchange, post, token } from "../support/support.ts";
 
@@ -28,12 +28,12 @@ const cases: readonly (readonly [says: string, bytes: string, told: readonly str
 for (const [says, bytes, wanted] of cases) {
   test(`each answer is told once, and each that is told comes: ${says}`, { timeout }, async () => {
     const told: string[] = [];
-    const onAnswer: AnswerListener = ({ status, error = "-" }, socket, response) => {
+    const onResponse: ResponseListener = ({ status, error = "-" }, socket, response) => {
       assert.ok(socket.remotePort);
       assert.equal(response?.headersSent ?? false, false, "it has not left");
       told.push(`${status} ${error} ${response?.req.method ?? "-"}`);
     };
-    const { port } = await serve({ onAnswer });
+    const { port } = await serve({ onResponse });
     const answers = await exchange(port, bytes, { answers: wanted.length, halfClose: true,
       head: says === "HEAD" });
     assert.deepEqual(told, wanted);
@@ -47,7 +47,7 @@ for (const [says, bytes, wanted] of cases) {
 
 test("what is told of an Error is what its client reads", { timeout }, async () => {
   const told: (string | undefined)[] = [];
-  const { port } = await serve({ onAnswer: ({ message }) => void told.push(message) });
+  const { port } = await serve({ onResponse: ({ message }) => void told.push(message) });
   const bytes = plant.replace("/plants", "/x") + plant;
   const [first] = await exchange(port, bytes, { answers: 2 });
   assert.deepEqual(told, [JSON.parse(first?.body ?? "").message, undefined]);
@@ -55,10 +55,10 @@ test("what is told of an Error is what its client reads", { timeout }, async () 
 
 for (const [says, bytes] of [["a plant", plant], ["an early answer", `${line}\r\n`]] as const) {
   test(`a listener may set fields of its own: ${says}`, { timeout }, async () => {
-    const onAnswer: AnswerListener = (_answer, _socket, response) =>
+    const onResponse: ResponseListener = (_answer, _socket, response) =>
       void response?.setHeader("X-Request-Id", "7");
-    const handler = createPlantHandler({ store: new HeldStore(), tokens: [token], onAnswer });
-    for (const port of [(await serve({ onAnswer })).port, await listen(createServer(handler))]) {
+    const handler = createPlantHandler({ store: new HeldStore(), tokens: [token], onResponse });
+    for (const port of [(await serve({ onResponse })).port, await listen(createServer(handler))]) {
       const [answer] = await exchange(port, bytes, { answers: 1 });
       assert.equal(answer?.headers["x-request-id"], "7");
       assert.equal(answer.headers["content-type"], "application/json");

@@ -1,5 +1,5 @@
 /**
- * FILE.anew: `verify` tells what the next opening does with it, and the opening then does that.
+ * FILE.rewrite: `verify` tells what the next opening does with it, and the opening then does that.
  * crash.test.ts has the openings that leave one; its lines here are made by hand.
  */
 import assert from "node:assert/strict";
@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { JournalError, openJournal } from "../../src/index.ts";
-import { realDisk } from "../../src/journal/disk.ts";
+import { realDisk } from "../../src/journal/files.ts";
 import { copyBytesMax } from "../../src/journal/recover.ts";
 import { run, temporaryFolder } from "../support/support.ts";
 
@@ -24,7 +24,7 @@ const headerOf = (uuid: string): string =>
 const record = (seq: number, synced: number): string =>
   sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":{"id":${seq},"name":"Fern"}`);
 const copyOf = (uuid: string, offset: number, size: number, lines: string): string => {
-  const copy = `{"anew":"${uuid}","offset":${offset},"size":${size}}\n${lines}`;
+  const copy = `{"rewrite":"${uuid}","offset":${offset},"size":${size}}\n${lines}`;
   return `${hex(copy)} ${copy}`;
 };
 
@@ -36,8 +36,8 @@ const lastWrite = record(2, C) + record(3, C);
 const whole = first + lastWrite;
 const copy = copyOf(ours, C, whole.length, lastWrite);
 const nuls = (count: number): string => "\0".repeat(count);
-const [due, spent] = [`writes it anew from offset ${C} as in .anew, then goes on`,
-  "removes .anew, then goes on"];
+const [due, spent] = [`writes it anew from offset ${C} as in .rewrite, then goes on`,
+  "removes .rewrite, then goes on"];
 
 const cases: readonly (readonly [
   says: string, file: string, anew: string, opening: string, spots: readonly number[], ids: number,
@@ -50,7 +50,7 @@ const cases: readonly (readonly [
     whole + record(4, whole.length), copy, spent, [], 4],
   ["whole, a copy that is not", whole, copy.slice(0, -1), spent, [], 3],
   ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
-    `removes .anew, then mends it from offset ${C + record(2, C).length}`,
+    `removes .rewrite, then mends it from offset ${C + record(2, C).length}`,
     [C + record(2, C).length], 2],
   ["cut undone: the old size, NULs in place of the end",
     first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite), due, [C], 3],
@@ -77,18 +77,18 @@ const cases: readonly (readonly [
 ];
 
 for (const [says, file, anew, opening, spots, ids] of cases) {
-  test(`verify tells what opening does with a .anew, and it does that: ${says}`, async () => {
+  test(`verify tells what opening does with a .rewrite, and it does that: ${says}`, async () => {
     const folder = temporaryFolder();
     const path = join(folder, "plants.ndjson");
     writeFileSync(path, file);
-    writeFileSync(`${path}.anew`, anew);
+    writeFileSync(`${path}.rewrite`, anew);
     const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
     const report = JSON.parse(stdout);
     const offsets = report.spots.map(({ offset }: { offset: number }) => offset);
     assert.deepEqual([report.opening, offsets, report.records], [opening, spots, ids], stdout);
     assert.equal(code, spots.length === 0 ? 0 : 65);
     assert.equal(readFileSync(path, "latin1"), file);
-    assert.equal(readFileSync(`${path}.anew`, "latin1"), anew);
+    assert.equal(readFileSync(`${path}.rewrite`, "latin1"), anew);
 
     const refused = /^refuses it at offset (\d+)$/.exec(opening);
     const opened = await openJournal(path).then((journal) => journal.close(), (e: unknown) => e);
@@ -96,38 +96,38 @@ for (const [says, file, anew, opening, spots, ids] of cases) {
       assert.ok(opened instanceof JournalError);
       assert.deepEqual([opened.code, opened.offset], ["damaged", Number(refused[1])]);
       assert.equal(readFileSync(path, "latin1"), file, "a refusal touches nothing");
-      assert.equal(readFileSync(`${path}.anew`, "latin1"), anew);
+      assert.equal(readFileSync(`${path}.rewrite`, "latin1"), anew);
       return;
     }
     assert.equal(opened, undefined);
-    assert.ok(!existsSync(`${path}.anew`));
+    assert.ok(!existsSync(`${path}.rewrite`));
     const after = await run(["verify", "--json", "plants.ndjson"], {}, folder);
     const { records, spotsTotal, opening: next } = JSON.parse(after.stdout);
     assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "goes on"]);
   });
 }
 
-test("verify of a symbolic link looks for the .anew beside its target", async () => {
+test("verify of a symbolic link looks for the .rewrite beside its target", async () => {
   const [folder, other] = [temporaryFolder(), temporaryFolder()];
   const path = join(folder, "plants.ndjson");
   writeFileSync(path, first);
-  writeFileSync(`${path}.anew`, copy);
+  writeFileSync(`${path}.rewrite`, copy);
   symlinkSync(path, join(other, "link"));
   const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
   const { opening, records } = JSON.parse(stdout);
   assert.deepEqual([code, opening, records], [65, due, 3]);
 });
 
-test("a .anew that is no copy of a journal's end is not read: 65, and it stays", async () => {
+test("a .rewrite that is no copy of a journal's end is not read: 65, and it stays", async () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   writeFileSync(path, whole);
   const makers = [
-    () => execFileSync("mkfifo", [`${path}.anew`]),
-    () => execFileSync("mkdir", [`${path}.anew`]),
+    () => execFileSync("mkfifo", [`${path}.rewrite`]),
+    () => execFileSync("mkdir", [`${path}.rewrite`]),
     () => {
-      writeFileSync(`${path}.anew`, copy);
-      truncateSync(`${path}.anew`, copyBytesMax + 1);
+      writeFileSync(`${path}.rewrite`, copy);
+      truncateSync(`${path}.rewrite`, copyBytesMax + 1);
     },
   ];
   for (const make of makers) {
@@ -135,9 +135,9 @@ test("a .anew that is no copy of a journal's end is not read: 65, and it stays",
     await assert.rejects(openJournal(path), { code: "unreadable", message: /no copy of a journal/ });
     const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(code, 65);
-    assert.match(stderr, /plants\.ndjson\.anew: is no copy of a journal's end/);
-    assert.ok(existsSync(`${path}.anew`));
-    execFileSync("rm", ["-r", `${path}.anew`]);
+    assert.match(stderr, /plants\.ndjson\.rewrite: is no copy of a journal's end/);
+    assert.ok(existsSync(`${path}.rewrite`));
+    execFileSync("rm", ["-r", `${path}.rewrite`]);
   }
   assert.equal(readFileSync(path, "latin1"), whole);
 });
@@ -154,7 +154,7 @@ test("a sidecar longer than the torn end, or no file, is another's, and is not r
   assert.equal(readFileSync(`${sidecar}-3`, "utf8"), "torn");
 });
 
-test("FILE.anew never writes over what another name of the file has acknowledged", async () => {
+test("FILE.rewrite never writes over what another name of the file has acknowledged", async () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   const other = join(folder, "other.ndjson");
@@ -173,7 +173,7 @@ test("FILE.anew never writes over what another name of the file has acknowledged
     },
   };
   await assert.rejects(openJournal(path, { disk: killed }), /killed/);
-  assert.ok(existsSync(`${path}.anew`), "the control: it was killed there");
+  assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
 
   // By its other name it looks sound, and shorter.
   journal = await openJournal(other);

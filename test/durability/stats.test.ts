@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
-import { appendJson, type NewPlant } from "../../src/plant.ts";
+import { type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
+import { appendJson } from "../../src/store.ts";
 
 const path = "/plants.ndjson";
 const headerBytes = 133;
@@ -16,20 +17,20 @@ test("the figures are those of the file, and of what waits or is being written",
   const disk = new SimulatedDisk();
   const journal = await openJournal(path, { disk });
   const nothing = { records: 0, bytes: 0 };
-  assert.deepEqual(journal.figures, { records: 0, bytes: headerBytes, queue: nothing });
+  assert.deepEqual(journal.stats, { records: 0, bytes: headerBytes, queue: nothing });
   const begun = disk.hold();
   const first = journal.append(fern);
   await begun;
   const second = journal.append(fern);
-  assert.deepEqual(journal.figures,
+  assert.deepEqual(journal.stats,
     { records: 0, bytes: headerBytes, queue: { records: 2, bytes: 2 * fernBytes } });
   disk.letGo();
   await Promise.all([first, second]);
   const bytes = disk.bytes(path)?.length;
-  assert.deepEqual(journal.figures, { records: 2, bytes, queue: nothing });
+  assert.deepEqual(journal.stats, { records: 2, bytes, queue: nothing });
   await journal.close();
   const again = await openJournal(path, { disk });
-  assert.deepEqual(again.figures, { records: 2, bytes, queue: nothing });
+  assert.deepEqual(again.stats, { records: 2, bytes, queue: nothing });
   await again.close();
 });
 
@@ -56,7 +57,7 @@ test("a batch is told when it is durable, one that found no space as that, a fai
     const told: string[] = [];
     journal.on("batch", (records, millis) => {
       assert.ok(millis >= 0 && Number.isFinite(millis), `${millis}`);
-      assert.equal(journal.figures.queue.records, 0);
+      assert.equal(journal.stats.queue.records, 0);
       told.push(`batch of ${records}`);
     });
     journal.on("full", () => void told.push("full"));

@@ -5,10 +5,10 @@
 import { EventEmitter, once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { EngineError } from "../plant.ts";
-import type { Link } from "./link.ts";
+import { EngineError } from "../store.ts";
+import type { Link } from "./session.ts";
 import { foreign, framesOf, readObject, type Frame } from "./protocol.ts";
-import type { Host } from "./url.ts";
+import type { Host } from "./address.ts";
 
 /** `protocol` 1: it may send INFO at any time, as one that is about to leave does. */
 const introduction = {

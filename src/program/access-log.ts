@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import type { AnswerListener } from "../index.ts";
+import type { ResponseListener } from "../index.ts";
 import type { Log } from "./log.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
@@ -33,7 +33,7 @@ export function makeRequestLog(
       );
     });
 
-  const onAnswer: AnswerListener = (
+  const onResponse: ResponseListener = (
     { status, error, message },
     socket,
     response
@@ -75,7 +75,7 @@ export function makeRequestLog(
       }
     );
   };
-  return { onAnswer, tellLeftOut };
+  return { onResponse, tellLeftOut };
 }
 
 const besidesPath = /^[^/?#]*:\/\/[^/?#]*|[?#].*$/gs;

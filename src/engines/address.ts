@@ -13,7 +13,7 @@
  * told by quoting: any part of the text may be a piece of a password that is not encoded.
  */
 import { unescape } from "node:querystring";
-import { EngineError } from "../plant.ts";
+import { EngineError } from "../store.ts";
 
 export type Target = ReturnType<typeof parseNatsUrl>;
 export type Host = ReturnType<typeof hostOf>;

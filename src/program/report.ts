@@ -1,7 +1,8 @@
 /** `verify`: what is said of each journal, to people and to programs. */
-import { isLocked, openInput, openToRead, realDisk } from "../journal/disk.ts";
+import { isLocked, openInput, openToRead, realDisk } from "../journal/files.ts";
 import { keptBytes } from "../journal/lines.ts";
-import { JournalError, readCopy } from "../journal/open.ts";
+import { JournalError } from "../journal/error.ts";
+import { readCopy } from "../journal/open.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
 import { exitCodes, tell } from "./exit.ts";
@@ -48,7 +49,7 @@ export async function reportOn(path: string, host: Host): Promise<Report> {
   try {
     // Of the file that is read: a rotation may have put another at the path since.
     const isLive = await isLocked(path, file.look().identity);
-    // A live server is done with opening: no FILE.anew is due.
+    // A live server is done with opening: no FILE.rewrite is due.
     const copy = isLive
       ? undefined
       : readCopy(realDisk, realDisk.resolve(path));

@@ -1,19 +1,20 @@
 /** Where plants are kept: in a journal, or on a stream of an engine. */
 import type { EventEmitter } from "node:events";
-import { openJournal, type PlantStore } from "../index.ts";
-import type { StoreEvents } from "../journal/journal.ts";
+import { openJournal, type JournalError, type PlantStore } from "../index.ts";
+import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import type { Config } from "./settings.ts";
 
-/** What the program needs of a store: a journal has all of it but `isNear`. */
-export interface Store extends PlantStore, EventEmitter<StoreEvents> {
-  readonly figures: {
+/** What the program needs of a store: a journal has all of it but `isReachable`. */
+export interface Store
+  extends PlantStore, EventEmitter<StoreEvents<JournalError>> {
+  readonly stats: {
     readonly queue: { readonly records: number; readonly bytes: number };
     readonly records?: number;
     readonly bytes?: number;
 
     /** Of an engine: whether a server is there, or was a moment ago. */
-    readonly isNear?: boolean;
+    readonly isReachable?: boolean;
   };
 
   rotate?(): Promise<boolean>;
