@@ -39,7 +39,7 @@ export async function transfer(
 
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
-  const limits = { appendMillis: moveMillis, absentMillis: moveMillis };
+  const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
   const stream = await openNats(store, { warn: host.warn, limits });
   const onProgress = progressOf(command, host);
   try {
@@ -256,7 +256,7 @@ async function ask(
       status === "" && (code === undefined || code === noMessage);
     return isAnswer ? "done" : "again";
   };
-  const subject = `$JS.API.${request}.${stream.target.stream}`;
+  const subject = `$JS.API.${request}.${stream.stream}`;
   const { payload } = await stream.send(subject, "", Buffer.from(body), judge);
   return readObject(payload);
 }
