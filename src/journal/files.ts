@@ -33,6 +33,12 @@ export const realDisk = {
     return stat && seen(stat);
   },
 
+  /** Whether a file can have this path: no name in it, nor the whole, is too long. */
+  canName: (path: string): boolean =>
+    unlessTooLong(
+      () => fs.lstatSync(path, { throwIfNoEntry: false }) ?? true
+    ) !== undefined,
+
   /** Opens for durable appends, and makes the file where there is none. */
   open: (path: string): JournalFile =>
     realFile(fs.openSync(path, durably, mode)),
@@ -58,7 +64,9 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    const stat = fs.statSync(path, { throwIfNoEntry: false });
+    const stat = unlessTooLong(() =>
+      fs.statSync(path, { throwIfNoEntry: false })
+    );
     if (!stat) return undefined;
     if (!stat.isFile() || stat.size > bytesMax) return "other";
 
@@ -252,13 +260,30 @@ const seen = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink)
 });
 
+/** Returns what a step returns; undefined if a path is too long for any file to be there. */
+function unlessTooLong<T>(step: () => T): T | undefined {
+  try {
+    return step();
+  } catch (error) {
+    if (
+      error instanceof Error &&
+      "code" in error &&
+      error.code === "ENAMETOOLONG"
+    )
+      return undefined;
+    throw error;
+  }
+}
+
 function resolveLinks(absolute: string, hopsMax: number): string {
   const here = join(
     fs.realpathSync.native(dirname(absolute)),
     basename(absolute)
   );
-  if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true)
-    return here;
+  const stat = unlessTooLong(() =>
+    fs.lstatSync(here, { throwIfNoEntry: false })
+  );
+  if (stat?.isSymbolicLink() !== true) return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(here), fs.readlinkSync(here)),
