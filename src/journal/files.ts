@@ -114,37 +114,6 @@ export const realDisk = {
   }
 };
 
-/**
- * Standard input, read once and forwards; its size is Infinity until its end is read. What a read
- * gives holds until the next: a copy of a line of 64 MiB would be too much beside what is kept.
- *
- * @param keptBytes how many of the bytes that were read last can be read again
- */
-export function openInput(
-  keptBytes: number
-): Pick<JournalFile, "size" | "read"> {
-  const ring = Buffer.alloc(keptBytes);
-  let total = 0;
-  let isEnded = false;
-  return {
-    size: () => (isEnded ? total : Infinity),
-    read(offset, length) {
-      while (!isEnded && total < offset + length) {
-        const room = ring
-          .subarray(total % keptBytes)
-          .subarray(0, offset + length - total);
-        const got = fs.readSync(0, room);
-        isEnded = got === 0;
-        total += got;
-      }
-      const bytes = Math.max(0, Math.min(length, total - offset));
-      const upper = ring.subarray(offset % keptBytes).subarray(0, bytes);
-      const lower = ring.subarray(0, bytes - upper.length);
-      return lower.length === 0 ? upper : Buffer.concat([upper, lower]);
-    }
-  };
-}
-
 export const openToRead = (path: string): JournalFile =>
   realFile(fs.openSync(path, O_RDONLY));
 

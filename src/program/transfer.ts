@@ -78,12 +78,7 @@ async function recordsOf(path: string, host: Host): Promise<number> {
 
   // It would grow behind what is read, or cut what was read.
   const isOpen = opening === undefined;
-  if (isOpen)
-    throw new JournalError(
-      "locked",
-      path,
-      "is written by a server, or standard input"
-    );
+  if (isOpen) throw new JournalError("locked", path, "is written by a server");
   if (opening !== "goes on")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
