@@ -150,17 +150,30 @@ export async function isLocked(
 }
 
 /**
- * Removes a Unix socket that nobody listens on any more, and nothing else.
+ * Removes a Unix socket that no process listens on any more, and nothing else.
  *
- * @throws Error where somebody may
+ * Moves the socket aside before it removes it: another start may have replaced the abandoned
+ * socket by its own since the probe, and then gets it back. One gap remains, of microseconds: a
+ * process that has bound its socket, and does not listen yet, refuses connections too.
+ *
+ * @throws Error where a process listens, or may listen
  */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
-    return;
+  const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  if (found?.isSocket() !== true) return;
   const occupant = await occupantOf(path);
   if (occupant !== undefined)
     throw new Error(`something else is at ${path}: ${occupant}`);
-  fs.unlinkSync(path);
+
+  const aside = `${path}.${Math.random().toString(36).slice(2, 10)}`;
+  fs.renameSync(path, aside);
+  const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
+  const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
+  // `link` fails where a third process listens at the path by now.
+  if (!isSame) fs.linkSync(aside, path);
+  fs.unlinkSync(aside);
+  if (!isSame)
+    throw new Error(`another process has begun to listen at ${path}`);
 }
 
 /** What a step gives; undefined where it fails, and that is as good. */
