@@ -1,7 +1,8 @@
 /** `verify`: what is said of each journal, to people and to programs. */
-import { isLocked, openToRead, realDisk } from "../journal/files.ts";
+import { openToRead, realDisk } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
-import { readCopy } from "../journal/open.ts";
+import { isLocked } from "../journal/lock.ts";
+import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
 import { exitCodes, tell } from "./exit.ts";
@@ -42,15 +43,14 @@ export async function verify(
 export async function reportOn(path: string, host: Host): Promise<Report> {
   const onProgress = progressOf(path, host);
   const { isFile = true } = realDisk.look(path) ?? {};
-  if (!isFile) throw new JournalError("failed", path, "is no regular file");
-  const file = openToRead(path);
+  if (!isFile) throw new JournalError("failed", path, "is not a regular file");
+  const resolved = realDisk.resolve(path);
+  const file = openToRead(resolved);
   try {
     // Of the file that is read: a rotation may have put another at the path since.
-    const isLive = await isLocked(path, file.look().identity);
+    const isLive = await isLocked(resolved, file.look().identity);
     // A live server is done with opening: no FILE.rewrite is due.
-    const copy = isLive
-      ? undefined
-      : readCopy(realDisk, realDisk.resolve(path));
+    const copy = isLive ? undefined : readCopy(realDisk, resolved);
     return verifyJournal(file, { copy, isLive, onProgress });
   } finally {
     file.close();
