@@ -237,13 +237,13 @@ export const natsLimits = {
   handshakeMillis: 2_000,
 
   /** How long appends wait for a connection before they are refused, as not stored. */
-  absentMillis: 2_000,
+  unreachableMillis: 2_000,
 
   /** No answer by then: sent again. A leader that has just lost its quorum says nothing. */
-  silenceMillis: 2_000,
+  ackTimeoutMillis: 2_000,
 
   /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
-  isolationMillis: 4_000,
+  noProgressMillis: 4_000,
 
   /** What was answered with "not now" waits for so long; by chance, half as much again. */
   retryMillis: 100,

@@ -7,22 +7,33 @@
  * order, on the next one; its id makes that safe. Who gives up says "not stored" only of what
  * never left, or of what nobody was there to take.
  */
+import { EventEmitter } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { looseRecord } from "./message.ts";
+import type { NatsLimits } from "../config.ts";
 import { appendPlant } from "../journal/record.ts";
 import {
   appendJson,
   EngineError,
   StoreError,
   type AppendJson,
-  type PlantStore
+  type PlantStore,
+  type StoreEvents
 } from "../store.ts";
 import type { NewPlant } from "../plant.ts";
-import { Link, type NatsOptions } from "./session.ts";
-import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
+import type { JournalError } from "../journal/error.ts";
+import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
+import {
+  headersOf,
+  objectOf,
+  randomId,
+  readObject,
+  type Frame
+} from "./protocol.ts";
+import { Session } from "./session.ts";
 
 /**
- * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
+ * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see address.ts).
  * Resolves when the stream has passed its check; or when no host is there: it goes on trying, and
  * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
  * stream have to be put right, and with a RangeError for a limit.
@@ -31,8 +42,8 @@ export async function openNats(
   url: string,
   options: NatsOptions = {}
 ): Promise<NatsStore> {
-  const store = new NatsStore(url, options);
-  await new Promise<void>((resolve, reject) => void store.run(resolve, reject));
+  const store = new NatsStore(settingsOf(url, options));
+  await store.start();
   return store;
 }
 
@@ -40,7 +51,13 @@ export async function openNats(
 export type Verdict = "done" | "again" | StoreError;
 
 interface InFlight {
-  readonly bytes: Buffer;
+  readonly subject: string;
+  readonly token: string;
+
+  /** They include the message's id: a stream stores an id once. */
+  readonly headers: string;
+  readonly payload: Buffer;
+
   /** When it is given up. */
   readonly endsAt: number;
   readonly judge: (reply: Frame) => Verdict;
@@ -53,7 +70,16 @@ interface InFlight {
   unanswered: number;
 }
 
-export class NatsStore extends Link implements PlantStore {
+export class NatsStore
+  extends EventEmitter<StoreEvents<JournalError>>
+  implements PlantStore
+{
+  readonly #settings: Settings;
+  readonly #session: Session;
+
+  /** The start of every message's id. */
+  readonly #idPrefix = randomId();
+  #state: "open" | "closing" | "closed" = "open";
   readonly #inFlight = new Map<string, InFlight>();
   #bytes = 0;
   #count = 0;
@@ -62,11 +88,40 @@ export class NatsStore extends Link implements PlantStore {
   #progressAt = 0;
   #timer: NodeJS.Timeout | undefined;
 
+  constructor(settings: Settings) {
+    super();
+    this.#settings = settings;
+    this.#session = new Session(settings, {
+      onReady: () => this.#onReady(),
+      onReply: (token, reply) => this.#onReply(token, reply),
+      onDenied: (error) => this.#onDenied(error)
+    });
+  }
+
+  /** Resolves and rejects as `openNats` does. */
+  start(): Promise<void> {
+    return this.#session.start();
+  }
+
+  /** The stream's name; also the subject that plants are published to. */
+  get stream(): string {
+    return this.#settings.stream;
+  }
+
+  /** The address without credentials. */
+  get address(): string {
+    return this.#settings.shown;
+  }
+
+  get limits(): NatsLimits {
+    return this.#settings.limits;
+  }
+
   /** What is in flight; and whether a server is there, or was a moment ago. */
   get stats() {
     return {
       queue: { records: this.#inFlight.size, bytes: this.#bytes },
-      isReachable: this.isReachable
+      isReachable: this.#session.isReachable
     };
   }
 
@@ -79,7 +134,7 @@ export class NatsStore extends Link implements PlantStore {
     const begun = performance.now();
     this.publish(looseRecord(new Date().toISOString(), json)).then(() => {
       settle();
-      this.onAcknowledged();
+      this.#session.reportRecovery();
       this.emit("batch", 1, performance.now() - begun);
     }, settle);
   };
@@ -91,15 +146,18 @@ export class NatsStore extends Link implements PlantStore {
 
   /** Adds a message, once; `place` is a header that says where, or nothing. */
   publish(payload: Buffer, place = ""): Promise<Frame> {
-    const { stream } = this.target;
+    const { stream } = this.#settings;
     const headers = `Nats-Expected-Stream: ${stream}\r\n${place}`;
     return this.send(stream, headers, payload, (reply) => judge(reply, stream));
   }
 
-  /** Resolves with the answer that is "done", within `appendMillis`; rejects with a StoreError. */
+  /**
+   * Sends a message with header lines; resolves with the response that is "done", within
+   * `appendMillis`; rejects with a StoreError.
+   */
   send(
     subject: string,
-    headers: string,
+    lines: string,
     payload: Buffer,
     judge: InFlight["judge"]
   ) {
@@ -110,30 +168,30 @@ export class NatsStore extends Link implements PlantStore {
         inFlightBytesMax,
         retryMillis
       } = this.limits;
-      if (this.state !== "open")
+      if (this.#state !== "open")
         throw new StoreError("closed", "the store is closed");
 
       // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
-      if (!this.isReachable) throw unreachable();
+      if (!this.#session.isReachable) throw unreachable();
       const token = String(++this.#count);
-      const bytes = publication(
-        subject,
-        `${this.inbox}.${token}`,
-        headers,
-        payload
-      );
+      const id = `Nats-Msg-Id: ${this.#idPrefix}.${token}\r\n`;
+      const headers = headersOf(id, lines);
+      const bytes = headers.length + payload.length;
       const isFull = this.#inFlight.size >= inFlightRecordsMax;
-      if (isFull || this.#bytes + bytes.length > inFlightBytesMax) throw busy();
+      if (isFull || this.#bytes + bytes > inFlightBytesMax) throw busy();
       const now = performance.now();
       if (this.#inFlight.size === 0) this.#progressAt = now;
       const settle = (outcome: Frame | StoreError): void => {
         this.#inFlight.delete(token);
-        this.#bytes -= bytes.length;
+        this.#bytes -= bytes;
         if (outcome instanceof StoreError) reject(outcome);
         else resolve(outcome);
       };
       const request = {
-        bytes,
+        subject,
+        token,
+        headers,
+        payload,
         judge,
         settle,
         endsAt: now + appendMillis,
@@ -141,7 +199,7 @@ export class NatsStore extends Link implements PlantStore {
         unanswered: 0
       };
       this.#inFlight.set(token, request);
-      this.#bytes += bytes.length;
+      this.#bytes += bytes;
       this.#timer ??= setTimeout(() => this.#tick(), retryMillis);
       this.#transmit(request);
     });
@@ -149,23 +207,23 @@ export class NatsStore extends Link implements PlantStore {
 
   /** Takes no more; resolves when all in flight is settled, after its deadline at most. */
   async close(): Promise<void> {
-    if (this.state === "open") this.state = "closing";
+    if (this.#state === "open") this.#state = "closing";
 
     // Each is settled by its deadline, whatever the cluster does.
     while (this.#inFlight.size > 0) await pause(this.limits.retryMillis);
-    this.state = "closed";
-    this.connection?.close("the store is closed");
+    this.#state = "closed";
+    this.#session.close();
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
   /** The order is that of the appends: a Map keeps it. */
-  protected override onReady(): void {
+  #onReady(): void {
     this.#progressAt = performance.now();
     for (const request of this.#inFlight.values()) this.#transmit(request);
   }
 
-  override onReply(token: string, reply: Frame): void {
+  #onReply(token: string, reply: Frame): void {
     const request = this.#inFlight.get(token);
     if (!request) return;
     const verdict = request.judge(reply);
@@ -182,24 +240,25 @@ export class NatsStore extends Link implements PlantStore {
     if (verdict === "done") return request.settle(reply);
 
     // With two attempts unanswered, it may have been the other that was stored.
-    if (verdict.code === "unknown") this.tell(verdict.message);
+    if (verdict.code === "unknown") this.#session.report(verdict.message);
     if (verdict.code === "full") this.emit("full");
     request.settle(request.unanswered > 1 ? unknown(verdict) : verdict);
   }
 
   /** Of what was sent nothing is known: the server does not say which message it was. */
-  protected override onDenied(error: EngineError): void {
+  #onDenied(error: EngineError): void {
     for (const { unanswered, settle } of this.#inFlight.values()) {
       if (unanswered > 0) settle(unknown(error));
     }
   }
 
   #transmit(request: InFlight): void {
-    const { bytes, unanswered, settle } = request;
-    if (!this.ready) return;
+    const { subject, token, headers, payload, unanswered, settle } = request;
+    const connection = this.#session.ready;
+    if (!connection) return;
 
     // A longer one would make the server close the connection, for all that is in flight.
-    if (bytes.length > Number(this.ready.info["max_payload"])) {
+    if (headers.length + payload.length > connection.maxPayload) {
       const tooLarge = new StoreError(
         "tooLarge",
         "the server takes no message of this size"
@@ -207,8 +266,8 @@ export class NatsStore extends Link implements PlantStore {
       return settle(unanswered > 0 ? unknown(tooLarge) : tooLarge);
     }
     request.unanswered++;
-    request.dueAt = performance.now() + this.limits.silenceMillis;
-    this.ready.write(bytes);
+    request.dueAt = performance.now() + this.limits.ackTimeoutMillis;
+    connection.publish(subject, token, headers, payload);
   }
 
   /** While something is in flight, ten times a second: who waits idle wakes nobody. */
@@ -217,7 +276,7 @@ export class NatsStore extends Link implements PlantStore {
     for (const request of this.#inFlight.values()) {
       // Before, not behind: a drain that began with it lasts no longer.
       const isOver = now >= request.endsAt - this.limits.retryMillis;
-      if (request.unanswered === 0 && (isOver || !this.isReachable))
+      if (request.unanswered === 0 && (isOver || !this.#session.isReachable))
         request.settle(unreachable());
       else if (isOver)
         request.settle(unknown(new Error("no acknowledgement in time")));
@@ -226,8 +285,8 @@ export class NatsStore extends Link implements PlantStore {
 
     // A server that is cut off from the others answers PING, and acknowledges nothing.
     const isBusy = this.#inFlight.size > 0;
-    const isStuck = now - this.#progressAt > this.limits.isolationMillis;
-    if (isBusy && isStuck) this.ready?.close("it acknowledges nothing");
+    const isStuck = now - this.#progressAt > this.limits.noProgressMillis;
+    if (isBusy && isStuck) this.#session.leave("it acknowledges nothing");
     this.#timer = isBusy
       ? setTimeout(() => this.#tick(), this.limits.retryMillis)
       : undefined;
@@ -275,4 +334,4 @@ const unknown = (cause: Error): StoreError =>
   new StoreError("unknown", cause.message, { cause });
 
 export { EngineError, type NatsOptions };
-export type { NatsLimits } from "../config.ts";
+export type { NatsLimits };

@@ -33,6 +33,12 @@ export const realDisk = {
     return stat && seen(stat);
   },
 
+  /** Whether a file can have this path: no name in it, nor the whole, is too long. */
+  canName: (path: string): boolean =>
+    unlessTooLong(
+      () => fs.lstatSync(path, { throwIfNoEntry: false }) ?? true
+    ) !== undefined,
+
   /** Opens for durable appends, and makes the file where there is none. */
   open: (path: string): JournalFile =>
     realFile(fs.openSync(path, durably, mode)),
@@ -58,7 +64,9 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    const stat = fs.statSync(path, { throwIfNoEntry: false });
+    const stat = unlessTooLong(() =>
+      fs.statSync(path, { throwIfNoEntry: false })
+    );
     if (!stat) return undefined;
     if (!stat.isFile() || stat.size > bytesMax) return "other";
 
@@ -106,37 +114,6 @@ export const realDisk = {
   }
 };
 
-/**
- * Standard input, read once and forwards; its size is Infinity until its end is read. What a read
- * gives holds until the next: a copy of a line of 64 MiB would be too much beside what is kept.
- *
- * @param keptBytes how many of the bytes that were read last can be read again
- */
-export function openInput(
-  keptBytes: number
-): Pick<JournalFile, "size" | "read"> {
-  const ring = Buffer.alloc(keptBytes);
-  let total = 0;
-  let isEnded = false;
-  return {
-    size: () => (isEnded ? total : Infinity),
-    read(offset, length) {
-      while (!isEnded && total < offset + length) {
-        const room = ring
-          .subarray(total % keptBytes)
-          .subarray(0, offset + length - total);
-        const got = fs.readSync(0, room);
-        isEnded = got === 0;
-        total += got;
-      }
-      const bytes = Math.max(0, Math.min(length, total - offset));
-      const upper = ring.subarray(offset % keptBytes).subarray(0, bytes);
-      const lower = ring.subarray(0, bytes - upper.length);
-      return lower.length === 0 ? upper : Buffer.concat([upper, lower]);
-    }
-  };
-}
-
 export const openToRead = (path: string): JournalFile =>
   realFile(fs.openSync(path, O_RDONLY));
 
@@ -173,17 +150,30 @@ export async function isLocked(
 }
 
 /**
- * Removes a Unix socket that nobody listens on any more, and nothing else.
+ * Removes a Unix socket that no process listens on any more, and nothing else.
  *
- * @throws Error where somebody may
+ * Moves the socket aside before it removes it: another start may have replaced the abandoned
+ * socket by its own since the probe, and then gets it back. One gap remains, of microseconds: a
+ * process that has bound its socket, and does not listen yet, refuses connections too.
+ *
+ * @throws Error where a process listens, or may listen
  */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
-    return;
+  const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  if (found?.isSocket() !== true) return;
   const occupant = await occupantOf(path);
   if (occupant !== undefined)
     throw new Error(`something else is at ${path}: ${occupant}`);
-  fs.unlinkSync(path);
+
+  const aside = `${path}.${Math.random().toString(36).slice(2, 10)}`;
+  fs.renameSync(path, aside);
+  const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
+  const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
+  // `link` fails where a third process listens at the path by now.
+  if (!isSame) fs.linkSync(aside, path);
+  fs.unlinkSync(aside);
+  if (!isSame)
+    throw new Error(`another process has begun to listen at ${path}`);
 }
 
 /** What a step gives; undefined where it fails, and that is as good. */
@@ -239,13 +229,30 @@ const seen = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink)
 });
 
+/** Returns what a step returns; undefined if a path is too long for any file to be there. */
+function unlessTooLong<T>(step: () => T): T | undefined {
+  try {
+    return step();
+  } catch (error) {
+    if (
+      error instanceof Error &&
+      "code" in error &&
+      error.code === "ENAMETOOLONG"
+    )
+      return undefined;
+    throw error;
+  }
+}
+
 function resolveLinks(absolute: string, hopsMax: number): string {
   const here = join(
     fs.realpathSync.native(dirname(absolute)),
     basename(absolute)
   );
-  if (fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink() !== true)
-    return here;
+  const stat = unlessTooLong(() =>
+    fs.lstatSync(here, { throwIfNoEntry: false })
+  );
+  if (stat?.isSymbolicLink() !== true) return here;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(here), fs.readlinkSync(here)),

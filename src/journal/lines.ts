@@ -9,9 +9,6 @@ export type PlacedLine = ReturnType<typeof placed>;
 /** What one read takes into memory, of a file of any size. */
 const blockBytes = 64 * 1024;
 
-/** How far back is read again: to the beginning of a line, from the block that its LF is in. */
-export const keptBytes = lineBytesMax + 2 * blockBytes;
-
 /** The lines from an offset on, at which one begins; the last may have no LF. */
 export function* linesOf(
   file: Bytes,
@@ -21,7 +18,7 @@ export function* linesOf(
   for (let start = from; start < size;) {
     const block = file.read(start, Math.min(blockBytes, size - start));
 
-    // The end of a stream is known when it is read.
+    // Another process may truncate the file meanwhile.
     if (block.length === 0) return;
 
     // Lines are cut out of the block where it is: nothing is copied.
@@ -64,7 +61,7 @@ const placed = (
   line: text ? decodeRecord(text) : ("unsound" as const)
 });
 
-/** Where a byte stands first, from an offset on; `size`, or a stream's end: it stands nowhere. */
+/** Where a byte stands first, from an offset on; `size`, or where the file ends by now: it stands nowhere. */
 export function find(
   file: Bytes,
   byte: number,

@@ -4,6 +4,7 @@
  * of its work. Nothing is cut before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
+import { basename, dirname, join } from "node:path";
 import {
   appendAll,
   ifPossible,
@@ -25,6 +26,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  */
 export async function openFile(disk: Disk, given: string, warn: Warn) {
   const path = attempt("failed", given, () => disk.resolve(given));
+  attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
     throw new JournalError("unreadable", path, "is no regular file");
@@ -46,6 +48,33 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
       ? error
       : new JournalError("failed", path, error);
   }
+}
+
+/** The longest that can follow a journal's name: `saveTorn`'s OFFSET and NUMBER at their longest. */
+const longestSuffix = `.torn-${Number.MAX_SAFE_INTEGER}-${Number.MAX_SAFE_INTEGER}.part`;
+
+/**
+ * Checks, before anything is created, that every file beside the journal can have its name.
+ *
+ * @throws Error that names the longest name that works, in bytes
+ */
+function checkName(disk: Disk, path: string): void {
+  // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: a file
+  // of that name would be another one.
+  if (path.toWellFormed().includes("\ufffd"))
+    throw new Error("the path is not valid UTF-8: rename the file");
+  if (disk.canName(path + longestSuffix)) return;
+
+  const length = Buffer.byteLength(basename(path));
+  const canHave = (bytes: number): boolean =>
+    disk.canName(join(dirname(path), "x".repeat(bytes) + longestSuffix));
+  let bytesMax = length - 1;
+  while (bytesMax > 0 && !canHave(bytesMax)) bytesMax--;
+  throw new Error(
+    bytesMax > 0
+      ? `the name has ${length} bytes: expected at most ${bytesMax} here, so that FILE.torn-OFFSET-NUMBER.part fits beside it`
+      : "the directory's path is too long for any journal"
+  );
 }
 
 /** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
@@ -98,9 +127,14 @@ async function mend(
   const plan = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, there)
   );
+  const { copy, file: whole, end: verdict } = plan;
+  if (verdict.kind === "new") {
+    // An empty file may be writable where its directory is not: the next opening could not repair.
+    disk.openBeside(`${anew}.part`).close();
+    disk.remove(`${anew}.part`);
+  }
   checkSize(path, file, size);
 
-  const { copy, file: whole, end: verdict } = plan;
   if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
     throw new JournalError(

@@ -25,11 +25,7 @@ export function verifyJournal(
   found: Bytes,
   { copy, isLive, onProgress }: VerifyOptions = {}
 ) {
-  // Of a stream the end is not known, and nothing opens it.
-  const isStream = found.size() === Infinity;
-  const plan: Plan = isStream
-    ? { file: found, copy: { kind: "none" }, end: { kind: "new" } }
-    : planOpening(found, copy);
+  const plan = planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
 
@@ -81,10 +77,9 @@ export function verifyJournal(
   // What FILE.rewrite says of an end that is not there stands behind the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
-  if (isStream && file.size() === 0) report(0, "nothing came");
   const bytes = Math.min(size, file.size());
   onProgress?.(bytes, bytes);
-  const opening = isLive || isStream ? undefined : openingOf(plan, bytes);
+  const opening = isLive ? undefined : openingOf(plan, bytes);
   return { bytes, records, ...range, opening, spotsTotal, spots };
 }
 

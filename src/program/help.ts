@@ -24,7 +24,7 @@ export function help(): string {
 
   plant-store [serve] [options]   serve POST /plants; SIGTERM ends it, SIGHUP reads tokens anew
                                   and goes on in a new journal where the old one was renamed
-  plant-store verify FILE...      check whole journals, - is standard input; --json for programs
+  plant-store verify FILE...      check whole journals; --json for programs
   plant-store import FILE...      put journals into a stream: --store nats://HOSTS/STREAM
   plant-store export FILE         write a stream as a journal: --store nats://HOSTS/STREAM
   plant-store token [NAME]        make a token: itself on stderr, its tokens file's line on stdout

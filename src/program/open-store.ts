@@ -40,5 +40,5 @@ export async function openStore(
   const stream = await (
     await import("../engines/nats.ts")
   ).openNats(place, { warn });
-  return { store: stream, shown: stream.target.shown };
+  return { store: stream, shown: stream.address };
 }

@@ -1,6 +1,5 @@
 /** `verify`: what is said of each journal, to people and to programs. */
-import { isLocked, openInput, openToRead, realDisk } from "../journal/files.ts";
-import { keptBytes } from "../journal/lines.ts";
+import { isLocked, openToRead, realDisk } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
 import { readCopy } from "../journal/open.ts";
 import { verifyJournal } from "../journal/verify.ts";
@@ -39,10 +38,9 @@ export async function verify(
   );
 }
 
-/** What is no regular file may be endless, or never begin: `-`, standard input, is asked for. */
+/** Verifies a journal; refuses what is not a regular file: it may be endless, or never begin. */
 export async function reportOn(path: string, host: Host): Promise<Report> {
   const onProgress = progressOf(path, host);
-  if (path === "-") return verifyJournal(openInput(keptBytes), { onProgress });
   const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is no regular file");
   const file = openToRead(path);

@@ -39,7 +39,7 @@ export async function transfer(
 
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
-  const limits = { appendMillis: moveMillis, absentMillis: moveMillis };
+  const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
   const stream = await openNats(store, { warn: host.warn, limits });
   try {
     if (command === "import") {
@@ -80,12 +80,7 @@ async function recordsOf(path: string, host: Host): Promise<number> {
 
   // It would grow behind what is read, or cut what was read.
   const isOpen = opening === undefined;
-  if (isOpen)
-    throw new JournalError(
-      "locked",
-      path,
-      "is written by a server, or standard input"
-    );
+  if (isOpen) throw new JournalError("locked", path, "is written by a server");
   if (opening !== "goes on")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
@@ -286,7 +281,7 @@ async function ask(
       status === "" && (code === undefined || code === noMessage);
     return isAnswer ? "done" : "again";
   };
-  const subject = `$JS.API.${request}.${stream.target.stream}`;
+  const subject = `$JS.API.${request}.${stream.stream}`;
   const { payload } = await stream.send(subject, "", Buffer.from(body), judge);
   return readObject(payload);
 }

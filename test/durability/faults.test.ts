@@ -339,7 +339,7 @@ test("one writer between network namespaces; after kill -9 none needs a hand",
   { skip: noNetwork }, () => hasOneWriter(program, [apart, apart, []]));
 
 test("a program without the lock beside the file is noticed", { skip: noNetwork }, () =>
-  assert.rejects(hasOneWriter(patched("disk.js", [["entry.isSocket() &&", "false &&"]]),
+  assert.rejects(hasOneWriter(patched("files.js", [["entry.isSocket() &&", "false &&"]]),
     [apart, apart]), { name: "AssertionError" }));
 
 test("a program without a lock is noticed", () => assert.rejects(hasOneWriter(

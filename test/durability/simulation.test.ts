@@ -83,6 +83,7 @@ type Planned = readonly [operation: Operation, skip: number, fault: Fault];
 const operations: readonly Operation[] = [
   ...Array<Operation>(12).fill("append"), "cut", "cut", "size", "size", "look", "look", "read",
   "open", "lock", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
+  "canName",
 ];
 
 class Run {

@@ -241,7 +241,7 @@ describe("the capabilities", () => {
     "node:tls": ["engines/server-connection.ts", "program/secrets.ts"],
     "node:https": ["http/strict-server.ts"],
     "node:crypto": [
-        "engines/session.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
+        "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
         "program/secrets.ts", "program/transfer.ts",
       ],
     "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],

@@ -123,6 +123,11 @@ export class SimulatedDisk implements Disk {
     return inode && this.#seen(inode);
   }
 
+  canName(_path: string): boolean {
+    this.#enter("canName");
+    return true;
+  }
+
   open(path: string): JournalFile {
     this.#enter("open");
     if (!this.#names.has(path)) this.#change();
