@@ -8,13 +8,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { natsLimits, type NatsLimits } from "../config.ts";
-import { openNats, type NatsStore, type Verdict } from "../engines/nats.ts";
-import {
-  objectOf,
-  readObject,
-  type Frame,
-  type JsonObject
-} from "../engines/protocol.ts";
+import { openNats, type NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { loosened, placedText } from "../engines/message.ts";
@@ -105,7 +99,7 @@ export async function importJournals(
   records: number,
   { onCompared, onSent }: ImportProgress
 ): Promise<number> {
-  const { lastSeq } = await stateOf(stream);
+  const { lastSeq } = await stream.state();
   const known = Math.min(lastSeq, records);
   const changed = data(
     `a journal changed during the import: expected ${records} records`
@@ -126,8 +120,7 @@ export async function importJournals(
   });
   await runAhead(stream.limits, records - known, onSent, () => {
     const message = next();
-    const place = `Nats-Expected-Last-Sequence: ${seq++}\r\n`;
-    return [message, stream.publish(message, place)];
+    return [message, stream.publishAfter(seq++, message)];
   });
   if (!messages.next().done) throw changed;
   return records - known;
@@ -167,7 +160,7 @@ async function compare(
   seq: number,
   message: Buffer
 ): Promise<void> {
-  if ((await messageAt(stream, seq))?.equals(message)) return;
+  if ((await stream.messageAt(seq))?.equals(message)) return;
   throw data(
     `message ${seq} of the stream is not record ${seq} of the journals`
   );
@@ -196,7 +189,7 @@ export async function exportStream(
   path: string,
   onProgress: OnProgress
 ): Promise<number> {
-  const { messages, lastSeq } = await stateOf(stream);
+  const { messages, lastSeq } = await stream.state();
   if (messages !== lastSeq) {
     throw data(
       `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
@@ -219,9 +212,7 @@ export async function exportStream(
     for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
       const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
       const seqs = Array.from({ length }, (_, index) => first + index);
-      const found = await Promise.all(
-        seqs.map((seq) => messageAt(stream, seq))
-      );
+      const found = await Promise.all(seqs.map((seq) => stream.messageAt(seq)));
       await append(
         found
           .map((message, index) => {
@@ -245,45 +236,6 @@ export async function exportStream(
   realDisk.syncDirectory(path);
   onProgress(lastSeq, lastSeq);
   return lastSeq;
-}
-
-async function stateOf(stream: NatsStore) {
-  const { messages, last_seq: lastSeq } = objectOf(
-    (await ask(stream, "STREAM.INFO"))["state"]
-  );
-  return { messages: Number(messages), lastSeq: Number(lastSeq) };
-}
-
-/** The leader's copy: another replica's may lag behind. */
-async function messageAt(
-  stream: NatsStore,
-  seq: number
-): Promise<Buffer | undefined> {
-  const { message } = await ask(stream, "STREAM.MSG.GET", `{"seq":${seq}}`);
-  const { seq: found, data: base64 } = objectOf(message);
-  return found === seq
-    ? Buffer.from(String(base64 ?? ""), "base64")
-    : undefined;
-}
-
-/** The leader's answer; that a message is not there is one. */
-async function ask(
-  stream: NatsStore,
-  request: string,
-  body = ""
-): Promise<JsonObject> {
-  const noMessage = 10037;
-  const judge = ({ status, payload }: Frame): Verdict => {
-    const { err_code: code } = objectOf(
-      readObject(status === "" ? payload : "{}")["error"]
-    );
-    const isAnswer =
-      status === "" && (code === undefined || code === noMessage);
-    return isAnswer ? "done" : "again";
-  };
-  const subject = `$JS.API.${request}.${stream.stream}`;
-  const { payload } = await stream.send(subject, "", Buffer.from(body), judge);
-  return readObject(payload);
 }
 
 const data = (message: string): EngineError => new EngineError("data", message);

@@ -279,7 +279,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   });
   test("a message that is no record is refused, and a file that is there is kept", async () => {
     const { store } = await begin();
-    await store.publish(Buffer.from('{"id":1}'));
+    await store.publishAfter(0, Buffer.from('{"id":1}'));
     await rejectsWith(exportStream(store, join(folder, "bad.ndjson"), ignore), "data",
       /message 1 of the stream is no record/);
     const path = await journalOf("kept.ndjson", 1);
