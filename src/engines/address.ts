@@ -16,8 +16,12 @@ import { unescape } from "node:querystring";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
+import { readCredentials, type Credentials } from "./credentials.ts";
 
 export interface NatsOptions {
+  /** The user's credentials: see credentials.ts for the form. Default: none. */
+  readonly credentials?: Credentials;
+
   /** Limits that replace the defaults of config.ts. */
   readonly limits?: Partial<NatsLimits>;
 
@@ -35,7 +39,7 @@ export type Settings = ReturnType<typeof settingsOf>;
 export type Host = ReturnType<typeof hostOf>;
 
 /**
- * Checks an address and options.
+ * Checks an address and options, credentials included.
  *
  * @throws EngineError `config`, RangeError for a limit
  */
@@ -46,8 +50,9 @@ export function settingsOf(address: string, options: NatsOptions) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   }
-  const { tls, warn } = options;
-  return Object.freeze({ ...target, limits, tls, warn });
+  const { credentials, tls, warn } = options;
+  readCredentials(credentials);
+  return Object.freeze({ ...target, limits, credentials, tls, warn });
 }
 
 const encoded = "[^/?#@:,\\s]";
@@ -73,7 +78,7 @@ export function parseAddress(address: string) {
     stream,
 
     /** Members of CONNECT; JSON leaves out an undefined member. */
-    credentials:
+    addressCredentials:
       pass === undefined
         ? { auth_token: user && unescape(user) }
         : { user: unescape(user ?? ""), pass: unescape(pass) },

@@ -2,10 +2,11 @@
  * One connection to one server: INFO, TLS, credentials, then messages and pings until it ends.
  * It goes to a listed host only: the addresses in INFO's `connect_urls` are ignored.
  */
-import { connect, type Socket } from "node:net";
+import { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
 import type { Host, Settings } from "./address.ts";
+import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
   protocolError,
@@ -42,7 +43,9 @@ export class Connection {
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   #info: ReturnType<typeof readObject> = {};
-  #socket: Socket;
+
+  // The loop over the socket's bytes throws its errors. A socket under TLS has no such loop.
+  #socket = new Socket().on("error", () => undefined);
 
   /** The time limit of the handshake; after the handshake, the pings. */
   #timer: NodeJS.Timeout | undefined;
@@ -54,7 +57,7 @@ export class Connection {
   #hasFrame = false;
   #onOpen: (() => void) | undefined;
 
-  /** Connects; `onReply` is called with each response to a message that was published. */
+  /** `onReply` is called with each response to a message that was published. */
   constructor(
     host: Host,
     settings: Settings,
@@ -63,12 +66,6 @@ export class Connection {
     this.#host = host;
     this.#settings = settings;
     this.#onReply = onReply;
-
-    // The loop over the socket's bytes throws its errors. A socket under TLS has no such loop.
-    this.#socket = connect(host.port, host.address).on(
-      "error",
-      () => undefined
-    );
   }
 
   /** The most bytes that the server takes in one message. */
@@ -91,18 +88,21 @@ export class Connection {
   }
 
   /**
-   * Reads until the connection ends; resolves with the reason.
+   * Connects, and reads until the connection ends; resolves with the reason.
    *
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, tls, credentials } = this.#settings;
+    const { limits, needsTls, tls, credentials, addressCredentials } =
+      this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
       limits.handshakeMillis
     );
     try {
+      const login = { ...addressCredentials, ...readCredentials(credentials) };
+      this.#socket.connect(this.#host.port, this.#host.address);
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
@@ -118,8 +118,8 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const login = JSON.stringify({ ...introduction, ...credentials });
-      this.#write(`CONNECT ${login}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
+      const hello = JSON.stringify({ ...introduction, ...login });
+      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {

@@ -183,8 +183,8 @@ export async function openFake(
   fakes: readonly Fake[], { limits, ...options }: NatsOptions = {}, query = "",
 ): Promise<NatsStore> {
   const hosts = fakes.map(({ host }) => host).join();
-  const url = `nats://writer:s3cret@${hosts}/plants${query}`;
-  const store = await openNats(url, { limits: { ...quick, ...limits }, ...options });
+  const store = await openNats(`nats://${hosts}/plants${query}`,
+    { credentials: "writer\ns3cret\n", limits: { ...quick, ...limits }, ...options });
   after(() => store.close());
   return store;
 }

@@ -85,18 +85,18 @@ describe("the address", () => {
     assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", credentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
+      stream: "PLANTS-2", addressCredentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
       replicas: 5, monitor: 8222, allowsOldServer: true,
       shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
   test("has defaults, and may be without user, or with a token", () => {
-    const { credentials, replicas, monitor, needsTls, allowsOldServer } =
+    const { addressCredentials: credentials, replicas, monitor, needsTls, allowsOldServer } =
       parseAddress("nats://h1/plants");
     assert.equal(JSON.stringify(credentials), "{}");
     assert.deepEqual([replicas, monitor, needsTls, allowsOldServer], [3, 0, false, false]);
-    assert.deepEqual(parseAddress("nats://t0ken@h1/plants").credentials, { auth_token: "t0ken" });
-    assert.deepEqual(parseAddress("nats://u:@h1/plants").credentials, { user: "u", pass: "" });
+    assert.deepEqual(parseAddress("nats://t0ken@h1/plants").addressCredentials, { auth_token: "t0ken" });
+    assert.deepEqual(parseAddress("nats://u:@h1/plants").addressCredentials, { user: "u", pass: "" });
   });
 
   const wrong = [

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { EngineError, openNats } from "../../src/engines/nats.ts";
+import { EngineError } from "../../src/engines/nats.ts";
 import type { NatsStore } from "../../src/engines/nats.ts";
 import { loosened } from "../../src/engines/message.ts";
 import { openToRead } from "../../src/journal/files.ts";
@@ -27,14 +27,14 @@ let streams = 0;
 async function begin(changes: Readonly<Record<string, unknown>> = {}, ports = [0]) {
   const stream = `moved${++streams}`;
   await cluster.create(stream, changes);
-  const store = await openNats(cluster.url(stream, { user: "admin:adminpw", ports }));
+  const store = await cluster.open(stream, { user: "admin", ports });
   after(() => store.close());
   return { stream, store };
 }
 
 /** A client of its own, whose patience is short. */
 async function reopened(stream: string): Promise<NatsStore> {
-  const store = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+  const store = await cluster.open(stream, { user: "admin" });
   after(() => store.close());
   return store;
 }
@@ -184,7 +184,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   test("a stranger's message among the records is never taken for one, however often it is begun",
     async () => {
       const { store, stream } = await begin();
-      const other = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+      const other = await cluster.open(stream, { user: "admin" });
       const path = await journalOf("s.ndjson", 3_000);
       let stranger: Promise<void> | undefined;
       const onProgress: OnProgress = (done) => {
@@ -219,7 +219,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   });
   test("what is not sound is refused with its offset, and none of it is imported", async () => {
     const { stream } = await begin();
-    const env = { PLANTS_STORE: cluster.url(stream, { user: "admin:adminpw" }) };
+    const env = cluster.env(stream, "admin");
     const path = await journalOf("g.ndjson", 20);
     const text = readFileSync(path, "utf8");
     const offset = Buffer.byteLength(text.slice(0, text.indexOf('{"seq":11,')));
