@@ -15,8 +15,8 @@ export const documentOf = (name: string): Document =>
 
 export const documents: readonly Document[] = [
   "README.md", "src/README.md", "src/http/README.md", "src/json/README.md",
-  "src/journal/README.md", "src/engines/README.md", "src/program/README.md", "test/README.md",
-  "test/bench/README.md", ".github/SECURITY.md", ".github/CONTRIBUTING.md",
+  "src/journal/README.md", "src/engines/README.md", "src/program/README.md",
+  "src/program/recipes/README.md", "test/README.md", "test/bench/README.md", ".github/SECURITY.md", ".github/CONTRIBUTING.md",
 ].filter((name) => existsSync(join(root, name))).map(documentOf);
 
 export const allText = documents.map(({ text }) => text).join("\n");
