@@ -324,6 +324,71 @@ test("the process's figures, and the versions, are true", { timeout }, async () 
   assert.equal(await server.end(), 0);
 });
 
+test("a metric that cannot be read is left out, and the scrape is no end of the process",
+  { timeout }, async () => {
+    // As without /proc, or without a descriptor for /proc/self/stat.
+    const server = await start({ nodeArgs: preload(`process.memoryUsage.rss = () => {
+      throw new Error("ENOENT: process.memoryUsage.rss");
+    };`) });
+    const figures = await figuresOf(server);
+    assert.equal(figures.has("process_resident_memory_bytes"), false);
+    assert.ok((figures.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
+    assert.equal(await server.end(), 0);
+  });
+
+test("silent connections that take all descriptors leave a server that can still be scraped",
+  { timeout }, async () => {
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
+    const server = await start({ node: launcher });
+    assert.match(server.events()[0]?.msg ?? "", /^the hard limit on open files, 60, is too low for --max-connections 1024/);
+    const sockets: Socket[] = [];
+    let last = 0;
+    for (let open = 0; open < 60; open++) {
+      const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
+      await once(socket, "connect");
+      sockets.push(socket);
+      // Once no descriptor is left for the scrape itself, its connection is reset.
+      last = await ask(placeOf(server), "/metrics").then(({ status }) => status, () => 0);
+      assert.ok([0, 200].includes(last), `${last}`);
+    }
+    assert.equal(last, 0, "the control: all descriptors were taken");
+    for (const socket of sockets) socket.destroy();
+    await until("it is scraped again", async () =>
+      await ask(placeOf(server), "/metrics").then(({ status }) => status === 200, () => false));
+    assert.equal(await server.end(), 0);
+  });
+
+test("whatever the admin listener throws is logged and answered with 500", { timeout }, async () => {
+  const server = await start({ nodeArgs: preload(`const { entries } = Object;
+    Object.entries = (of) => {
+      if ("plant_store_build_info" in of) throw new Error("boom");
+      return entries(of);
+    };`) });
+  const { status, body } = await ask(placeOf(server), "/metrics");
+  assert.deepEqual([status, body], [500, "internal error\n"]);
+  assert.equal((await ask(placeOf(server), "/livez")).status, 200);
+  assert.equal(await server.end(), 0);
+  const faults = server.events().filter(({ level }) => level === 50);
+  assert.deepEqual(faults.map(({ msg }) => msg), ["internal error: boom"]);
+});
+
+test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async () => {
+  const server = await start({ nodeArgs: preload(`import { Server } from "node:http";
+    import { Server as NetServer } from "node:net";
+    let isAdmin = true;
+    Server.prototype.listen = function (...args) {
+      const server = this;
+      if (isAdmin) process.once("SIGUSR2", () => server.emit("error", new Error("accept ENOBUFS")));
+      isAdmin = false;
+      return NetServer.prototype.listen.apply(this, args);
+    };`) });
+  server.process.kill("SIGUSR2");
+  await until("it is logged", () => Promise.resolve(server.stderr().includes("accept ENOBUFS")));
+  assert.equal((await ask(placeOf(server), "/livez")).status, 200);
+  assert.equal(await server.end(), 0);
+});
+
 test("what waits is in the figures while it waits", { timeout }, async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "60000"] });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -13,13 +13,15 @@ import { version } from "../../src/program/help.ts";
 import type { Host } from "../../src/program/host.ts";
 import { makeLog } from "../../src/program/log.ts";
 import {
-  cleanEnvironment, eventsOf, exchange, post, program, start as startProgram, temporaryFolder,
+  cleanEnvironment, eventsOf, exchange, post, program, readAnswers, start as startProgram, temporaryFolder,
   token, type LogEvent, type RawAnswer, type Running, type StartOptions,
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
 const servers: Running[] = [];
+const children: Running["process"][] = [];
+after(() => children.map((child) => child.kill("SIGKILL")));
 after(() => servers.map((server) => server.process.kill("SIGKILL")));
 
 async function start(options: StartOptions = {}): Promise<Running> {
@@ -380,6 +382,60 @@ test("what is logged has an id, which is sent back: the given one, or a new one"
     assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
     assert.equal(new Set(sent).size, 4);
     assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
+  });
+
+test("an id that comes without a valid token is neither logged nor sent back", { timeout },
+  async () => {
+    const server = await start();
+    for (const fields of [`X-Request-Id: ${token}`, `traceparent: 00-${trace}${rest}`]) {
+      for (const bearer of ["Bearer wrong", "Basic x", ""]) {
+        const bytes = plant.replace("Host", `${fields}\r\nHost`)
+          .replace(`Authorization: Bearer ${token}\r\n`, bearer && `Authorization: ${bearer}\r\n`);
+        const [answer] = await ask(server, bytes);
+        assert.equal(answer?.status, 401);
+        assert.match(answer.headers["x-request-id"] ?? "", /^[\da-f]{8}-[\da-f-]{27}$/);
+      }
+    }
+    assert.equal(await server.end(), 0);
+    assert.equal(answersOf(server).length, 6);
+    assert.doesNotMatch(JSON.stringify(server.events()), RegExp(`${token}|${trace}`));
+  });
+
+test("a log on a full disk goes on in a new line, and counts what was lost",
+  { timeout, skip: missing(["prlimit", "--version"]) }, async () => {
+    const path = join(temporaryFolder(), "log");
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
+    const cwd = temporaryFolder();
+    const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
+      { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
+    children.push(child);
+    await once(child.stdout, "data");
+    const limit = (bytes: string): void =>
+      assert.equal(spawnSync("prlimit", [`--fsize=${bytes}`, "--pid", `${child.pid}`]).status, 0);
+    const asked = async (count: number): Promise<void> => {
+      const socket = connect(join(cwd, "s"));
+      const answers = readAnswers(socket, count);
+      socket.write(stranger.repeat(count));
+      assert.equal((await answers).length, count);
+      socket.destroy();
+    };
+    await asked(1);
+    // Half of the next line fits.
+    limit(`${statSync(path).size + 150}:unlimited`);
+    await asked(4);
+    limit("unlimited");
+    await asked(1);
+    child.kill("SIGTERM");
+    await once(child, "close");
+    const lines = readFileSync(path, "utf8").split("\n");
+    const events = eventsOf(lines.join("\n"));
+    const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
+    assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
+    assert.equal(events.filter(({ res }) => res).length, 2);
+    const lost = events.find(({ dropped }) => dropped !== undefined);
+    assert.equal(lost?.["dropped"], 3);
+    assert.match(lost.msg, /^3 lines were lost, and the one before may be truncated: stderr: EFBIG/);
   });
 
 test("without an id in it, a good request's answer has none, where nothing is logged",

@@ -1,11 +1,12 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { cleanEnvironment, complaintsOf, program, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
 
@@ -70,6 +71,26 @@ for (const [command, wanted] of ended) {
       // But for the token itself, which stderr has.
       if (!command.startsWith("token")) assert.equal(stderr, complaints);
       assert.doesNotMatch(stderr, /can't write|EPIPE/);
+    });
+}
+
+test("token whose reader of stderr is gone ends with 74, and prints no line for a lost token",
+  { skip, timeout }, async () => {
+    const line = "exec 3> >(true); wait $!; plants token x 2>&3";
+    const { status, stdout } = shell(line, await journals());
+    assert.deepEqual([status, stdout], [74, ""]);
+  });
+
+const noLimits = missing(["prlimit", "--version"]);
+for (const command of ["openapi", "--help", "verify --json sound sound sound"]) {
+  test(`${command} into a file that has no room for all of it ends with 74`,
+    { skip: skip || noLimits, timeout }, async () => {
+      const cwd = await journals();
+      const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
+      const { status, stderr } = shell(line, cwd);
+      assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
+      assert.equal(status, 74);
+      assert.match(stderr, /can't write to stdout: EFBIG/);
     });
 }
 
