@@ -12,6 +12,8 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
+import { openNats } from "../../src/engines/nats.ts";
+import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 /** The server's binary, or why there is none. */
@@ -40,6 +42,18 @@ if ("missing" in binary) console.error(`skipped: no replicated store: ${binary.m
 if ("missing" in binary && process.env["PLANT_TEST_NATS_REQUIRED"]) {
   throw new Error(binary.missing);
 }
+
+export interface OpenOptions extends NatsOptions {
+  readonly user?: string;
+  readonly scheme?: "nats" | "tls";
+  readonly query?: string;
+
+  /** Of proxies. Default: the servers' own. */
+  readonly ports?: readonly number[];
+}
+
+/** Each user of the tests' servers has its name and "pw" as the password. */
+export const credentialsOf = (user: string): string => `${user}\n${user}pw\n`;
 
 export interface ClusterOptions {
   /** Default: `always`. */
@@ -128,11 +142,23 @@ export class Cluster {
     return cluster;
   }
 
-  /** The address of a stream on these servers, or on proxies before them, as the user that serves. */
-  url(stream: string, { user = "writer:writerpw", scheme = "nats", query = "", ports = [0] } = {}) {
+  /** The address of a stream on these servers, or on proxies before them. */
+  address(stream: string, { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}): string {
     const own = this.servers.map(({ port }) => port);
     const hosts = (ports[0] === 0 ? own : ports).map((port) => `127.0.0.1:${port}`).join();
-    return `${scheme}://${user}@${hosts}/${stream}${query}`;
+    return `${scheme}://${hosts}/${stream}${query}`;
+  }
+
+  /** Opens a store there, as the user that serves. */
+  open(stream: string, options: OpenOptions = {}): Promise<NatsStore> {
+    const { user = "writer", scheme = "nats", query = "", ports = [0], ...others } = options;
+    const address = this.address(stream, { scheme, query, ports });
+    return openNats(address, { credentials: credentialsOf(user), ...others });
+  }
+
+  /** The environment of a program that has its store there. */
+  env(stream: string, user = "writer"): { readonly PLANTS_STORE: string } {
+    return { PLANTS_STORE: this.address(stream).replace("//", `//${user}:${user}pw@`) };
   }
 
   async ready(server: Server): Promise<void> {

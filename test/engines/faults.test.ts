@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import type { TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
 import { exchange, post } from "../support/support.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
@@ -32,8 +31,8 @@ async function begin(t: TestContext, on = cluster, ports = [0], options: NatsOpt
   const stream = `plants${++streams}`;
   await on.create(stream);
   const told: string[] = [];
-  const store = await openNats(on.url(stream, { user: "admin:adminpw", ports }),
-    { warn: (line) => told.push(line), ...options });
+  const store = await on.open(stream,
+    { user: "admin", ports, warn: (line) => told.push(line), ...options });
   const port = await serve(store);
   after(() => store.close());
   const finish = async (load: Load) => {

@@ -103,7 +103,7 @@ test("no host is there: it listens, and answers 503 until one is", { timeout }, 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a stream that is not there is refused with its JSON: exit 78", async () => {
     const { code, stderr, stdout } =
-      await run([], { PLANTS_STORE: cluster.url("plants") }, temporaryFolder());
+      await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
@@ -111,7 +111,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("two on one stream, 1,000 connections, one killed: all that either acknowledged is there",
     async (t) => {
       await cluster.create("plants");
-      const env = { PLANTS_STORE: cluster.url("plants") };
+      const env = cluster.env("plants");
       const [first, second] = [await start({ env }), await start({ env })];
       t.after(() => [first, second].map((server) => server.process.kill("SIGKILL")));
       const loads = [new Load(first.port, 500), new Load(second.port, 500)] as const;
@@ -128,7 +128,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       assert.deepEqual([...loads[1].refused], []);
     });
   test("SIGTERM waits for what is in flight, and SIGHUP does no harm", async () => {
-    const server = await start({ env: { PLANTS_STORE: cluster.url("plants") } });
+    const server = await start({ env: cluster.env("plants") });
     server.process.kill("SIGHUP");
     const load = new Load(server.port, 32);
     await load.more(200);
@@ -140,7 +140,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("import and export: their exit codes and words, and a journal that verify accepts", async () => {
     const folder = temporaryFolder();
     await cluster.create("moved");
-    const env = { PLANTS_STORE: cluster.url("moved", { user: "admin:adminpw" }) };
+    const env = cluster.env("moved", "admin");
     const server = await start({ cwd: folder });
     for (let id = 1; id <= 20; id++) await exchange(server.port, fern(id), { answers: 1 });
     const locked = await run(["import", "plants.ndjson"], env, folder);
