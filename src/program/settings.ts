@@ -31,7 +31,7 @@ const adminForm = new RegExp(
 
 /** The address of a stream, which has no credentials and hence no @; or a path that is not a URL. */
 const storeForm = new RegExp(
-  String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[\w+.-]+://)[^\0]+)$`
+  String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
 
 /** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */

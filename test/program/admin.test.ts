@@ -19,7 +19,7 @@ import {
   type Running, type StartOptions,
 } from "../support/support.ts";
 import { Fake } from "../engines/fake.ts";
-import { until } from "../engines/cluster.ts";
+import { environmentFor, until } from "../engines/cluster.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -145,7 +145,7 @@ for (const [setting, pattern, skip] of [
     });
 }
 
-test("where the admin listener can't listen, nobody is served: 69", { timeout }, async () => {
+test("where the admin listener cannot listen, nobody is served: 69", { timeout }, async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
   const address = other.address();
@@ -154,7 +154,7 @@ test("where the admin listener can't listen, nobody is served: 69", { timeout },
   const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
   other.close();
   assert.deepEqual([code, stdout], [69, ""]);
-  assert.match(stderr, /can't listen: .*EADDRINUSE/);
+  assert.match(stderr, /cannot listen: .*EADDRINUSE/);
 });
 
 test("where the public port can't be had, the admin listener does not keep the process",
@@ -194,7 +194,7 @@ test("where the public port is taken, a client of the admin listener does not ho
     const [code] = await once(child, "exit");
     other.close();
     assert.equal(code, 69);
-    assert.match(await told, /can't listen: .*EADDRINUSE/);
+    assert.match(await told, /cannot listen: .*EADDRINUSE/);
     assert.ok(performance.now() - begun < 10_000, "it ended by itself");
   });
 
@@ -244,7 +244,7 @@ test("the figures add up with what has happened", { timeout }, async () => {
   const { stderr } = server.process;
   assert.ok(stderr);
   server.process.kill("SIGHUP");
-  while (!server.stderr().includes("new file")) await once(stderr, "data");
+  while (!server.stderr().includes("now writing to")) await once(stderr, "data");
   assert.equal((await store(server))[0]?.status, 200);
 
   const figures = await figuresOf(server);
@@ -613,7 +613,7 @@ test("of a stream, it tells whether a server is there, what is in flight, and no
   { timeout },
   async () => {
     const fake = await Fake.start({ greeting: "" });
-    const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants` };
+    const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
     const place = fake.host;
     const server = await start({ env });
     assert.equal(await readyOf(server), "503 unreachable");

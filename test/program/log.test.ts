@@ -11,7 +11,7 @@ import { after, test } from "node:test";
 import { tokenDigest } from "../../src/index.ts";
 import { version } from "../../src/program/help.ts";
 import type { Host } from "../../src/program/host.ts";
-import { makeLog } from "../../src/program/log.ts";
+import { createLog } from "../../src/program/log.ts";
 import {
   cleanEnvironment, eventsOf, exchange, post, program, readAnswers, start as startProgram, temporaryFolder,
   token, type LogEvent, type RawAnswer, type Running, type StartOptions,
@@ -60,7 +60,7 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   server.process.kill("SIGHUP");
-  await told(server, "goes on in a new file");
+  await told(server, "now writing to");
   assert.equal(await server.end(), 0);
   const events = server.events();
   const { port, process: { pid } } = server;
@@ -76,10 +76,20 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
     msg: `serving ${base}, 0 records in plants.ndjson, tokens: PLANTS_TOKEN,alice`,
   });
   assert.deepEqual(others, [
-    { tokens: [...tokens, "bob"], msg: "the tokens are read again" },
-    { msg: "goes on in a new file at plants.ndjson" },
+    { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
+    { msg: "rotated: now writing to plants.ndjson" },
     { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
   ]);
+});
+
+test("unknown variables make one warning, and the server serves", { timeout }, async () => {
+  const server = await start({ env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_SERVICE_PORT: "80" } });
+  assert.equal((await ask(server, plant))[0]?.status, 200);
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(server.events().filter(({ level }) => level > 30).map(({ level, msg }) => [level, msg]),
+    [[40, "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
+      + "PLANTS_SERVICE_PORT (see --help)"]]);
+  assert.doesNotMatch(JSON.stringify(server.events()), /S3cret/);
 });
 
 test("what ends it is an event of the log, a mistake a line of text", { timeout }, async () => {
@@ -108,7 +118,7 @@ test("a fault of ours is an event of the log, with its level", { timeout }, asyn
   const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
   assert.equal(await server.end("SIGUSR2"), 70);
   const { level, msg } = server.events().at(-1) ?? {};
-  assert.deepEqual([level, msg], [50, "a fault of ours: boom"]);
+  assert.deepEqual([level, msg], [50, "internal error: boom"]);
 });
 
 test("an end at once is told, and what it cuts off", { timeout }, async () => {
@@ -268,9 +278,9 @@ test("a reader that stalls holds up nobody, and is told how many lines it has mi
   });
 
 /** A log into a stream of this process. */
-function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof makeLog> {
+function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof createLog> {
   const stderr = Object.assign(stream, { isTTY }) as unknown as Host["stderr"];
-  return makeLog({ stderr, pid: 1 } as Host);
+  return createLog({ stderr, pid: 1 } as Host);
 }
 
 test("a log whose reader stalls keeps no more than its stream does", async () => {
@@ -435,7 +445,7 @@ test("a log on a full disk goes on in a new line, and counts what was lost",
     assert.equal(events.filter(({ res }) => res).length, 2);
     const lost = events.find(({ dropped }) => dropped !== undefined);
     assert.equal(lost?.["dropped"], 3);
-    assert.match(lost.msg, /^3 lines were lost, and the one before may be truncated: stderr: EFBIG/);
+    assert.match(lost.msg, /^3 lines were dropped: stderr is full, or stalled$/);
   });
 
 test("without an id in it, a good request's answer has none, where nothing is logged",

@@ -45,8 +45,8 @@ for (const command of commands) {
   test(`${command} > ${full} ends with 74, and says why`, { skip, timeout }, async () => {
     const { status, stderr } = shell(`plants ${command} > ${full}`, await journals());
     assert.equal(status, 74);
-    assert.match(stderr, /plant-store: can't write to stdout: ENOSPC: no space left.*\n$/);
-    assert.equal(stderr.split("can't write").length, 2, "it is said once");
+    assert.match(stderr, /plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/);
+    assert.equal(stderr.split("cannot write").length, 2, "it is said once");
   });
 }
 
@@ -70,7 +70,7 @@ for (const [command, wanted] of ended) {
       assert.equal(status, wanted, stderr);
       // But for the token itself, which stderr has.
       if (!command.startsWith("token")) assert.equal(stderr, complaints);
-      assert.doesNotMatch(stderr, /can't write|EPIPE/);
+      assert.doesNotMatch(stderr, /cannot write|EPIPE/);
     });
 }
 
@@ -90,7 +90,7 @@ for (const command of ["openapi", "--help", "verify --json sound sound sound"]) 
       const { status, stderr } = shell(line, cwd);
       assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
       assert.equal(status, 74);
-      assert.match(stderr, /can't write to stdout: EFBIG/);
+      assert.match(stderr, /cannot write to stdout: EFBIG/);
     });
 }
 
@@ -103,7 +103,7 @@ test("a server whose first line can't be written serves all the same, and says s
     const { status, stdout, stderr } = shell(line, cwd);
     assert.equal(status, 0, stderr);
     assert.match(stdout, /"error":40101/);
-    assert.match(stderr, /^plant-store: can't write to stdout: ENOSPC: .*\n$/);
+    assert.match(stderr, /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
   });
 
 test("verify of many files has but one of them open", { skip, timeout }, async () => {
