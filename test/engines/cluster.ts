@@ -66,6 +66,7 @@ export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
   readonly maxFileStore?: string;
+  readonly maxPayload?: string;
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
@@ -310,7 +311,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxFileStore = "2GB", tls, publish } = options;
+  const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
   const name = `n${index + 1}`;
   const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
   const cluster = count === 1 ? "" : `cluster {
@@ -322,7 +323,7 @@ function configOf(
   return `server_name: ${name}
 listen: "127.0.0.1:${ports[index]}"
 http: "127.0.0.1:${ports[count + index]}"
-max_payload: 1MB
+max_payload: ${maxPayload}
 jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
   sync_interval: ${sync}

@@ -28,7 +28,8 @@ interface Document {
 const face = documentOf("README.md");
 const documents: readonly Document[] = [
   face,
-  ...["src", "src/http", "src/json", "src/journal", "src/engines", "src/program", "test/bench"]
+  ...["src", "src/http", "src/json", "src/journal", "src/engines", "src/program", "src/program/recipes",
+    "test/bench"]
     .map((folder) => documentOf(`${folder}/README.md`)),
 ];
 
