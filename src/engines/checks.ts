@@ -1,5 +1,6 @@
 /** Checks whether a stream and its servers keep what they acknowledge, before anything is sent. */
 import { setTimeout } from "node:timers/promises";
+import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
 import type { Host, Settings } from "./address.ts";
 import { objectOf, readObject, type JsonObject } from "./protocol.ts";
@@ -91,10 +92,9 @@ function requirements(
     // The other value deletes the oldest plants when the stream is full.
     discard: Number(max_bytes) > 0 || Number(max_msgs) > 0 ? "new" : discard,
 
-    // A message is sent again until its deadline: the stream must recognise it for much longer.
     duplicate_window: atLeast(
       "duplicate_window",
-      4 * limits.appendMillis * 1e6
+      duplicateWindowMillis(limits) * 1e6
     ),
 
     // This mode acknowledges before it syncs.
@@ -104,6 +104,10 @@ function requirements(
     no_ack: undefined
   };
 }
+
+/** A message is sent again until its deadline: the stream must recognise it for much longer. */
+export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
+  4 * appendMillis;
 
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */
 const differences = (

@@ -50,6 +50,11 @@ export class Connection {
   /** The time limit of the handshake; after the handshake, the pings. */
   #timer: NodeJS.Timeout | undefined;
   #pingsMissed = 0;
+
+  /** The socket's bytes at the last look at them, for pings and for `isReceiving`. */
+  #bytesAtPing = 0;
+  #bytesSeen = 0;
+  #hasFrame = false;
   #onOpen: (() => void) | undefined;
 
   /** `onReply` is called with each response to a message that was published. */
@@ -66,6 +71,20 @@ export class Connection {
   /** The most bytes that the server takes in one message. */
   get maxPayload(): number {
     return Number(this.#info["max_payload"]);
+  }
+
+  /** Whether messages can be published on it. */
+  get isOpen(): boolean {
+    return this.#socket.writable;
+  }
+
+  /** Whether bytes have arrived since the last call, of a message that is still incomplete. */
+  isReceiving(): boolean {
+    const { bytesRead } = this.#socket;
+    const isReceiving = bytesRead > this.#bytesSeen && !this.#hasFrame;
+    this.#bytesSeen = bytesRead;
+    this.#hasFrame = false;
+    return isReceiving;
   }
 
   /**
@@ -181,6 +200,7 @@ export class Connection {
       line,
       words: [name = "", subject = ""]
     } = frame;
+    this.#hasFrame = true;
     switch (name) {
       case "MSG":
       case "HMSG": {
@@ -219,6 +239,10 @@ export class Connection {
     clearTimeout(this.#timer);
     this.#pingsMissed = 0;
     this.#timer = setInterval(() => {
+      // A PONG comes after everything that the server has sent before: bytes are a sign of life.
+      const { bytesRead } = this.#socket;
+      if (bytesRead > this.#bytesAtPing) this.#pingsMissed = 0;
+      this.#bytesAtPing = bytesRead;
       if (this.#pingsMissed === pingsMissedMax)
         this.close("it does not answer PING");
       this.#pingsMissed++;

@@ -52,7 +52,10 @@ export class Session {
 
   /** The connection to publish on, while there is one. */
   get ready(): Connection | undefined {
-    return this.#state.is === "ready" ? this.#connection : undefined;
+    const connection = this.#connection;
+    return this.#state.is === "ready" && connection?.isOpen
+      ? connection
+      : undefined;
   }
 
   /** Whether an append may wait: a server is there, or was a moment ago. */
@@ -78,6 +81,15 @@ export class Session {
   /** Leaves the current connection for the next host. */
   leave(reason: string): void {
     this.#connection?.close(reason);
+  }
+
+  /** Checks the stream again at once; leaves the connection if it does not pass. */
+  checkNow(): void {
+    const { ready } = this;
+    if (!ready) return;
+    checkStream(ready, this.#settings).catch((error: EngineError) =>
+      ready.close(error.message, error.code)
+    );
   }
 
   close(): void {

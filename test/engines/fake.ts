@@ -88,6 +88,11 @@ export class Fake {
     return `127.0.0.1:${address.port}`;
   }
 
+  /** The number of connections that are open. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   /** Cuts all connections. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
