@@ -55,6 +55,13 @@ export interface OpenOptions extends NatsOptions {
 /** Each user of the tests' servers has its name and "pw" as the password. */
 export const credentialsOf = (user: string): string => `${user}\n${user}pw\n`;
 
+/** The environment of a program on a stream: the address, and a file with the credentials. */
+export function environmentFor(PLANTS_STORE: string, credentials: string) {
+  const PLANTS_STORE_CREDENTIALS = join(temporaryFolder(), "credentials");
+  writeFileSync(PLANTS_STORE_CREDENTIALS, credentials, { mode: 0o600 });
+  return { PLANTS_STORE, PLANTS_STORE_CREDENTIALS };
+}
+
 export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
@@ -158,8 +165,8 @@ export class Cluster {
   }
 
   /** The environment of a program that has its store there. */
-  env(stream: string, user = "writer"): { readonly PLANTS_STORE: string } {
-    return { PLANTS_STORE: this.address(stream).replace("//", `//${user}:${user}pw@`) };
+  env(stream: string, user = "writer") {
+    return environmentFor(this.address(stream), credentialsOf(user));
   }
 
   async ready(server: Server): Promise<void> {
