@@ -49,7 +49,7 @@ export class Connections {
   }
 }
 
-/** A connection's state: `open`, then perhaps `closing`, then perhaps `Unparsed`. */
+/** A connection's state: `open`, then perhaps `closing`, then perhaps `unparsed`. */
 type State =
   /** Every request is executed. */
   | "open"
@@ -57,20 +57,15 @@ type State =
   /** One response is, or will be, the last. No request after its own is executed. */
   | "closing"
 
-  /** Node's parser has stopped. */
-  | Unparsed;
+  /** Node's parser has stopped: nothing that arrives is a request. */
+  | "unparsed";
 
-interface Unparsed {
-  /** Bytes that had been read when the parser stopped. None after them becomes a request. */
-  readonly readBytes: number;
-}
-
-/** What an idle connection does not change, except for `readBytes`. */
-interface Snapshot {
+/** What a check has found. */
+interface Check {
   readonly atMillis: number;
-  readonly latest: ServerResponse | undefined;
-  readonly unsentBytes: number;
-  readonly readBytes: number;
+
+  /** Grows while the client reads. */
+  readonly sentBytes: number;
 }
 
 /** One socket and its requests in turn. */
@@ -85,7 +80,8 @@ export class Connection {
   /** The response whose request's body has been read. Node reports the end a moment later. */
   #read: ServerResponse | undefined;
 
-  #snapshot: Snapshot | undefined;
+  /** The latest check that found the connection in use. */
+  #check: Check | undefined;
 
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
@@ -166,11 +162,9 @@ export class Connection {
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
   refuseConnect(error: ApiError): void {
-    // Node has removed its own listeners: a reset, or a client that does not read, needs ours.
+    // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
-    this.#socket.on("timeout", () => this.onTimeout());
-
-    this.#state = { readBytes: this.#socket.bytesRead };
+    this.#state = "unparsed";
     this.#answerRaw(error);
   }
 
@@ -178,17 +172,12 @@ export class Connection {
   onParserError(code: string): void {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
-
-    // The parser repeats its error with every further piece.
-    if (typeof this.#state === "object") {
-      const bytes = this.#socket.bytesRead - this.#state.readBytes;
-      if (bytes > this.#all.limits.discardBytesMax) this.#socket.destroy();
-      return;
-    }
+    if (this.#state === "unparsed") return;
 
     const latest = this.#latest;
     const within = latest?.req.complete === false ? latest : undefined;
-    this.#state = { readBytes: this.#socket.bytesRead };
+    this.#state = "unparsed";
+    this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
@@ -199,52 +188,34 @@ export class Connection {
   }
 
   /**
-   * Closes the connection after `idleMillis` without a byte in either direction, if it is idle.
-   *
-   * A client that waits for our response is not idle. A client that does not read it is.
-   */
-  onTimeout(): void {
-    const isWaiting = !this.isAnswered() && this.#socket.writableLength === 0;
-    if (isWaiting) this.#socket.setTimeout(this.#all.limits.idleMillis);
-    else this.#socket.destroy();
-  }
-
-  /** Returns whether node's parser still reads what arrives. */
-  get isParsed(): boolean {
-    return typeof this.#state === "string";
-  }
-
-  /**
-   * Returns whether bytes alone have kept the connection open for `idleMillis`: every byte renews
-   * node's own timer. Meanwhile no request was begun or answered, and no response left. A head that
-   * has begun to arrive is not seen here: only node's parser knows it.
+   * Checks whether the connection is idle: for `idleMillis` no response was expected or sent,
+   * whatever arrived. A client that waits for our response is not idle. A client that does not read
+   * its response is idle, and is destroyed here.
    *
    * @param nowMillis by a monotonic clock
+   * @returns whether it is idle, unless node's parser has begun a request
    */
-  isOverdue(nowMillis: number): boolean {
-    const { bytesRead, writableLength, writableEnded } = this.#socket;
-    const latest = this.#latest;
-    const before = this.#snapshot;
-    if (
-      before === undefined ||
-      before.latest !== latest ||
-      before.unsentBytes !== writableLength ||
-      // The response is not written yet, or #closeGently limits the time.
-      latest?.writableEnded === false ||
-      writableEnded
-    ) {
-      this.#snapshot = {
-        atMillis: nowMillis,
-        latest,
-        unsentBytes: writableLength,
-        readBytes: bytesRead
-      };
+  isIdle(nowMillis: number): boolean {
+    const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
+      this.#socket;
+    const { bytesWritten, writableLength, writableEnded } = socket;
+
+    // Node does not document the handle. Without it, a write counts when all of it has been sent.
+    const queuedBytes = socket._handle?.writeQueueSize ?? 0;
+    const sentBytes = bytesWritten - writableLength - queuedBytes;
+
+    // #closeGently has a time limit of its own.
+    const isBusy =
+      writableEnded ||
+      (this.#latest?.writableEnded === false && writableLength === 0);
+    const last = this.#check;
+    if (isBusy || last?.sentBytes !== sentBytes) {
+      this.#check = { atMillis: nowMillis, sentBytes };
       return false;
     }
-    return (
-      nowMillis - before.atMillis >= this.#all.limits.idleMillis &&
-      bytesRead > before.readBytes
-    );
+    if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
+    if (writableLength > 0 || this.#state === "unparsed") socket.destroy();
+    return true;
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */

@@ -1,7 +1,7 @@
 /** The settings of `serve`, from flags and environment: read once, and frozen. */
 import {
   basePathForm,
-  basePathWanted,
+  basePathExpected,
   describeBounds,
   isWithin,
   limitTable,
@@ -64,7 +64,7 @@ export const settingTable = {
     flag: "base-path",
     defaultValue: "",
     form: basePathForm,
-    expected: basePathWanted,
+    expected: basePathExpected,
     meaning: "prefix of /plants in the path, such as /v1"
   },
   store: {
