@@ -245,6 +245,9 @@ export const natsLimits = {
   /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
   noProgressMillis: 4_000,
 
+  /** While a connection is used, its stream and the servers are checked again after so long. */
+  checkMillis: 10_000,
+
   /** What was answered with "not now" waits for so long; by chance, half as much again. */
   retryMillis: 100,
   pingMillis: 2_000,

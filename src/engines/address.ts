@@ -12,7 +12,9 @@
  * User and password are percent-encoded; a user without a password is a token. A message never
  * quotes a wrong address: any part of it may belong to a password that is not encoded.
  */
+import { lookup } from "node:dns/promises";
 import { unescape } from "node:querystring";
+import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
@@ -36,7 +38,7 @@ export interface NatsOptions {
 }
 
 export type Settings = ReturnType<typeof settingsOf>;
-export type Host = ReturnType<typeof hostOf>;
+export type Endpoint = ReturnType<typeof endpointOf>;
 
 /**
  * Checks an address and options, credentials included.
@@ -72,7 +74,7 @@ export function parseAddress(address: string) {
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const target = {
-    hosts: hosts.split(",").map(hostOf),
+    hosts: hosts.split(",").map(endpointOf),
 
     /** Also the subject that plants are published to. */
     stream,
@@ -101,7 +103,34 @@ export function parseAddress(address: string) {
   return target;
 }
 
-function hostOf(shown: string) {
+/**
+ * Returns every address of every host: a name may lead to several servers. A name that cannot be
+ * resolved stands for itself: connecting to it fails with the reason.
+ */
+export async function endpointsOf({
+  hosts,
+  limits
+}: Settings): Promise<readonly Endpoint[]> {
+  const endpoints = hosts.map(async (host) => {
+    const patience = setTimeout(limits.handshakeMillis, [], { ref: false });
+    const found = await Promise.race([
+      lookup(host.address, { all: true }).catch(() => []),
+      patience
+    ]);
+    const addresses = new Set(found.map(({ address }) => address));
+    if (addresses.size < 2) addresses.clear();
+    return addresses.size === 0
+      ? [host]
+      : [...addresses].map((address) => ({
+          ...host,
+          address,
+          shown: `${host.shown} (${address})`
+        }));
+  });
+  return (await Promise.all(endpoints)).flat();
+}
+
+function endpointOf(shown: string) {
   const [, name = "", port = "4222"] =
     /^(.*?\]?)(?::(\d+))?$/.exec(shown) ?? [];
   const address = name.replace(/[[\]]/g, "");
@@ -111,5 +140,5 @@ function hostOf(shown: string) {
     host: address,
     servername: /^[\d.]+$|:/.test(address) ? "" : address
   };
-  return { name, address, port: Number(port), shown, tls };
+  return { address, port: Number(port), shown, tls };
 }
