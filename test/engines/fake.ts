@@ -31,8 +31,9 @@ export interface Script {
   /** The `cluster` of STREAM.INFO: its leader and replicas. */
   readonly cluster?: Readonly<Record<string, unknown>>;
 
-  /** What STREAM.INFO is answered with, instead of all that is right. */
-  readonly stream?: Readonly<Record<string, unknown>>;
+  /** What STREAM.INFO is answered with, instead of all that is right; "nobody": a status that says that
+   * no server took the request. */
+  readonly stream?: Readonly<Record<string, unknown>> | "nobody";
 
   /** Said instead of INFO. */
   readonly greeting?: string;
@@ -159,7 +160,7 @@ export class Fake {
     let answer: Answer;
     if (subject.startsWith("$JS.API.STREAM.INFO.")) {
       const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
-      answer = JSON.stringify(stream ?? right);
+      answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
     } else {
       this.plants.push(published);
       answer = onPlant(published, this.plants.length, this);

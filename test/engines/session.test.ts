@@ -191,6 +191,18 @@ describe("the monitors", { timeout }, () => {
       await assert.rejects(opened, isRefused("config", /127\.0\.0\.2:\d+\/varz: expected/));
     });
   }
+  test("are asked again on each connection", async () => {
+    const { fake, monitors, opened } = await begin(undefined);
+    const store = await opened;
+    assert.equal(await stores(store), true);
+    const [right] = monitors.varzs;
+    monitors.varzs[0] = { ...right, jetstream: { config: {} } };
+    fake.cut();
+    await until("it is known", () => !store.stats.isReachable);
+    assert.equal(await stores(store), false);
+    monitors.varzs[0] = right;
+    await until("it stores", () => stores(store));
+  });
 });
 
 describe("the stream of a connection that is used", { timeout }, () => {
@@ -217,6 +229,8 @@ describe("the stream of a connection that is used", { timeout }, () => {
     fake.script = { stream: { error: { err_code: 10008, description: "no leader" } } };
     await until("another connection is tried", () => fake.connections > before);
     assert.equal(store.stats.isReachable, true, "an election is no outage");
+    fake.script = { stream: "nobody" };
+    await until("it is asked in vain", () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false);
     fake.script = {};
     await until("it stores", () => stores(store));
   });
