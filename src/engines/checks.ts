@@ -15,17 +15,23 @@ import type { Connection } from "./server-connection.ts";
  * Checks the stream and, if their monitors can be asked, the servers that hold it. A server that
  * is up but does not respond has up to `noProgressMillis`: it may be going down.
  *
+ * @param patienceMillis how long to wait for a leader that responds
  * @returns the names of the servers that hold the stream, are down, and could not be asked
  * @throws EngineError `config`, `unreachable`
  */
 export async function check(
   connection: Connection,
-  settings: Settings
+  settings: Settings,
+  patienceMillis: number
 ): Promise<readonly string[]> {
   const { monitor, limits } = settings;
   const giveUpAt = performance.now() + limits.noProgressMillis;
   for (;;) {
-    const { up, down } = await checkStream(connection, settings);
+    const { up, down } = await checkStream(
+      connection,
+      settings,
+      patienceMillis
+    );
     if (monitor === 0) return [];
     const verified = await checkServers(settings);
     const missing = [connection.serverId, ...up].filter(
@@ -43,7 +49,7 @@ const notVerified = (missing: readonly string[], monitor: number): string =>
   `no listed host answers for it at http port ${monitor}, /varz`;
 
 /**
- * Asks for the stream's settings; waits up to `noProgressMillis` for a leader that responds.
+ * Asks for the stream's settings.
  *
  * @returns the servers that hold the stream
  * @throws EngineError `config` with the reasons, and the JSON of a right stream; `unreachable` if
@@ -51,10 +57,12 @@ const notVerified = (missing: readonly string[], monitor: number): string =>
  */
 async function checkStream(
   connection: Connection,
-  settings: Settings
+  settings: Settings,
+  patienceMillis: number
 ): Promise<Holders> {
   const { stream, limits } = settings;
-  for (let asked = 0; asked < 8; asked++) {
+  const giveUpAt = performance.now() + patienceMillis;
+  while (connection.isOpen && performance.now() < giveUpAt) {
     // A leader that has just lost its quorum may never respond: ask again.
     const millis = limits.noProgressMillis / 8;
     const pause = setTimeout(millis);
@@ -159,10 +167,9 @@ function requirements(
     // The other value deletes the oldest plants when the stream is full.
     discard: Number(max_bytes) > 0 || Number(max_msgs) > 0 ? "new" : discard,
 
-    // A message is sent again until its deadline: the stream must recognise it for much longer.
     duplicate_window: atLeast(
       "duplicate_window",
-      4 * limits.appendMillis * 1e6
+      duplicateWindowMillis(limits) * 1e6
     ),
 
     // This mode acknowledges before it syncs.
@@ -178,6 +185,10 @@ function requirements(
     sealed: found["sealed"] && false
   };
 }
+
+/** A message is sent again until its deadline: the stream must recognise it for much longer. */
+export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
+  4 * appendMillis;
 
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */
 const differences = (

@@ -53,6 +53,11 @@ export class Connection {
   /** The time limit of the handshake; after the handshake, the pings. */
   #timer: NodeJS.Timeout | undefined;
   #pingsMissed = 0;
+
+  /** The socket's bytes at the last look at them, for pings and for `isReceiving`. */
+  #bytesAtPing = 0;
+  #bytesSeen = 0;
+  #hasFrame = false;
   #onOpen: (() => void) | undefined;
 
   /** `onReply` is called with each response to a message that was published. */
@@ -76,9 +81,18 @@ export class Connection {
     return String(this.#info["server_id"]);
   }
 
-  /** Whether the server's refusals are not to be trusted: see README.md. */
-  get isOldServer(): boolean {
-    return isOldVersion(this.#info["version"]);
+  /** Whether messages can be published on it. */
+  get isOpen(): boolean {
+    return this.#socket.writable;
+  }
+
+  /** Whether bytes have arrived since the last call, of a message that is still incomplete. */
+  isReceiving(): boolean {
+    const { bytesRead } = this.#socket;
+    const isReceiving = bytesRead > this.#bytesSeen && !this.#hasFrame;
+    this.#bytesSeen = bytesRead;
+    this.#hasFrame = false;
+    return isReceiving;
   }
 
   /**
@@ -190,6 +204,7 @@ export class Connection {
       line,
       words: [name = "", subject = ""]
     } = frame;
+    this.#hasFrame = true;
     switch (name) {
       case "MSG":
       case "HMSG": {
@@ -235,6 +250,10 @@ export class Connection {
     clearTimeout(this.#timer);
     this.#pingsMissed = 0;
     this.#timer = setInterval(() => {
+      // A PONG comes after everything that the server has sent before: bytes are a sign of life.
+      const { bytesRead } = this.#socket;
+      if (bytesRead > this.#bytesAtPing) this.#pingsMissed = 0;
+      this.#bytesAtPing = bytesRead;
       if (this.#pingsMissed === pingsMissedMax)
         this.close("it does not answer PING");
       this.#pingsMissed++;

@@ -58,7 +58,10 @@ export class Session {
 
   /** The connection to publish on, while there is one. */
   get ready(): Connection | undefined {
-    return this.#state.is === "ready" ? this.#connection : undefined;
+    const connection = this.#connection;
+    return this.#state.is === "ready" && connection?.isOpen
+      ? connection
+      : undefined;
   }
 
   /** Whether an append may wait: a server is there, or was a moment ago. */
@@ -188,7 +191,8 @@ export class Session {
 
   /** Makes a connection the one to publish on after its check; checks again at intervals. */
   async #serve(connection: Connection, onChecked: () => void): Promise<void> {
-    const { appendMillis, checkMillis } = this.#settings.limits;
+    const { appendMillis, checkMillis, noProgressMillis } =
+      this.#settings.limits;
     const state = this.#state;
 
     // From here on appends wait: an election is no outage.
@@ -196,7 +200,7 @@ export class Session {
       const isInCheck = performance.now() - state.since < appendMillis;
       this.#state = { ...state, isInCheck };
     }
-    await this.#check(connection);
+    await this.#check(connection, noProgressMillis);
     if (!this.#isCurrent(connection)) return;
     this.#state = { is: "ready" };
     onChecked();
@@ -207,7 +211,9 @@ export class Session {
       await pause.catch(() => undefined);
       if (!this.#isCurrent(connection)) return;
       this.#suspicion = new AbortController();
-      await this.#check(connection);
+
+      // A response may be long on its way through a slow link that is busy.
+      await this.#check(connection, Infinity);
     }
   }
 
@@ -217,8 +223,8 @@ export class Session {
   }
 
   /** @throws EngineError */
-  async #check(connection: Connection): Promise<void> {
-    const unasked = await check(connection, this.#settings);
+  async #check(connection: Connection, patienceMillis: number): Promise<void> {
+    const unasked = await check(connection, this.#settings, patienceMillis);
     for (const name of unasked) {
       if (!this.#unasked.includes(name))
         this.#warn(`${name} is down: ${unverifiedOne}`);

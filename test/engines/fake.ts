@@ -99,6 +99,11 @@ export class Fake {
     return Number(this.host.split(":")[1]);
   }
 
+  /** The number of connections that are open. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   /** Cuts all connections. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
@@ -223,7 +228,7 @@ export const varzOf = (server_name: string, server_id: string, changes: Varz = {
 /** Limits with which a test need not wait; each test that is about one sets it. */
 export const quick = {
   appendMillis: 3_000, handshakeMillis: 500, unreachableMillis: 300, ackTimeoutMillis: 200,
-  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 300,
+  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 60_000,
   reconnectMillisMin: 10, reconnectMillisMax: 50,
 };
 

@@ -6,16 +6,17 @@ import { after, describe, test } from "node:test";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { Fake, openFake, quick, startMonitors, varzOf } from "./fake.ts";
+import { ack, Fake, openFake, quick, startMonitors, varzOf } from "./fake.ts";
 import type { Script, Varz } from "./fake.ts";
 
 const timeout = 30_000;
 const fern = { id: 1n, name: "Fern" };
 
-async function open(script: Script = {}, options: NatsOptions = {}, query = "") {
+async function open(script: Script = {}, options: NatsOptions = {}) {
   const fake = await Fake.start(script);
   const warnings: string[] = [];
-  const store = await openFake([fake], { warn: (line) => warnings.push(line), ...options }, query);
+  const store = await openFake([fake],
+    { warn: (line) => warnings.push(line), limits: { checkMillis: 50 }, ...options });
   return { fake, store, warnings };
 }
 
@@ -113,7 +114,7 @@ describe("the monitors", { timeout }, () => {
     const warnings: string[] = [];
     const hosts = [fake.host, ...others.map((_, index) => `127.0.0.${index + 2}:1`)];
     const opened = openNats(`nats://${hosts.join()}/plants?monitor=${monitors.port}`,
-      { limits: quick, warn: (line) => warnings.push(line) });
+      { limits: { ...quick, checkMillis: 50 }, warn: (line) => warnings.push(line) });
     opened.then((store) => after(() => store.close()), () => undefined);
     return { fake, monitors, opened, warnings };
   }
@@ -222,17 +223,31 @@ describe("the stream of a connection that is used", { timeout }, () => {
       await until("it is right again", () => stores(store));
     });
   }
-  test("without a leader, or without JetStream, is not taken for one that is wrong", async () => {
-    const { fake, store } = await open({}, { limits: { noProgressMillis: 200 } });
+  test("is checked at once after an acknowledgement whose number was passed before", async () => {
+    let seq = 10;
+    const { fake, store } = await open({ onPlant: () => ack(seq) },
+      { limits: { checkMillis: 3_600_000 } });
     assert.equal(await stores(store), true);
-    const before = fake.connections;
-    fake.script = { stream: { error: { err_code: 10008, description: "no leader" } } };
-    await until("another connection is tried", () => fake.connections > before);
-    assert.equal(store.stats.isReachable, true, "an election is no outage");
-    fake.script = { stream: "nobody" };
-    await until("it is asked in vain", () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false);
-    fake.script = {};
-    await until("it stores", () => stores(store));
+    seq = 11;
+    assert.equal(await stores(store), true);
+    const asked = fake.said[0]?.split("STREAM.INFO").length;
+    assert.equal(asked, 2, "the control: a higher number is no reason");
+    fake.script = { config: { storage: "memory" }, onPlant: () => ack(1) };
+    await stores(store);
+    await until("it is known", () => !store.stats.isReachable);
+  });
+  test("without a leader is waited for, as one that is not wrong", async () => {
+    const { fake, store } = await open();
+    assert.equal(await stores(store), true);
+    for (const stream of [{ error: { err_code: 10008, description: "no leader" } }, "nobody"] as const) {
+      const asked = fake.said[0]?.length ?? 0;
+      fake.script = { stream };
+      await until("it is asked", () => fake.said[0]?.slice(asked).includes("STREAM.INFO") ?? false);
+      assert.equal(store.stats.isReachable, true);
+      fake.script = {};
+      assert.equal(await stores(store), true);
+    }
+    assert.equal(fake.connections, 1);
   });
 });
 
