@@ -265,10 +265,12 @@ export class InFlight {
 
   /**
    * Whether to send a message again on the same connection. Before a later attempt has a response,
-   * this one may still be on its way: a copy would only wait for the original.
+   * this one may still be on its way: a copy would only wait for the original. Responses to
+   * requests without a deadline keep no order: these are not sent again.
    */
-  #isDue({ attempt, dueAt }: Entry, now: number): boolean {
-    return now >= dueAt && (attempt === undefined || attempt < this.#answered);
+  #isDue({ attempt, dueAt, deadline }: Entry, now: number): boolean {
+    const isLost = deadline !== undefined && Number(attempt) < this.#answered;
+    return now >= dueAt && (attempt === undefined || isLost);
   }
 
   #fail(entry: Entry, error: StoreError): void {

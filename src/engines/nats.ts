@@ -200,17 +200,16 @@ function judgeAck(
     objectOf(error);
   const reason = String(description);
 
+  // If only this attempt can have been stored, the message is not its own duplicate.
+  const isDuplicate = duplicate === true || code === 10158;
+  if (isDuplicate && unanswered === 1) return "collision";
+
   // 2.10 gives number 0 to a message that only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
   const isStored =
     stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored) {
-    const isDuplicate = duplicate === true;
-
-    // If only this attempt can have been stored, the message is not its own duplicate.
-    if (isDuplicate && unanswered === 1) return "collision";
+  if (error === undefined && isStored)
     return { result: { seq: Number(seq), isDuplicate } };
-  }
 
   // 10023: a server's storage is full. 2.11 responds with it after the message was stored.
   const isFull =

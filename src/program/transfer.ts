@@ -19,12 +19,13 @@ import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
+import { openCredentials } from "./secrets.ts";
 
 type Given = Extract<Command, { readonly command: "import" | "export" }>;
 
 /** Does either, and tells what was done; the exit code. */
 export async function transfer(
-  { command, store, files }: Given,
+  { command, store, storeCredentials, files }: Given,
   host: Host
 ): Promise<number> {
   let records = 0;
@@ -34,7 +35,16 @@ export async function transfer(
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
   const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const stream = await openNats(store, { warn: host.warn, limits });
+  const { userId, warn } = host;
+  const credentials = openCredentials(storeCredentials, {
+    userId,
+    log: (_, message) => warn(message)
+  });
+  const stream = await openNats(store, {
+    warn,
+    limits,
+    ...(credentials && { credentials })
+  });
   try {
     if (command === "import") {
       const imported = await importJournals(stream, files, records, {

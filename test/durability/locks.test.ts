@@ -325,7 +325,7 @@ test("--socket at another program's datagram socket ends with 69, and leaves it"
   const other = spawn("perl", ["-e", otherSocket, socketPath]);
   children.add(other);
   await once(other.stdout, "data");
-  await refused(/^69 .*can't listen: something else is at .*\.sock: .*EPROTOTYPE\n$/,
+  await refused(/^69 .*cannot listen: something else is at .*\.sock: .*EPROTOTYPE\n$/,
     join(folder, "plants.ndjson"));
   assert.ok(existsSync(socketPath));
   other.kill("SIGKILL");

@@ -55,10 +55,18 @@ export interface OpenOptions extends NatsOptions {
 /** Each user of the tests' servers has its name and "pw" as the password. */
 export const credentialsOf = (user: string): string => `${user}\n${user}pw\n`;
 
+/** The environment of a program on a stream: the address, and a file with the credentials. */
+export function environmentFor(PLANTS_STORE: string, credentials: string) {
+  const PLANTS_STORE_CREDENTIALS = join(temporaryFolder(), "credentials");
+  writeFileSync(PLANTS_STORE_CREDENTIALS, credentials, { mode: 0o600 });
+  return { PLANTS_STORE, PLANTS_STORE_CREDENTIALS };
+}
+
 export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
   readonly maxFileStore?: string;
+  readonly maxPayload?: string;
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
@@ -161,8 +169,8 @@ export class Cluster {
   }
 
   /** The environment of a program that has its store there. */
-  env(stream: string, user = "writer"): { readonly PLANTS_STORE: string } {
-    return { PLANTS_STORE: this.address(stream).replace("//", `//${user}:${user}pw@`) };
+  env(stream: string, user = "writer") {
+    return environmentFor(this.address(stream), credentialsOf(user));
   }
 
   async ready(server: Server): Promise<void> {
@@ -315,7 +323,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxFileStore = "2GB", tls, publish } = options;
+  const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
   const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
@@ -328,7 +336,7 @@ function configOf(
   return `server_name: ${name}
 listen: "${host}:${port}"
 http: "${host}:${monitor}"
-max_payload: 1MB
+max_payload: ${maxPayload}
 jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
   sync_interval: ${sync}

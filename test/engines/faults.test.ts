@@ -148,6 +148,32 @@ describe("what was acknowledged is there", { ...withCluster, timeout, concurrenc
     }
   });
 
+  test("two stores with the same message ids, as clones of a machine have", async (t) => {
+    const stream = `plants${++streams}`;
+    await cluster.create(stream);
+    const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
+    for (const proxy of proxies) {
+      proxy.rewrite = (bytes) => Buffer.from(bytes.toString("latin1")
+        .replace(/(Nats-Msg-Id: )[\da-f]{24}/g, `$1${"0".repeat(24)}`), "latin1");
+    }
+    const ports = proxies.map(({ port }) => port);
+    const acknowledged: number[] = [];
+    let unknown = 0;
+    for (let round = 0; round < 10; round++) {
+      const stores = await Promise.all([1, 2].map(() => cluster.open(stream, { user: "admin", ports })));
+      await Promise.all(stores.flatMap((store, index) => Array.from({ length: 5 }, async (_, n) => {
+        const id = 100 * round + 10 * index + n;
+        await store.append({ id: BigInt(id), name: "Fern" })
+          .then(() => acknowledged.push(id), () => unknown++);
+      })));
+      await Promise.all(stores.map((store) => store.close()));
+    }
+    const { missing, stored } = await compare(cluster, acknowledged, stream);
+    t.diagnostic(`${acknowledged.length} acknowledged, ${unknown} unknown, ${stored} stored`);
+    assert.equal(missing, 0, "acknowledged, and not there");
+    assert.ok(unknown > 0 && acknowledged.length > 0, "the fault fired");
+  });
+
   test("a server that answers nothing any more (a black hole)", async (t) => {
     const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
     const { port, finish } = await begin(t, cluster, proxies.map((proxy) => proxy.port));

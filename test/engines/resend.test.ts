@@ -98,6 +98,27 @@ describe("a slow link", { timeout }, () => {
     assert.equal(fake.plants.length, 1);
     assert.equal(fake.connections, 1);
   });
+  test("delivers what is read in any order, and nothing is asked for twice", async () => {
+    const payload = looseRecord("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}').toString();
+    const later: string[] = [];
+    const fake = await Fake.start({
+      stream: holding(10),
+      onPlant: ({ reply, payload: request }, count, server) => {
+        const { seq } = JSON.parse(request) as { seq: number };
+        const text = stored(seq, "", payload);
+        later.unshift(`MSG ${reply} 1 ${text.length}\r\n${text}\r\n`);
+        const timer = count === 10 ? setInterval(() => {
+          server.say(later.shift() ?? "");
+          if (later.length === 0) clearInterval(timer);
+        }, 60) : undefined;
+        return undefined;
+      },
+    });
+    const store = await openFake([fake], { limits: { ackTimeoutMillis: 100 } });
+    const path = join(temporaryFolder(), "order.ndjson");
+    assert.equal(await exportStream(store, path, () => undefined), 10);
+    assert.equal(fake.plants.length, 10);
+  });
 });
 
 describe("a message that is read back", { timeout }, () => {

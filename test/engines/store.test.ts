@@ -53,8 +53,8 @@ describe("an append", { timeout }, () => {
     ["a PubAck with spaces", '{ "stream": "plants", "seq": 7 }', "stored"],
     ["a PubAck of a message that another process sent", ack(3, ', "duplicate": true'), "unknown"],
     ["number 0", ack(0), "again"],
-    ["number 0 as a duplicate (2.10 without a quorum)", ack(0, ', "duplicate": true'), "again"],
-    ["10158, in process", fails(10158, "duplicate message id is in process", 409), "again"],
+    ["number 0 as another process's duplicate", ack(0, ', "duplicate": true'), "unknown"],
+    ["10158, another process's in process", fails(10158, "duplicate message id", 409), "unknown"],
     ["10008, away", fails(10008, "JetStream system temporarily unavailable"), "again"],
     ["10167, too many requests", fails(10167, "too many requests", 429), "again"],
     ["10077, full", fails(10077, "maximum messages exceeded"), "full"],
@@ -92,6 +92,21 @@ describe("an append", { timeout }, () => {
     assert.deepEqual(fake.plants.map(({ message }) => message),
       Array.from({ length: 4 }, () => fake.plants[0]?.message));
   });
+  for (const [what, answer] of [
+    ["number 0 as a duplicate (2.10 without a quorum)", ack(0, ', "duplicate": true')],
+    ["10158, in process", fails(10158, "duplicate message id is in process", 409)],
+  ] as const) {
+    test(`whose earlier attempt was cut off is sent again after ${what}`, async () => {
+      const { fake, store } = await open({
+        onPlant: (_, count, server) => {
+          if (count === 1) server.cut();
+          return count === 1 ? undefined : count < 4 ? answer : ack(1, ', "duplicate": true');
+        },
+      });
+      assert.equal(await append(store), "stored");
+      assert.equal(fake.plants.length, 4);
+    });
+  }
   test("is sent again after silence, and for a refusal then it is unknown what became of it",
     async () => {
       const { fake, store } = await open({

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test, type TestContext } from "node:test";
 import { root } from "../support/support.ts";
-import { documentNames } from "./documents.ts";
+import { documents } from "./documents.ts";
 import {
   clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
   sourcesIn, tokensOf, type Source,
@@ -12,8 +12,6 @@ import {
 
 const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
-const documents = documentNames.map((name) =>
-  ({ name, text: readFileSync(join(root, name), "utf8") }));
 
 /** Tokens that each part may have. */
 const budgets = { core: 22_300, program: 10_500, engines: 6_000 } as const;

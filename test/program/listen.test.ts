@@ -138,8 +138,8 @@ test("one that is handed in for another process is not taken", { timeout, skip: 
   });
 
 const refused: readonly (readonly [says: string, options: Handed, outcome: RegExp])[] = [
-  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port can't be set/],
-  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT can't be set/],
+  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port cannot be set/],
+  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT cannot be set/],
   ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
 ];
 for (const [says, options, outcome] of refused) {
@@ -154,7 +154,7 @@ test("what is handed in and is no socket is told: 69", { timeout }, async () => 
     cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
   });
   children.push(child);
-  assert.match(String(await outcomeOf(child)), /^69 plant-store: can't listen: .*EINVAL/);
+  assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
 test("a port that is taken is named: 69", { timeout }, async () => {
@@ -165,7 +165,7 @@ test("a port that is taken is named: 69", { timeout }, async () => {
   const { code, stderr } = await run(["--port", `${address.port}`], {}, temporaryFolder());
   assert.equal(code, 69);
   assert.match(stderr,
-    new RegExp(`^plant-store: can't listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+    new RegExp(`^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
   taken.close();
 });
 
@@ -204,7 +204,7 @@ test("of two starts that race at one stale socket, the one that is served stays 
     children.push(first.process);
     writeFileSync(join(other, "go"), "x");
     assert.deepEqual(await exited, [69, null], told);
-    assert.match(told, /can't listen: another process has begun to listen at /);
+    assert.match(told, /cannot listen: another process has begun to listen at /);
     assert.equal(await post({ socketPath }), 200);
     assert.equal(await first.end(), 0);
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);

@@ -172,8 +172,8 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
   assert.deepEqual([await statusOf(server.port, "revoked"), await statusOf(server.port, "new")],
     [401, 200]);
   assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "plant-store: the tokens are read again\n"
-    + "plant-store: goes on in a new file at plants.ndjson\n");
+  assert.equal(server.stderr(), "plant-store: tokens reloaded\n"
+    + "plant-store: rotated: now writing to plants.ndjson\n");
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
 });
 

@@ -84,11 +84,13 @@ for (const node of [process.execPath, ...nodes]) {
 /** What node:http does behind its documentation, and we build upon. */
 const behaviours = [
   "attack/bodies",
-  "contract/closing",
-  "contract/drain",
+  "contract/connection-close",
+  "contract/shutdown",
   "contract/embedding",
+  "contract/framing",
+  "contract/idle-timeout",
   "contract/tls",
-  "contract/told",
+  "contract/on-response",
   "program/admin",
   "program/log",
 ];
