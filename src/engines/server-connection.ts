@@ -101,15 +101,14 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, tls, credentials, addressCredentials } =
-      this.#settings;
+    const { limits, needsTls, tls, credentials } = this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
       limits.handshakeMillis
     );
     try {
-      const login = { ...addressCredentials, ...readCredentials(credentials) };
+      const login = readCredentials(credentials);
       this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();

@@ -536,7 +536,7 @@ describe("at start", { timeout }, () => {
   test("tls:// is not served by a server without TLS: nothing is said in the clear", async () => {
     const fake = await Fake.start();
     const { openNats } = await import("../../src/engines/nats.ts");
-    await assert.rejects(openNats(`tls://writer:s3cret@${fake.host}/plants`),
+    await assert.rejects(openNats(`tls://${fake.host}/plants`, { credentials: "writer\ns3cret" }),
       refusedWith(/expected a server with TLS/, "refused"));
     assert.deepEqual(fake.said, [""]);
   });
