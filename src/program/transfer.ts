@@ -10,9 +10,9 @@ import { natsLimits, type NatsLimits } from "../config.ts";
 import { openNats, type NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
-import { loosened, placedText } from "../engines/message.ts";
+import { fromMessage, toMessage } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
-import { headerText, seal } from "../journal/record.ts";
+import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
@@ -85,7 +85,7 @@ async function recordsOf(path: string, host: Host): Promise<number> {
     );
   if (opening === undefined)
     throw new JournalError("locked", path, "is written by a server");
-  if (opening !== "goes on")
+  if (opening !== "uses it as it is")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
 }
@@ -183,7 +183,7 @@ function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
   for (const path of paths) {
     const file = openToRead(path);
     for (const { text } of linesOf(file, 0, file.size())) {
-      const message = text && loosened(text);
+      const message = text && toMessage(text);
       if (message) yield message;
     }
     file.close();
@@ -214,7 +214,7 @@ export async function exportStream(
   try {
     let offset = 0;
     const append = async (lines: string): Promise<void> => {
-      const bytes = seal(lines);
+      const bytes = fillChecksums(lines);
       await appendAll(file, bytes);
       offset += bytes.length;
     };
@@ -226,7 +226,7 @@ export async function exportStream(
       );
       const lines = found.map((message) => {
         seq++;
-        const text = message && placedText(message, seq, offset);
+        const text = message && fromMessage(message, seq, offset);
         if (text !== undefined) return text;
         throw data(`message ${seq} of the stream is missing, or not a record`);
       });
