@@ -13,7 +13,7 @@ import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { loosened, placedText } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
-import { headerText, seal } from "../journal/record.ts";
+import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
@@ -85,7 +85,7 @@ async function recordsOf(path: string, host: Host): Promise<number> {
   // It would grow behind what is read, or cut what was read.
   const isOpen = opening === undefined;
   if (isOpen) throw new JournalError("locked", path, "is written by a server");
-  if (opening !== "goes on")
+  if (opening !== "uses it as it is")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
 }
@@ -213,7 +213,7 @@ export async function exportStream(
   try {
     let offset = 0;
     const append = async (lines: string): Promise<void> => {
-      const bytes = seal(lines);
+      const bytes = fillChecksums(lines);
       await appendAll(file, bytes);
       offset += bytes.length;
     };

@@ -71,7 +71,7 @@ async function exported(store: NatsStore, name: string): Promise<readonly string
   const { spots, records: found, opening } = verifyJournal(openToRead(path));
   assert.deepEqual(spots, []);
   assert.equal(found, count);
-  assert.equal(opening, "goes on");
+  assert.equal(opening, "uses it as it is");
   return plantsOf(path);
 }
 
@@ -226,9 +226,9 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     const cases = [
       [text.replace('"name":"Fern 11"', '"name":"Fern 99"'), `at offset ${offset}: .*checksum`],
       ['{"id":1}\n', "at offset 0: expected a plant-store journal's header"],
-      [`${text}{"seq":6,"at":"2026`, `at offset ${Buffer.byteLength(text)}: the last 19 bytes are no whole line`],
-      [text.slice(0, -1), "at offset \\d+: the last \\d+ bytes are no whole line"],
-      ["", "opening makes a new journal: serve it once before"],
+      [`${text}{"seq":6,"at":"2026`, `at offset ${Buffer.byteLength(text)}: the last 19 bytes are not a whole line`],
+      [text.slice(0, -1), "at offset \\d+: the last \\d+ bytes are not a whole line"],
+      ["", "opening creates a new journal: serve it once before"],
     ] as const;
     const sound = await journalOf("sound.ndjson", 2);
     for (const [content, reason] of cases) {
