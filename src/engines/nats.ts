@@ -14,7 +14,7 @@ import {
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
-import { looseRecord } from "./message.ts";
+import { encodeMessage } from "./message.ts";
 import {
   headersOf,
   objectOf,
@@ -88,7 +88,7 @@ export class NatsStore
 
   readonly #append: AppendJson = (json, settle) => {
     const begunAt = performance.now();
-    const payload = looseRecord(new Date().toISOString(), json);
+    const payload = encodeMessage(new Date().toISOString(), json);
     const deadline = begunAt + this.limits.appendMillis;
     this.#publish(payload, "", deadline).then(
       () => {
