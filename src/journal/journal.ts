@@ -262,8 +262,8 @@ export class Journal
         lines += recordText(++last, at, end, json);
       return fillChecksums(lines);
     } catch (cause) {
-      const reason = cause instanceof Error ? cause.message : String(cause);
-      const warning = `${path}: ${this.#queue.batch.length} plants are not stored: ${reason}`;
+      const { message } = new JournalError("failed", path, cause);
+      const warning = `${message}; ${this.#queue.batch.length} plants are not stored`;
       this.#queue.settle(
         new StoreError("unknown", "no line could be made of it", { cause })
       );
