@@ -25,7 +25,7 @@ import {
 } from "./protocol.ts";
 
 /**
- * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see address.ts).
+ * Opens the store at nats://host:port,host:port/STREAM?replicas=3 (see address.ts).
  *
  * Resolves when the stream has passed its check. If no host can be reached, it resolves, too: the
  * store keeps trying, and refuses plants meanwhile.

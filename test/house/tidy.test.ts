@@ -38,11 +38,11 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:https": ["http/strict-server.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
-    "engines/session.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
+    "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
     "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
-  "node:dns": [], "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
+  "node:dns": ["engines/address.ts"], "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
 };
 
 /** What is loaded on demand, and by which file. */
