@@ -19,7 +19,7 @@ export function createAccessLog(
 ) {
   let failed = 0;
 
-  const reportSkipped = (): void => {
+  const reportSkipped = () => {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0)

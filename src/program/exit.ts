@@ -35,11 +35,11 @@ export function reportError(error: unknown, host: Host): number {
   return code;
 }
 
-export const messageOf = (error: unknown): string =>
+export const messageOf = (error: unknown) =>
   error instanceof Error ? error.message : String(error);
 
 /** One line without a stack, which would show paths of the program. */
-export const internalErrorMessage = (error: unknown): string =>
+export const internalErrorMessage = (error: unknown) =>
   `internal error: ${messageOf(error)}`;
 
 /** `refused`: the settings must change, whatever refused them. */

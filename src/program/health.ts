@@ -23,7 +23,7 @@ export function watchHealth(log: Log, store: Store) {
   let isFullLogged = false;
 
   /** Changes the state, if it is `from` and not `failed`, which is final. */
-  const become = (next: State, from = state): void => {
+  const become = (next: State, from = state) => {
     if (state === from && from !== "failed") state = next;
   };
 

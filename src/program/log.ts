@@ -19,12 +19,12 @@ export type Log = (
  * Lines are dropped and counted while that is full, and while they cannot be written. The next line
  * that gets through is followed by their number.
  */
-export function createLog({ stderr, pid }: Pick<Host, "stderr" | "pid">): Log {
+export function createLog({ stderr, pid }: Host): Log {
   const common = { pid, hostname: hostname() };
   let dropped = 0;
   let isTruncated = false;
 
-  const reportDropped = (): void => {
+  const reportDropped = () => {
     const count = dropped;
     dropped = 0;
     log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
@@ -65,5 +65,5 @@ export function createLog({ stderr, pid }: Pick<Host, "stderr" | "pid">): Log {
  */
 const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
-const escaped = (character: string): string =>
+const escaped = (character: string) =>
   `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;

@@ -56,9 +56,11 @@ export const readTlsPair = (certPath: string, keyPath: string, guard: Guard) =>
  * @throws ExitError that names the file
  */
 export function openCredentials(path: string, guard: Guard) {
+  if (path === "") return undefined;
   const read = () =>
     readGuarded("credentials file", path, guard, "warn", String);
-  return path === "" ? undefined : (read(), read);
+  read();
+  return read;
 }
 
 /** Keeps the opening of a named pipe from waiting for a writer. */
@@ -109,7 +111,7 @@ function readGuarded<T>(
   }
 }
 
-export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
+export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
 
 /**
  * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest.
@@ -128,7 +130,6 @@ export function parseTokensFile(text: string): ReadonlyMap<string, string> {
     }
     names.set(digest, name);
   }
-  if (names.size === 0)
-    throw new TypeError("line 1: expected at least one token, found none");
-  return names;
+  if (names.size > 0) return names;
+  throw new TypeError("line 1: expected at least one token, found none");
 }

@@ -6,9 +6,9 @@ import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
-import { announcement, baseOf, isExposed, listen } from "./listen.ts";
+import { announcement, describeAddress, listen } from "./listen.ts";
 import { createLog, type Log } from "./log.ts";
-import { openStore, type Store } from "./open-store.ts";
+import { openStore } from "./open-store.ts";
 import { openCredentials, readTlsPair } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
@@ -54,7 +54,12 @@ type Running = Awaited<ReturnType<typeof start>>;
  * and no request is served before all are done.
  */
 async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
-  const guard = { userId: host.userId, log: logOnce(log) };
+  const logged = new Set<string>();
+  const logOnce: Log = (level, message) => {
+    if (!logged.has(message)) log(level, message);
+    logged.add(message);
+  };
+  const guard = { userId: host.userId, log: logOnce };
   const { tlsCert, tlsKey, storeCredentials } = config;
   const tokens = openTokens(config, host.environment, guard);
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
@@ -65,7 +70,13 @@ async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
   host.warn = (message, level = "warn") => log(level, message);
   warnOfSettings(config, host);
   const store = await openStore(config, host, credentials);
-  const failed = failureOf(store, log, shutdown);
+  const failed = new Promise<string>((resolve) =>
+    store.once("failed", (error) => {
+      log("error", error.message);
+      shutdown.exitCode = error.exitCode;
+      resolve("the journal has failed");
+    })
+  );
   const health = watchHealth(log, store);
   const accessLog = createAccessLog(log, tokens, config);
 
@@ -103,15 +114,6 @@ async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
   }
 }
 
-/** Logs each message once, however often a file is read. */
-function logOnce(log: Log): Log {
-  const logged = new Set<string>();
-  return (level, message) => {
-    if (!logged.has(message)) log(level, message);
-    logged.add(message);
-  };
-}
-
 /** Warns of settings that are probably not what the operator wanted. */
 function warnOfSettings({ limits }: Config, host: Host): void {
   const unknown = unknownVariables(host.environment);
@@ -129,20 +131,6 @@ function warnOfSettings({ limits }: Config, host: Host): void {
   }
 }
 
-/** Resolves with the reason for the shutdown if the journal fails; its code is the exit code. */
-const failureOf = (
-  store: Store,
-  log: Log,
-  shutdown: Shutdown
-): Promise<string> =>
-  new Promise((resolve) =>
-    store.once("failed", (error) => {
-      log("error", error.message);
-      shutdown.exitCode = error.exitCode;
-      resolve("the journal has failed");
-    })
-  );
-
 /** Logs and prints that the server listens, and where. */
 function announce(
   { server, store, tokens, admin }: Running,
@@ -150,14 +138,14 @@ function announce(
   host: Host,
   log: Log
 ): void {
-  const base = baseOf(server, config);
+  const { base, isExposed } = describeAddress(server, config);
   const { records } = store.stats;
   const { store: address } = config;
   const [kind, description] =
     records === undefined
       ? ["stream", address]
       : ["journal", `${records} records in ${address}`];
-  if (config.tlsCert === "" && isExposed(server)) {
+  if (config.tlsCert === "" && isExposed) {
     host.warn(
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
@@ -186,7 +174,7 @@ function reload(
   log: Log
 ): void {
   const { server, store, tokens, readTls, admin } = running;
-  const again = (what: string, read: () => void): void => {
+  const again = (what: string, read: () => void) => {
     try {
       read();
       log("info", `${what} reloaded`, { tokens: tokens.names() });

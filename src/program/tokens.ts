@@ -35,7 +35,7 @@ export function openTokens(
     accepted,
 
     /** The generated token; empty if one is configured. */
-    generated: (): string => generated,
+    generated: () => generated,
     names: (): readonly string[] => [...names.values()],
 
     /** Returns the name of the token in an Authorization field; undefined for an unknown one. */
