@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
 import type { ResponseListener } from "../index.ts";
-import type { Log } from "./log.ts";
+import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
 

@@ -56,7 +56,7 @@ export async function openAdmin(
         [status, text] = respondTo(method, url.replace(/\?.*/s, ""));
       } catch (error) {
         // Never fatal: plants are taken whatever becomes of the metrics.
-        host.warn(internalErrorMessage(error), "error");
+        host.log("error", internalErrorMessage(error));
       }
       response
         .writeHead(status, {
@@ -83,7 +83,7 @@ export async function openAdmin(
     tlsCert: ""
   };
   await listen(server, listenAddress);
-  server.on("error", (error) => host.warn(messageOf(error)));
+  server.on("error", (error) => host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();

@@ -1,5 +1,5 @@
 /** Whether plants can be taken: logs each change, and gives /readyz its reason. */
-import type { Log } from "./log.ts";
+import type { Log } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
 type State = "starting" | "ready" | "full" | "draining" | "failed";

@@ -1,16 +1,9 @@
 /** The log: one line on stderr for each event, for people on a terminal, else JSON as pino's. */
 import { hostname } from "node:os";
-import type { Host } from "./host.ts";
+import type { Host, Log } from "./host.ts";
 
 /** Pino's numbers. */
-const levels = { info: 30, warn: 40, error: 50 } as const;
-
-/** Logs an event in one sentence; its parts are in the fields, for programs. */
-export type Log = (
-  level: keyof typeof levels,
-  msg: string,
-  fields?: object
-) => void;
+const levels = { info: 30, warn: 40, error: 50 };
 
 /**
  * Creates a log that never waits for its reader, and buffers no more than the stream does: 16 KiB

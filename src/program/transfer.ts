@@ -35,13 +35,9 @@ export async function transfer(
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
   const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const { userId, warn } = host;
-  const credentials = openCredentials(storeCredentials, {
-    userId,
-    log: (_, message) => warn(message)
-  });
+  const credentials = openCredentials(storeCredentials, host);
   const stream = await openNats(store, {
-    warn,
+    warn: host.warn,
     limits,
     ...(credentials && { credentials })
   });
