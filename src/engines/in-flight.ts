@@ -9,49 +9,39 @@
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
-import { StoreError } from "../store.ts";
+import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
-import { headersOf, randomId, type Frame } from "./protocol.ts";
+import type { Frame } from "./protocol.ts";
 import { Session } from "./session.ts";
 
-/** The meaning of a response. "collision": another process has used the id for its own message. */
+/** The meaning of a response; "again": send the message once more, a little later. */
 export type Verdict<Result> =
-  { readonly result: Result } | "again" | "collision" | StoreError;
+  { readonly result: Result } | "again" | StoreError;
 
 export interface Message<Result> {
   readonly subject: string;
 
-  /** The id, which a stream stores once. Default: one of this process alone. */
-  readonly id?: string;
-
-  /** Further lines of the headers, in ASCII, each with CRLF. */
-  readonly lines?: string;
+  /** With an id in them, a stream stores the message once, however often it is sent. */
+  readonly headers: string;
   readonly payload: Buffer;
 
   /**
-   * The time to give up, in milliseconds of performance.now(). Default: `appendMillis` after the
+   * The time to give up, in milliseconds of performance.now(). Undefined: `appendMillis` after the
    * last progress of any message; such a message must be safe to send at any later time.
    */
-  readonly deadline?: number | undefined;
+  readonly deadline: number | undefined;
 
   /** Called with a response, and the number of attempts that may have stored the message. */
   readonly judge: (reply: Frame, unanswered: number) => Verdict<Result>;
 }
 
-interface Entry {
+interface Entry extends Message<unknown> {
   readonly token: string;
-  readonly subject: string;
-  readonly headers: string;
-  readonly payload: Buffer;
-  readonly deadline: number | undefined;
+  readonly reject: (error: StoreError) => void;
 
   /** The time of its arrival, by the clock that a suspended machine does not stop. */
   readonly begunAtDate: number;
-
-  /** Resolves the caller's promise if the verdict is a result. */
-  readonly judge: (reply: Frame) => Verdict<unknown>;
-  readonly reject: (error: StoreError) => void;
 
   /** The number of the attempt that has no response yet. */
   attempt: number | undefined;
@@ -67,7 +57,6 @@ export class InFlight {
   readonly session: Session;
   readonly #limits: NatsLimits;
   readonly #entries = new Map<string, Entry>();
-  #idPrefix = randomId();
   #bytes = 0;
 
   /** Numbers messages and attempts, and the latest attempt that has a response. */
@@ -84,7 +73,7 @@ export class InFlight {
     this.session = new Session(settings, {
       onReady: () => this.#onReady(),
       onReply: (token, reply) => this.#onReply(token, reply),
-      onDenied: (error) => this.#failSent(error)
+      onDenied: (error) => this.#onDenied(error)
     });
   }
 
@@ -96,30 +85,24 @@ export class InFlight {
   /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
   send<Result>(message: Message<Result>): Promise<Result> {
     return new Promise((resolve, reject) => {
-      const { subject, payload, deadline, lines = "" } = message;
-      const token = String(++this.#count);
-      const { id = `${this.#idPrefix}.${token}` } = message;
       const entry: Entry = {
-        token,
-        subject,
-        headers: headersOf(`Nats-Msg-Id: ${id}\r\n`, lines),
-        payload,
-        deadline,
-        begunAtDate: Date.now(),
-        judge: (reply) => {
-          const verdict = message.judge(reply, entry.unanswered);
-          if (typeof verdict === "object" && "result" in verdict)
-            resolve(verdict.result);
-          return verdict;
-        },
+        ...message,
+        token: String(++this.#count),
         reject,
+        begunAtDate: Date.now(),
         attempt: undefined,
         dueAt: 0,
-        unanswered: 0
+        unanswered: 0,
+        judge: (reply, unanswered) => {
+          const verdict = message.judge(reply, unanswered);
+          const isResult = typeof verdict === "object" && "result" in verdict;
+          if (isResult) resolve(verdict.result);
+          return verdict;
+        }
       };
       this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
-      this.#entries.set(token, entry);
+      this.#entries.set(entry.token, entry);
       this.#bytes += bytesOf(entry);
       this.#timer ??= setTimeout(() => this.#tick(), this.#limits.retryMillis);
       this.#transmit(entry);
@@ -157,7 +140,7 @@ export class InFlight {
   #onReply(token: string, reply: Frame): void {
     const entry = this.#entries.get(token);
     if (!entry) return;
-    const verdict = entry.judge(reply);
+    const verdict = entry.judge(reply, entry.unanswered);
     this.#answered = Math.max(this.#answered, entry.attempt ?? 0);
     const now = performance.now();
     if (verdict === "again") {
@@ -170,7 +153,6 @@ export class InFlight {
       return;
     }
     this.#progressAt = now;
-    if (verdict === "collision") return this.#onCollision();
     if (!(verdict instanceof StoreError)) return this.#remove(entry);
     if (verdict.code === "unknown") this.session.report(verdict.message);
 
@@ -178,18 +160,8 @@ export class InFlight {
     this.#fail(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
   }
 
-  /** Draws new ids: the process on the other copy of this machine's snapshot has the same ones. */
-  #onCollision(): void {
-    this.#idPrefix = randomId();
-    const error = new Error(
-      "another process has used the same message ids: was this one cloned?"
-    );
-    this.session.report(error.message);
-    this.#failSent(error);
-  }
-
-  /** Fails as unknown what may have been stored: the error may belong to any of it. */
-  #failSent(error: Error): void {
+  /** Fails as unknown what was sent: the server does not say which message the error is about. */
+  #onDenied(error: EngineError): void {
     for (const entry of this.#entries.values()) {
       if (entry.unanswered > 0) this.#fail(entry, unknown(error));
     }

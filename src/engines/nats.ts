@@ -14,16 +14,18 @@ import {
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
-import { looseRecord } from "./message.ts";
+import { encodeMessage } from "./message.ts";
 import {
+  headersOf,
   objectOf,
+  randomId,
   readObject,
   type Frame,
   type JsonObject
 } from "./protocol.ts";
 
 /**
- * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see address.ts).
+ * Opens the store at nats://host:port,host:port/STREAM?replicas=3 (see address.ts).
  *
  * Resolves when the stream has passed its check. If no host can be reached, it resolves, too: the
  * store keeps trying, and refuses plants meanwhile.
@@ -35,9 +37,10 @@ export async function openNats(
   url: string,
   options: NatsOptions = {}
 ): Promise<NatsStore> {
-  const store = new NatsStore(settingsOf(url, options));
-  await store.start();
-  return store;
+  const settings = settingsOf(url, options);
+  const inFlight = new InFlight(settings);
+  await inFlight.session.start();
+  return new NatsStore(settings, inFlight);
 }
 
 export class NatsStore
@@ -48,18 +51,17 @@ export class NatsStore
   readonly #inFlight: InFlight;
   #isClosed = false;
 
+  /** The start of every message's id; another one after a collision. */
+  #idPrefix = randomId();
+  #count = 0;
+
   /** The number of the message that was acknowledged last, of those that were new. */
   #lastSeq = 0;
 
-  constructor(settings: Settings) {
+  constructor(settings: Settings, inFlight: InFlight) {
     super();
     this.#settings = settings;
-    this.#inFlight = new InFlight(settings);
-  }
-
-  /** Resolves and rejects as `openNats` does. */
-  start(): Promise<void> {
-    return this.#inFlight.session.start();
+    this.#inFlight = inFlight;
   }
 
   /** The address without credentials. */
@@ -86,7 +88,7 @@ export class NatsStore
 
   readonly #append: AppendJson = (json, settle) => {
     const begunAt = performance.now();
-    const payload = looseRecord(new Date().toISOString(), json);
+    const payload = encodeMessage(new Date().toISOString(), json);
     const deadline = begunAt + this.limits.appendMillis;
     this.#publish(payload, "", deadline).then(
       () => {
@@ -140,30 +142,47 @@ export class NatsStore
 
   async #publish(
     payload: Buffer,
-    lines = "",
+    lines: string,
     deadline?: number
   ): Promise<void> {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
     const { stream } = this.#settings;
-    const { seq, isDuplicate } = await this.#inFlight.send({
+    const prefix = this.#idPrefix;
+    const id = `${prefix}.${++this.#count}`;
+    const { seq, duplicate } = await this.#inFlight.send({
       subject: stream,
-      lines: `Nats-Expected-Stream: ${stream}\r\n${lines}`,
+      headers: headersOf(
+        `Nats-Msg-Id: ${id}\r\nNats-Expected-Stream: ${stream}\r\n`,
+        lines
+      ),
       payload,
       deadline,
-      judge: (reply, unanswered) => judgeAck(reply, unanswered, this.#settings)
+      judge: ({ status, payload: response }, unanswered) => {
+        // A status, 503: nobody leads the stream, or there is none.
+        const ack = status === "" ? readObject(response) : { seq: 0 };
+
+        // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
+        // this process, made by a snapshot of its machine, uses the same ids.
+        const canBeOwn = unanswered > 1 && prefix === this.#idPrefix;
+        if (canBeOwn || !isDuplicate(ack)) return judgeAck(ack, this.#settings);
+        this.#idPrefix = randomId();
+        return new StoreError("unknown", collision);
+      }
     });
-    if (isDuplicate) return;
+    if (duplicate === true) return;
 
     // Numbers only grow, unless another stream has taken the place of this one.
-    if (seq <= this.#lastSeq) this.#inFlight.session.checkNow();
-    this.#lastSeq = seq;
+    if (Number(seq) <= this.#lastSeq) this.#inFlight.session.checkNow();
+    this.#lastSeq = Number(seq);
   }
 
   /** Asks the stream's leader. */
   #ask(request: string, body = ""): Promise<JsonObject> {
     return this.#inFlight.send({
       subject: `$JS.API.${request}.${this.#settings.stream}`,
+      headers: headersOf(),
       payload: Buffer.from(body),
+      deadline: undefined,
       judge: judgeAnswer
     });
   }
@@ -184,32 +203,31 @@ const full: ReadonlySet<unknown> = new Set([
   "10077 maximum bytes exceeded"
 ]);
 
+/** 10158: the earlier message with this id is still in process. */
+const isDuplicate = ({ duplicate, error }: JsonObject): boolean =>
+  duplicate === true || objectOf(error)["err_code"] === 10158;
+
+const collision =
+  "another process has used the same message ids: was this one cloned?";
+
 /**
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
  * does not know never counts as "not stored".
  */
 function judgeAck(
-  { status, payload }: Frame,
-  unanswered: number,
+  ack: JsonObject,
   { stream: expected, allowsOldServer }: Settings
-): Verdict<{ readonly seq: number; readonly isDuplicate: boolean }> {
-  // A status, 503: nobody leads the stream, or there is none.
-  const { stream, seq, duplicate, error } =
-    status === "" ? readObject(payload) : { seq: 0 };
+): Verdict<JsonObject> {
+  const { stream, seq, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
-
-  // If only this attempt can have been stored, the message is not its own duplicate.
-  const isDuplicate = duplicate === true || code === 10158;
-  if (isDuplicate && unanswered === 1) return "collision";
 
   // 2.10 gives number 0 to a message that only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
   const isStored =
     stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored)
-    return { result: { seq: Number(seq), isDuplicate } };
+  if (error === undefined && isStored) return { result: ack };
 
   // 10023: a server's storage is full. 2.11 responds with it after the message was stored.
   const isFull =
@@ -221,10 +239,10 @@ function judgeAck(
 
 /** Any response of the leader's is a result, and so is 10037: there is no such message. */
 function judgeAnswer({ status, payload }: Frame): Verdict<JsonObject> {
-  const result = readObject(status === "" ? payload : '{"error":{}}');
-  const { error } = result;
-  const { err_code: code } = objectOf(error);
-  return error === undefined || code === 10037 ? { result } : "again";
+  if (status !== "") return "again";
+  const result = readObject(payload);
+  const { err_code: code = 10037 } = objectOf(result["error"]);
+  return code === 10037 ? { result } : "again";
 }
 
 export { EngineError, type NatsLimits, type NatsOptions };

@@ -2,7 +2,8 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import { dirname } from "node:path";
-import { realDisk, removeAbandoned } from "../journal/files.ts";
+import { realDisk } from "../journal/files.ts";
+import { removeAbandoned } from "../journal/lock.ts";
 import type { Config } from "./settings.ts";
 
 /**

@@ -2,7 +2,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { ResponseSummary } from "../index.ts";
-import { ifPossible } from "../journal/files.ts";
+import { ifPossible } from "../journal/error.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";

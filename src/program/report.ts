@@ -1,7 +1,8 @@
 /** `verify`: reports on journals, as text for people and as JSON for programs. */
-import { isLocked, openToRead, realDisk } from "../journal/files.ts";
+import { openToRead, realDisk } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
-import { readCopy } from "../journal/open.ts";
+import { isLocked } from "../journal/lock.ts";
+import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
 import { exitCodes, reportError } from "./exit.ts";
@@ -48,14 +49,13 @@ export async function reportOn(path: string, host: Host): Promise<Report> {
   const onProgress = progressOf(path, host);
   const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is not a regular file");
-  const file = openToRead(path);
+  const resolved = realDisk.resolve(path);
+  const file = openToRead(resolved);
   try {
     // The open file's identity: a rotation may have put another file at the path since.
-    const isLive = await isLocked(path, file.look().identity);
+    const isLive = await isLocked(resolved, file.look().identity);
     // A live server has completed the opening: any FILE.rewrite is stale.
-    const copy = isLive
-      ? undefined
-      : readCopy(realDisk, realDisk.resolve(path));
+    const copy = isLive ? undefined : readCopy(realDisk, resolved);
     return verifyJournal(file, { copy, isLive, onProgress });
   } finally {
     file.close();

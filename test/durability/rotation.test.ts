@@ -73,7 +73,7 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
 /** What becomes of a renamed file while a plant that it holds waits for the rotation. */
 const meanwhile = [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
-  ["cut", "unknown", (moved: string) => truncateSync(moved, 200)],
+  ["truncate", "unknown", (moved: string) => truncateSync(moved, 200)],
   ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
   ["let be: the control", "stored", () => undefined],
 ] as const;
@@ -110,7 +110,7 @@ test("a plant that waits for its rotation is stored where its file is put back",
 test("after a failed rotation the old file is still looked at with each write", async () => {
   for (const [says, act] of [
     ["it was deleted while in use", (old: string) => rmSync(old)],
-    ["another changed it", (old: string) => appendFileSync(old, "another's")],
+    ["another process changed it", (old: string) => appendFileSync(old, "another's")],
   ] as const) {
     const { path, journal } = await afterFailedRotation();
     act(`${path}.1`);
@@ -249,7 +249,7 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.equal(await append(journal, 2n), "unknown");
     const [error] = await failed;
     assert.ok(error instanceof JournalError);
-    assert.match(error.message, /, it was renamed, or its link was, and no rotation followed$/);
+    assert.match(error.message, /, the journal \(or its symbolic link\) was renamed, and no SIGHUP followed$/);
     await journal.close();
     assert.equal(existsSync(other), false);
     await (await openJournal(target)).close();

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import type { Bytes } from "../../src/journal/lines.ts";
-import { headerText, recordText, seal } from "../../src/journal/record.ts";
+import { headerText, recordText, fillChecksums } from "../../src/journal/record.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import {
   exchange, post, program, run, start, temporaryFolder, type Running,
@@ -50,9 +50,9 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
     const forPeople = await run(["verify", name], {}, folder);
     assert.equal(forPeople.code, code);
     assert.match(forPeople.stdout, new RegExp(`^${name}: `));
-    const opening = name === "torn" || name === "no-lf" ? /^mends it from offset \d+$/
-      : name === "new" ? /^makes a new journal$/ : name === "edited" ? /^refuses it at offset \d+$/
-      : /^goes on$/;
+    const opening = name === "torn" || name === "no-lf" ? /^repairs it from offset \d+$/
+      : name === "new" ? /^creates a new journal$/ : name === "edited" ? /^refuses it at offset \d+$/
+      : /^uses it as it is$/;
     assert.match(found.opening, opening, name);
     assert.ok(forPeople.stdout.includes(`${name}: opening ${found.opening}\n`));
   }
@@ -138,10 +138,10 @@ test("behind a damaged spot nothing is known of the record before: it is one spo
 test("beside a live server, lines that it cuts and writes anew are no damaged spot", () => {
   const at = "2026-11-21T02:56:07.123Z";
   const textOf = (length: number): string => `{"id":7,"name":"${"x".repeat(length)}"}`;
-  const certified = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)
+  const certified = fillChecksums(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at)
     + recordText(1, at, 133, textOf(30_000)));
   const write = (...lengths: readonly number[]): Buffer => Buffer.concat([certified,
-    seal(lengths.map((length, index) =>
+    fillChecksums(lengths.map((length, index) =>
       recordText(2 + index, at, certified.length, textOf(length))).join(""))]);
   // A write that found no space, in part; it is cut back, and another takes its place.
   const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
@@ -190,7 +190,7 @@ test("a line longer than a block is read whole, and damage behind it is placed",
 
 test("the first 1,000 spots are told, and how many there are in all", () => {
   const at = "2026-11-21T02:56:07.123Z";
-  const header = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
+  const header = fillChecksums(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
   for (const bad of [1_000, 1_001]) {
     const bytes = Buffer.concat([header, Buffer.from("x\n".repeat(bad))]);
     const read = (from: number, length: number): Buffer => bytes.subarray(from, from + length);

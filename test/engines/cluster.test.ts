@@ -9,7 +9,7 @@ import { serve } from "./load.ts";
 
 const timeout = 120_000;
 
-const cluster = await Cluster.start();
+const cluster = await Cluster.start({ hasAddresses: true });
 
 describe("on a cluster of three", { ...withCluster, timeout }, () => {
   async function refused(
@@ -59,6 +59,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     [{ duplicate_window: 10_000_000_000 }, /duplicate_window: expected 40000000000/],
     [{ subjects: ["wrong", "more.*"] }, /subjects: expected \["wrong"\]/],
     [{ no_ack: true }, /no_ack: expected none/],
+    [{ allow_rollup_hdrs: true, deny_purge: false }, /allow_rollup_hdrs: expected false/],
   ];
   for (const [changes, pattern] of wrong) {
     test(`a stream with ${JSON.stringify(changes)} is refused`, async () => {
@@ -84,12 +85,26 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   test("tls:// is refused by servers without TLS", async () => {
     await refused("plants", /expected a server with TLS/, "refused", { scheme: "tls" });
   });
-  test("the servers say that they sync every write", async () => {
-    const told: string[] = [];
-    const warn = (line: string): void => void told.push(line);
-    const [{ monitor, port } = assert.fail("no server")] = cluster.servers;
-    await (await cluster.open("plants", { ports: [port], query: `?monitor=${monitor}`, warn })).close();
-    assert.deepEqual(told, []);
+  test("all servers are asked whether they sync, one that was down when it is back", async () => {
+    const [{ monitor } = assert.fail("no server")] = cluster.servers;
+    const warnings: string[] = [];
+    const options = { query: `?monitor=${monitor}`, warn: (line: string) => void warnings.push(line),
+      limits: { checkMillis: 100 } };
+    const store = await cluster.open("plants", options);
+    await store.append({ id: 1n, name: "Fern" });
+    assert.equal(warnings.length, 0, warnings.join());
+    const leader = await cluster.leader("plants");
+    const other = cluster.servers.find((server) => server !== leader) ?? assert.fail("no other");
+    await cluster.kill(other);
+    await until("it is reported", () => warnings.some((line) =>
+      line.startsWith(`${other.name} is down: not verified`)));
+    await store.append({ id: 2n, name: "Fern" });
+    const again = await cluster.open("plants", options);
+    await again.append({ id: 3n, name: "Fern" });
+    cluster.restart(other);
+    await cluster.ready(other);
+    await store.append({ id: 4n, name: "Fern" });
+    await Promise.all([store.close(), again.close()]);
   });
   test("a full stream is 503 with no space, nothing is evicted, and space returns", async () => {
     await cluster.create("small", { max_msgs: 10 });

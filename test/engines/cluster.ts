@@ -22,8 +22,8 @@ function findBinary(): { readonly path: string } | { readonly missing: string } 
   try {
     const version = execFileSync(path, ["--version"], { encoding: "utf8" });
     const [, major, minor] = /v(\d+)\.(\d+)/.exec(version) ?? [];
-    const isNew = Number(major) * 1000 + Number(minor) >= 2011;
-    return isNew ? { path } : { missing: `${version.trim()} is below 2.11` };
+    const isNew = Number(major) * 1000 + Number(minor) >= 2014;
+    return isNew ? { path } : { missing: `${version.trim()} is below 2.14` };
   } catch {
     return { missing: `no nats-server at ${path}: see PLANT_TEST_NATS` };
   }
@@ -72,6 +72,9 @@ export interface ClusterOptions {
   readonly tls?: string;
   readonly ca?: Buffer;
 
+  /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3, and all monitors one port. */
+  readonly hasAddresses?: boolean;
+
   /** What the user `writer` may publish. Default: all it needs to serve. */
   readonly publish?: readonly string[];
   readonly servers?: number;
@@ -85,6 +88,7 @@ export interface ClusterOptions {
 
 interface Server {
   readonly name: string;
+  readonly host: string;
   readonly port: number;
   readonly monitor: number;
   readonly config: string;
@@ -140,9 +144,9 @@ export class Cluster {
         ? configOf(index, ports, seen, folder, options)
         : filled(options.template, index, ports, folder);
       writeFileSync(config, text);
-      const [port = 0, monitor = 0] = [ports[index], ports[count + index]];
+      const { host, port, monitor } = placeOf(index, ports, options);
       const name = `n${index + 1}`;
-      return { name, port, monitor, config, process: spawnServer(config, folder, name) };
+      return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
     }));
     const cluster = new Cluster(folder, servers, options.ca);
     after(() => cluster.stop());
@@ -152,9 +156,9 @@ export class Cluster {
 
   /** The address of a stream on these servers, or on proxies before them. */
   address(stream: string, { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}): string {
-    const own = this.servers.map(({ port }) => port);
-    const hosts = (ports[0] === 0 ? own : ports).map((port) => `127.0.0.1:${port}`).join();
-    return `${scheme}://${hosts}/${stream}${query}`;
+    const own = this.servers.map(({ host, port }) => `${host}:${port}`);
+    const hosts = ports[0] === 0 ? own : ports.map((port) => `127.0.0.1:${port}`);
+    return `${scheme}://${hosts.join()}/${stream}${query}`;
   }
 
   /** Opens a store there, as the user that serves. */
@@ -171,7 +175,7 @@ export class Cluster {
 
   async ready(server: Server): Promise<void> {
     await until(`${server.name} is ready`, async () =>
-      (await fetchText(server.monitor, "/healthz")).includes('"ok"'));
+      (await fetchText(server, "/healthz")).includes('"ok"'));
   }
 
   /** Kills a server as a crash would, and waits for its end. */
@@ -219,9 +223,10 @@ export class Cluster {
     let answer: Answer | undefined;
     const text = body === "" ? "" : JSON.stringify(body);
     await until(`an answer to ${subject}`, async () => {
-      for (const { port, process: child } of this.servers) {
+      for (const server of this.servers) {
+        const { process: child } = server;
         if (child.exitCode !== null || child.signalCode !== null) continue;
-        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
         const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
         client?.end();
         if (!reply) continue;
@@ -236,8 +241,8 @@ export class Cluster {
 
   /** The server that the engine's only connection is to. */
   async connected(): Promise<number> {
-    const found = await Promise.all(this.servers.map(({ monitor }) =>
-      fetchText(monitor, "/connz")));
+    const found = await Promise.all(this.servers.map((server) =>
+      fetchText(server, "/connz")));
     return found.findIndex((text) => /"name": *"plant-store"/.test(text));
   }
 
@@ -247,8 +252,8 @@ export class Cluster {
     let state: StreamInfo["state"];
     let leader: string | undefined;
     await until("all servers agree", async () => {
-      const infos = await Promise.all(this.servers.map(async ({ port }) => {
-        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+      const infos = await Promise.all(this.servers.map(async (server) => {
+        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
         const reply = await client?.request(`$JS.API.STREAM.INFO.${stream}`, "")
           .catch(() => undefined);
         client?.end();
@@ -262,12 +267,12 @@ export class Cluster {
     });
     assert.ok(state);
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
-    const { port } = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
-    const client = await TestClient.open(port, this.#ca);
-    const found: string[] = [];
+    const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
+    const client = await TestClient.open(found, this.#ca);
+    const messages: string[] = [];
     for (let seq = 1; seq <= state.last_seq; seq += 500) {
       const count = Math.min(500, state.last_seq - seq + 1);
-      found.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
+      messages.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
         const body = JSON.stringify({ seq: seq + index });
         let message: { readonly data: string } | undefined;
         // A leader that has just changed may refuse: it is asked again, but not for ever.
@@ -281,7 +286,7 @@ export class Cluster {
       })));
     }
     client.end();
-    return found;
+    return messages;
   }
 
   async stop(): Promise<void> {
@@ -306,6 +311,13 @@ export const rightStream = (name: string) => ({
   deny_delete: true, deny_purge: true, allow_direct: true,
 });
 
+/** Where a server listens; the ports are those of all clients, then all monitors, then all routes. */
+const placeOf = (index: number, ports: readonly number[], options: ClusterOptions) => ({
+  host: `127.0.0.${options.hasAddresses ? index + 1 : 1}`,
+  port: ports[index] ?? 0,
+  monitor: ports[ports.length / 3 + (options.hasAddresses ? 0 : index)] ?? 0,
+});
+
 function configOf(
   index: number, ports: readonly number[], others: readonly string[], folder: string,
   options: ClusterOptions,
@@ -313,6 +325,7 @@ function configOf(
   const count = others.length + 1;
   const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
   const name = `n${index + 1}`;
+  const { host, port, monitor } = placeOf(index, ports, options);
   const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
   const cluster = count === 1 ? "" : `cluster {
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
@@ -321,8 +334,8 @@ function configOf(
 }`;
   mkdirSync(join(folder, name));
   return `server_name: ${name}
-listen: "127.0.0.1:${ports[index]}"
-http: "127.0.0.1:${ports[count + index]}"
+listen: "${host}:${port}"
+http: "${host}:${monitor}"
 max_payload: ${maxPayload}
 jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
@@ -377,9 +390,9 @@ export async function until(what: string, holds: () => Promise<boolean> | boolea
   }
 }
 
-function fetchText(port: number, path: string): Promise<string> {
+function fetchText({ host, monitor: port }: Server, path: string): Promise<string> {
   return new Promise((resolve) => {
-    const request = get({ host: "127.0.0.1", port, path, agent: false, timeout: 1_000 });
+    const request = get({ host, port, path, agent: false, timeout: 1_000 });
     request.on("response", (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => { text += chunk; });
@@ -400,8 +413,8 @@ class TestClient {
     this.#socket = socket;
   }
 
-  static async open(port: number, ca?: Buffer): Promise<TestClient> {
-    let socket = connect(port, "127.0.0.1");
+  static async open({ host, port }: Server, ca?: Buffer): Promise<TestClient> {
+    let socket = connect(port, host);
     if (ca) {
       socket.on("error", () => undefined);
       await once(socket, "data");

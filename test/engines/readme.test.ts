@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
 import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
-import { Cluster, withCluster } from "./cluster.ts";
+import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 
 const chapter = readFileSync(join(root, "src", "engines", "README.md"), "utf8");
@@ -27,7 +27,7 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
   writeFileSync(join(folder, "stream.mjs"), text.replace(listening,
     `0, "127.0.0.1", () => console.log(server.address().port)`));
   const fake = await Fake.start();
-  const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants`, PLANTS_TOKEN: token };
+  const env = { ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"), PLANTS_TOKEN: token };
   const child = spawn(process.execPath, ["stream.mjs"], { cwd: folder, env });
   t.after(() => child.kill("SIGKILL"));
   const [port] = await once(child.stdout, "data");

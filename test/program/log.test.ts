@@ -189,7 +189,7 @@ test("an answer of 500 or more is an error", { timeout }, async () => {
   await closed;
   const [event] = answersOf(server);
   assert.deepEqual([event?.level, event?.err?.code], [50, 50302]);
-  assert.ok(server.events().some(({ level, msg }) => level === 50 && /it was renamed/.test(msg)));
+  assert.ok(server.events().some(({ level, msg }) => level === 50 && /was renamed/.test(msg)));
   assert.ok(server.events().some(({ msg }) => msg === "draining: the journal has failed"));
 });
 

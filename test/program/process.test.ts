@@ -68,7 +68,7 @@ test("a file that is moved, and not rotated, fails for good: 503, and the end is
   assert.match(answer.body, /^\{"error":50302,/);
   await once(server.process, "exit");
   assert.equal(server.process.exitCode, 74);
-  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, it was renamed, /);
+  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /);
 });
 
 test("a name in the place of a lock or a copy that is no such thing stays as it is", async () => {
@@ -118,7 +118,7 @@ test("of a SIGHUP each half does its work, whatever becomes of the other", bound
   assert.equal(await server.end(), 0);
   assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
     + "tokens stay\nplant-store: rotated: now writing to plants\\.ndjson\n"
-    + "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is no regular file; still writing to the old file\n$"));
+    + "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"));
 });
 
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
@@ -139,7 +139,7 @@ test("a copy that can't be looked at is no missing copy: the journal is not open
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
 });
 
-test("verify refuses what is no regular file, and does not wait for it", async () => {
+test("verify refuses what is not a regular file, and does not wait for it", async () => {
   const cwd = temporaryFolder();
   execFileSync("mkfifo", [join(cwd, "fifo")]);
   const { code, stderr } = await run(["verify", "fifo"], {}, cwd);

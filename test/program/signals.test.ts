@@ -238,7 +238,7 @@ test("a journal that fails makes the end 74, though the drain's deadline cuts re
     assert.equal(await statusOf(server.port, token), 503);
     if (server.process.exitCode === null) await once(server.process, "exit");
     assert.equal(server.process.exitCode, 74);
-    assert.match(server.stderr(), /it was renamed.*\n.*requests were cut off after 100 ms\n$/);
+    assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
     socket.destroy();
   });
 

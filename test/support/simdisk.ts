@@ -201,8 +201,8 @@ export class SimulatedDisk implements Disk {
         if (this.#held) await new Promise<void>((resolve) => this.#hold(resolve));
         return this.#append(inode, bytes, enter("append"));
       },
-      cut: (bytes) => {
-        enter("cut");
+      truncate: (bytes) => {
+        enter("truncate");
         this.#change();
         inode.cut(bytes, this.cutsAreDurable);
       },
