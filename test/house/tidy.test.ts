@@ -43,7 +43,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
-  "node:dns": ["engines/address.ts"], "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
+  "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
 };
 
 /** What is loaded on demand, and by which file. */
