@@ -34,13 +34,9 @@ export async function transfer(
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
   const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const { userId, warn } = host;
-  const credentials = openCredentials(storeCredentials, {
-    userId,
-    log: (_, message) => warn(message)
-  });
+  const credentials = openCredentials(storeCredentials, host);
   const stream = await openNats(store, {
-    warn,
+    warn: host.warn,
     limits,
     ...(credentials && { credentials })
   });
