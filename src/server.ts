@@ -22,7 +22,8 @@ const host: Host = {
     write(stderr, line).catch((error: NodeJS.ErrnoException) => {
       throw unwritable("stderr", error);
     }),
-  warn: (message) => void stderr.write(`plant-store: ${message}\n`),
+  warn,
+  log: (_, message) => warn(message),
   stderr,
   nodeVersion: process.version,
   openFilesMax,
@@ -31,6 +32,10 @@ const host: Host = {
   onSignal: (signal, listener) => void process.on(signal, listener),
   exit: (code) => process.exit(code)
 };
+
+function warn(message: string): void {
+  stderr.write(`plant-store: ${message}\n`);
+}
 
 /**
  * Writes a line in two parts. Node does not report that a file took a part of the bytes only, as
@@ -62,7 +67,7 @@ function openFilesMax(): number {
 for (const stream of [stdout, stderr]) stream.on("error", () => undefined);
 
 process.on("uncaughtException", (error) => {
-  host.warn(internalErrorMessage(error), "error");
+  host.log("error", internalErrorMessage(error));
   process.exit(exitCodes.internal);
 });
 

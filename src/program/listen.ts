@@ -56,26 +56,29 @@ No token is configured: this one was generated, and ends with this process.
 `;
 }
 
-/** Returns the base URL with the actual port, or `unix:` and the path or descriptor. */
-export function baseOf(server: Server, config: Config): string {
-  const address = server.address();
-  if (typeof address !== "object" || !address)
-    return `unix:${address ?? "fd 3"}`;
-  const { isInherited, tlsCert } = config;
-  const host = isInherited ? address.address : config.host;
-  return `${schemeOf(tlsCert)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
+/**
+ * Describes where a server listens: `base` is the URL with the actual port, or `unix:` and the path
+ * or descriptor; `isExposed` whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ */
+export function describeAddress(
+  server: Server,
+  { isInherited, tlsCert, host: configured }: Config
+) {
+  const found = server.address();
+  if (typeof found !== "object" || !found)
+    return { base: `unix:${found ?? "fd 3"}`, isExposed: false };
+  const { address, port } = found;
+  const name = isInherited ? address : configured;
+  const host = name.includes(":") ? `[${name}]` : name;
+  return {
+    base: `${schemeOf(tlsCert)}://${host}:${port}`,
+    isExposed: !loopbackForm.test(address)
+  };
 }
 
-const schemeOf = (tlsCert: string): string =>
-  tlsCert === "" ? "http" : "https";
+const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);
 
-/** Returns whether other machines may connect: tokens need TLS then (RFC 6750, 5.3). */
-export function isExposed(server: Server): boolean {
-  const address = server.address();
-  if (typeof address !== "object" || address === null) return false;
-  return !/^(?:127\.|::1$|::ffff:127\.)/.test(address.address);
-}
+const schemeOf = (tlsCert: string) => (tlsCert === "" ? "http" : "https");
 
 /** Quotes a text as one word of a shell. */
-const shellQuoted = (text: string): string =>
-  `'${text.replaceAll("'", "'\\''")}'`;
+const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;

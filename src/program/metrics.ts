@@ -117,13 +117,13 @@ export function createMetrics(host: Host, store: Store) {
   const samples = new Map<string, number>();
 
   /** @param sample a name of the table, and its labels */
-  const add = (sample: string, count = 1): void =>
+  const add = (sample: string, count = 1) =>
     void samples.set(sample, (samples.get(sample) ?? 0) + count);
   const observe = (
     name: keyof typeof bucketBounds,
     value: number,
     count = 1
-  ): void => {
+  ) => {
     for (const bound of bucketBounds[name]) {
       const isWithin = typeof bound === "string" || value <= bound;
       add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
@@ -137,16 +137,16 @@ export function createMetrics(host: Host, store: Store) {
   });
 
   // Samples begin at 0, so that the rate of the first event is seen.
-  add('plant_store_http_requests_total{status="200",error=""}', 0);
   observe("plant_store_batch_records", 0, 0);
   observe("plant_store_append_seconds", 0, 0);
+  add('plant_store_http_requests_total{status="200",error=""}', 0);
   add(
     `plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`
   );
 
   return {
     add,
-    count: ({ status, error }: ResponseSummary): void =>
+    count: ({ status, error }: ResponseSummary) =>
       add(
         `plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`
       ),
@@ -165,7 +165,7 @@ export function createMetrics(host: Host, store: Store) {
     },
 
     /** Returns the page that Prometheus reads. */
-    text: (): string =>
+    text: () =>
       Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
           const value = read ? ifPossible(() => read(store.stats, host)) : 0;

@@ -28,9 +28,11 @@ export interface Store
  */
 export async function openStore(
   { store: address, limits }: Config,
-  { warn }: Host,
+  { log }: Host,
   credentials?: () => string
 ): Promise<Store> {
+  const warn = (message: string) => log("warn", message);
+
   // The limits are the journal's: a stream has its own.
   if (!isStream(address)) return openJournal(address, { limits, warn });
 

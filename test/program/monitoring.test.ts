@@ -1,5 +1,5 @@
-/** The recipes for Prometheus and Grafana: promtool accepts and tries them, and every metric and
- * error number that they name exists. */
+/** The recipes that watch a server: promtool accepts and tries those for Prometheus and Grafana,
+ * every metric and error number that they name exists, and the container's health check works. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -7,7 +7,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/metrics.ts";
-import { root, temporaryFolder } from "../support/support.ts";
+import { recipeOf } from "../support/recipes.ts";
+import { root, start, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const folder = join(root, "src", "program", "recipes");
@@ -92,3 +93,16 @@ test("each alert fires in its minute, alone and not before", { skip }, () => {
   assert.equal(check(0), "");
   for (const late of [-1, 1]) assert.match(check(late), /FAILED/, "the control");
 });
+
+test("the container's health check succeeds beside a server, and fails when it has gone",
+  async () => {
+    const [, place = "", check = "[]"] =
+      /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(recipeOf("healthcheck")) ?? [];
+    const server = await start({ args: ["--admin", "0"] });
+    const [admin] = server.events().flatMap(({ admin: url }) => (url ? [new URL(`${url}`)] : []));
+    const [, ...args] = JSON.parse(check.replaceAll(place, admin?.port ?? "")) as readonly string[];
+    const isWell = () => spawnSync(process.execPath, args, { timeout: 20_000 }).status;
+    assert.equal(isWell(), 0);
+    await server.end();
+    assert.equal(isWell(), 1);
+  });
