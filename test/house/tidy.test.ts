@@ -35,6 +35,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:fs": ["journal/files.ts", "journal/lock.ts", "program/secrets.ts"],
   "node:net": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:tls": ["http/", "journal/lock.ts", "program/", "engines/"],
+  "node:dns": ["engines/address.ts"],
   "node:https": ["http/strict-server.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
@@ -42,7 +43,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
-  "node:dns": ["engines/address.ts"], "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
+  "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
 };
 
 /** What is loaded on demand, and by which file. */
@@ -224,7 +225,6 @@ const pending: readonly string[] = [
   "a line has at most 100 columns",
   "a function has at most 45 code lines",
   "a blank line stands before every docblock and between functions",
-  "a module of Node that reaches something is imported only where the table says",
   "core has at most 22300 tokens", "program has at most 10500 tokens",
   "engines has at most 6000 tokens",
   "at most three code lines of tests for each of src",
