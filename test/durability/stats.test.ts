@@ -1,6 +1,7 @@
 /** What a journal tells of itself: its figures, and an event for each batch. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
 import { type NewPlant } from "../../src/plant.ts";
@@ -73,3 +74,19 @@ test("a batch is told when it is durable, one that found no space as that, a fai
       [["batch of 3", "full", "batch of 1", "failed"], 2]);
     await journal.close();
   });
+
+test("an inspected journal shows no plant, neither waiting nor written", async () => {
+  const disk = new SimulatedDisk();
+  const journal = await openJournal(path, { disk });
+  const shown = (): string => inspect(journal, { depth: Infinity, showHidden: true })
+    + JSON.stringify(journal) + String(journal);
+  const begun = disk.hold();
+  const appends = [1n, 2n].map((id) => journal.append({ id, name: "s3cret" }));
+  await begun;
+  assert.equal(journal.stats.queue.records, 2, "the control: it holds them");
+  assert.doesNotMatch(shown(), /s3cret/);
+  disk.letGo();
+  await Promise.all(appends);
+  assert.doesNotMatch(shown(), /s3cret/);
+  await journal.close();
+});
