@@ -189,14 +189,14 @@ export type Limits = { readonly [name in keyof typeof limitTable]: number };
  * @throws RangeError for an unknown name, or a value outside its bounds
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
-  const table = new Map<string, Limit>(Object.entries(limitTable));
+  const table: Readonly<Record<string, Limit>> = limitTable;
   const numbers = new Map(
-    [...table].map(([name, limit]) => [name, limit.defaultValue])
+    Object.entries(table).map(([name, limit]) => [name, limit.defaultValue])
   );
 
   // Reads each value once: a getter may return something else the second time.
   for (const [name, value] of Object.entries(given)) {
-    const limit = table.get(name);
+    const limit = numbers.has(name) && table[name];
     if (!limit) throw new RangeError(`there is no limit ${name}`);
     if (!isWithin(limit, value))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);

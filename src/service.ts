@@ -73,7 +73,6 @@ export class PlantService implements Application {
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        connection.onBody(response);
         const plant = this.#readPlant(request, body);
         if (isLate)
           throw new StoreError("closed", "the server is shutting down");

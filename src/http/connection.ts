@@ -77,9 +77,6 @@ export class Connection {
   /** The response to the latest request. The responses to all requests before it leave first. */
   #latest: ServerResponse | undefined;
 
-  /** The response whose request's body has been read. Node reports the end a moment later. */
-  #read: ServerResponse | undefined;
-
   /** The latest check that found the connection in use. */
   #check: Check | undefined;
 
@@ -122,11 +119,6 @@ export class Connection {
     return true;
   }
 
-  /** Notes that a request's body has been read to its end. */
-  onBody(response: ServerResponse): void {
-    this.#read = response;
-  }
-
   /** Responds, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
@@ -137,25 +129,27 @@ export class Connection {
 
     this.#all.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
-    if (this.#isWhole(response)) return;
+
+    // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
+    if (response.req.complete) return;
     discardBody(response.req, this.#all.limits, () => {
       response.req.pause();
       this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
     });
   }
 
-  /** Responds with an error, while the body arrives or after it. */
+  /** Responds with an error, before the body is read, while it arrives or after it. */
   refuse(response: ServerResponse, error: ApiError): void {
     if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
 
-    // A client that expects 100 and did not get it may send the body or not: its length is in
-    // doubt. Node closes then, whatever our headers say.
-    const isInDoubt = expect !== undefined && request.readableFlowing !== true;
+    // A client that expects 100 and does not get it may send the body or not. Node closes then,
+    // whatever our headers say.
+    const isUnread = request.readableFlowing !== true;
+    const isInDoubt = isUnread && expect !== undefined;
     const isTooLong =
-      !this.#isWhole(response) &&
-      Number(length) > this.#all.limits.discardBytesMax;
+      isUnread && Number(length) > this.#all.limits.discardBytesMax;
     if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
     this.answer(response, error);
   }
@@ -190,15 +184,16 @@ export class Connection {
   /**
    * Checks whether the connection is idle: for `idleMillis` no response was expected or sent,
    * whatever arrived. A client that waits for our response is not idle. A client that does not read
-   * its response is idle, and is destroyed here.
+   * its response is idle.
    *
    * @param nowMillis by a monotonic clock
-   * @returns whether it is idle, unless node's parser has begun a request
+   * @returns whether it is idle, unless node's parser has begun a request. If that is certain here,
+   * the socket is destroyed.
    */
   isIdle(nowMillis: number): boolean {
     const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
       this.#socket;
-    const { bytesWritten, writableLength, writableEnded } = socket;
+    const { bytesRead, bytesWritten, writableLength, writableEnded } = socket;
 
     // Node does not document the handle. Without it, a write counts when all of it has been sent.
     const queuedBytes = socket._handle?.writeQueueSize ?? 0;
@@ -214,7 +209,11 @@ export class Connection {
       return false;
     }
     if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
-    if (writableLength > 0 || this.#state === "unparsed") socket.destroy();
+
+    // The parser counts the first request from the time of connecting.
+    const isCertain =
+      writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
+    if (isCertain) socket.destroy();
     return true;
   }
 
@@ -245,16 +244,6 @@ export class Connection {
       this.#state = "closing";
       this.#closeGently();
     }
-  }
-
-  /** Returns whether the response's request has arrived to its end. */
-  #isWhole(response: ServerResponse): boolean {
-    if (this.#read === response || response.req.complete) return true;
-
-    // Node reports the end of a request that declares no body later.
-    const { "content-length": length = "0", "transfer-encoding": coding } =
-      response.req.headers;
-    return length === "0" && coding === undefined;
   }
 
   /** Writes a response after all others, then closes as gently as after an early response. */

@@ -26,13 +26,12 @@ export function trackSockets(
 ): Sockets {
   const http = new Set<Socket>();
 
-  // With TLS, the sockets below the ones that carry HTTP.
-  const accepted = transport === "tls" ? new Set<Socket>() : http;
+  // TCP or Unix sockets whose TLS handshake is not complete.
+  const handshaking = new Set<Socket>();
 
   const closeIdle = (): void => {
     for (const socket of http) connections.of(socket).closeIfIdle();
-    if (accepted === http) return;
-    for (const socket of handshaking(accepted, http)) socket.destroy();
+    for (const socket of handshaking) socket.destroy();
   };
 
   // Checks regularly, because node reports neither that a last response has left, nor that bytes
@@ -46,8 +45,17 @@ export function trackSockets(
     if (kept.length < http.size) destroyIdle(server, kept);
   };
 
-  server.on("connection", (socket) => track(accepted, socket));
-  server.on("secureConnection", (socket) => track(http, socket));
+  server.on("connection", (socket) =>
+    track(transport === "tls" ? handshaking : http, socket)
+  );
+  server.on("secureConnection", (socket: Socket & { _parent?: Socket }) => {
+    track(http, socket);
+
+    // Node does not document how a TLS socket refers to the socket below it: a test on each Node
+    // pins it. Without it all are forgotten, and end after `handshakeTimeout`.
+    if (!socket._parent || !handshaking.delete(socket._parent))
+      handshaking.clear();
+  });
   server.on("listening", () => {
     const timer = setInterval(check, connections.limits.checkMillis);
     timer.unref();
@@ -60,7 +68,7 @@ export function trackSockets(
     destroyAll() {
       const all = [...http].map((socket) => connections.of(socket));
       const isAnswered = all.every((connection) => connection.isAnswered());
-      for (const socket of accepted) socket.destroy();
+      for (const socket of [...http, ...handshaking]) socket.destroy();
       return isAnswered;
     }
   };
@@ -69,22 +77,6 @@ export function trackSockets(
 function track(sockets: Set<Socket>, socket: Socket): void {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
-}
-
-/**
- * Returns the accepted sockets whose TLS handshake is not complete.
- *
- * Node does not document how a TLS socket refers to the socket below it: a test on each Node pins
- * it. Without that reference the result is empty, and `handshakeTimeout` closes those sockets.
- */
-function handshaking(
-  accepted: ReadonlySet<Socket>,
-  http: ReadonlySet<Socket & { _parent?: Socket }>
-): Socket[] {
-  const below = new Set([...http].map(({ _parent }) => _parent));
-  return below.has(undefined)
-    ? []
-    : [...accepted].filter((socket) => !below.has(socket));
 }
 
 /**

@@ -99,17 +99,23 @@ for (const [what, pieces] of inProgress) {
     });
 }
 
-test("a client that waits for our response is not idle, although CRLFs arrive", { timeout },
-  async () => {
-    const { server, port, store } = await serve({ limits });
-    store.hold();
-    const ends = await open(server, port);
-    const answers = readAnswers(ends.client.resume(), 1);
-    await send(ends, plant);
-    await trickle(ends.client, long("\r\n"));
-    store.release();
-    assert.deepEqual((await answers).map(({ status }) => status), [200]);
-  });
+for (const [what, after, statuses] of [
+  ["nothing", "", [200]], ["CRLFs", "\r\n", [200]], ["a request", refused, [200, 401]],
+  ["a CONNECT", connectRequest, [200, 401]], ["garbage", "garbage\r\n\r\n", [200, 400]],
+] as const) {
+  test(`a client that waits for our response is not idle, with ${what} after its request`,
+    { timeout }, async () => {
+      const { server, port, store } = await serve({ limits });
+      store.hold();
+      const ends = await open(server, port);
+      const answers = readAnswers(ends.client.resume(), statuses.length);
+      await send(ends, plant);
+      ends.client.write(after);
+      await trickle(ends.client, long(after === "\r\n" ? after : ""));
+      store.release();
+      assert.deepEqual((await answers).map(({ status }) => status), statuses);
+    });
+}
 
 test("a connection with a request now and then is not idle", { timeout }, async () => {
   const { server, port } = await serve({ limits });
