@@ -34,14 +34,9 @@ export async function run(host: Host): Promise<number> {
  * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
  * label.
  */
-<<<<<<< HEAD
 async function printToken(name: string, host: Host): Promise<void> {
   const token = generateToken();
-=======
-async function generateToken(name: string, host: Host): Promise<void> {
-  const token = makeToken();
   if (host.stderr.isTTY) await host.printError("the token, shown only now:");
->>>>>>> main
   await host.printError(token);
   if (host.isTerminal) await host.print("its line for a tokens file:");
   await host.print(`${name} ${tokenDigest(token)}`);
