@@ -67,6 +67,13 @@ export interface ClusterOptions {
   readonly sync?: "always" | "2m";
   readonly maxPayload?: string;
 
+  /** Further users of the account, in the servers' own syntax. */
+  readonly users?: string;
+
+  /** Lines to use instead of the accounts, and how the tests' own client logs in then. */
+  readonly accounts?: string;
+  readonly login?: (nonce: string) => object;
+
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
   readonly ca?: Buffer;
@@ -113,12 +120,12 @@ export class Cluster {
   readonly servers: readonly Server[];
   readonly folder: string;
 
-  readonly #ca: Buffer | undefined;
+  readonly #options: ClusterOptions;
 
-  private constructor(folder: string, servers: readonly Server[], ca: Buffer | undefined) {
+  private constructor(folder: string, servers: readonly Server[], options: ClusterOptions) {
     this.folder = folder;
     this.servers = servers;
-    this.#ca = ca;
+    this.#options = options;
   }
 
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
@@ -126,7 +133,7 @@ export class Cluster {
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
     const { servers: count = 3 } = options;
     const folder = temporaryFolder();
-    if ("missing" in binary) return new Cluster(folder, [], undefined);
+    if ("missing" in binary) return new Cluster(folder, [], options);
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
     const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
@@ -145,7 +152,7 @@ export class Cluster {
       const name = `n${index + 1}`;
       return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
     }));
-    const cluster = new Cluster(folder, servers, options.ca);
+    const cluster = new Cluster(folder, servers, options);
     after(() => cluster.stop());
     for (const server of servers) await cluster.ready(server);
     return cluster;
@@ -223,7 +230,7 @@ export class Cluster {
       for (const server of this.servers) {
         const { process: child } = server;
         if (child.exitCode !== null || child.signalCode !== null) continue;
-        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
         client?.end();
         if (!reply) continue;
@@ -250,7 +257,7 @@ export class Cluster {
     let leader: string | undefined;
     await until("all servers agree", async () => {
       const infos = await Promise.all(this.servers.map(async (server) => {
-        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.STREAM.INFO.${stream}`, "")
           .catch(() => undefined);
         client?.end();
@@ -265,7 +272,7 @@ export class Cluster {
     assert.ok(state);
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
     const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
-    const client = await TestClient.open(found, this.#ca);
+    const client = await TestClient.open(found, this.#options);
     const messages: string[] = [];
     for (let seq = 1; seq <= state.last_seq; seq += 500) {
       const count = Math.min(500, state.last_seq - seq + 1);
@@ -320,7 +327,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxPayload = "1MB", tls } = options;
+  const { sync = "always", maxPayload = "1MB", users = "", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
   const cluster = count === 1 ? "" : `cluster {
@@ -338,7 +345,7 @@ jetstream {
   sync_interval: ${sync}
 }
 ${cluster}
-accounts {
+${options.accounts ?? `accounts {
   $SYS { users: [ { user: sys, password: syspw } ] }
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
@@ -346,8 +353,9 @@ accounts {
       publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
       publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+    ${users}
   ] }
-}
+}`}
 ${tls === undefined ? "" : `tls { ${tls} }`}
 `;
 }
@@ -409,20 +417,18 @@ class TestClient {
     this.#socket = socket;
   }
 
-  static async open({ host, port }: Server, ca?: Buffer): Promise<TestClient> {
-    let socket = connect(port, host);
-    if (ca) {
-      socket.on("error", () => undefined);
-      await once(socket, "data");
-      socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
-    }
+  static async open({ host, port }: Server, options: ClusterOptions): Promise<TestClient> {
+    const { ca, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
+    let socket = connect(port, host).on("error", () => undefined);
+    const [info] = await once(socket, "data");
+    const { nonce = "" } = JSON.parse(/{.*}/.exec(String(info))?.[0] ?? "{}") as { nonce?: string };
+    if (ca) socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
     const client = new TestClient(socket);
     socket.on("error", () => undefined);
     socket.on("data", (bytes: Buffer) => client.#read(bytes));
-    await once(socket, ca ? "secureConnect" : "connect");
-    const login = { verbose: false, pedantic: false, user: "admin", pass: "adminpw", headers: true,
-      no_responders: true };
-    socket.write(`CONNECT ${JSON.stringify(login)}\r\nSUB _INBOX.admin.> 1\r\n`);
+    if (ca) await once(socket, "secureConnect");
+    const hello = { verbose: false, pedantic: false, headers: true, no_responders: true };
+    socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`);
     return client;
   }
 
