@@ -14,6 +14,7 @@ const host: Host = {
   environment: process.env,
   pid: process.pid,
   userId: process.geteuid?.(),
+  isTerminal: stdout.isTTY,
   print: (line) =>
     write(stdout, line).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "EPIPE") throw unwritable("stdout", error);
@@ -43,8 +44,11 @@ function warn(message: string): void {
  */
 function write(stream: NodeJS.WriteStream, line: string): Promise<void> {
   return new Promise((resolve, reject) => {
+    // Corked, a pipe's reader gets both as one.
+    stream.cork();
     stream.write(line);
     stream.write("\n", (error) => (error ? reject(error) : resolve()));
+    stream.uncork();
   });
 }
 

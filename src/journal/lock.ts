@@ -98,12 +98,25 @@ export async function isLocked(
  * @throws Error if a process may listen there
  */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
-    return;
-  const found = await probe(path);
-  if (found !== undefined)
-    throw new Error(`something else is at ${path}: ${found}`);
-  fs.unlinkSync(path);
+  const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  if (found?.isSocket() !== true) return;
+  const listener = await probe(path);
+  if (listener !== undefined)
+    throw new Error(`something else is at ${path}: ${listener}`);
+
+  // Another start may have replaced the abandoned socket by its own since the probe. So the socket
+  // is moved aside, and that start gets its own back. One gap of microseconds remains: a process
+  // that has bound its socket and does not listen yet refuses connections, too.
+  const aside = `${path}.${Math.random().toString(36).slice(2, 10)}`;
+  fs.renameSync(path, aside);
+  const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
+  const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
+
+  // Fails if a third process listens at the path by now.
+  if (!isSame) fs.linkSync(aside, path);
+  fs.unlinkSync(aside);
+  if (!isSame)
+    throw new Error(`another process has begun to listen at ${path}`);
 }
 
 /**
