@@ -131,9 +131,25 @@ export class Cluster {
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
    * of the test that started them. Without the binary there are none: the tests are skipped. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
+    if ("missing" in binary) return new Cluster(temporaryFolder(), [], options);
+
+    // Another process may take a port that was free: then a server ends, and others are tried.
+    for (let tries = 1; ; tries++) {
+      const cluster = await Cluster.#spawn(options);
+      const ready = cluster.servers.map((server) => cluster.ready(server));
+      const [failed] = (await Promise.allSettled(ready)).filter(({ status }) => status === "rejected");
+      if (!failed) {
+        after(() => cluster.stop());
+        return cluster;
+      }
+      await cluster.stop();
+      if (tries === 3 && failed.status === "rejected") throw failed.reason;
+    }
+  }
+
+  static async #spawn(options: ClusterOptions): Promise<Cluster> {
     const { servers: count = 3 } = options;
     const folder = temporaryFolder();
-    if ("missing" in binary) return new Cluster(folder, [], options);
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
     const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
@@ -152,10 +168,7 @@ export class Cluster {
       const name = `n${index + 1}`;
       return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
     }));
-    const cluster = new Cluster(folder, servers, options);
-    after(() => cluster.stop());
-    for (const server of servers) await cluster.ready(server);
-    return cluster;
+    return new Cluster(folder, servers, options);
   }
 
   /** The address of a stream on these servers, or on proxies before them. */
@@ -178,8 +191,10 @@ export class Cluster {
   }
 
   async ready(server: Server): Promise<void> {
-    await until(`${server.name} is ready`, async () =>
-      (await fetchText(server, "/healthz")).includes('"ok"'));
+    await until(`${server.name} is ready`, async () => {
+      assert.equal(server.process.exitCode, null, `${server.name} runs`);
+      return (await fetchText(server, "/healthz")).includes('"ok"');
+    });
   }
 
   /** Kills a server as a crash would, and waits for its end. */
