@@ -126,7 +126,8 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const hello = JSON.stringify({ ...introduction, ...login });
+      const nonce = String(this.#info["nonce"] ?? "");
+      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
