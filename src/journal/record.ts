@@ -29,7 +29,6 @@
  * CRC     of all that follows its SP
  */
 import { crc32 } from "node:zlib";
-import { parseJson } from "../json/parse.ts";
 import {
   newPlantJson,
   plainForm,
@@ -196,7 +195,7 @@ export function decodeRecord(line: Buffer) {
 /** The id of a plant's JSON, or undefined where it is not as `plantText` writes it. */
 function idOf(json: Buffer): bigint | undefined {
   try {
-    const plant = readNewPlant(parseJson(json, 1));
+    const plant = readNewPlant(json, 1);
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
   } catch {
     return undefined;

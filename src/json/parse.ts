@@ -5,16 +5,14 @@
  * surrogate and deep nesting are errors, every error has a byte offset, a number stays text.
  */
 import { isUtf8 } from "node:buffer";
-import { JsonNumber } from "./number.ts";
+import { NameTable, stringOf } from "./names.ts";
 
-/** Objects are Maps: `__proto__` is a name like any other. */
-export type JsonValue =
-  | null
-  | boolean
-  | string
-  | JsonNumber
-  | readonly JsonValue[]
-  | ReadonlyMap<string, JsonValue>;
+/**
+ * A checked value: its text, or the kept members of an object with their texts.
+ *
+ * Nothing is built. A Map takes `__proto__` as a name like any other.
+ */
+export type JsonValue = string | ReadonlyMap<string, string>;
 
 export type JsonErrorCode =
   "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
@@ -39,16 +37,21 @@ export class JsonError extends Error {
  * @param nestingMax how many arrays and objects may stand in one another
  * @throws JsonError
  */
-export function parseJson(body: Buffer, nestingMax: number): JsonValue {
-  if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
+export function parseJson(
+  body: Buffer,
+  nestingMax: number,
+  kept: readonly string[]
+): JsonValue {
+  const text = body.toString("utf8");
+  if (text.startsWith("\ufeff")) {
     throw new JsonError(
       "json",
       0,
       "found a byte order mark, expected a JSON value"
     );
   }
-  const text = body.toString("utf8");
-  if (isUtf8(body)) return new Reader(text, nestingMax).read();
+  if (!text.includes("\ufffd") || isUtf8(body))
+    return new Reader(text, nestingMax, kept).read();
 
   // Decoding puts U+FFFD for what is not UTF-8: encoded again, it is the first to differ.
   const again = Buffer.from(text);
@@ -60,7 +63,7 @@ export function parseJson(body: Buffer, nestingMax: number): JsonValue {
 }
 
 /** Nearly every string: without escapes. */
-const unescaped = /"[^"\\\0-\x1f]*"/y;
+const unescaped = new RegExp(String.raw`"[^"\\\0-\x1f]*"`, "y");
 
 /** An escaped UTF-16 unit: alone, or as one half of a surrogate pair. */
 const hex = String.raw`[\da-fA-F]`;
@@ -85,18 +88,23 @@ const brokenEscape = new RegExp(
 );
 
 /** A word, or number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 3 and 6) */
-const scalar = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const scalar = new RegExp(
+  String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
+  "y"
+);
 
-const words: ReadonlyMap<string, JsonValue> = new Map([
-  ["true", true],
-  ["false", false],
-  ["null", null]
-]);
+/** An object with more names has them in a table. */
+const fewNames = 8;
 
-/** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
+/** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
   readonly #text: string;
   readonly #nestingMax: number;
+  readonly #kept: readonly string[];
+
+  /** The kept members of the outermost object. */
+  readonly #members = new Map<string, string>();
+  #table: NameTable | undefined;
 
   /** The position of the next character. */
   #next = 0;
@@ -104,63 +112,42 @@ class Reader {
   /** How many arrays and objects are open. */
   #nesting = 0;
 
-  constructor(text: string, nestingMax: number) {
+  constructor(text: string, nestingMax: number, kept: readonly string[]) {
     this.#text = text;
     this.#nestingMax = nestingMax;
+    this.#kept = kept;
   }
 
   read(): JsonValue {
-    const value = this.#value();
+    const start = this.#value();
+    const value = this.#text.slice(start, this.#next);
     this.#space();
     if (this.#next < this.#text.length) this.#fail("the end of the body");
-    return value;
+    return value.startsWith("{") ? this.#members : value;
   }
 
-  #value(): JsonValue {
+  /** Checks the value that is next, and returns its position. */
+  #value(): number {
     this.#space();
-    switch (this.#text[this.#next]) {
+    const start = this.#next;
+    switch (this.#text[start]) {
       case "{":
-        return this.#object();
+        this.#items("}");
+        break;
       case "[":
-        return this.#array();
+        this.#items("]");
+        break;
       case '"':
-        return this.#string();
+        this.#string();
+        break;
       default:
-        return this.#scalar();
+        if (!this.#match(scalar)) this.#fail("a JSON value");
     }
+    return start;
   }
 
-  #object(): ReadonlyMap<string, JsonValue> {
-    const members = new Map<string, JsonValue>();
-    this.#items("}", () => {
-      this.#space();
-      const start = this.#next;
-      if (this.#text[start] !== '"') this.#fail("a member name in quotes");
-      const name = this.#string();
-
-      // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
-      if (members.has(name)) {
-        this.#next = start;
-        this.#fail(
-          "each name once",
-          "duplicate",
-          "a member name for the second time"
-        );
-      }
-      if (!this.#skip(":")) this.#fail('":"');
-      members.set(name, this.#value());
-    });
-    return members;
-  }
-
-  #array(): readonly JsonValue[] {
-    const items: JsonValue[] = [];
-    this.#items("]", () => items.push(this.#value()));
-    return items;
-  }
-
-  /** Reads what stands between the brackets of an array or object, with commas between. */
-  #items(end: string, readItem: () => void): void {
+  /** Checks what stands between the brackets of an array or object, with commas between. */
+  #items(end: "}" | "]"): void {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(
         `at most ${this.#nestingMax} levels`,
@@ -168,54 +155,82 @@ class Reader {
         "one more level of nesting"
       );
     }
-    this.#next++;
+    const start = this.#next++;
     if (!this.#skip(end)) {
-      do readItem();
+      const names: string[] = [];
+      do end === "}" ? this.#member(start, names) : this.#value();
       while (this.#skip(","));
       if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
     }
     this.#nesting--;
   }
 
-  /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
-  #string(): string {
-    const plain = this.#take(unescaped);
-    if (plain !== undefined) return plain.slice(1, -1);
+  /** member = string name-separator value (RFC 8259, 4) */
+  #member(object: number, names: string[]): void {
+    this.#space();
+    const start = this.#next;
+    if (this.#text[start] !== '"') this.#fail("a member name in quotes");
+    this.#string();
+    const end = this.#next;
+    const name = stringOf(this.#text.slice(start, end));
 
-    const start = this.#next++;
-    while (this.#take(characters) !== undefined);
-    if (this.#text[this.#next] === "\\") this.#failEscape();
-    if (this.#text[this.#next] !== '"') {
+    // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
+    const isNew =
+      !names.includes(name) &&
+      (names.length < fewNames
+        ? names.push(name) > 0
+        : (this.#table ??= new NameTable(this.#text)).add(
+            name,
+            start,
+            end,
+            object
+          ));
+    if (!isNew) {
+      this.#next = start;
+      this.#fail(
+        "each name once",
+        "duplicate",
+        "a member name for the second time"
+      );
+    }
+    if (!this.#skip(":")) this.#fail('":"');
+    const value = this.#value();
+    if (this.#nesting === 1 && this.#kept.includes(name))
+      this.#members.set(name, this.#text.slice(value, this.#next));
+  }
+
+  /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */
+  #string(): void {
+    if (this.#match(unescaped)) return;
+
+    this.#next++;
+    while (this.#text[this.#next] !== '"') {
+      if (this.#match(characters)) continue;
+      if (this.#text[this.#next] === "\\") this.#failEscape();
       this.#fail(
         "a character, control characters escaped, or the string's closing quote"
       );
     }
-    // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
-    return JSON.parse(this.#text.slice(start, ++this.#next));
+    this.#next++;
   }
 
   /** Refuses the escape that is next. */
   #failEscape(): never {
-    const broken = this.#take(brokenEscape);
+    const start = this.#next;
+    const broken = this.#match(brokenEscape)
+      ? this.#text.slice(start, this.#next)
+      : undefined;
     if (broken === "\\") this.#fail('one of " \\ / b f n r t u');
     if (broken !== undefined) this.#fail("a hexadecimal digit");
     this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
   }
 
-  /** A number stays its text: what it is worth is asked where it is needed. */
-  #scalar(): JsonValue {
-    const text = this.#take(scalar) ?? this.#fail("a JSON value");
-    const word = words.get(text);
-    return word === undefined ? new JsonNumber(text) : word;
-  }
-
-  /** What is next, where it has a form; then it is passed. */
-  #take(form: RegExp): string | undefined {
+  /** Passes what is next, where it has the form. */
+  #match(form: RegExp): boolean {
     form.lastIndex = this.#next;
-    if (!form.test(this.#text)) return undefined;
-    const start = this.#next;
+    if (!form.test(this.#text)) return false;
     this.#next = form.lastIndex;
-    return this.#text.slice(start, this.#next);
+    return true;
   }
 
   /** ws = *( space / tab / line feed / carriage return ) (RFC 8259, 2) */
