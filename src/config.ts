@@ -223,10 +223,10 @@ export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
   appendMillis: 10_000,
 
-  /** The same where journals are moved: nobody waits for a single answer there. */
+  /** The same for import and export, counted from the last progress. */
   moveMillis: 30_000,
 
-  /** Messages that are asked for at once: each may be as long as `messageBytesMax`. */
+  /** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
   fetchRecordsMax: 32,
 
   /** Appends that are not settled: a cluster that stalls must not fill the memory. */
@@ -237,13 +237,16 @@ export const natsLimits = {
   handshakeMillis: 2_000,
 
   /** How long appends wait for a connection before they are refused, as not stored. */
-  absentMillis: 2_000,
+  unreachableMillis: 2_000,
 
-  /** No answer by then: sent again. A leader that has just lost its quorum says nothing. */
-  silenceMillis: 2_000,
+  /** The time without a response after which a message is sent again, once a later one has one. */
+  ackTimeoutMillis: 2_000,
 
   /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
-  isolationMillis: 4_000,
+  noProgressMillis: 4_000,
+
+  /** The slowest link that works, 1 MiB/s: the time to send what is in flight counts extra. */
+  bytesPerMilliMin: 1_048,
 
   /** What was answered with "not now" waits for so long; by chance, half as much again. */
   retryMillis: 100,

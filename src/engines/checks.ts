@@ -1,44 +1,39 @@
-/** Whether a stream and its servers keep what they acknowledge: asked before anything is sent. */
+/** Checks whether a stream and its servers keep what they acknowledge, before anything is sent. */
 import { setTimeout } from "node:timers/promises";
+import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
+import type { Host, Settings } from "./address.ts";
+import { objectOf, readObject, type JsonObject } from "./protocol.ts";
 import type { Connection } from "./server-connection.ts";
-import type { Link } from "./session.ts";
-import {
-  objectOf,
-  publication,
-  readObject,
-  type JsonObject
-} from "./protocol.ts";
-import type { Host } from "./address.ts";
 
 /**
- * Waits for a leader that answers, for as long as `isolationMillis`.
+ * Asks for the stream's settings; waits up to `noProgressMillis` for a leader that responds.
  *
- * @throws EngineError `config` with the reasons, and the JSON that would make a right stream
+ * @throws EngineError `config` with the reasons, and the JSON that would make a right stream;
+ * `unreachable` if nobody leads the stream
  */
 export async function checkStream(
   connection: Connection,
-  link: Link
+  settings: Settings
 ): Promise<void> {
   const {
-    inbox,
-    target: { stream },
-    limits: { isolationMillis }
-  } = link;
+    stream,
+    limits: { noProgressMillis }
+  } = settings;
   for (let asked = 0; asked < 8; asked++) {
-    // A leader that has just lost its quorum may never answer: so it is asked again.
-    const pause = setTimeout(isolationMillis / 8, undefined);
-    connection.write(
-      publication(`$JS.API.STREAM.INFO.${stream}`, `${inbox}.0`)
+    // A leader that has just lost its quorum may never respond: ask again.
+    const pause = setTimeout(noProgressMillis / 8, undefined);
+    const reply = await connection.ask(
+      `$JS.API.STREAM.INFO.${stream}`,
+      noProgressMillis / 8
     );
-    const reply = await Promise.race([connection.next("MSG"), pause]);
     const { error, config } = reply ? readObject(reply.payload) : {};
     const { err_code: code, description } = objectOf(error);
 
-    // 10008, JetStream is away for now: an election, as no answer is.
+    // 10008, JetStream is away for now: an election, as no response is.
     if (code !== 10008 && (error !== undefined || config !== undefined)) {
       const found = objectOf(config);
-      const wanted = requirements(found, link);
+      const wanted = requirements(found, settings);
       const problems = error
         ? [JSON.stringify(description)]
         : differences(found, wanted);
@@ -62,11 +57,12 @@ export async function checkStream(
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/**
- * What a stream's settings must be: what they are, but for what loses, forgets or drops something
- * acknowledged, or acknowledges nothing.
- */
-function requirements(found: JsonObject, { target, limits }: Link): JsonObject {
+/** Returns the settings that a stream must have: its own, except for those that lose, forget, drop
+ * or do not acknowledge a plant. */
+function requirements(
+  found: JsonObject,
+  { stream, replicas, limits }: Settings
+): JsonObject {
   const {
     max_bytes = -1,
     max_msgs = -1,
@@ -76,30 +72,29 @@ function requirements(found: JsonObject, { target, limits }: Link): JsonObject {
   const atLeast = (name: string, min: number): number =>
     Math.max(Number(found[name] ?? 0), min);
   return {
-    subjects: [target.stream],
+    subjects: [stream],
 
-    // Memory is gone with its machine.
+    // Memory is lost with its machine.
     storage: "file",
-    num_replicas: atLeast("num_replicas", target.replicas),
+    num_replicas: atLeast("num_replicas", replicas),
 
-    // The others delete what somebody has read.
+    // The other retentions delete a message that was read.
     retention: "limits",
     max_bytes,
     max_msgs,
 
-    // All plants have one subject: a limit for each would keep the last few.
+    // All plants have one subject: a limit for each subject would keep the last few.
     max_msgs_per_subject: -1,
 
-    // What is old is deleted.
+    // A maximum age deletes old plants.
     max_age: 0,
 
-    // The other way deletes the oldest.
+    // The other value deletes the oldest plants when the stream is full.
     discard: Number(max_bytes) > 0 || Number(max_msgs) > 0 ? "new" : discard,
 
-    // What is sent again until its deadline has to be recognised for much longer.
     duplicate_window: atLeast(
       "duplicate_window",
-      4 * limits.appendMillis * 1e6
+      duplicateWindowMillis(limits) * 1e6
     ),
 
     // This mode acknowledges before it syncs.
@@ -110,7 +105,11 @@ function requirements(found: JsonObject, { target, limits }: Link): JsonObject {
   };
 }
 
-/** What is not as it must be, a reason each; what is undefined must not be there. */
+/** A message is sent again until its deadline: the stream must recognise it for much longer. */
+export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
+  4 * appendMillis;
+
+/** Returns a reason for each setting that differs; an undefined setting must be absent. */
 const differences = (
   found: JsonObject,
   wanted: JsonObject
@@ -123,25 +122,25 @@ const differences = (
   });
 
 /**
- * Asks the servers' monitors whether they sync each write before they acknowledge it; of the one
- * that is connected there must be an answer.
+ * Asks the servers' monitors whether each server syncs a write before it acknowledges it. The
+ * connected server must respond.
  *
+ * @returns what was not verified, a line each
  * @throws EngineError
  */
 export async function checkServers(
   hosts: readonly Host[],
   connected: Host,
-  link: Link
-) {
-  const {
-    target: { monitor },
-    limits: { handshakeMillis }
-  } = link;
-  if (monitor === 0) return link.options.warn?.(unverified);
+  { monitor, limits }: Settings
+): Promise<readonly string[]> {
+  if (monitor === 0) return [unverified];
+  const warnings: string[] = [];
   for (const { name, shown } of hosts) {
     const url = `http://${name}:${monitor}/varz`;
-    const answer = fetch(url, { signal: AbortSignal.timeout(handshakeMillis) });
-    const varz: unknown = await answer
+    const response = fetch(url, {
+      signal: AbortSignal.timeout(limits.handshakeMillis)
+    });
+    const varz: unknown = await response
       .then((each) => each.json())
       .catch(() => undefined);
     const config = objectOf(objectOf(objectOf(varz)["jetstream"])["config"]);
@@ -151,8 +150,9 @@ export async function checkServers(
     const problem = `${url} does not answer: not verified that it syncs every write`;
     if (shown === connected.shown)
       throw new EngineError("unreachable", problem);
-    link.tell(problem);
+    warnings.push(problem);
   }
+  return warnings;
 }
 
 const unsafe =

@@ -11,9 +11,9 @@
  */
 import {
   decodeRecord,
-  emptySeal,
+  fillChecksums,
+  placeholderCrc,
   recordText,
-  seal,
   timeOf
 } from "../journal/record.ts";
 
@@ -23,7 +23,9 @@ const form =
 
 /** @throws RangeError for a time that no record can have */
 export const looseRecord = (at: string, plant: string): Buffer =>
-  seal(`{"at":"${timeOf(at)}","plant":${plant}${emptySeal}\n`).subarray(0, -1);
+  fillChecksums(
+    `{"at":"${timeOf(at)}","plant":${plant}${placeholderCrc}\n`
+  ).subarray(0, -1);
 
 /** A line of a file, without its LF and its place; undefined where it is no sound record. */
 export function loosened(line: Buffer): Buffer | undefined {
@@ -34,7 +36,7 @@ export function loosened(line: Buffer): Buffer | undefined {
 }
 
 /**
- * The same with its place in a file, as `seal` takes it; undefined for what `looseRecord` does not
+ * The same with its place in a file, as `fillChecksums` takes it; undefined for what `looseRecord` does not
  * make, byte for byte, and for what is no plant.
  */
 export function placedText(
@@ -45,7 +47,7 @@ export function placedText(
   const [, at, plant = ""] = form.exec(loose.toString()) ?? [];
   if (!at || !looseRecord(at, plant).equals(loose)) return undefined;
   const text = recordText(seq, at, offset, plant);
-  return typeof decodeRecord(seal(text).subarray(0, -1)) === "object"
+  return typeof decodeRecord(fillChecksums(text).subarray(0, -1)) === "object"
     ? text
     : undefined;
 }

@@ -1,87 +1,107 @@
-/**
- * The store on a replicated log: one stream of NATS JetStream, for any number of processes.
- *
- *   waits -> sent -> answered: done, or refused, or "again" -> sent …
- *
- * A lost connection is no error of an append: what is in flight is sent again, unchanged and in
- * order, on the next one; its id makes that safe. Who gives up says "not stored" only of what
- * never left, or of what nobody was there to take.
- */
-import { setTimeout as pause } from "node:timers/promises";
-import { looseRecord } from "./message.ts";
+/** The store on a replicated log: one stream of NATS JetStream, for any number of processes. */
+import { EventEmitter } from "node:events";
+import type { NatsLimits } from "../config.ts";
+import type { JournalError } from "../journal/error.ts";
 import { appendPlant } from "../journal/record.ts";
+import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
   EngineError,
   StoreError,
   type AppendJson,
-  type PlantStore
+  type PlantStore,
+  type StoreEvents
 } from "../store.ts";
-import type { NewPlant } from "../plant.ts";
-import { Link, type NatsOptions } from "./session.ts";
-import { objectOf, publication, readObject, type Frame } from "./protocol.ts";
+import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
+import { InFlight, type Verdict } from "./in-flight.ts";
+import { looseRecord } from "./message.ts";
+import {
+  headersOf,
+  objectOf,
+  randomId,
+  readObject,
+  type Frame,
+  type JsonObject
+} from "./protocol.ts";
 
 /**
- * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see url.ts).
- * Resolves when the stream has passed its check; or when no host is there: it goes on trying, and
- * refuses plants meanwhile. Rejects with an EngineError where address, credentials, servers or
- * stream have to be put right, and with a RangeError for a limit.
+ * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see address.ts).
+ *
+ * Resolves when the stream has passed its check. If no host can be reached, it resolves, too: the
+ * store keeps trying, and refuses plants meanwhile.
+ *
+ * @throws EngineError if address, credentials, servers or stream have to be corrected, RangeError
+ * for a limit
  */
 export async function openNats(
   url: string,
   options: NatsOptions = {}
 ): Promise<NatsStore> {
-  const store = new NatsStore(url, options);
-  await new Promise<void>((resolve, reject) => void store.run(resolve, reject));
-  return store;
+  const settings = settingsOf(url, options);
+  const inFlight = new InFlight(settings);
+  await inFlight.session.start();
+  return new NatsStore(settings, inFlight);
 }
 
-/** What an answer means: the one awaited, or not yet, or that there will be none. */
-export type Verdict = "done" | "again" | StoreError;
+export class NatsStore
+  extends EventEmitter<StoreEvents<JournalError>>
+  implements PlantStore
+{
+  readonly #settings: Settings;
+  readonly #inFlight: InFlight;
+  #isClosed = false;
 
-interface InFlight {
-  readonly bytes: Buffer;
-  /** When it is given up. */
-  readonly endsAt: number;
-  readonly judge: (reply: Frame) => Verdict;
-  readonly settle: (outcome: Frame | StoreError) => void;
-
-  /** When it is sent again, should no answer come. */
-  dueAt: number;
-
-  /** Attempts of which nothing is known. */
-  unanswered: number;
-}
-
-export class NatsStore extends Link implements PlantStore {
-  readonly #inFlight = new Map<string, InFlight>();
-  #bytes = 0;
+  /** The start of every message's id; another one after a collision. */
+  #idPrefix = randomId();
   #count = 0;
 
-  /** When an answer settled something last, or there was nothing to settle. */
-  #progressAt = 0;
-  #timer: NodeJS.Timeout | undefined;
+  /** The number of the message that was acknowledged last, of those that were new. */
+  #lastSeq = 0;
 
-  /** What is in flight; and whether a server is there, or was a moment ago. */
+  constructor(settings: Settings, inFlight: InFlight) {
+    super();
+    this.#settings = settings;
+    this.#inFlight = inFlight;
+  }
+
+  /** The address without credentials. */
+  get address(): string {
+    return this.#settings.shown;
+  }
+
+  get limits(): NatsLimits {
+    return this.#settings.limits;
+  }
+
+  /** What is in flight; and whether a server is reachable, or was a moment ago. */
   get stats() {
     return {
-      queue: { records: this.#inFlight.size, bytes: this.#bytes },
-      isReachable: this.isReachable
+      queue: this.#inFlight.queue,
+      isReachable: this.#inFlight.session.isReachable
     };
   }
 
-  /** Resolves when a quorum has it on stable storage; rejects with a StoreError. */
+  /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
   append(plant: NewPlant): Promise<void> {
     return appendPlant(plant, this.#append);
   }
 
   readonly #append: AppendJson = (json, settle) => {
-    const begun = performance.now();
-    this.publish(looseRecord(new Date().toISOString(), json)).then(() => {
-      settle();
-      this.onAcknowledged();
-      this.emit("batch", 1, performance.now() - begun);
-    }, settle);
+    const begunAt = performance.now();
+    const payload = looseRecord(new Date().toISOString(), json);
+    const deadline = begunAt + this.limits.appendMillis;
+    this.#publish(payload, "", deadline).then(
+      () => {
+        settle();
+        this.#inFlight.session.reportRecovery();
+        this.emit("batch", 1, performance.now() - begunAt);
+      },
+      (error: unknown) => {
+        if (error instanceof StoreError && error.code === "full")
+          this.emit("full");
+        settle(error);
+      }
+    );
   };
 
   readonly [appendJson] = {
@@ -89,190 +109,140 @@ export class NatsStore extends Link implements PlantStore {
     append: this.#append
   };
 
-  /** Adds a message, once; `place` is a header that says where, or nothing. */
-  publish(payload: Buffer, place = ""): Promise<Frame> {
-    const { stream } = this.target;
-    const headers = `Nats-Expected-Stream: ${stream}\r\n${place}`;
-    return this.send(stream, headers, payload, (reply) => judge(reply, stream));
+  /** Adds a message as the one after number `last`, and only there, however often it is sent. */
+  async publishAfter(last: number, payload: Buffer): Promise<void> {
+    const lines = `Nats-Expected-Last-Sequence: ${last}\r\n`;
+    await this.#publish(payload, lines);
   }
 
-  /** Resolves with the answer that is "done", within `appendMillis`; rejects with a StoreError. */
-  send(
-    subject: string,
-    headers: string,
-    payload: Buffer,
-    judge: InFlight["judge"]
-  ) {
-    return new Promise<Frame>((resolve, reject) => {
-      const {
-        appendMillis,
-        inFlightRecordsMax,
-        inFlightBytesMax,
-        retryMillis
-      } = this.limits;
-      if (this.state !== "open")
-        throw new StoreError("closed", "the store is closed");
-
-      // To hold what nobody may ever take would only fill the memory, and keep clients waiting.
-      if (!this.isReachable) throw unreachable();
-      const token = String(++this.#count);
-      const bytes = publication(
-        subject,
-        `${this.inbox}.${token}`,
-        headers,
-        payload
-      );
-      const isFull = this.#inFlight.size >= inFlightRecordsMax;
-      if (isFull || this.#bytes + bytes.length > inFlightBytesMax) throw busy();
-      const now = performance.now();
-      if (this.#inFlight.size === 0) this.#progressAt = now;
-      const settle = (outcome: Frame | StoreError): void => {
-        this.#inFlight.delete(token);
-        this.#bytes -= bytes.length;
-        if (outcome instanceof StoreError) reject(outcome);
-        else resolve(outcome);
-      };
-      const request = {
-        bytes,
-        judge,
-        settle,
-        endsAt: now + appendMillis,
-        dueAt: 0,
-        unanswered: 0
-      };
-      this.#inFlight.set(token, request);
-      this.#bytes += bytes.length;
-      this.#timer ??= setTimeout(() => this.#tick(), retryMillis);
-      this.#transmit(request);
-    });
+  /** The number of the stream's messages, and the last one's number. */
+  async state() {
+    const { state } = await this.#ask("STREAM.INFO");
+    const { messages, last_seq: lastSeq } = objectOf(state);
+    return { messages: Number(messages), lastSeq: Number(lastSeq) };
   }
 
-  /** Takes no more; resolves when all in flight is settled, after its deadline at most. */
+  /** Reads a message by its number from the leader: another replica's copy may lag behind. */
+  async messageAt(seq: number): Promise<Buffer | undefined> {
+    const { message } = await this.#ask("STREAM.MSG.GET", `{"seq":${seq}}`);
+    const { seq: found, data } = objectOf(message);
+    return found === seq
+      ? Buffer.from(String(data ?? ""), "base64")
+      : undefined;
+  }
+
+  /** Takes no more; resolves when everything in flight is settled. */
   async close(): Promise<void> {
-    if (this.state === "open") this.state = "closing";
-
-    // Each is settled by its deadline, whatever the cluster does.
-    while (this.#inFlight.size > 0) await pause(this.limits.retryMillis);
-    this.state = "closed";
-    this.connection?.close("the store is closed");
+    this.#isClosed = true;
+    await this.#inFlight.drain();
+    this.#inFlight.session.close();
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  /** The order is that of the appends: a Map keeps it. */
-  protected override onReady(): void {
-    this.#progressAt = performance.now();
-    for (const request of this.#inFlight.values()) this.#transmit(request);
+  async #publish(
+    payload: Buffer,
+    lines: string,
+    deadline?: number
+  ): Promise<void> {
+    if (this.#isClosed) throw new StoreError("closed", "the store is closed");
+    const { stream } = this.#settings;
+    const prefix = this.#idPrefix;
+    const id = `${prefix}.${++this.#count}`;
+    const { seq, duplicate } = await this.#inFlight.send({
+      subject: stream,
+      headers: headersOf(
+        `Nats-Msg-Id: ${id}\r\nNats-Expected-Stream: ${stream}\r\n`,
+        lines
+      ),
+      payload,
+      deadline,
+      judge: ({ status, payload: response }, unanswered) => {
+        // A status, 503: nobody leads the stream, or there is none.
+        const ack = status === "" ? readObject(response) : { seq: 0 };
+
+        // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
+        // this process, made by a snapshot of its machine, uses the same ids.
+        const canBeOwn = unanswered > 1 && prefix === this.#idPrefix;
+        if (canBeOwn || !isDuplicate(ack)) return judgeAck(ack, this.#settings);
+        this.#idPrefix = randomId();
+        return new StoreError("unknown", collision);
+      }
+    });
+    if (duplicate === true) return;
+
+    // Numbers only grow, unless another stream has taken the place of this one.
+    if (Number(seq) <= this.#lastSeq) this.#inFlight.session.checkNow();
+    this.#lastSeq = Number(seq);
   }
 
-  override onReply(token: string, reply: Frame): void {
-    const request = this.#inFlight.get(token);
-    if (!request) return;
-    const verdict = request.judge(reply);
-    if (verdict === "again") {
-      request.dueAt =
-        performance.now() + this.limits.retryMillis * (1 + Math.random() / 2);
-
-      // Where nobody was there to take it, this attempt did nothing; of two, nobody knows which.
-      if (reply.status === "503" && request.unanswered === 1)
-        request.unanswered = 0;
-      return;
-    }
-    this.#progressAt = performance.now();
-    if (verdict === "done") return request.settle(reply);
-
-    // With two attempts unanswered, it may have been the other that was stored.
-    if (verdict.code === "unknown") this.tell(verdict.message);
-    if (verdict.code === "full") this.emit("full");
-    request.settle(request.unanswered > 1 ? unknown(verdict) : verdict);
-  }
-
-  /** Of what was sent nothing is known: the server does not say which message it was. */
-  protected override onDenied(error: EngineError): void {
-    for (const { unanswered, settle } of this.#inFlight.values()) {
-      if (unanswered > 0) settle(unknown(error));
-    }
-  }
-
-  #transmit(request: InFlight): void {
-    const { bytes, unanswered, settle } = request;
-    if (!this.ready) return;
-
-    // A longer one would make the server close the connection, for all that is in flight.
-    if (bytes.length > Number(this.ready.info["max_payload"])) {
-      const tooLarge = new StoreError(
-        "tooLarge",
-        "the server takes no message of this size"
-      );
-      return settle(unanswered > 0 ? unknown(tooLarge) : tooLarge);
-    }
-    request.unanswered++;
-    request.dueAt = performance.now() + this.limits.silenceMillis;
-    this.ready.write(bytes);
-  }
-
-  /** While something is in flight, ten times a second: who waits idle wakes nobody. */
-  #tick(): void {
-    const now = performance.now();
-    for (const request of this.#inFlight.values()) {
-      // Before, not behind: a drain that began with it lasts no longer.
-      const isOver = now >= request.endsAt - this.limits.retryMillis;
-      if (request.unanswered === 0 && (isOver || !this.isReachable))
-        request.settle(unreachable());
-      else if (isOver)
-        request.settle(unknown(new Error("no acknowledgement in time")));
-      else if (now >= request.dueAt) this.#transmit(request);
-    }
-
-    // A server that is cut off from the others answers PING, and acknowledges nothing.
-    const isBusy = this.#inFlight.size > 0;
-    const isStuck = now - this.#progressAt > this.limits.isolationMillis;
-    if (isBusy && isStuck) this.ready?.close("it acknowledges nothing");
-    this.#timer = isBusy
-      ? setTimeout(() => this.#tick(), this.limits.retryMillis)
-      : undefined;
+  /** Asks the stream's leader. */
+  #ask(request: string, body = ""): Promise<JsonObject> {
+    return this.#inFlight.send({
+      subject: `$JS.API.${request}.${this.#settings.stream}`,
+      headers: headersOf(),
+      payload: Buffer.from(body),
+      deadline: undefined,
+      judge: judgeAnswer
+    });
   }
 }
 
 /**
- * 10008, JetStream is away for now; 10071, the message before is not there yet; 10158, an earlier
- * attempt is under way; 10167, the server has too much to do.
+ * 10008: JetStream is away for now. 10071: the message before is not there yet. 10158: an earlier
+ * attempt is in process. 10167: the server is overloaded.
  */
 const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10158, 10167]);
 
-/** 10077, the stream's limits; 10023, 10002 and 10047, the server's and the account's. */
-const full: ReadonlySet<unknown> = new Set([10002, 10023, 10047, 10077]);
-
-/** 10054, the message; 10097, its headers. */
+/** 10054: the message. 10097: its headers. */
 const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
 
+/** Other texts under this number report an error that may come after the message was stored. */
+const full: ReadonlySet<unknown> = new Set([
+  "10077 maximum messages exceeded",
+  "10077 maximum bytes exceeded"
+]);
+
+/** 10158: the earlier message with this id is still in process. */
+const isDuplicate = ({ duplicate, error }: JsonObject): boolean =>
+  duplicate === true || objectOf(error)["err_code"] === 10158;
+
+const collision =
+  "another process has used the same message ids: was this one cloned?";
+
 /**
- * Only a number above 0, for the right stream, is an acknowledgement. What this program does not
- * know the meaning of is not called "not stored".
+ * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
+ * does not know never counts as "not stored".
  */
-function judge({ status, payload }: Frame, wanted: string): Verdict {
-  // 503: nobody leads the stream, or there is none.
-  const { stream, seq, error } =
-    status === "" ? readObject(payload) : { seq: 0 };
+function judgeAck(
+  ack: JsonObject,
+  { stream: expected, allowsOldServer }: Settings
+): Verdict<JsonObject> {
+  const { stream, seq, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
 
-  // 2.10 gives number 0 to what only a leader without a quorum has.
+  // 2.10 gives number 0 to a message that only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
   const isStored =
-    stream === wanted && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored) return "done";
-  if (full.has(code) || /no space left/.test(reason))
-    return new StoreError("full", reason);
+    stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
+  if (error === undefined && isStored) return { result: ack };
+
+  // 10023: a server's storage is full. 2.11 responds with it after the message was stored.
+  const isFull =
+    full.has(`${Number(code)} ${reason}`) ||
+    (code === 10023 && !allowsOldServer);
+  if (isFull) return new StoreError("full", reason);
   return new StoreError(tooLarge.has(code) ? "tooLarge" : "unknown", reason);
 }
 
-const busy = (): StoreError => new StoreError("busy", "too much is in flight");
-const unreachable = (): StoreError =>
-  new StoreError("unreachable", "no server is connected");
-const unknown = (cause: Error): StoreError =>
-  new StoreError("unknown", cause.message, { cause });
+/** Any response of the leader's is a result, and so is 10037: there is no such message. */
+function judgeAnswer({ status, payload }: Frame): Verdict<JsonObject> {
+  if (status !== "") return "again";
+  const result = readObject(payload);
+  const { err_code: code = 10037 } = objectOf(result["error"]);
+  return code === 10037 ? { result } : "again";
+}
 
-export { EngineError, type NatsOptions };
-export type { NatsLimits } from "../config.ts";
+export { EngineError, type NatsLimits, type NatsOptions };

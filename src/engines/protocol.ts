@@ -1,23 +1,24 @@
 /**
- * The client's side of the NATS protocol: what a server says, cut into frames within bounds, and
- * how a message is published.
+ * The client's side of the NATS protocol: parses what a server sends into frames, within limits,
+ * and writes a message to publish.
  *
  *   frame = line CRLF / ("MSG" / "HMSG") ... [header bytes] total bytes CRLF headers payload CRLF
  *
  * https://docs.nats.io/reference/reference-protocols/nats-protocol
  */
+import { randomBytes } from "node:crypto";
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
 
-export type Frame = ReturnType<typeof cut>;
+export type Frame = ReturnType<typeof parseFrame>;
 
 const crlf = Buffer.from("\r\n");
 const none: Buffer = Buffer.alloc(0);
 
 /**
- * Cuts bytes into frames, as they come.
+ * Parses chunks of any size into frames.
  *
- * @throws EngineError `unreachable` for what is not NATS, or over a limit
+ * @throws EngineError `unreachable` for bytes that are not NATS, or exceed a limit
  */
 export async function* framesOf(
   chunks: AsyncIterable<Buffer>,
@@ -27,9 +28,9 @@ export async function* framesOf(
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
     for (
-      let frame = cut(rest, limits);
+      let frame = parseFrame(rest, limits);
       frame.end <= rest.length;
-      frame = cut(rest, limits)
+      frame = parseFrame(rest, limits)
     ) {
       rest = rest.subarray(frame.end);
       yield frame;
@@ -38,18 +39,20 @@ export async function* framesOf(
 }
 
 /**
- * The first frame of bytes.
+ * Parses the first frame.
  *
- * @returns `status`: that of a message's headers: 503, where nobody takes what was published, or
- * ""; `end`: where the frame ends, beyond the bytes where it is not whole
+ * @returns `status`: the status in a message's headers, or ""; 503 means that no server took what
+ * was published. `end`: the offset after the frame; it lies beyond the bytes if the frame is
+ * incomplete
  */
-function cut(bytes: Buffer, limits: NatsLimits) {
+function parseFrame(bytes: Buffer, limits: NatsLimits) {
   const found = bytes.indexOf(crlf);
   const lineEnd = found < 0 ? bytes.length : found;
-  if (lineEnd > limits.lineBytesMax) throw foreign("a line over the limit");
+  if (lineEnd > limits.lineBytesMax)
+    throw protocolError("a line over the limit");
   const line = bytes.toString("latin1", 0, Math.max(found, 0));
 
-  // Some versions put two spaces between words.
+  // Some server versions put two spaces between words.
   const words = line.split(/\s+/);
   const [name = ""] = words;
   const start = lineEnd + crlf.length;
@@ -57,43 +60,55 @@ function cut(bytes: Buffer, limits: NatsLimits) {
     return { line, words, status: "", payload: none, end: start };
   const payloadAt = start + (name === "HMSG" ? Number(words.at(-2)) : 0);
   const payloadEnd = start + Number(words.at(-1));
-  const isSound =
+  const isValid =
     [payloadAt, payloadEnd].every(Number.isInteger) &&
     payloadAt >= start &&
     payloadEnd >= payloadAt &&
     payloadEnd - start <= limits.messageBytesMax;
-  if (!isSound) throw foreign("a message without a good length");
+  if (!isValid) throw protocolError("a message without a valid length");
   const headers = bytes.toString("latin1", start, payloadAt);
   const [, status = ""] = /^NATS\/1\.0 +(\d+)/.exec(headers) ?? [];
   const payload = bytes.subarray(payloadAt, payloadEnd);
   return { line, words, status, payload, end: payloadEnd + crlf.length };
 }
 
+/** Returns the headers of a message, from lines in ASCII that end with CRLF. */
+export const headersOf = (...lines: readonly string[]): string =>
+  `NATS/1.0\r\n${lines.join("")}\r\n`;
+
 /**
- * A message with an id, for which a stream keeps it once, and which is where the reply goes.
+ * Returns a message to publish.
  *
- * @param headers lines with CRLF
+ * @param reply the subject that responses are sent to
  */
 export function publication(
   subject: string,
-  id: string,
-  headers = "",
+  reply: string,
+  headers = headersOf(),
   payload = none
 ): Buffer {
-  const block = `NATS/1.0\r\nNats-Msg-Id: ${id}\r\n${headers}\r\n`;
-  const line = `HPUB ${subject} ${id} ${block.length} ${block.length + payload.length}\r\n`;
-  return Buffer.concat([Buffer.from(line + block), payload, crlf]);
+  const total = headers.length + payload.length;
+  const line = `HPUB ${subject} ${reply} ${headers.length} ${total}\r\n`;
+  return Buffer.concat([Buffer.from(line + headers), payload, crlf]);
 }
+
+/**
+ * Returns 24 hex digits that no other process draws. A copy of this one, made by a snapshot of its
+ * machine, has the same random numbers: the last 8 digits are the time in milliseconds.
+ */
+export const randomId = (): string =>
+  randomBytes(8).toString("hex") +
+  (Date.now() % 2 ** 32).toString(16).padStart(8, "0");
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** The members of a value, if it has any. */
+/** Returns a value's members; a value that is not an object has none. */
 export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 
 /**
- * Without members that would keep it from being made into a text, or a number.
+ * Reads JSON without the members that would break its conversion to a text or a number.
  *
- * @throws SyntaxError for what is no JSON
+ * @throws SyntaxError for text that is not JSON
  */
 export const readObject = (json: Buffer | string): JsonObject =>
   objectOf(
@@ -102,5 +117,5 @@ export const readObject = (json: Buffer | string): JsonObject =>
     )
   );
 
-export const foreign = (found: string): EngineError =>
+export const protocolError = (found: string): EngineError =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

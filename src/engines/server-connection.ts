@@ -1,16 +1,22 @@
 /**
  * One connection to one server: INFO, TLS, credentials, then messages and pings until it ends.
- * Only listed hosts are ever spoken to: the addresses that INFO offers are not looked at.
+ * It goes to a listed host only: the addresses in INFO's `connect_urls` are ignored.
  */
-import { EventEmitter, once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
-import type { Link } from "./session.ts";
-import { foreign, framesOf, readObject, type Frame } from "./protocol.ts";
-import type { Host } from "./address.ts";
+import type { Host, Settings } from "./address.ts";
+import { readCredentials } from "./credentials.ts";
+import {
+  framesOf,
+  protocolError,
+  publication,
+  randomId,
+  readObject,
+  type Frame
+} from "./protocol.ts";
 
-/** `protocol` 1: it may send INFO at any time, as one that is about to leave does. */
+/** `protocol` 1: the server may send INFO at any time, as one does that is about to leave. */
 const introduction = {
   name: "plant-store",
   verbose: false,
@@ -20,83 +26,141 @@ const introduction = {
   no_responders: true
 };
 
-export class Connection {
-  /**
-   * What the server said of itself last: it says it again whenever something changes, such as
-   * `max_payload`, or that it is about to leave.
-   */
-  info: ReturnType<typeof readObject> = {};
-  readonly #host: Host;
-  readonly #link: Link;
-  #socket: Socket;
+/** Differs from the tokens of `publish`, which are numbers. */
+const askedToken = "asked";
 
-  /** The end of the handshake's time; afterwards the pings. */
+export class Connection {
+  readonly #host: Host;
+  readonly #settings: Settings;
+  readonly #onReply: (token: string, reply: Frame) => void;
+
+  /** The subject that all responses are sent to, followed by a token. No other connection has it:
+   * a copy of this process, made by a snapshot of its machine, gets no response of ours. */
+  readonly #inbox = `_INBOX.${randomId()}`;
+
+  /** The calls of `ask` that wait. */
+  readonly #asked = new Set<(reply: Frame) => void>();
+
+  /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
+  #info: ReturnType<typeof readObject> = {};
+
+  // The loop over the socket's bytes throws its errors. A socket under TLS has no such loop.
+  #socket = new Socket().on("error", () => undefined);
+
+  /** The time limit of the handshake; after the handshake, the pings. */
   #timer: NodeJS.Timeout | undefined;
   #pingsMissed = 0;
 
-  /** Emits every line by its name, but for the messages that are answers to appends. */
-  readonly #heard = new EventEmitter();
+  /** The socket's bytes at the last look at them, for pings and for `isReceiving`. */
+  #bytesAtPing = 0;
+  #bytesSeen = 0;
+  #hasFrame = false;
+  #onOpen: (() => void) | undefined;
 
-  constructor(host: Host, link: Link) {
+  /** `onReply` is called with each response to a message that was published. */
+  constructor(
+    host: Host,
+    settings: Settings,
+    onReply: (token: string, reply: Frame) => void
+  ) {
     this.#host = host;
-    this.#link = link;
-
-    // Who reads the socket hears of errors; a socket under TLS has no reader.
-    this.#socket = connect(host.port, host.address).on(
-      "error",
-      () => undefined
-    );
+    this.#settings = settings;
+    this.#onReply = onReply;
   }
 
-  /** Talks until the connection ends; resolves with the reason. */
-  async talk(): Promise<EngineError> {
-    const { limits, target, options, inbox } = this.#link;
+  /** The most bytes that the server takes in one message. */
+  get maxPayload(): number {
+    return Number(this.#info["max_payload"]);
+  }
+
+  /** Whether messages can be published on it. */
+  get isOpen(): boolean {
+    return this.#socket.writable;
+  }
+
+  /** Whether bytes have arrived since the last call, of a message that is still incomplete. */
+  isReceiving(): boolean {
+    const { bytesRead } = this.#socket;
+    const isReceiving = bytesRead > this.#bytesSeen && !this.#hasFrame;
+    this.#bytesSeen = bytesRead;
+    this.#hasFrame = false;
+    return isReceiving;
+  }
+
+  /**
+   * Connects, and reads until the connection ends; resolves with the reason.
+   *
+   * @param onOpen called once, when the server has taken the credentials
+   */
+  async talk(onOpen: () => void): Promise<EngineError> {
+    const { limits, needsTls, tls, credentials, addressCredentials } =
+      this.#settings;
+    this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
       limits.handshakeMillis
     );
     try {
+      const login = { ...addressCredentials, ...readCredentials(credentials) };
+      this.#socket.connect(this.#host.port, this.#host.address);
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      if (target.needsTls || this.info["tls_required"] === true) {
-        // What stands behind INFO in the clear may be anybody's: it is left with the old frames.
+      if (needsTls || this.#info["tls_required"] === true) {
+        // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#socket = connectTls({
-          ...options.tls,
+          ...tls,
           ...this.#host.tls,
           socket: this.#socket
         });
         frames = framesOf(this.#socket, limits);
       }
 
-      // Nothing secret has left before this line: over TLS the handshake comes first.
-      const login = JSON.stringify({ ...introduction, ...target.credentials });
-      this.write(`CONNECT ${login}\r\nSUB ${inbox}.* 1\r\nPING\r\n`);
+      // No secret has been sent before this line: over TLS, node handshakes before it sends this.
+      const hello = JSON.stringify({ ...introduction, ...login });
+      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {
-      // What is no error of a socket is a fault of ours.
-      if (error instanceof EngineError) return error;
-
-      // The second is JSON that is nested too deeply to be read.
-      if (error instanceof SyntaxError || error instanceof RangeError)
-        return foreign("bad JSON");
-      if (!(error instanceof Error && "code" in error)) throw error;
-
-      // What the system tells names its call; anything else, once there is TLS, is about trust.
-      const isTrust = "authorized" in this.#socket && !("syscall" in error);
-      return new EngineError(
-        isTrust ? "refused" : "unreachable",
-        error.message || "can't connect"
-      );
+      return this.#reasonOf(error);
     } finally {
       this.close("it has ended");
     }
   }
 
-  /** Everything written within a turn of the event loop leaves with one system call. */
-  write(bytes: Buffer | string): void {
+  /** Publishes a message; `onReply` gets each response with its token, a number. */
+  publish(
+    subject: string,
+    token: string,
+    headers: string,
+    payload: Buffer
+  ): void {
+    this.#write(
+      publication(subject, `${this.#inbox}.${token}`, headers, payload)
+    );
+  }
+
+  /**
+   * Publishes a request; resolves with the response, or with undefined after `millis`. The response
+   * may be a late one to an earlier call: all calls ask the same.
+   */
+  ask(subject: string, millis: number): Promise<Frame | undefined> {
+    return new Promise((resolve) => {
+      this.#asked.add(resolve);
+      setTimeout(() => resolve(undefined), millis).unref();
+      this.#write(publication(subject, `${this.#inbox}.${askedToken}`));
+    });
+  }
+
+  /** Ends the connection. Only the first call's reason counts. */
+  close(reason: string, code: EngineError["code"] = "unreachable"): void {
+    clearTimeout(this.#timer);
+    this.#socket.destroy(new EngineError(code, reason));
+  }
+
+  /** Sends all that is written within a turn of the event loop with one system call. */
+  #write(bytes: Buffer | string): void {
     const socket = this.#socket;
 
     // Appends come in the same turn as the requests that the loop has just read.
@@ -105,30 +169,19 @@ export class Connection {
     socket.write(bytes);
   }
 
-  /** Waits for a line of this name: for ever, where the connection ends before. */
-  async next(name: string): Promise<Frame> {
-    return (await once(this.#heard, name))[0];
-  }
-
-  /** The first reason is the one that counts. */
-  close(reason: string, code: EngineError["code"] = "unreachable"): void {
-    clearTimeout(this.#timer);
-    this.#socket.destroy(new EngineError(code, reason));
-  }
-
-  /** @throws EngineError for one whose acknowledgements are worth nothing, or nothing to us */
+  /** @throws EngineError for a server whose acknowledgements are not safe, or that we cannot use */
   #checkServer(): void {
-    if (this.info["version"] === undefined) throw foreign("no INFO");
+    if (this.#info["version"] === undefined) throw protocolError("no INFO");
     const {
       version,
       headers,
       tls_required: mustTls,
       tls_available: canTls
-    } = this.info;
-    const { needsTls, allowsOldServer } = this.#link.target;
+    } = this.#info;
+    const { needsTls, allowsOldServer } = this.#settings;
     const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
 
-    // 2.10 acknowledges what is sent twice, and only a leader without a quorum has.
+    // 2.10 acknowledges a message that was sent twice and that only a leader without a quorum has.
     const isNew = 1000 * Number(major) + Number(minor) >= 2011;
     const lacks =
       !isNew && !allowsOldServer
@@ -147,56 +200,81 @@ export class Connection {
       line,
       words: [name = "", subject = ""]
     } = frame;
-    const [, token = ""] = subject.split(`${this.#link.inbox}.`);
+    this.#hasFrame = true;
     switch (name) {
       case "MSG":
-      case "HMSG":
-        if (token !== "0") return this.#link.onReply(token, frame);
-        break;
+      case "HMSG": {
+        const [, token = ""] = subject.split(`${this.#inbox}.`);
+        if (token !== askedToken) return this.#onReply(token, frame);
+        for (const resolve of this.#asked) resolve(frame);
+        return this.#asked.clear();
+      }
       case "PING":
         return this.#socket.writableNeedDrain
           ? undefined
-          : this.write("PONG\r\n");
+          : this.#write("PONG\r\n");
       case "-ERR":
         return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
       case "INFO":
-        this.info = readObject(line.slice(5));
+        this.#info = readObject(line.slice(5));
         break;
       case "PONG":
         this.#onPong();
         break;
       default:
-        throw foreign("an operation that it does not have");
+        throw protocolError("an unknown operation");
     }
 
-    // Better to go now, with all hosts to choose from, than to be cut off in the middle.
-    if (this.info["ldm"] === true)
+    // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
+    if (this.#info["ldm"] === true)
       this.close("it is about to leave (lame duck)");
-    this.#heard.emit(name, frame);
   }
 
   /**
-   * The first is the end of the handshake. Later ones show that the server lives, which is not
-   * that it acknowledges.
+   * Ends the handshake at the first PONG. A later PONG shows that the server runs, not that it
+   * acknowledges anything.
    */
   #onPong(): void {
-    const { pingMillis, pingsMissedMax } = this.#link.limits;
+    const { pingMillis, pingsMissedMax } = this.#settings.limits;
     clearTimeout(this.#timer);
     this.#pingsMissed = 0;
     this.#timer = setInterval(() => {
+      // A PONG comes after everything that the server has sent before: bytes are a sign of life.
+      const { bytesRead } = this.#socket;
+      if (bytesRead > this.#bytesAtPing) this.#pingsMissed = 0;
+      this.#bytesAtPing = bytesRead;
       if (this.#pingsMissed === pingsMissedMax)
         this.close("it does not answer PING");
       this.#pingsMissed++;
-      this.write("PING\r\n");
+      this.#write("PING\r\n");
     }, pingMillis);
+    this.#onOpen?.();
+    this.#onOpen = undefined;
   }
 
-  /** Of what is not permitted no reply says more: so it ends the connection, too. */
+  /** Ends the connection. A denied message gets no other response, so this is its end, too. */
   #onError(text: string): void {
     const isDenied = /permissions violation/i.test(text);
     this.close(
       text,
       isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined
+    );
+  }
+
+  /** @throws what is neither an error of the connection nor of the server: an internal error */
+  #reasonOf(error: unknown): EngineError {
+    if (error instanceof EngineError) return error;
+
+    // A RangeError is JSON that is nested too deeply to be read.
+    if (error instanceof SyntaxError || error instanceof RangeError)
+      return protocolError("bad JSON");
+    if (!(error instanceof Error && "code" in error)) throw error;
+
+    // An error of the system names its call. Any other error over TLS is about trust.
+    const isTrust = "authorized" in this.#socket && !("syscall" in error);
+    return new EngineError(
+      isTrust ? "refused" : "unreachable",
+      error.message || "cannot connect"
     );
   }
 }

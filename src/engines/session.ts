@@ -1,188 +1,221 @@
 /**
- * A connection that comes back: each host in turn, and its stream checked before it is used.
+ * A session: one connection at a time, to each host in turn, used once its stream is checked.
  *
  *   host -> handshake -> check -> ready -> lost -> the next host …
  */
-import { randomBytes } from "node:crypto";
-import { EventEmitter } from "node:events";
 import { setTimeout } from "node:timers/promises";
-import type { ConnectionOptions } from "node:tls";
-import { natsLimits, type NatsLimits } from "../config.ts";
-import { type StoreEvents, EngineError } from "../store.ts";
-import type { JournalError } from "../journal/error.ts";
-import { Connection } from "./server-connection.ts";
-import type { Frame } from "./protocol.ts";
+import { EngineError } from "../store.ts";
+import type { Host, Settings } from "./address.ts";
 import { checkServers, checkStream } from "./checks.ts";
-import { parseNatsUrl, type Host, type Target } from "./address.ts";
+import type { Frame } from "./protocol.ts";
+import { Connection } from "./server-connection.ts";
 
-export interface NatsOptions {
-  /** Replaces defaults of config.ts. */
-  readonly limits?: Partial<NatsLimits>;
+export interface SessionHandlers {
+  /** Called when a connection is ready to publish on. */
+  onReady(): void;
 
-  /** Certificates and the like, as node:tls takes them. Default: what Node trusts. */
-  readonly tls?: ConnectionOptions;
+  /** Called with each response to what was published, by its token. */
+  onReply(token: string, reply: Frame): void;
 
-  /**
-   * Told, a line each, what is not verified, what is lost, and that plants are acknowledged again.
-   * Default: nobody is.
-   */
-  readonly warn?: (message: string) => void;
+  /** Called when something is not permitted; the server does not say which message it was. */
+  onDenied(error: EngineError): void;
 }
 
-export abstract class Link extends EventEmitter<StoreEvents<JournalError>> {
-  readonly target: Target;
-  readonly limits: NatsLimits;
-  readonly options: NatsOptions;
+type State =
+  /** No check has passed yet. */
+  | { readonly is: "starting" }
 
-  /** Random: the start of every id, and where all replies to this process go. */
-  readonly inbox = `_INBOX.${randomBytes(12).toString("hex")}`;
-  protected connection: Connection | undefined;
+  /** A connection is ready. */
+  | { readonly is: "ready" }
 
-  /** The same, while it may be published on. */
-  protected ready: Connection | undefined;
-  protected state: "open" | "closing" | "closed" = "open";
+  /** Since a time in milliseconds; `isInCheck`: a new connection's stream is being checked, and no
+   * longer ago than an election may take. */
+  | { readonly is: "lost"; readonly since: number; readonly isInCheck: boolean }
 
-  /** Infinity: a server is there; -Infinity: no check has passed yet; below 0: the last has not. */
-  #absentSince = -Infinity;
+  /** An operator has to put something right. */
+  | { readonly is: "misconfigured" }
+  | { readonly is: "closed" };
 
-  /** A check is under way, and the loss no longer ago than an election may take. */
-  #isInCheck = false;
+export class Session {
+  readonly #settings: Settings;
+  readonly #handlers: SessionHandlers;
+  #state: State = { is: "starting" };
+  #connection: Connection | undefined;
 
-  /** What was told since a plant was acknowledged last. */
-  readonly #told = new Set<string>();
+  /** What was reported since a plant was acknowledged last. */
+  readonly #reported = new Set<string>();
 
-  /** @throws EngineError `config`, RangeError for a limit */
-  constructor(url: string, options: NatsOptions) {
-    super();
-    this.target = parseNatsUrl(url);
-    this.limits = { ...natsLimits, ...options.limits };
-    for (const [name, value] of Object.entries(this.limits)) {
-      if (!(value >= 1 && value < 2 ** 31))
-        throw new RangeError(`${name} must be 1 to 2^31 - 1`);
-    }
-    this.options = options;
+  constructor(settings: Settings, handlers: SessionHandlers) {
+    this.#settings = settings;
+    this.#handlers = handlers;
   }
 
-  /** Told that a connection may be published on. */
-  protected abstract onReady(): void;
+  /** The connection to publish on, while there is one. */
+  get ready(): Connection | undefined {
+    const connection = this.#connection;
+    return this.#state.is === "ready" && connection?.isOpen
+      ? connection
+      : undefined;
+  }
 
-  /** Told of every message to the inbox. */
-  abstract onReply(token: string, reply: Frame): void;
-
-  /** Told that something is not permitted; the server does not say which message it was. */
-  protected abstract onDenied(error: EngineError): void;
-
-  /** Whether to wait makes sense: a server is there, or was a moment ago. */
-  protected get isReachable(): boolean {
+  /** Whether an append may wait: a server is there, or was a moment ago. */
+  get isReachable(): boolean {
+    const state = this.#state;
+    if (state.is !== "lost") return state.is === "ready";
+    const lostMillis = performance.now() - state.since;
     return (
-      this.#isInCheck ||
-      performance.now() - this.#absentSince < this.limits.absentMillis
+      state.isInCheck || lostMillis < this.#settings.limits.unreachableMillis
     );
   }
 
   /**
-   * For as long as the store is open. The first turn through the hosts is the start: it resolves
-   * when the stream has passed its check, or no host is there, and goes on trying then; it rejects
-   * with an EngineError that time does not mend.
+   * Connects, and reconnects until `close`. Resolves when the stream has passed its check, or when
+   * every host was tried once without success; the session then keeps trying.
+   *
+   * @throws EngineError for a mistake that time does not correct
    */
-  async run(
+  start(): Promise<void> {
+    return new Promise((resolve, reject) => void this.#run(resolve, reject));
+  }
+
+  /** Leaves the current connection for the next host. */
+  leave(reason: string): void {
+    this.#connection?.close(reason);
+  }
+
+  /** Checks the stream again at once; leaves the connection if it does not pass. */
+  checkNow(): void {
+    const { ready } = this;
+    if (!ready) return;
+    checkStream(ready, this.#settings).catch((error: EngineError) =>
+      ready.close(error.message, error.code)
+    );
+  }
+
+  close(): void {
+    this.#state = { is: "closed" };
+    this.leave("the store is closed");
+  }
+
+  /** Reports a problem once; what a server sends cannot forge a second line. */
+  report(problem: string): void {
+    const isNew = !this.#reported.has(problem) && this.#state.is !== "closed";
+    if (isNew) this.#settings.warn?.(problem.replace(/\s+/g, " "));
+    this.#reported.add(problem);
+  }
+
+  /** Reports that the problems are over, if there were any. */
+  reportRecovery(): void {
+    if (this.#reported.size > 0)
+      this.#settings.warn?.("plants are acknowledged again");
+    this.#reported.clear();
+  }
+
+  async #run(
     resolve: () => void,
     reject: (error: EngineError) => void
   ): Promise<void> {
-    const { hosts } = this.target;
+    const { hosts } = this.#settings;
+    const { noProgressMillis } = this.#settings.limits;
     let refusals = 0;
 
-    // Connections that have not lasted, one after the other.
+    // Connections in a row that ended early.
     let failures = 0;
-    for (let turn = 0; this.state !== "closed"; turn++) {
+    for (let turn = 0; this.#state.is !== "closed"; turn++) {
       const host = hosts[turn % hosts.length];
       if (!host) return;
       const begunAt = performance.now();
       const error = await this.#use(host, resolve);
-      failures =
-        performance.now() - begunAt < this.limits.isolationMillis
-          ? failures + 1
-          : 0;
+      const isEarly = performance.now() - begunAt < noProgressMillis;
+      failures = isEarly ? failures + 1 : 0;
       if (error.code === "refused") refusals++;
 
-      // A wrong stream is wrong on all hosts; credentials and certificates need not be.
+      // A wrong stream is wrong on all hosts. Credentials and certificates may be wrong on one.
       const isFinal = error.code === "config" || refusals === hosts.length;
-      const isStart = turn < hosts.length && this.#absentSince === -Infinity;
-      if (isFinal && isStart) return reject(error);
-      this.tell(error.message);
+      const isStarting = this.#state.is === "starting";
+      if (isFinal && isStarting && turn < hosts.length) return reject(error);
+      this.report(error.message);
       if (turn >= hosts.length - 1) resolve();
 
-      // Each host once quickly, then longer with each round.
-      const { reconnectMillisMin: min, reconnectMillisMax: max } = this.limits;
-      const millis = Math.min(
-        min * 2 ** (Math.floor(failures / hosts.length) - 1),
-        max
-      );
-
-      // While it starts somebody waits for it; later it keeps no process from ending.
-      const ref = this.#absentSince === -Infinity;
-      await setTimeout(millis * (0.5 + Math.random() / 2), undefined, { ref });
+      // While the session starts, its caller waits. Later it does not keep the process running.
+      const ref = isStarting;
+      await setTimeout(this.#pauseMillis(failures), undefined, { ref });
     }
   }
 
-  /** Serves by one connection until it ends; returns why it did. */
-  async #use(host: Host, onChecked: () => void): Promise<EngineError> {
-    const connection = new Connection(host, this);
-    this.connection = connection;
-
-    // What fails in there ends the connection, whose reason it then is.
-    this.#take(host, connection, onChecked).catch(
-      ({ message, code }: EngineError) => connection.close(message, code)
-    );
-    const reason = await connection.talk();
-    this.connection = undefined;
-    this.ready = undefined;
-    this.#isInCheck = false;
-
-    // What has to be put right need not be waited for.
-    const since =
-      reason.code === "config" ? Number.MIN_SAFE_INTEGER : performance.now();
-    this.#absentSince = Math.min(this.#absentSince, since);
-    if (reason.code === "config") this.onDenied(reason);
-    return new EngineError(reason.code, `${host.shown}: ${reason.message}`);
+  /** Returns a pause that is short for the first round of hosts, and doubles with each round. */
+  #pauseMillis(failures: number): number {
+    const {
+      hosts,
+      limits: { reconnectMillisMin, reconnectMillisMax }
+    } = this.#settings;
+    const round = Math.floor(failures / hosts.length);
+    const millis = reconnectMillisMin * 2 ** (round - 1);
+    return Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2);
   }
 
-  /** Makes it the one to publish on, once its stream has passed the check. */
-  async #take(
+  /** Serves by one connection until it ends; returns the reason. */
+  async #use(host: Host, onChecked: () => void): Promise<EngineError> {
+    const connection = new Connection(
+      host,
+      this.#settings,
+      this.#handlers.onReply
+    );
+    this.#connection = connection;
+
+    // A check that fails ends the connection with its reason.
+    const { message, code } = await connection.talk(() =>
+      this.#check(host, connection, onChecked).catch((error: EngineError) =>
+        connection.close(error.message, error.code)
+      )
+    );
+    this.#connection = undefined;
+    this.#onLost(code);
+    const error = new EngineError(code, `${host.shown}: ${message}`);
+    if (code === "config") this.#handlers.onDenied(error);
+    return error;
+  }
+
+  #onLost(code: EngineError["code"]): void {
+    const state = this.#state;
+    if (state.is === "ready" || state.is === "lost") {
+      const since = state.is === "lost" ? state.since : performance.now();
+      this.#state =
+        code === "config"
+          ? { is: "misconfigured" }
+          : { is: "lost", since, isInCheck: false };
+    }
+  }
+
+  /** Checks the stream and the servers; then the connection is ready. */
+  async #check(
     host: Host,
     connection: Connection,
     onChecked: () => void
   ): Promise<void> {
-    await connection.next("PONG");
-    const isStart = this.#absentSince === -Infinity;
+    const { hosts, monitor, limits } = this.#settings;
+    const state = this.#state;
+    const isStart = state.is === "starting";
 
-    // From here on appends wait: an election is no outage. Before a check has passed none is taken.
-    this.#isInCheck =
-      performance.now() - this.#absentSince < this.limits.appendMillis;
-    await checkStream(connection, this);
-    const { hosts, monitor } = this.target;
-    if (isStart || monitor !== 0)
-      await checkServers(isStart ? hosts : [host], host, this);
+    // From here on appends wait: an election is no outage.
+    if (state.is === "lost") {
+      const isInCheck = performance.now() - state.since < limits.appendMillis;
+      this.#state = { ...state, isInCheck };
+    }
+    await checkStream(connection, this.#settings);
+    if (isStart || monitor !== 0) {
+      const warnings = await checkServers(
+        isStart ? hosts : [host],
+        host,
+        this.#settings
+      );
+      for (const warning of warnings) this.#settings.warn?.(warning);
+    }
 
-    // It may have ended meanwhile.
-    if (connection !== this.connection) return;
-    this.#absentSince = Infinity;
-    this.ready = connection;
+    // The connection may have ended meanwhile, or the session.
+    if (connection !== this.#connection || this.#state.is === "closed") return;
+    this.#state = { is: "ready" };
     onChecked();
-    this.onReady();
-  }
-
-  /** What was told is over. */
-  protected onAcknowledged(): void {
-    if (this.#told.size > 0)
-      this.options.warn?.("plants are acknowledged again");
-    this.#told.clear();
-  }
-
-  /** The same trouble is told once; what a server says does not forge a second line. */
-  tell(text: string): void {
-    const isNew = !this.#told.has(text) && this.state !== "closed";
-    if (isNew) this.options.warn?.(text.replace(/\s+/g, " "));
-    this.#told.add(text);
+    this.#handlers.onReady();
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The life of one connection: whose answer is next, which is the last, what is discarded, who
- * closes, and when (RFC 9112, 9).
+ * The life of one connection (RFC 9112, 9): the order of responses, the last response, what is
+ * discarded after it, and when the connection closes.
  */
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
@@ -9,26 +9,27 @@ import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
-/** An answer as its listener is told of it: an Error has its number and its message, too. */
+/** A response as a listener sees it. `error` and `message` are those of an Error. */
 export type ResponseSummary = Pick<ApiError, "status"> &
   Partial<Pick<ApiError, "error" | "message">>;
 
 /**
- * Told of each answer just before it leaves; `response`, whose head is not written yet, is absent
- * where node's parser refuses what came, and for CONNECT. What it throws is not caught.
+ * Called with each response just before it leaves. The listener may set headers on `response`. It
+ * is absent for a CONNECT, and where node's parser refuses what arrived. An exception that the
+ * listener throws is not caught.
  */
 export type ResponseListener = (
-  answer: ResponseSummary,
+  summary: ResponseSummary,
   socket: Socket,
   response?: ServerResponse
 ) => void;
 
-/** The connections of an application, each found by its socket for as long as that lives. */
+/** The connections of an application. Each is found by its socket. */
 export class Connections {
   readonly limits: Limits;
   readonly onResponse: ResponseListener | undefined;
 
-  /** While the application shuts down, the last answer of each connection closes it. */
+  /** During a shutdown the response to the latest request of each connection closes it. */
   isDraining = false;
 
   readonly #bySocket = new WeakMap<Socket, Connection>();
@@ -48,16 +49,29 @@ export class Connections {
   }
 }
 
-/** Where a connection is in its life: it only ever goes forward, and then is gone. */
+/** A connection's state: `open`, then perhaps `closing`, then perhaps `Unparsed`. */
 type State =
-  /** Every request that comes is executed. */
+  /** Every request is executed. */
   | "open"
 
-  /** An answer is, or will be, the last one: no request behind it is executed. */
+  /** One response is, or will be, the last. No request after its own is executed. */
   | "closing"
 
-  /** Node's parser has given up, with so many bytes read: nothing that comes is a request. */
-  | number;
+  /** Node's parser has stopped. */
+  | Unparsed;
+
+interface Unparsed {
+  /** Bytes that had been read when the parser stopped. None after them becomes a request. */
+  readonly readBytes: number;
+}
+
+/** What an idle connection does not change, except for `readBytes`. */
+interface Snapshot {
+  readonly atMillis: number;
+  readonly latest: ServerResponse | undefined;
+  readonly unsentBytes: number;
+  readonly readBytes: number;
+}
 
 /** One socket and its requests in turn. */
 export class Connection {
@@ -65,25 +79,27 @@ export class Connection {
   readonly #all: Connections;
   #state: State = "open";
 
-  /** The answer to the last request: the answers to all before it leave first. */
-  #last: ServerResponse | undefined;
+  /** The response to the latest request. The responses to all requests before it leave first. */
+  #latest: ServerResponse | undefined;
 
-  /** The answer whose request's body is whole: node tells its end a moment later. */
+  /** The response whose request's body has been read. Node reports the end a moment later. */
   #read: ServerResponse | undefined;
+
+  #snapshot: Snapshot | undefined;
 
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
     this.#all = all;
 
-    // Node has forgotten a request whose answer has left: nobody would wait for its body in vain.
+    // Node does not end the body of a request whose response has left: a reader would wait for ever.
     socket.once("close", () => {
-      if (this.#last?.req.complete === false) this.#last.req.destroy();
+      if (this.#latest?.req.complete === false) this.#latest.req.destroy();
     });
 
-    // Node calls this when a last answer has left, whoever made it the last: us, a host, or its
-    // listener. It would destroy the connection, and the client's unread bytes would reset it
-    // before the answer is seen. Node does not document whom it calls: the tests of early answers
-    // hold it, on each.
+    // Node calls `destroySoon` after a last response, whether we, a host or its listener made it
+    // the last. Node would destroy the socket. The client's unread bytes would then reset the
+    // connection before the client sees the response. Node does not document which method it
+    // calls: the tests of early responses pin it on each Node.
     socket.destroySoon = () => {
       if (this.#state === "open") this.#state = "closing";
       this.#closeGently();
@@ -91,18 +107,18 @@ export class Connection {
   }
 
   /**
-   * Takes up the next request.
+   * Begins the next request.
    *
-   * @returns whether it is to be executed; otherwise nobody answers it, nor anything behind it
+   * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
   begin(response: ServerResponse): boolean {
     if (this.#state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
     }
-    this.#last = response;
+    this.#latest = response;
 
-    // Node loses what stands behind an Upgrade in its segment: the rest is no request of its own.
+    // Node loses the bytes after an Upgrade in its segment: what follows is not a whole request.
     if (response.req.headers.upgrade !== undefined) {
       this.#state = "closing";
       response.shouldKeepAlive = false;
@@ -110,20 +126,16 @@ export class Connection {
     return true;
   }
 
-  /** The body of a request has been read to its end: its answer can be a whole one. */
+  /** Notes that a request's body has been read to its end. */
   onBody(response: ServerResponse): void {
     this.#read = response;
   }
 
-  /**
-   * Answers, unless a host application or a time-out has done so.
-   *
-   * @param mustClose whether nothing may follow this answer; else that is for the request to say
-   */
-  answer(response: ServerResponse, answer: Answer, mustClose = false): void {
+  /** Responds, unless a host application or a timeout has done so. */
+  answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
-    const isDrained = this.#all.isDraining && this.#last === response;
-    if (mustClose || isDrained) response.shouldKeepAlive = false;
+    if (this.#all.isDraining && this.#latest === response)
+      response.shouldKeepAlive = false;
     if (!response.shouldKeepAlive && this.#state === "open")
       this.#state = "closing";
 
@@ -132,109 +144,153 @@ export class Connection {
     if (this.#isWhole(response)) return;
     discardBody(response.req, this.#all.limits, () => {
       response.req.pause();
-      this.#behindLast(() => this.#socket.end(() => this.#socket.destroy()));
+      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
     });
   }
 
-  /** Answers with an error, whether the request is complete or its body still arrives. */
+  /** Responds with an error, while the body arrives or after it. */
   refuse(response: ServerResponse, error: ApiError): void {
-    if (this.#socket.destroyed) return;
+    if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
 
-    // Who was not told to continue may send the body or not: then node closes, whatever we say.
-    const isUntold = expect !== undefined && request.readableFlowing !== true;
+    // A client that expects 100 and did not get it may send the body or not: its length is in
+    // doubt. Node closes then, whatever our headers say.
+    const isInDoubt = expect !== undefined && request.readableFlowing !== true;
     const isTooLong =
       !this.#isWhole(response) &&
       Number(length) > this.#all.limits.discardBytesMax;
-
-    this.answer(response, error, error.close || isUntold || isTooLong);
+    if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
+    this.answer(response, error);
   }
 
-  /** Answers a CONNECT, for which node makes no ServerResponse, behind all answers before it. */
+  /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
   refuseConnect(error: ApiError): void {
-    // Node has taken its own listeners off: a reset, or a client that reads nothing, is ours now.
+    // Node has removed its own listeners: a reset, or a client that does not read, needs ours.
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
 
-    this.#state = "closing";
+    this.#state = { readBytes: this.#socket.bytesRead };
     this.#answerRaw(error);
   }
 
-  /** Answers what node's parser refuses; every request before it keeps its own answer. */
+  /** Responds to what node's parser refuses. Every request before it keeps its own response. */
   onParserError(code: string): void {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
 
-    // The parser says so again with every piece that still comes.
-    if (typeof this.#state === "number") {
-      const bytes = this.#socket.bytesRead - this.#state;
+    // The parser repeats its error with every further piece.
+    if (typeof this.#state === "object") {
+      const bytes = this.#socket.bytesRead - this.#state.readBytes;
       if (bytes > this.#all.limits.discardBytesMax) this.#socket.destroy();
       return;
     }
 
-    const last = this.#last;
-    const within = last && !last.req.complete ? last : undefined;
-    this.#state = this.#socket.bytesRead;
+    const latest = this.#latest;
+    const within = latest?.req.complete === false ? latest : undefined;
+    this.#state = { readBytes: this.#socket.bytesRead };
 
-    // An error in a body is the answer to its request, unless that has one. One between requests
-    // is answered by itself.
+    // An error within a body is the response to its request, unless that has one. An error
+    // between requests gets a response of its own.
     const error = parserErrorOf(code);
     if (within === undefined) this.#answerRaw(error);
     else if (!within.headersSent) this.refuse(within, error);
-    else this.#behindLast(() => this.#closeGently());
+    else this.#afterLatest(() => this.#closeGently());
   }
 
-  /** Waiting for our answer is no idleness of theirs; not taking one is. */
+  /**
+   * Closes the connection after `idleMillis` without a byte in either direction, if it is idle.
+   *
+   * A client that waits for our response is not idle. A client that does not read it is.
+   */
   onTimeout(): void {
-    const isOurs = !this.isAnswered() && this.#socket.writableLength === 0;
-    if (isOurs) this.#socket.setTimeout(this.#all.limits.idleMillis);
+    const isWaiting = !this.isAnswered() && this.#socket.writableLength === 0;
+    if (isWaiting) this.#socket.setTimeout(this.#all.limits.idleMillis);
     else this.#socket.destroy();
   }
 
-  /** Whether every request, as far as its head has come, has its whole answer. */
-  isAnswered(): boolean {
-    const last = this.#last;
-    // The kernel has all of it, for it was written as a whole.
+  /** Returns whether node's parser still reads what arrives. */
+  get isParsed(): boolean {
+    return typeof this.#state === "string";
+  }
+
+  /**
+   * Returns whether bytes alone have kept the connection open for `idleMillis`: every byte renews
+   * node's own timer. Meanwhile no request was begun or answered, and no response left. A head that
+   * has begun to arrive is not seen here: only node's parser knows it.
+   *
+   * @param nowMillis by a monotonic clock
+   */
+  isOverdue(nowMillis: number): boolean {
+    const { bytesRead, writableLength, writableEnded } = this.#socket;
+    const latest = this.#latest;
+    const before = this.#snapshot;
+    if (
+      before === undefined ||
+      before.latest !== latest ||
+      before.unsentBytes !== writableLength ||
+      // The response is not written yet, or #closeGently limits the time.
+      latest?.writableEnded === false ||
+      writableEnded
+    ) {
+      this.#snapshot = {
+        atMillis: nowMillis,
+        latest,
+        unsentBytes: writableLength,
+        readBytes: bytesRead
+      };
+      return false;
+    }
     return (
-      last === undefined || (last.headersSent && last.writableLength === 0)
+      nowMillis - before.atMillis >= this.#all.limits.idleMillis &&
+      bytesRead > before.readBytes
     );
   }
 
-  /** Closes where nothing is under way: no whole head has come, or its answer is done with. */
+  /** Returns whether each request whose head has arrived has its whole response. */
+  isAnswered(): boolean {
+    const latest = this.#latest;
+    // The kernel has all of it: a response is written as a whole.
+    return (
+      latest === undefined ||
+      (latest.headersSent && latest.writableLength === 0)
+    );
+  }
+
+  /** Closes, unless a request whose head has arrived is in progress. */
   closeIfIdle(): void {
-    // One that is not open closes by itself, behind its last answer.
+    // Any other state closes by itself, after its last response.
     if (this.#state !== "open") return;
     endReplies();
 
-    if (this.#last === undefined) {
+    if (this.#latest === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
     } else if (
       this.isAnswered() &&
-      this.#last.writableEnded &&
-      this.#last.req.complete
+      this.#latest.writableEnded &&
+      this.#latest.req.complete
     ) {
       this.#state = "closing";
       this.#closeGently();
     }
   }
 
-  /** Whether nothing more comes of its request. */
+  /** Returns whether the response's request has arrived to its end. */
   #isWhole(response: ServerResponse): boolean {
     if (this.#read === response || response.req.complete) return true;
 
-    // Where no body is declared, node tells it later.
+    // Node reports the end of a request that declares no body later.
     const { "content-length": length = "0", "transfer-encoding": coding } =
       response.req.headers;
     return length === "0" && coding === undefined;
   }
 
-  /** Writes an answer behind all others; then closes as gently as after an early answer. */
+  /** Writes a response after all others, then closes as gently as after an early response. */
   #answerRaw(error: ApiError): void {
-    this.#behindLast(() => {
-      // The answer before it may have turned out to be the last one.
-      if (!this.#socket.writable || this.#last?.shouldKeepAlive === false)
+    this.#afterLatest(() => {
+      // The response before it may have become the last one.
+      if (!this.#socket.writable || this.#latest?.shouldKeepAlive === false)
         return;
       this.#all.onResponse?.(error, this.#socket);
       this.#socket.write(rawReply(error));
@@ -243,19 +299,20 @@ export class Connection {
     });
   }
 
-  /** Does it when the last answer has left. */
-  #behindLast(act: () => void): void {
-    // Before node's own listener, which ends the connection of who has half-closed.
-    if (this.#last?.writableFinished === false)
-      this.#last.prependOnceListener("finish", act);
+  /** Calls `act` when the latest response has left. */
+  #afterLatest(act: () => void): void {
+    // Before node's own listener, which ends the connection of a client that has half-closed.
+    if (this.#latest?.writableFinished === false)
+      this.#latest.prependOnceListener("finish", act);
     else act();
   }
 
   /**
-   * Closes as who still sends expects: FIN now, and gone when the client closes, or in time.
+   * Closes for a client that may still send: ends our side now, destroys the socket when the
+   * client closes or after `discardMillis`.
    *
-   * Closed at once, its unread bytes would make the kernel send a reset, and the client would
-   * lose the answer that it has not read yet (RFC 9112, 9.6).
+   * Closing at once would make the kernel answer unread bytes with a reset. The client would lose
+   * a response that it has not read yet (RFC 9112, 9.6).
    */
   #closeGently(): void {
     if (!this.#socket.writable) return;
@@ -268,16 +325,17 @@ export class Connection {
   }
 
   /**
-   * Discards what stands behind a last answer, within the limit.
+   * Discards what follows a last response, up to `discardBytesMax`.
    *
-   * A pause would not last, for node reads on: so nothing more gets to its parser.
+   * Pausing does not help, because node resumes. Without node's listener nothing more reaches its
+   * parser.
    */
   #discardRest(): void {
     const socket = this.#socket;
-    const end = socket.bytesRead + this.#all.limits.discardBytesMax;
+    const endBytes = socket.bytesRead + this.#all.limits.discardBytesMax;
     socket.removeAllListeners("data");
     socket.on("data", () => {
-      if (socket.bytesRead > end) socket.destroy();
+      if (socket.bytesRead > endBytes) socket.destroy();
     });
   }
 }

@@ -10,6 +10,7 @@ import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
 import { ApiError } from "./errors.ts";
+import { Sockets } from "./sockets.ts";
 
 /** What is served: all that the server knows of what becomes of a request. */
 export interface Application {
@@ -63,51 +64,39 @@ export function createStrictServer(
     ? createHttps({ ...tls, ...options })
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
+
+  // Node's timer for bytes in either direction. Sockets closes connections that bytes alone keep.
   server.timeout = limits.idleMillis;
 
-  // With TLS, a connection carries HTTP when it is secured, and then has two sockets.
-  const sockets = new Set<Socket>();
-  const carriers = tls ? new Set<Socket>() : sockets;
-  server.on("connection", (socket: Socket) => hold(carriers, socket));
-  server.on("secureConnection", (socket: Socket) => hold(sockets, socket));
+  const sockets = new Sockets(server, connections, tls ? "tls" : "plain");
   listenTo(server, application, sockets);
 
   const drain = (): Promise<boolean> =>
     new Promise((resolve) => {
       connections.isDraining = true;
-      const deadline = setTimeout(() => {
-        // Who is only slow to close has been answered.
-        resolve(
-          [...sockets].every((socket) => connections.of(socket).isAnswered())
-        );
-        for (const carrier of carriers) carrier.destroy();
-      }, limits.drainMillis);
 
-      // A connection becomes idle when its last answer has left: nobody tells when that is.
-      const again = setInterval(
-        () => server.closeIdleConnections(),
-        limits.checkMillis
+      // A client that is merely slow to close has already received its response.
+      const deadline = setTimeout(
+        () => resolve(sockets.destroyAll()),
+        limits.drainMillis
       );
-
       server.close(() => {
         clearTimeout(deadline);
-        clearInterval(again);
         resolve(true);
       });
     });
 
   let drained: Promise<boolean> | undefined;
   return Object.assign(server, {
-    // Who half-closes gets the answer. Node does not document this switch: a test on each holds it.
+    // Responds to clients that half-close. Node does not document this switch: a test on each Node
+    // pins it.
     httpAllowHalfOpen: true,
 
-    // Node's own, which `close` calls, destroys: what the kernel has not sent yet would be lost.
-    closeIdleConnections: () => {
-      for (const socket of sockets) connections.of(socket).closeIfIdle();
-      for (const carrier of unsecured(carriers, sockets)) carrier.destroy();
-    },
+    // Replaces node's own, which `close` calls: it destroys, and bytes that the kernel has not sent
+    // yet would be lost.
+    closeIdleConnections: () => sockets.closeIdle(),
 
-    // Asked for again, it is the same end: a second one would find nothing left to cut off.
+    // A later call returns the first drain's promise.
     drain: () => (drained ??= drain())
   });
 }
@@ -133,16 +122,10 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   handshakeTimeout: limits.headMillis
 });
 
-function hold(sockets: Set<Socket>, socket: Socket): void {
-  sockets.add(socket);
-  socket.once("close", () => sockets.delete(socket));
-}
-
-/** @param sockets those that carry HTTP */
 function listenTo(
   server: Server,
   application: Application,
-  sockets: ReadonlySet<Socket>
+  sockets: Sockets
 ): void {
   const { connections } = application;
 
@@ -166,7 +149,7 @@ function listenTo(
   );
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (sockets.has(socket))
+    if (sockets.carriesHttp(socket))
       connections.of(socket).onParserError(error.code ?? "");
     // It was never secured: there is nobody to answer.
     else socket.destroy();
@@ -187,15 +170,4 @@ function connectError(
     if (thrown instanceof ApiError && thrown.status !== 404) return thrown;
   }
   return new ApiError("connect", "CONNECT is not supported: this is no proxy.");
-}
-
-/** Who has not shaken hands yet. Nothing but its peer tells a carrier what it carries. */
-function unsecured(
-  carriers: ReadonlySet<Socket>,
-  secured: ReadonlySet<Socket>
-): Socket[] {
-  const peerOf = (socket: Socket): string =>
-    `${socket.remoteAddress} ${socket.remotePort}`;
-  const peers = new Set([...secured].map(peerOf));
-  return [...carriers].filter((carrier) => !peers.has(peerOf(carrier)));
 }

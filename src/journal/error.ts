@@ -1,20 +1,30 @@
 /** JournalError: why a journal cannot be opened, or can no longer be written. */
+import { AssertionError } from "node:assert";
 
-/** Those of sysexits. */
+/** Exit codes of sysexits(3). */
 const exitCodes = {
   damaged: 65,
   unreadable: 65,
+  internal: 70,
   failed: 74,
   locked: 75
 } as const;
 
 export type JournalErrorCode = keyof typeof exitCodes;
 
-/** `damaged`: not as this program leaves a file; `locked`: another process has it; else I/O. */
+/**
+ * Why a journal cannot be opened, or can no longer be written.
+ *
+ * `damaged`: the file is not as this program leaves one; `unreadable`: it cannot be read;
+ * `locked`: another process has it open; `internal`: an assertion failed; `failed`: any other I/O
+ * error.
+ */
 export class JournalError extends Error {
   override readonly name = "JournalError";
   readonly code: JournalErrorCode;
   readonly path: string;
+
+  /** The byte offset of the damage, or of the failed write; undefined for the whole file. */
   readonly offset: number | undefined;
   readonly exitCode: number;
 
@@ -24,14 +34,41 @@ export class JournalError extends Error {
     cause: unknown,
     offset?: number
   ) {
+    const isInternal = cause instanceof AssertionError;
+    const place = offset === undefined ? "" : `at offset ${offset}, `;
     const reason = cause instanceof Error ? cause.message : String(cause);
-    super(
-      `${path}: ${offset === undefined ? "" : `at offset ${offset}, `}${reason}`,
-      { cause }
-    );
-    this.code = code;
+    super(`${path}: ${place}${isInternal ? "internal error: " : ""}${reason}`, {
+      cause
+    });
+    this.code = isInternal ? "internal" : code;
     this.path = path;
     this.offset = offset;
-    this.exitCode = exitCodes[code];
+    this.exitCode = exitCodes[this.code];
   }
 }
+
+/** Returns what a step returns. @throws JournalError with this code instead of the step's error */
+export function attempt<T>(
+  code: JournalErrorCode,
+  path: string,
+  step: () => T
+): T {
+  try {
+    return step();
+  } catch (error) {
+    throw new JournalError(code, path, error);
+  }
+}
+
+/** Returns what a step returns; undefined if it throws, for steps whose failure does no harm. */
+export function ifPossible<T>(step: () => T): T | undefined {
+  try {
+    return step();
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether an error is the system's, with this code. */
+export const hasCode = (error: unknown, code: string): boolean =>
+  error instanceof Error && "code" in error && error.code === code;

@@ -1,8 +1,9 @@
-/** The journal: plants are queued, written together, and acknowledged when the write has returned.
+/**
+ * The journal: queues plants, writes them together, and acknowledges them when the write returns.
  *
- * One loop does all that touches the file: rotations first, then a batch, else it rests. So one
- * write is in flight at a time, what arrives meanwhile joins the next (group commit), and nothing
- * else can happen between a write and its answer.
+ * One loop does everything that touches the file: rotations first, then a batch; otherwise it
+ * sleeps. So one write is in flight at a time, appends that arrive meanwhile join the next one
+ * (group commit), and nothing else happens between a write and its acknowledgement.
  */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
@@ -10,89 +11,102 @@ import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
-import { appendAll, ifPossible, realDisk, type Disk } from "./files.ts";
-import { JournalError } from "./error.ts";
-import { openFile, release, type OpenFile } from "./open.ts";
-import { Queue } from "./queue.ts";
-import { appendPlant, epoch, recordText, seal } from "./record.ts";
 import {
   appendJson,
   StoreError,
   type PlantStore,
   type StoreEvents
 } from "../store.ts";
+import { ifPossible, JournalError } from "./error.ts";
+import { appendAll, realDisk, type Disk } from "./files.ts";
+import { openFile, release, type OpenFile } from "./open.ts";
+import { Queue } from "./queue.ts";
+import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
+
   /**
-   * Told what opening has mended, which lock it could not take, and of plants that could not be
-   * made into lines: without memory, or with a clock that has no RFC 3339 time. Default: nobody is.
+   * Called when opening has repaired something or lacks one of its locks, and when plants could
+   * not be made into lines: without memory, or with a clock that has no RFC 3339 time. Default:
+   * nothing is called.
    */
   readonly warn?: ((message: string) => void) | undefined;
+
   /** Another disk, for tests. */
   readonly disk?: Disk | undefined;
 }
 
 /**
- * Opens the journal at a path, or makes it; rejects with a JournalError, and with a RangeError for
- * a bad limit.
+ * Opens the journal at a path, or creates it.
+ *
+ * Rejects with a JournalError, or with a RangeError for a limit out of bounds.
  */
 export async function openJournal(
   path: string,
   options: JournalOptions = {}
 ): Promise<Journal> {
-  const site = siteOf(path, options);
-  return new Journal(site, await openFile(site.disk, site.path, site.warn));
+  const settings = settingsOf(path, options);
+  const { path: absolute, disk, warn } = settings;
+  return new Journal(settings, await openFile(disk, absolute, warn));
 }
 
-/** What a journal has for its whole life; what the path's links lead to is asked each time. */
-type Site = ReturnType<typeof siteOf>;
+/** Path and options; what the path's links lead to is resolved at each opening. */
+type Settings = ReturnType<typeof settingsOf>;
 
-const siteOf = (
+const settingsOf = (
   path: string,
   { disk = realDisk, warn = () => {}, limits }: JournalOptions
 ) => ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
 
-/** Resolves the promise of who has asked for one: of a failure with a promise that it rejects. */
-type Rotation = (isNew: boolean | Promise<never>) => void;
+interface RotationRequest {
+  resolve(isNew: boolean): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * What the loop does: `working`; sleeping, `idle` until there is work, or `awaitingRotation` of a
+ * renamed file; `ended`, for the journal is closed, or failed for good.
+ */
+type State = "working" | "idle" | "awaitingRotation" | "ended";
 
 export class Journal
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
 {
-  readonly #site: Site;
+  readonly #settings: Settings;
   readonly #queue = new Queue();
-  /** Asked for and not done; the first may be under way. */
-  readonly #rotations: Rotation[] = [];
+
+  /** The requests that are not done; the first may be under way. */
+  readonly #rotations: RotationRequest[] = [];
+
+  /** The file. `bytes` is where its durable records end, `seq` the last one's number. */
+  #current: OpenFile;
+
+  /** Where the file must be found: after a failed rotation it may have been moved anywhere. */
+  #watched: "path" | "anywhere" = "path";
+
+  #state: State = "working";
+
+  /** Ends the loop's sleep. */
+  #resume = (): void => {};
+
   readonly #loop: Promise<void>;
-  /** Its `bytes` and `seq`: where the records on stable storage end, and the last one's number. */
-  #inUse: OpenFile;
-  /** `file`: no successor could be made when it was renamed, so it may be at its path or not. */
-  #watched: "path" | "file" = "path";
-
-  /**
-   * Ends the loop's rest; unheard while it works, for then it looks by itself for what to do. So
-   * where the loop stands is the journal's state, and no field is to be kept in step with it.
-   */
-  readonly #bell = new EventEmitter<{ anything: []; rotation: [] }>();
-
-  /** Closed, or failed for good: who asks for a rotation later would wait for ever. */
-  #hasEnded = false;
   #closed: Promise<void> | undefined;
 
-  constructor(site: Site, open: OpenFile) {
+  constructor(settings: Settings, current: OpenFile) {
     super();
-    this.#site = site;
-    this.#inUse = open;
+    this.#settings = settings;
+    this.#current = current;
     this.#loop = this.#run();
   }
 
-  /** What is on stable storage in the file in use, and what waits for a write or is in it. */
+  /** What is on stable storage in the current file, and what waits for a write or is in one. */
   get stats() {
     return {
-      records: this.#inUse.seq,
-      bytes: this.#inUse.bytes,
-      queue: this.#queue.held
+      records: this.#current.seq,
+      bytes: this.#current.bytes,
+      queue: this.#queue.size
     };
   }
 
@@ -104,8 +118,8 @@ export class Journal
     json: string,
     settle: (error?: StoreError) => void
   ): void => {
-    this.#queue.push(json, this.#site.limits, settle);
-    this.#bell.emit("anything");
+    this.#queue.push(json, this.#settings.limits, settle);
+    if (this.#state === "idle") this.#wakeUp();
   };
 
   readonly [appendJson] = {
@@ -114,31 +128,30 @@ export class Journal
   };
 
   /**
-   * Goes on in the file that the path now leads to, or in a new one where nothing is, when the
-   * journal's was renamed or the path's symbolic link moved; nothing is refused meanwhile.
+   * Continues in the file that the path now leads to, once the journal was renamed or the path's
+   * symbolic link was moved; creates it if there is none. No append is refused meanwhile.
    *
-   * @returns whether there is one; rejects where none can be made: the old one stays in use
+   * @returns whether there is a new file; rejects if none can be opened: the old one stays current
    */
   rotate(): Promise<boolean> {
-    return new Promise((resolve) => {
-      if (this.#hasEnded) return resolve(false);
-      this.#rotations.push(resolve);
-      this.#bell.emit("anything");
-      this.#bell.emit("rotation");
+    return new Promise((resolve, reject) => {
+      if (this.#state === "ended") return resolve(false);
+      this.#rotations.push({ resolve, reject });
+      this.#wakeUp();
     });
   }
 
-  /** Takes no more; resolves when all that was taken is settled, and the file is closed. */
+  /** Accepts no more plants; resolves when every append has settled and the file is closed. */
   close(): Promise<void> {
-    // A file that waits for its rotation goes on waiting: until then its batch is not settled.
+    // A batch that waits for a rotation still waits: until then it has not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
-    this.#bell.emit("anything");
-    return (this.#closed ??= this.#loop.then(() => release(this.#inUse)));
+    if (this.#state === "idle") this.#wakeUp();
+    return (this.#closed ??= this.#loop.then(() => release(this.#current)));
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  /** Whatever is thrown to it is final: no later write could be trusted. */
+  /** Runs until the journal is closed. An error is final: no later write could be trusted. */
   async #run(): Promise<void> {
     try {
       for (;;) {
@@ -146,57 +159,63 @@ export class Journal
         if (rotation) await this.#rotate(rotation);
         else if (this.#queue.waiting.length > 0) await this.#commit();
         else if (this.#queue.refusal) break;
-        else await this.#rest("anything");
+        else await this.#sleep("idle");
       }
     } catch (cause) {
-      const error = new JournalError(
-        "failed",
-        this.#inUse.path,
-        cause,
-        this.#inUse.bytes
-      );
+      const { path, bytes } = this.#current;
+      const error = new JournalError("failed", path, cause, bytes);
       this.#queue.fail(
         new StoreError("unknown", error.message, { cause: error })
       );
-      // A listener that throws does not get into the way of closing.
+      // A listener that throws does not prevent closing.
       queueMicrotask(() => this.emit("failed", error));
     }
 
-    this.#hasEnded = true;
-    for (const rotation of this.#rotations) rotation(false);
+    this.#state = "ended";
+    for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  /** `rotation`: a batch is written to a renamed file, and nothing else can come before that. */
-  #rest(until: "anything" | "rotation"): Promise<void> {
-    return new Promise((wake) => this.#bell.once(until, () => wake()));
+  #sleep(state: "idle" | "awaitingRotation"): Promise<void> {
+    this.#state = state;
+    return new Promise((resolve) => {
+      this.#resume = resolve;
+    });
   }
 
-  /** @throws Error where the file is not ours any more */
-  async #rotate(resolve: Rotation): Promise<void> {
-    const old = this.#inUse;
-    const { path, disk, warn } = this.#site;
-    // What was deleted or changed is lost: a new file would hide it.
+  /**
+   * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
+   * for work before it sleeps.
+   */
+  #wakeUp(): void {
+    this.#state = "working";
+    this.#resume();
+  }
+
+  /** @throws Error if the file was deleted or changed */
+  async #rotate(request: RotationRequest): Promise<void> {
+    const old = this.#current;
+    const { path, disk, warn } = this.#settings;
+    // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) this.#inUse = await openFile(disk, path, warn);
+      if (isNew) this.#current = await openFile(disk, path, warn);
       this.#watched = "path";
-      resolve(isNew);
+      request.resolve(isNew);
     } catch (error) {
-      // The old one stays in use, whatever failed.
-      this.#watched = "file";
-      resolve(Promise.reject(error));
+      this.#watched = "anywhere";
+      request.reject(error);
     }
 
-    if (old !== this.#inUse) release(old);
+    if (old !== this.#current) release(old);
     this.#rotations.shift();
   }
 
-  /** @throws Error where the batch, and what follows, may be stored or not */
+  /** @throws Error if it is unknown whether the batch, or a later one, is stored */
   async #commit(): Promise<void> {
-    // What the event loop still delivers joins the write, while a turn brings a tenth more: a write
-    // costs as much as 10 requests, and a turn that brings nothing next to nothing.
+    // Appends that the event loop still delivers join the write, while a turn brings a tenth more:
+    // a write costs as much as 10 requests, an idle turn next to nothing.
     let known;
     do {
       known = this.#queue.waiting.length;
@@ -206,31 +225,34 @@ export class Journal
     const bytes = this.#takeBatch();
     if (!bytes) return;
     const { length: records } = this.#queue.batch;
+    const { file } = this.#current;
+    // Appended elsewhere than at our offset, the batch's `synced` would be wrong.
+    this.#check(file.look());
     const begun = performance.now();
     try {
-      await appendAll(this.#inUse.file, bytes);
+      await appendAll(file, bytes);
     } catch (error) {
       return this.#takeBack(error, bytes.length);
     }
     const millis = performance.now() - begun;
-    this.#inUse.bytes += bytes.length;
-    this.#inUse.seq += records;
+    this.#current.bytes += bytes.length;
+    this.#current.seq += records;
 
     await this.#watch();
-    // A listener that throws does not get into the way of what follows.
+    // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle();
   }
 
   /**
-   * The next batch's bytes; undefined where they can't be made: then its appends are rejected, the
-   * file is as it was, and the next batch is tried as usual.
+   * Takes the next batch and returns its lines; undefined if they cannot be made: then its appends
+   * are rejected, the file is as it was, and the next batch is tried as usual.
    */
   #takeBatch(): Buffer | undefined {
-    const { path, seq, bytes: end } = this.#inUse;
-    // No seq of the batch is longer than this one, nor a time than another.
+    const { path, seq, bytes: end } = this.#current;
+    // No seq of the batch is longer than this one, and all times have the same length.
     const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
-    this.#queue.take(frame.length, this.#site.limits);
+    this.#queue.take(frame.length, this.#settings.limits);
 
     try {
       const at = new Date().toISOString();
@@ -238,30 +260,31 @@ export class Journal
       let lines = "";
       for (const { json } of this.#queue.batch)
         lines += recordText(++last, at, end, json);
-      return seal(lines);
+      return fillChecksums(lines);
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause);
       const warning = `${path}: ${this.#queue.batch.length} plants are not stored: ${reason}`;
       this.#queue.settle(
         new StoreError("unknown", "no line could be made of it", { cause })
       );
-      queueMicrotask(() => this.#site.warn(warning));
+      queueMicrotask(() => this.#settings.warn(warning));
       return undefined;
     }
   }
 
   /**
-   * Nothing of the batch is acknowledged, and the file is cut back: blocks whose flush failed must
-   * go, for a retried flush says success over zeros (seen on ext4). Where there was no space, the
-   * next batch is tried as usual.
+   * Truncates the file to where the batch began, and acknowledges nothing of it.
    *
-   * @throws the error where it is another, or the file can't be cut back
+   * Blocks whose flush failed must go: a retried flush reports success although they hold zeros
+   * (observed on ext4). If there was no space, the next batch is tried as usual.
+   *
+   * @throws the error if it was another, or if the file cannot be truncated
    */
   #takeBack(error: unknown, bytes: number): void {
-    const { file, bytes: end } = this.#inUse;
+    const { file, bytes: end } = this.#current;
     const found = file.size();
-    // What is beyond may be another's: that is not cut.
-    if (found >= end && found <= end + bytes) file.cut(end);
+    // Bytes beyond the batch may be another process's: they are not truncated.
+    if (found >= end && found <= end + bytes) file.truncate(end);
 
     const isFull =
       error instanceof Error && "errno" in error && noSpace.has(error.errno);
@@ -272,47 +295,50 @@ export class Journal
     queueMicrotask(() => this.emit("full"));
   }
 
-  /** @throws Error when the file is not where, or not as long as, this process has left it */
+  /** @throws Error if the file is not where, or not as long as, this process has left it */
   async #watch(): Promise<void> {
-    if (this.#isWatchedSoundly()) return;
+    if (this.#isInPlace()) return;
 
-    // A rename is the first half of a rotation; without the second it is a fault. What has become
-    // of the file meanwhile is looked at again: it may be deleted, cut, or back in its place.
+    // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
+    // the file may have been deleted, truncated or put back, so it is looked at again.
     const timer = setTimeout(
-      () => this.#bell.emit("rotation"),
-      this.#site.limits.rotationMillis
+      () => this.#wakeUp(),
+      this.#settings.limits.rotationMillis
     );
-    if (this.#rotations.length === 0) await this.#rest("rotation");
+    if (this.#rotations.length === 0) await this.#sleep("awaitingRotation");
     clearTimeout(timer);
-    if (this.#isWatchedSoundly() || this.#rotations.length > 0) return;
+    if (this.#isInPlace() || this.#rotations.length > 0) return;
     throw new Error(
-      "it was renamed, or its link was, and no rotation followed"
+      "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
     );
   }
 
   /**
-   * Whether the file is where it is to be looked for.
+   * Whether the file is where it must be found.
    *
-   * @throws Error where it was deleted, or is not as long as this process has left it
+   * @throws Error if it was deleted, or is not as long as this process has left it
    */
-  #isWatchedSoundly(): boolean {
-    const { identity, file } = this.#inUse;
-    const look = () => this.#site.disk.look(this.#site.path);
-    // What made a rotation fail may still be there: then the path holds nothing of ours.
-    const there = this.#watched === "file" ? ifPossible(look) : look();
-    const isInPlace = there?.identity === identity;
-    this.#check(isInPlace ? there : file.look());
+  #isInPlace(): boolean {
+    const { disk, path } = this.#settings;
+    const { identity, file } = this.#current;
+    const look = () => disk.look(path);
+    // What made a rotation fail may still be at the path, which then cannot be looked at.
+    const there = this.#watched === "anywhere" ? ifPossible(look) : look();
+    const isAtPath = there?.identity === identity;
+    this.#check(isAtPath ? there : file.look());
 
-    // One that was put back after a failed rotation is watched again.
-    if (isInPlace) this.#watched = "path";
-    return isInPlace || this.#watched === "file";
+    // A file that was put back after a failed rotation must stay at the path again.
+    if (isAtPath) this.#watched = "path";
+    return isAtPath || this.#watched === "anywhere";
   }
 
-  /** @throws Error where the file was deleted, or is not as long as this process has left it */
+  /** @throws Error if the file was deleted, or is not as long as this process has left it */
   #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>): void {
-    const { bytes: expected } = this.#inUse;
+    const { bytes: expected } = this.#current;
     if (bytes !== expected)
-      throw new Error(`another changed it: ${bytes} bytes, not ${expected}`);
+      throw new Error(
+        `another process changed it: expected ${expected} bytes, found ${bytes}`
+      );
     if (links === 0) throw new Error("it was deleted while in use");
   }
 }

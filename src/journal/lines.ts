@@ -1,70 +1,68 @@
-/** The lines of a file, a block or one line of it in memory at a time, whatever the file holds. */
+/** The lines of a file, with one block or one line of it in memory at a time. */
 import type { JournalFile } from "./files.ts";
 import { decodeRecord, lineBytesMax, lineFeed } from "./record.ts";
 
+/** What reading needs of a file. */
 export type Bytes = Pick<JournalFile, "size" | "read">;
 
-export type PlacedLine = ReturnType<typeof placed>;
+export type Line = ReturnType<typeof lineAt>;
 
-/** What one read takes into memory, of a file of any size. */
+/** The bytes of one read. */
 const blockBytes = 64 * 1024;
 
-/** How far back is read again: to the beginning of a line, from the block that its LF is in. */
-export const keptBytes = lineBytesMax + 2 * blockBytes;
-
-/** The lines from an offset on, at which one begins; the last may have no LF. */
+/** Yields the lines from an offset on, at which one begins; the last may have no LF. */
 export function* linesOf(
   file: Bytes,
   from: number,
   size: number
-): Generator<PlacedLine, void> {
+): Generator<Line, void> {
   for (let start = from; start < size;) {
     const block = file.read(start, Math.min(blockBytes, size - start));
 
-    // The end of a stream is known when it is read.
+    // Another process may truncate the file meanwhile.
     if (block.length === 0) return;
 
-    // Lines are cut out of the block where it is: nothing is copied.
+    // The lines are views of the block: nothing is copied.
     let index = 0;
     for (
       let lf = block.indexOf(lineFeed);
       lf >= 0;
       lf = block.indexOf(lineFeed, index)
     ) {
-      yield placed(start + index, start + lf, size, block.subarray(index, lf));
+      yield lineAt(start + index, start + lf, size, block.subarray(index, lf));
       index = lf + 1;
     }
 
-    // A line longer than a block: its end is looked for, and it is read if it can be a line.
+    // A line longer than a block is read once its end is found, unless it is too long.
     if (index === 0) {
       const lf = find(file, lineFeed, start + block.length, size);
       const text =
         lf - start < lineBytesMax ? file.read(start, lf - start) : undefined;
-      yield placed(start, lf, Math.min(size, file.size()), text);
+      yield lineAt(start, lf, Math.min(size, file.size()), text);
       index = lf + 1 - start;
     }
     start += index;
   }
 }
 
-/** A line, from an offset to its LF, or to the end of the file, which `size` is. */
-const placed = (
+/** A line from an offset to its LF, or to the end of a file of this size. */
+const lineAt = (
   offset: number,
   lf: number,
   size: number,
   text: Buffer | undefined
 ) => ({
   offset,
-  /** Behind its LF, or where the file ends. */
+  /** The offset after its LF, or the end of the file. */
   end: Math.min(lf + 1, size),
   /** Whether it has its LF. */
   isWhole: lf < size,
-  /** Without its LF; undefined where it is too long to be a line. */
+  /** Without its LF; undefined if it is too long for a line. */
   text,
-  line: text ? decodeRecord(text) : ("unsound" as const)
+  record: text ? decodeRecord(text) : ("bad checksum" as const)
 });
 
-/** Where a byte stands first, from an offset on; `size`, or a stream's end: it stands nowhere. */
+/** Returns the offset of the first such byte from an offset on; the end of the file if none. */
 export function find(
   file: Bytes,
   byte: number,

@@ -1,60 +1,124 @@
-/** Unix sockets as locks: they end with their process, kill -9 included. */
+/**
+ * Who holds the journal: Unix sockets as locks, which end with their process, kill -9 included.
+ *
+ * On Linux one is abstract: it excludes by any of the file's names within one network namespace.
+ * Another stands beside the journal, FILE.lock-DEVICE-INODE-RANDOM: it excludes between namespaces.
+ */
+import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
+import { platform } from "node:os";
+import { dirname, join } from "node:path";
+import { hasCode, ifPossible } from "./error.ts";
 
-/** What a Unix socket's path can be, in bytes, on every system: Node 20 cuts what is longer. */
-const pathBytesMax = 103;
+/** Called with a warning for the operator. */
+export type Warn = (message: string) => void;
 
-/** What any system can be asked for: Node 20 and 22 cut what is longer, and find nobody there. */
-const askedBytesMax = 107;
+/** The longest path that every system can listen on, in bytes: Node 20 truncates longer ones. */
+const listenBytesMax = 103;
+
+/** The longest path that can be probed, in bytes: Node 20 and 22 truncate longer ones. */
+const probeBytesMax = 107;
 
 /**
  * The length of every abstract name, in bytes.
  *
- * What is shorter, Node 20 fills up with NULs, and later ones do not: they would not exclude each
- * other.
+ * Node 20 pads a shorter one with NULs, later versions do not: they would not exclude each other.
  */
 const abstractBytes = 108;
 
-/** The abstract name that begins so, the same on every Node; no file, and Linux only. */
-export const abstractName = (start: string): string =>
-  `\0${start}`.padEnd(abstractBytes, ".");
-
 /**
- * Listens on a name until the function is called; whoever can reach a path may connect.
+ * Locks a file for this process.
  *
- * @throws Error the system's: EADDRINUSE where the name is taken
+ * @param identity device and inode, as `look` returns them
+ * @param releases takes a function for each lock, which releases it
+ * @param warn called if only one of the two locks can be had
+ * @returns which other process has it, for a message; undefined if none
+ * @throws Error if neither lock can be had, or if the file is mounted without its directory
  */
-export function hold(name: string): Promise<() => void> {
-  const isPath = !name.startsWith("\0");
-  return new Promise((resolve, reject) => {
-    if (isPath && Buffer.byteLength(name) > pathBytesMax) {
-      throw new Error(`the path has more than ${pathBytesMax} bytes`);
-    }
-
-    // That somebody connects is all that they ask; a lock keeps no process alive.
-    const server = createServer((socket) => socket.destroy())
-      .unref()
-      .on("error", reject);
-    const release = (): void => void server.close();
-
-    // A worker of node:cluster would else listen through its primary, together with the others.
-    server.listen({ path: name, exclusive: true, writableAll: isPath }, () =>
-      resolve(release)
+export async function takeLocks(
+  path: string,
+  identity: string,
+  releases: (() => void)[],
+  warn: Warn
+): Promise<string | undefined> {
+  if (isMountedAlone(path)) {
+    throw new Error(
+      "is mounted without its directory: mount the directory, for its lock and copies"
     );
-  });
+  }
+
+  // No name is used twice, so that anybody may remove a socket on which nobody listens.
+  const random = Math.random().toString(36).slice(2, 10).padEnd(8, "0");
+  const own = `${path}.lock-${identity}-${random}`;
+  for (const name of [...abstractOf(identity), own]) {
+    try {
+      releases.push(await listenOn(name));
+    } catch (error) {
+      if (hasCode(error, "EADDRINUSE"))
+        return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
+      if (name === own && releases.length === 0) throw error;
+      const reason = error instanceof Error ? error.message : error;
+      warn(
+        `${path}: one of its two locks is missing, so another process may not see that it is ` +
+          `in use: ${reason}`
+      );
+    }
+  }
+
+  // A process that comes later finds our socket here, so at most one of two at once continues.
+  // Stale sockets of this journal go; those of other journals are left to their own starts.
+  for (const name of locksBeside(path, identity).filter(
+    (each) => each !== own
+  )) {
+    const found = await probe(name);
+    if (found !== undefined)
+      return `another process has it open, maybe in another container: at ${name}, ${found}`;
+    // It may be another user's, or gone already; a stale socket does no harm.
+    ifPossible(() => fs.unlinkSync(name));
+  }
+  return undefined;
+}
+
+/** Whether a process has the file at a resolved path open, or may have it open. */
+export async function isLocked(
+  path: string,
+  identity: string
+): Promise<boolean> {
+  // The sockets in a directory that cannot be listed are unknown.
+  const beside = ifPossible(() => locksBeside(path, identity)) ?? [];
+  const found = await Promise.all(
+    [...abstractOf(identity), ...beside].map(probe)
+  );
+  return found.some((process) => process !== undefined);
 }
 
 /**
- * Who is at a socket's name; undefined: nobody, for sure, as after kill -9.
+ * Removes a Unix socket on which nobody listens any more, and nothing else.
  *
- * Any failure but two may hide somebody: EACCES, EAGAIN (its queue is full), EPROTOTYPE (it takes
- * no streams).
+ * @throws Error if a process may listen there
  */
-export function occupantOf(name: string): Promise<string | undefined> {
+export async function removeAbandoned(path: string): Promise<void> {
+  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
+    return;
+  const found = await probe(path);
+  if (found !== undefined)
+    throw new Error(`something else is at ${path}: ${found}`);
+  fs.unlinkSync(path);
+}
+
+/**
+ * Finds out whether a process listens on a socket.
+ *
+ * Every error but two may hide a process: EACCES, EAGAIN (its backlog is full), EPROTOTYPE (it is
+ * not a stream socket).
+ *
+ * @returns what was found, for a message; undefined if certainly nobody listens, as after kill -9
+ */
+export function probe(name: string): Promise<string | undefined> {
   return new Promise((resolve) => {
-    if (!name.startsWith("\0") && Buffer.byteLength(name) > askedBytesMax) {
+    if (!name.startsWith("\0") && Buffer.byteLength(name) > probeBytesMax) {
       return resolve(
-        `a process may listen there: the path has more than ${askedBytesMax} bytes`
+        `a process may listen there: the path has more than ${probeBytesMax} bytes`
       );
     }
     const socket = connect(name, () => {
@@ -67,3 +131,71 @@ export function occupantOf(name: string): Promise<string | undefined> {
     });
   });
 }
+
+/**
+ * Whether the file is a mount of its own, as with `docker run -v FILE:FILE`.
+ *
+ * No other container then sees what stands beside it, and that is lost with this one. Returns
+ * false if /proc cannot be read, as under --permission.
+ */
+function isMountedAlone(path: string): boolean {
+  const escaped = path.replace(
+    /[ \t\n\\]/g,
+    (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`
+  );
+  const mounts =
+    ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
+  return mounts.split("\n").some((mount) => mount.split(" ")[4] === escaped);
+}
+
+/**
+ * Listens on a name. A path gets its name only when every user who can reach it can connect to it.
+ *
+ * @returns a function that stops listening
+ * @throws Error the system's: EADDRINUSE if the name is taken
+ */
+function listenOn(name: string): Promise<() => void> {
+  const isPath = !name.startsWith("\0");
+  const path = isPath ? `${name}~` : name;
+  return new Promise((resolve, reject) => {
+    if (isPath && Buffer.byteLength(path) > listenBytesMax)
+      throw new Error(`the path has more than ${listenBytesMax} bytes`);
+
+    // A connection is all that a probe needs. A lock keeps no process alive.
+    const server = createServer((socket) => socket.destroy())
+      .unref()
+      .on("error", reject);
+    const release = (): void => {
+      if (isPath) ifPossible(() => fs.unlinkSync(name));
+      server.close();
+    };
+
+    // Otherwise a worker of node:cluster would share its primary's socket with other workers.
+    server.listen({ path, exclusive: true, writableAll: isPath }, () => {
+      try {
+        if (isPath) fs.renameSync(path, name);
+        resolve(release);
+      } catch (error) {
+        release();
+        reject(error);
+      }
+    });
+  });
+}
+
+/** The file's abstract name, the same on every Node, on systems that have such names. */
+export const abstractOf = (identity: string) =>
+  platform() === "linux"
+    ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")]
+    : [];
+
+/** The sockets in a journal's directory that lock it by any of its names, or once did. */
+const locksBeside = (path: string, identity: string): readonly string[] =>
+  fs
+    .readdirSync(dirname(path), { withFileTypes: true })
+    .filter(
+      (entry) =>
+        entry.isSocket() &&
+        /\.lock-(\d+-\d+)-\w{8}$/.exec(entry.name)?.[1] === identity
+    )
+    .map(({ name }) => join(dirname(path), name));

@@ -1,162 +1,160 @@
-/** Opening a journal: lock it, examine its end, and mend what a crash has left.
+/**
+ * Opens a journal: locks it, examines its end, and repairs what a crash left.
  *
- * Every step may itself be killed: the next opening then finds what this one found, or the end
- * of its work. Nothing is cut before a durable copy of it stands beside the journal.
+ * Every step may itself be killed: the next opening then finds what this one found, or the result
+ * of its work. Nothing is truncated before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
+import { basename, dirname, join } from "node:path";
+import { attempt, ifPossible, JournalError } from "./error.ts";
 import {
   appendAll,
-  ifPossible,
+  replaceFile,
   type Disk,
-  type JournalFile,
-  type Warn
+  type JournalFile
 } from "./files.ts";
-import { encodeCopy, headerText, seal } from "./record.ts";
-import { copyBytesMax, planOpening } from "./recover.ts";
-import { JournalError, type JournalErrorCode } from "./error.ts";
+import type { Warn } from "./lock.ts";
+import { fillChecksums, headerText } from "./record.ts";
+import {
+  checkSize,
+  copyPath,
+  planOpening,
+  readCopy,
+  rewriteEnd
+} from "./rewrite.ts";
 
-/** A journal that is ours, its end sound and durable; `seq` is the last record's, or 0. */
+/** A locked journal whose end is clean and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
 /**
- * Opens the file behind a path, or makes it.
+ * Opens the file behind a path; creates it if there is none.
  *
  * @throws JournalError
  */
 export async function openFile(disk: Disk, given: string, warn: Warn) {
   const path = attempt("failed", given, () => disk.resolve(given));
+  attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
-    throw new JournalError("unreadable", path, "is no regular file");
+    throw new JournalError("unreadable", path, "is not a regular file");
 
   const file = attempt(before ? "unreadable" : "failed", path, () =>
     disk.open(path)
   );
-  const held: (() => void)[] = [];
+  const releases: (() => void)[] = [];
   try {
     const { identity } = file.look();
-    const other = await disk.lock(path, identity, held, warn);
+    const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const seq = await mend(disk, path, file, warn);
-    return { path, identity, file, held, bytes: file.size(), seq };
+    const seq = await repair(disk, path, file, warn);
+    return { path, identity, file, releases, bytes: file.size(), seq };
   } catch (error) {
-    release({ file, held });
+    release({ file, releases });
     throw error instanceof JournalError
       ? error
       : new JournalError("failed", path, error);
   }
 }
 
-/** Whatever is to be kept is on stable storage: what fails here is no loss, and keeps no lock. */
-export function release({ file, held }: Pick<OpenFile, "file" | "held">): void {
-  // The descriptor is gone all the same.
+/** Closes and unlocks a file. An error here loses nothing: acknowledged records are durable. */
+export function release({
+  file,
+  releases
+}: Pick<OpenFile, "file" | "releases">): void {
+  // After an error the descriptor is closed all the same.
   ifPossible(() => file.close());
-  for (const letGo of held) letGo();
+  for (const each of releases) each();
 }
 
-function attempt<T>(code: JournalErrorCode, path: string, step: () => T): T {
-  try {
-    return step();
-  } catch (error) {
-    throw new JournalError(code, path, error);
-  }
-}
+/** The longest end of a name beside the journal: `saveTorn`'s, with the largest numbers. */
+const longestSuffix = `.torn-${Number.MAX_SAFE_INTEGER}-${Number.MAX_SAFE_INTEGER}.part`;
 
 /**
- * FILE.rewrite, as `planOpening` takes it; undefined where there is none.
+ * Checks, before anything is created, that every file beside the journal can have its name.
  *
- * @throws JournalError
+ * @throws Error that states the longest name that works, in bytes
  */
-export function readCopy(disk: Disk, path: string): Buffer | undefined {
-  const name = `${path}.rewrite`;
-  const copy = attempt("unreadable", name, () =>
-    disk.readBeside(name, path, copyBytesMax)
+function checkName(disk: Disk, path: string): void {
+  // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it
+  // would open another file.
+  if (path.toWellFormed().includes("\ufffd"))
+    throw new Error("the path is not valid UTF-8: rename the file");
+  if (disk.canName(path + longestSuffix)) return;
+
+  const bytes = Buffer.byteLength(basename(path));
+  const nameOf = (length: number): string =>
+    join(dirname(path), "x".repeat(length) + longestSuffix);
+  let bytesMax = bytes;
+  while (bytesMax > 0 && !disk.canName(nameOf(bytesMax))) bytesMax--;
+  throw new Error(
+    `the name has ${bytes} bytes: expected at most ${bytesMax} in this directory, ` +
+      "so that FILE.torn-OFFSET-NUMBER.part fits beside it"
   );
-  if (copy !== "other") return copy;
-  throw new JournalError("unreadable", name, "is no copy of a journal's end");
 }
 
 /**
- * Leaves a file that ends with its last record, durably; the record's number.
+ * Leaves a file that ends with its last record, durably; returns that record's number.
  *
- * From where nobody certified it, or from where a killed opening has left a copy of it, the end is
- * written anew: only a cache may hold it, and a retried flush says success over lost pages. A copy
- * in FILE.rewrite stands by meanwhile.
- *
- * @throws JournalError where the end, or what FILE.rewrite says of it, is damaged
+ * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
-async function mend(
+async function repair(
   disk: Disk,
   path: string,
   file: JournalFile,
   warn: Warn
 ): Promise<number> {
-  const anew = `${path}.rewrite`;
-  const there = readCopy(disk, path);
+  const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
   const plan = attempt("unreadable", path, () =>
-    planOpening({ ...file, size: () => size }, there)
+    planOpening({ ...file, size: () => size }, found)
   );
+  const { end } = plan;
+  if (end.kind === "new") {
+    // A stale copy goes. That a copy can be made is tried now: an empty file may be writable, its
+    // directory not.
+    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
+    disk.remove(copyPath(path));
+  }
   checkSize(path, file, size);
 
-  const { copy, file: whole, end: verdict } = plan;
-  if (verdict.kind === "damaged") {
+  if (end.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    throw new JournalError(
-      "damaged",
-      path,
-      `${verdict.reason}; ${help}`,
-      verdict.offset
-    );
+    const reason = `${end.reason}; ${help}`;
+    throw new JournalError("damaged", path, reason, end.offset);
   }
-  if (verdict.kind === "new") {
-    const header = seal(headerText(randomUUID(), new Date().toISOString()));
-    file.cut(0);
-    // Not before: until then, a copy of the header may be due.
-    if (there) disk.remove(anew);
+  if (end.kind === "new") {
+    const at = new Date().toISOString();
+    const header = fillChecksums(headerText(randomUUID(), at));
+    file.truncate(0);
     await appendAll(file, header);
     disk.syncDirectory(path);
     return 0;
   }
 
-  // Nothing is cut before the torn end is durable aside, and what is written anew in its copy.
-  const { certified, end, unterminated } = verdict;
-  const offset =
-    copy.kind === "due" ? Math.min(copy.offset, certified) : certified;
+  // Lines that no line certifies are rewritten, and a pending rewrite is finished.
+  const { copy, file: whole } = plan;
+  const offset = Math.min(
+    copy.kind === "pending" ? copy.offset : size,
+    end.certified
+  );
   const tail = attempt("unreadable", path, () =>
     whole.read(offset, whole.size() - offset)
   );
-  const torn = tail.subarray(end - offset);
+  const torn = tail.subarray(end.end - offset);
   if (torn.length > 0) {
-    const name = await saveTorn(disk, path, end, torn);
+    const name = await saveTorn(disk, path, end.end, torn);
     warn(
-      `${path}: at offset ${end}, a torn end of ${torn.length} bytes was moved to ${name}`
+      `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
     );
   }
-
-  const lf = Buffer.from(unterminated ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, end - offset), lf]);
-  await saveBeside(
-    disk,
-    anew,
-    encodeCopy({ file: verdict.file, offset, size, bytes })
-  );
-  checkSize(path, file, size);
-  file.cut(offset);
-  await appendAll(file, bytes);
-  disk.remove(anew);
-  return verdict.seq;
+  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
+  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
+  await rewriteEnd(disk, path, file, { file: end.file, offset, size, bytes });
+  return end.seq;
 }
 
-/** What has grown, or shrunk, since it was looked at has another writer: that is no torn end. */
-function checkSize(path: string, file: JournalFile, expected: number): void {
-  const size = attempt("unreadable", path, () => file.size());
-  if (size !== expected)
-    throw new JournalError("locked", path, "another process writes to it");
-}
-
-/** Copies a torn end aside, durably; never over another copy, but one cut short is finished. */
+/** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
 async function saveTorn(
   disk: Disk,
   path: string,
@@ -165,14 +163,14 @@ async function saveTorn(
 ): Promise<string> {
   const first = `${path}.torn-${offset}`;
   let name = first;
-  for (let number = 2; isAnother(disk, path, name, bytes); number++)
+  for (let number = 2; isOther(disk, path, name, bytes); number++)
     name = `${first}-${number}`;
-  await saveBeside(disk, name, bytes);
+  await replaceFile(disk, name, bytes);
   return name;
 }
 
-/** Whether something else stands there than these bytes, or a part of them. */
-function isAnother(
+/** Whether a file has other bytes than these, or than a part of them. */
+function isOther(
   disk: Disk,
   path: string,
   name: string,
@@ -185,16 +183,4 @@ function isAnother(
     there === "other" ||
     there?.equals(bytes.subarray(0, there.length)) === false
   );
-}
-
-/** Leaves a durable file, and one that was there until the new one is: it may be all there is. */
-async function saveBeside(
-  disk: Disk,
-  path: string,
-  bytes: Buffer
-): Promise<void> {
-  const file = disk.openBeside(`${path}.part`);
-  await appendAll(file, bytes).finally(() => file.close());
-  disk.rename(`${path}.part`, path);
-  disk.syncDirectory(path);
 }

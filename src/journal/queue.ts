@@ -1,97 +1,108 @@
-/** What waits for the journal's next write, and what is in it: bounded in records and bytes. */
+/** The appends that wait for a write or are in one, bounded in number and bytes. */
+import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import { StoreError } from "../store.ts";
 
-interface Waiting {
-  /** Its NewPlant's JSON. */
+interface Append {
+  /** The NewPlant's JSON. */
   readonly json: string;
   readonly bytes: number;
   readonly settle: (error?: StoreError) => void;
+  isSettled: boolean;
 }
 
 export class Queue {
-  /** What the write in flight holds. */
-  batch: readonly Waiting[] = [];
-  /** What is for the next ones. */
-  readonly waiting: Waiting[] = [];
-  /** Of batch and waiting together. */
-  #bytes = 0;
-  /** Why no more is taken, while what it has is still to be written; undefined while it is. */
+  /** The appends of the write in flight. */
+  batch: readonly Append[] = [];
+
+  /** The appends for later writes. */
+  readonly waiting: Append[] = [];
+
+  /** Why no more appends are accepted; undefined while they are. */
   refusal: StoreError | undefined;
 
-  /** Of batch and waiting together. */
-  get held() {
-    return {
-      records: this.waiting.length + this.batch.length,
-      bytes: this.#bytes
-    };
+  #records = 0;
+  #bytes = 0;
+
+  /** The appends that are not settled, and the bytes of their JSON. */
+  get size() {
+    return { records: this.#records, bytes: this.#bytes };
   }
 
   /**
-   * Takes a NewPlant's JSON, one alone whatever its size.
+   * Queues a NewPlant's JSON; accepts any size if nothing else is queued.
    *
-   * @param settle called once, with the error where it is not on stable storage
-   * @throws StoreError over the limits, and when it has ended
+   * @param settle called once, with an error if the plant is not on stable storage, or may not be
+   * @throws StoreError `busy` over the limits; `refusal` once there is one
    */
   push(
     json: string,
-    limits: Limits,
+    { queueRecordsMax, queueBytesMax }: Limits,
     settle: (error?: StoreError) => void
   ): void {
     if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
-    // What is in flight counts, too: a disk that stalls must not fill the memory.
-    const records = this.waiting.length + this.batch.length;
-    const { queueRecordsMax, queueBytesMax } = limits;
+    // The batch in flight counts, too: a disk that stalls must not fill the memory.
     if (
-      records >= queueRecordsMax ||
-      (records > 0 && this.#bytes + bytes > queueBytesMax)
+      this.#records >= queueRecordsMax ||
+      (this.#records > 0 && this.#bytes + bytes > queueBytesMax)
     ) {
       throw new StoreError("busy", "too many records wait");
     }
 
+    this.#records++;
     this.#bytes += bytes;
-    this.waiting.push({ json, bytes, settle });
+    this.waiting.push({ json, bytes, settle, isSettled: false });
   }
 
   /**
-   * Makes what waits the batch, as far as `batchBytesMax` allows, but one whatever its size.
+   * Moves waiting appends to the batch, up to `batchBytesMax`, but at least one.
    *
-   * @param frameBytes what a line has besides its plant, at most
+   * @param frameBytes the most bytes of a line besides its plant
    */
   take(frameBytes: number, { batchBytesMax }: Limits): void {
+    assert(this.batch.length === 0, "every append of a batch settles");
     let bytes = 0;
     let count = 0;
-    for (const waiting of this.waiting) {
-      bytes += frameBytes + waiting.bytes;
+    for (const append of this.waiting) {
+      bytes += frameBytes + append.bytes;
       if (count > 0 && bytes > batchBytesMax) break;
       count++;
     }
     this.batch = this.waiting.splice(0, count);
   }
 
-  /** @param error where the batch is not on stable storage, or nobody knows */
+  /** Settles the batch; with an error if it is not on stable storage, or may not be. */
   settle(error?: StoreError): void {
-    const ended = this.batch;
-    this.batch = [];
-    for (const { bytes, settle } of ended) {
-      this.#bytes -= bytes;
-      try {
-        settle(error);
-      } catch (thrown) {
-        // What a caller throws is its own affair, and no fault of the journal.
-        queueMicrotask(() => {
-          throw thrown;
-        });
-      }
+    for (const append of this.batch) {
+      assert(!append.isSettled, "an append settles only once");
+      assert(this.#bytes >= append.bytes, "queued bytes are never negative");
+      this.#settle(append, error);
     }
+    this.batch = [];
   }
 
-  /** Takes no more, and rejects all that it has. */
+  /** Accepts no more, and settles all that are left with this error, whatever has failed. */
   fail(error: StoreError): void {
     this.refusal = error;
-    this.batch = [...this.batch, ...this.waiting.splice(0)];
-    this.settle(error);
+    const left = [...this.batch, ...this.waiting.splice(0)];
+    this.batch = [];
+    for (const append of left)
+      if (!append.isSettled) this.#settle(append, error);
+  }
+
+  #settle(append: Append, error?: StoreError): void {
+    append.isSettled = true;
+    this.#records--;
+    this.#bytes -= append.bytes;
+    try {
+      append.settle(error);
+    } catch (thrown) {
+      // An error of the caller's function is the caller's: it does not fail the journal.
+      queueMicrotask(() => {
+        throw thrown;
+      });
+    }
   }
 }

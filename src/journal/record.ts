@@ -1,14 +1,15 @@
-/** The journal's format: NDJSON, whole lines that end in LF, each with a checksum of its own.
+/**
+ * The journal's format: NDJSON, whole lines that end in LF, each with its own checksum.
  *
  *   journal = header *record
  *   header  = {"journal":"plant-store","version":1,"file":UUID,"at":TIME,"crc":CRC} LF
  *   record  = {"seq":N,"at":TIME,"synced":N,"plant":NEWPLANT,"crc":CRC} LF
  *
  * seq     1, 2, 3 … in this file, no gaps
- * at      when the write that holds the line was begun, RFC 3339, UTC, milliseconds: a year has
- *         four digits
- * synced  the offset at which that write begins: all before it was on stable storage by then
- * plant   id in plain digits, name, and tag where there is one; no space, no other member
+ * at      when the write that holds the line began, RFC 3339, UTC, milliseconds, a year of four
+ *         digits
+ * synced  the offset at which that write begins: everything before it was on stable storage then
+ * plant   id in plain digits, name, and tag if there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
  * Two lines, in pieces, each with its offset in the file:
@@ -20,13 +21,6 @@
  *   186  ,"plant":{"id":9007199254740993,"name":"Fern","tag":"shade"}
  *   246  ,"crc":"a06b479e"} LF
  *   265
- *
- * While opening writes a file's end anew, a copy of that end stands beside it in FILE.rewrite:
- *
- *   copy    = CRC SP {"rewrite":UUID,"offset":N,"size":N} LF bytes
- *
- * UUID    the journal's;  offset  where the bytes stand;  size  of the file before
- * CRC     of all that follows its SP
  */
 import { crc32 } from "node:zlib";
 import {
@@ -38,32 +32,35 @@ import {
 import { checkPlant, StoreError, type AppendJson } from "../store.ts";
 
 /**
- * No line is longer, with its LF, and no write: a reader that holds a line, or an end, needs no
- * more. Four times the largest body that can be set: only a library's plant can be too long.
+ * The most bytes of a line, with its LF, and of a write: a bound for every reader's memory.
+ *
+ * It is four times the largest body that can be set, so only a library's plant can be too long.
  */
 export const lineBytesMax = 64 * 1024 * 1024;
 
 export const lineFeed = 0x0a;
 
-/** As long as every other TIME. */
+/** A TIME for measuring: all have the same length. */
 export const epoch = "1970-01-01T00:00:00.000Z";
 
-/** How a line ends before its checksum is known. */
-export const emptySeal = ',"crc":"00000000"}';
-const digitsIndex = emptySeal.indexOf("0");
+/** The end of a line before `fillChecksums`. */
+export const placeholderCrc = ',"crc":"00000000"}';
+const digitsIndex = placeholderCrc.indexOf("0");
 
+/** A header with its LF, and a placeholder for its checksum. */
 export const headerText = (file: string, at: string): string =>
-  `{"journal":"plant-store","version":1,"file":"${file}","at":"${timeOf(at)}"${emptySeal}\n`;
+  `{"journal":"plant-store","version":1,"file":"${file}","at":"${timeOf(at)}"${placeholderCrc}\n`;
 
+/** A record with its LF, and a placeholder for its checksum. */
 export const recordText = (
   seq: number,
   at: string,
   synced: number,
   plant: string
 ): string =>
-  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${emptySeal}\n`;
+  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${placeholderCrc}\n`;
 
-/** @throws RangeError for what no reader takes: Date writes the year 10000 as "+010000" */
+/** @throws RangeError for a TIME that no reader accepts: Date writes the year 10000 as "+010000" */
 export function timeOf(at: string): string {
   if (at.length === epoch.length) return at;
   throw new RangeError(`the clock says ${at}: expected a year of four digits`);
@@ -71,10 +68,10 @@ export function timeOf(at: string): string {
 
 const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
 
-/** A header has one length, with its LF, as UUID, TIME and CRC have. */
+/** The length of every header, with its LF. */
 export const headerBytes = emptyHeader.length;
 
-/** Whatever the numbers of its line are. */
+/** The most bytes of a plant's JSON, whatever seq and synced are. */
 const plantBytesMax =
   lineBytesMax -
   recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "")
@@ -88,23 +85,20 @@ const headerForm = new RegExp(
 );
 
 const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*),"plant":`;
-/** Its last groups are those of a plain plant, where it holds one. */
+/** A record without its checksum; the last groups are a plain plant's, if it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
-
-const copyForm =
-  /^([\da-f]{8}) \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /**
  * A plant as its record holds it: encoded once, before seq, time and offset are known.
  *
- * @throws StoreError `invalid` where its line could be too long
+ * @throws StoreError `invalid` if its line could be too long
  */
 export function plantText(plant: NewPlant): string {
-  // Asked before it is encoded, too: six times as long, it may be more than a string can be.
+  // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
   if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
     const text = newPlantJson(plant);
 
-    // A UTF-16 unit has at most three bytes in UTF-8: nearly all need not be counted.
+    // A UTF-16 unit has at most three bytes in UTF-8, so the bytes of a short text are not counted.
     if (
       3 * text.length <= plantBytesMax ||
       Buffer.byteLength(text) <= plantBytesMax
@@ -118,7 +112,7 @@ export function plantText(plant: NewPlant): string {
 }
 
 /**
- * Appends a plant of a library's caller; resolves and rejects as `append` settles.
+ * Appends the plant of a library's caller; resolves or rejects as `append` settles.
  *
  * @throws StoreError `invalid`, as a rejection
  */
@@ -131,35 +125,34 @@ export const appendPlant = (
     append(json, (error) => (error === undefined ? resolve() : reject(error)));
   });
 
-/** The bytes of lines as `headerText` and `recordText` give them, each with its checksum. */
-export function seal(lines: string): Buffer {
+/** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
+export function fillChecksums(lines: string): Buffer {
   const bytes = Buffer.from(lines);
   let start = 0;
   while (start < bytes.length) {
     const end = bytes.indexOf(lineFeed, start);
-    const sealIndex = end - emptySeal.length;
+    const crcIndex = end - placeholderCrc.length;
     writeDigits(
       bytes,
-      sealIndex + digitsIndex,
-      crc32(bytes.subarray(start, sealIndex))
+      crcIndex + digitsIndex,
+      crc32(bytes.subarray(start, crcIndex))
     );
     start = end + 1;
   }
   return bytes;
 }
 
-/** The journal's UUID, or undefined when the line is no header of this version. */
+/** Returns the journal's UUID; undefined if the line is not a header of this version. */
 export function decodeHeader(line: Buffer): string | undefined {
-  return isSound(line)
+  return hasValidChecksum(line)
     ? headerForm.exec(line.toString("latin1"))?.[1]
     : undefined;
 }
 
 /**
- * Whether a file can be what a crash left of its header: a part of one, and then NULs.
+ * Whether a file can be what a crash left of its header: a part of one, then NULs.
  *
- * Together they are no longer than a header. A longer file may have held a record: nobody may take
- * that for nothing.
+ * Part and NULs are at most as long as a header: a longer file may have held a record.
  */
 export function isPartOfHeader(file: Buffer): boolean {
   if (file.length > headerBytes) return false;
@@ -167,7 +160,7 @@ export function isPartOfHeader(file: Buffer): boolean {
   const missing = emptyHeader.slice(part.length, -1);
   if (missing !== "") return headerForm.test(part + missing);
 
-  // With a NUL in the place of its LF it is a part; it is kept where only the LF is missing.
+  // A whole header with a NUL for its LF is a part. One that only lacks its LF is kept.
   return (
     part.length < file.length &&
     decodeHeader(file.subarray(0, part.length)) !== undefined
@@ -176,23 +169,23 @@ export function isPartOfHeader(file: Buffer): boolean {
 
 export type DecodedRecord = Exclude<ReturnType<typeof decodeRecord>, string>;
 
-/** Reads a line without its LF; `foreign` has a good checksum over what is no record. */
+/** Reads a line without its LF. "not a record" has a valid checksum over something else. */
 export function decodeRecord(line: Buffer) {
-  if (!isSound(line)) return "unsound" as const;
+  if (!hasValidChecksum(line)) return "bad checksum" as const;
 
-  const text = line.toString("latin1", 0, line.length - emptySeal.length);
+  const text = line.toString("latin1", 0, line.length - placeholderCrc.length);
   const [start, seq, at = "", synced, digits] = recordForm.exec(text) ?? [];
-  if (start === undefined) return "foreign" as const;
+  if (start === undefined) return "not a record" as const;
 
   const id =
     digits === undefined
       ? idOf(line.subarray(start.length, text.length))
       : BigInt(digits);
-  if (id === undefined) return "foreign" as const;
+  if (id === undefined) return "not a record" as const;
   return { seq: Number(seq), at, synced: Number(synced), id };
 }
 
-/** The id of a plant's JSON, or undefined where it is not as `plantText` writes it. */
+/** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {
   try {
     const plant = readNewPlant(json, 1);
@@ -202,41 +195,21 @@ function idOf(json: Buffer): bigint | undefined {
   }
 }
 
-/** The end of a file, as FILE.rewrite holds it. */
-export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
-
-export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
-  const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
-  const copy = Buffer.concat([Buffer.from(start), bytes]);
-  copy.write(checksum(copy.subarray(9)));
-  return copy;
-}
-
-/** Undefined for what is not a whole copy. */
-export function decodeCopy(copy: Buffer) {
-  const [head, crc, file = "", offset, size] =
-    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
-  if (head === undefined || checksum(copy.subarray(9)) !== crc)
-    return undefined;
-  const bytes = copy.subarray(head.length);
-  return { file, offset: Number(offset), size: Number(size), bytes };
-}
-
-export const checksum = (bytes: Buffer): string =>
-  crc32(bytes).toString(16).padStart(8, "0");
-
 /** Whether a line ends with its checksum. */
-function isSound(line: Buffer): boolean {
-  const sealIndex = line.length - emptySeal.length;
-  if (sealIndex <= 0) return false;
-  writeDigits(expectedSeal, digitsIndex, crc32(line.subarray(0, sealIndex)));
-  return expectedSeal.equals(line.subarray(sealIndex));
+function hasValidChecksum(line: Buffer): boolean {
+  const crcIndex = line.length - placeholderCrc.length;
+  if (crcIndex <= 0) return false;
+  writeDigits(expectedCrc, digitsIndex, crc32(line.subarray(0, crcIndex)));
+  return expectedCrc.equals(line.subarray(crcIndex));
 }
 
-/** Where `isSound` writes what it expects: a buffer made for each line would cost more than it. */
-const expectedSeal = Buffer.from(emptySeal);
+/**
+ * The line end that `hasValidChecksum` expects: a buffer for each line would cost more than the
+ * checksum. Sharing it is safe: it is filled and compared in one call, which nothing can interrupt.
+ */
+const expectedCrc = Buffer.from(placeholderCrc);
 
-/** A CRC's eight digits, in ASCII: for a line this is faster than its checksum's text. */
+/** Writes a CRC's eight hex digits, in ASCII, without making a string of them. */
 function writeDigits(bytes: Buffer, index: number, crc: number): void {
   for (let digit = 0; digit < 8; digit++) {
     const value = (crc >>> (28 - 4 * digit)) & 0xf;

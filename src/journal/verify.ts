@@ -1,23 +1,27 @@
-/** Reads a whole journal and reports every damaged spot; opening looks at its end only. */
+/** Verifies a whole journal: reports every damaged spot, while opening looks at the end alone. */
 import { linesOf, type Bytes } from "./lines.ts";
 import type { DecodedRecord } from "./record.ts";
-import { planOpening, problemOf, type Plan, type Position } from "./recover.ts";
+import { problemOf, type Position } from "./recover.ts";
+import { planOpening, type Plan } from "./rewrite.ts";
 
-/** All are counted, and this many told: a file of another format is damaged in every line. */
+/** The most spots listed; more are only counted: in a file of another format every line is one. */
 const spotsMax = 1_000;
 
 export interface VerifyOptions {
-  /** What FILE.rewrite holds, where there is one. */
+  /** The bytes of FILE.rewrite, if there is one. */
   readonly copy?: Buffer | undefined;
-  /** A server is writing: nothing is told of an opening, nor of the end that it may still cut. */
+
+  /** Whether a server has the file open: its end may still be truncated, and is not reported. */
   readonly isLive?: boolean;
-  /** Told how many bytes of how many are read. */
+
+  /** Called with the bytes read, and their total. */
   readonly onProgress?: (read: number, all: number) => void;
 }
 
 /**
- * Reads the file once, from its beginning, in memory that grows with its longest line only, up to
- * 64 MiB. An end that FILE.rewrite holds is read from there, as the next opening puts it in place.
+ * Reads a file once, from its beginning; the end that FILE.rewrite holds is read from there.
+ *
+ * Memory grows with the longest line, up to 64 MiB, not with the file.
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
@@ -25,16 +29,12 @@ export function verifyJournal(
   found: Bytes,
   { copy, isLive, onProgress }: VerifyOptions = {}
 ) {
-  // Of a stream the end is not known, and nothing opens it.
-  const isStream = found.size() === Infinity;
-  const plan: Plan = isStream
-    ? { file: found, copy: { kind: "none" }, end: { kind: "new" } }
-    : planOpening(found, copy);
+  const plan = planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
 
-  // Beyond this a live server cuts what it had no space for, and writes other lines there.
-  const certain = isLive && end.kind !== "new" ? end.certified : Infinity;
+  // From here on a live server may truncate what it had no space for, and write other lines.
+  const certain = isLive && end.kind !== "new" ? end.certified : undefined;
 
   let records = 0;
   let range: Range | undefined;
@@ -45,14 +45,14 @@ export function verifyJournal(
     if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
 
-  // Told where it stands, so that the spots are in the order of the file.
+  // Reported at its offset, so that the spots are in the order of the file.
   let copySpot = "reason" in plan.copy ? plan.copy : undefined;
 
-  // The first record continues none: no write begins before the file, and its own is checked.
+  // The first record continues none: only its own offset is a valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
-  for (const placed of linesOf(watched(file, size, onProgress), 0, size)) {
-    const { offset, isWhole, line: record } = placed;
-    line++;
+  for (const next of linesOf(file, 0, size)) {
+    const { offset, isWhole, record } = next;
+    if (++line % 1_000 === 0) onProgress?.(offset, size);
     if (copySpot && offset >= copySpot.offset) {
       report(copySpot.offset, copySpot.reason);
       copySpot = undefined;
@@ -62,79 +62,58 @@ export function verifyJournal(
       if (!isLive)
         report(
           offset,
-          `the last ${placed.end - offset} bytes are no whole line`
+          `the last ${next.end - offset} bytes are not a whole line`
         );
       break;
     }
-    const problem = problemOf(placed, before);
-    if (problem !== undefined && offset >= certain) break;
+    const problem = problemOf(next, before);
+    if (problem !== undefined && offset >= (certain ?? Infinity)) break;
     if (problem !== undefined) report(offset, problem);
     if (line === 1) continue;
 
-    // Nothing is known of what a good record behind a damaged spot should follow.
+    // After a damaged spot, the position that the next record must continue is unknown.
     before = typeof record === "object" ? record : undefined;
     if (typeof record !== "object") continue;
     records++;
-    range = widened(range ?? rangeOf(record), record);
+    range = widened(record, range);
   }
 
-  // What FILE.rewrite says of an end that is not there stands behind the last line.
+  // A copy of an end that the file does not have is reported after the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
-  if (isStream && file.size() === 0) report(0, "nothing came");
   const bytes = Math.min(size, file.size());
   onProgress?.(bytes, bytes);
-  const opening = isLive || isStream ? undefined : openingOf(plan, bytes);
+  const opening = isLive ? undefined : openingOf(plan);
   return { bytes, records, ...range, opening, spotsTotal, spots };
 }
 
-/** A file that tells how far it is read; one that grows meanwhile keeps its size. */
-const watched = (
-  file: Bytes,
-  size: number,
-  onProgress: VerifyOptions["onProgress"]
-): Bytes => ({
-  size: () => Math.min(size, file.size()),
-  read(offset, length) {
-    const bytes = file.read(offset, length);
-    onProgress?.(offset + bytes.length, size);
-    return bytes;
-  }
-});
+/** First and last time, and the range of ids. */
+type Range = ReturnType<typeof widened>;
 
-/** The first and the last time, and the range of ids; where there is no record, there is none. */
-type Range = ReturnType<typeof rangeOf>;
-
-const rangeOf = ({ at, id }: DecodedRecord) => ({
-  first: at,
+const widened = (
+  { at, id }: DecodedRecord,
+  { first, idMin, idMax } = { first: at, idMin: id, idMax: id }
+) => ({
+  first,
   last: at,
-  idMin: id,
-  idMax: id
+  idMin: id < idMin ? id : idMin,
+  idMax: id > idMax ? id : idMax
 });
 
-function widened(
-  { first, idMin, idMax }: Range,
-  { at, id }: DecodedRecord
-): Range {
-  return {
-    first,
-    last: at,
-    idMin: id < idMin ? id : idMin,
-    idMax: id > idMax ? id : idMax
-  };
-}
-
-/** What an opening does; damage before the end is not its business. */
-function openingOf({ copy, end: verdict }: Plan, bytes: number): string {
-  if (verdict.kind === "damaged")
-    return `refuses it at offset ${verdict.offset}`;
+/** Says what an opening does; damage before the end does not matter to it. */
+function openingOf({ copy, end }: Plan): string {
+  if (end.kind === "damaged") return `refuses it at offset ${end.offset}`;
   const first =
-    copy.kind === "due"
-      ? `writes it anew from offset ${copy.offset} as in .rewrite, then `
-      : copy.kind === "spent"
+    copy.kind === "pending"
+      ? `rewrites it from offset ${copy.offset} as in .rewrite, then `
+      : copy.kind === "stale"
         ? "removes .rewrite, then "
         : "";
-  if (verdict.kind === "new") return `${first}makes a new journal`;
-  const isSound = verdict.end === bytes && !verdict.unterminated;
-  return first + (isSound ? "goes on" : `mends it from offset ${verdict.end}`);
+  if (end.kind === "new") return `${first}creates a new journal`;
+  return (
+    first +
+    (end.kind === "clean"
+      ? "uses it as it is"
+      : `repairs it from offset ${end.end}`)
+  );
 }

@@ -1,4 +1,4 @@
-/** What is logged of requests, and under which id. */
+/** The access log: which responses are logged, and under which request id. */
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
@@ -7,27 +7,30 @@ import type { Log } from "./log.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
 
-/** A listener that logs all answers, or the failed ones at a bounded rate: a flood of them must not
- * fill a disk. What a second has beyond that is told at its end, or when it is asked for. */
-export function makeRequestLog(
+/**
+ * Creates a listener that logs all responses, or the failed ones at a bounded rate: a flood of
+ * them must not fill a disk. Failures beyond the rate are counted, and their number is logged after
+ * a second, or by `reportSkipped`.
+ */
+export function createAccessLog(
   log: Log,
   tokens: Tokens,
   { logRequests, failedLinesMax }: Config
 ) {
   let failed = 0;
 
-  const tellLeftOut = (): void => {
+  const reportSkipped = (): void => {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0)
       log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
   };
 
-  // Unheard, a request costs nothing: so what is logged of the failed alone has no duration.
-  const begun = new WeakMap<IncomingMessage, number>();
+  // Without a subscriber Node publishes no start, so that failures alone are logged without a time.
+  const startTimes = new WeakMap<IncomingMessage, number>();
   if (logRequests)
     subscribe("http.server.request.start", (message) => {
-      begun.set(
+      startTimes.set(
         (message as { readonly request: IncomingMessage }).request,
         performance.now()
       );
@@ -40,20 +43,23 @@ export function makeRequestLog(
   ) => {
     const request = response?.req;
     const isCounted = status >= 400 && !logRequests;
-    if (isCounted && failed++ === 0) setTimeout(tellLeftOut, 1_000).unref();
+    if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
     const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
-    const reqId =
-      request && (givenId(request) ?? (isLogged ? randomUUID() : undefined));
+    const clientId = request && idOf(request);
+    if (!isLogged && clientId === undefined) return;
+
+    // A client without a valid token may send anything as an id or a path, a token too.
+    const token = tokens.nameOf(request?.headers.authorization);
+    const generatedId = isLogged ? randomUUID() : undefined;
+    const reqId = (token && clientId) ?? generatedId;
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;
 
-    // What a stranger sends as a path may be anything, a token too; so may origin and query.
-    const token = tokens.nameOf(request?.headers.authorization);
-    const url =
-      token &&
-      request?.url?.replace(besidesPath, "").slice(0, urlCharactersMax);
+    // Origin and query may hold secrets.
+    const path = request?.url?.replace(besidesPath, "");
+    const url = token && path?.slice(0, urlCharactersMax);
     const { remoteAddress, remotePort } = socket;
-    const start = request && begun.get(request);
+    const startedAt = request && startTimes.get(request);
 
     const words = [
       request?.method,
@@ -66,30 +72,31 @@ export function makeRequestLog(
       status < 400 ? "info" : status < 500 ? "warn" : "error",
       words.filter(Boolean).join(" "),
       {
-        reqId,
+        reqId: request && reqId,
         req: { method: request?.method, url, remoteAddress, remotePort },
         res: { statusCode: status },
-        responseTime: start && performance.now() - start,
+        responseTime: startedAt && performance.now() - startedAt,
         token,
         err: error && { type: "ApiError", code: error, message }
       }
     );
   };
-  return { onResponse, tellLeftOut };
+  return { onResponse, reportSkipped };
 }
 
-const besidesPath = /^[^/?#]*:\/\/[^/?#]*|[?#].*$/gs;
+const besidesPath = new RegExp("^[^/?#]*://[^/?#]*|[?#].*$", "gs");
 const urlCharactersMax = 256;
 
 /** Visible ASCII: it is sent back, and logged. */
 const idForm = /^[!-~]{1,128}$/;
 
-/** Any version but ff; 00 has nothing behind its flags (W3C Trace Context, 3.2). */
-const traceForm =
-  /^(?!ff|00.{54})[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)/;
+/** Any version but ff; version 00 ends after its flags (W3C Trace Context, 3.2). */
+const traceForm = new RegExp(
+  String.raw`^(?!ff|00.{54})[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)`
+);
 
-/** The id that a client or a proxy has given its request; what is not well-formed is none. */
-function givenId({ headers }: IncomingMessage): string | undefined {
+/** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
+function idOf({ headers }: IncomingMessage): string | undefined {
   const { "x-request-id": id, traceparent } = headers;
   if (typeof id === "string" && idForm.test(id)) return id;
   return typeof traceparent === "string"

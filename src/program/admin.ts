@@ -1,36 +1,44 @@
-/** The admin listener: whether the process lives, whether it is ready, and its figures. It is
- * loaded only where it is asked for, and shares nothing with the public one. */
+/**
+ * The admin listener: liveness, readiness and metrics. It is loaded on demand, and shares nothing
+ * with the public listener.
+ */
 import { createServer } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
+import { internalErrorMessage, messageOf } from "./exit.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { baseOf, listen } from "./listen.ts";
-import { makeMetrics } from "./metrics.ts";
+import { createMetrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./open-store.ts";
 
-/** A few machines ask now and then: heads and time-outs have the limits of the public listener. */
+/** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
 
 export type Admin = Awaited<ReturnType<typeof openAdmin>>;
 
-/** Listens at [HOST:]PORT, on loopback by default, or at a path; rejects where it can't. */
+/**
+ * Listens at [HOST:]PORT, on loopback by default, or at a path. Heads and timeouts have the limits
+ * of the public listener.
+ *
+ * @throws Error if the address cannot be had
+ */
 export async function openAdmin(
   config: Config,
   host: Host,
   store: Store,
   health: Health
 ) {
-  const metrics = makeMetrics(host, store);
-  const answerTo = (
+  const metrics = createMetrics(host, store);
+  const respondTo = (
     method: string,
     path: string
   ): readonly [status: number, text: string] => {
     if (!["GET", "HEAD"].includes(method))
       return [405, "expected GET or HEAD\n"];
-    const hindrance = health.hindrance();
+    const reason = health.notReadyReason();
     if (path === "/readyz")
-      return [hindrance ? 503 : 200, `${hindrance ?? "ready"}\n`];
+      return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
     if (path === "/livez") return [200, "alive\n"];
     if (path === "/metrics") return [200, metrics.text()];
     return [404, "expected /livez, /readyz or /metrics\n"];
@@ -40,10 +48,16 @@ export async function openAdmin(
   const server = createServer(
     options,
     ({ method = "", url = "" }, response) => {
-      const [status, text] = answerTo(method, url.replace(/\?.*/s, ""));
+      let [status, text] = [500, "internal error\n"];
+      try {
+        [status, text] = respondTo(method, url.replace(/\?.*/s, ""));
+      } catch (error) {
+        // Never fatal: plants are taken whatever becomes of the metrics.
+        host.warn(internalErrorMessage(error), "error");
+      }
       response
         .writeHead(status, {
-          // Of the figures, and as good for the rest, which is plain text too.
+          // The type of the metrics, and as good for the other pages, which are plain text.
           "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
           "Content-Length": text.length,
           "Cache-Control": "no-store",
@@ -58,18 +72,19 @@ export async function openAdmin(
 
   const [, name = "127.0.0.1", port] =
     /^(?:\[?([^/]*?)\]?:)?(\d+)$/.exec(config.admin) ?? [];
-  const socket = port === undefined ? config.admin : "";
-  const place = {
-    socket,
+  const listenAddress = {
+    ...config,
+    socket: port === undefined ? config.admin : "",
     host: name,
     port: Number(port),
-    isHandedIn: false,
+    isInherited: false,
     tlsCert: ""
   };
-  await listen(server, place);
+  await listen(server, listenAddress);
+  server.on("error", (error) => host.warn(messageOf(error)));
 
-  // It keeps no process alive that has nothing else to do.
+  // The admin listener alone does not keep the process running.
   server.unref();
   const close = (): void => server.close().closeAllConnections();
-  return { metrics, base: baseOf(server, place), close };
+  return { metrics, base: baseOf(server, listenAddress), close };
 }

@@ -1,8 +1,4 @@
-/**
- * The command line: which command, with which words and flags.
- *
- * All that is wrong is told at once: so nothing is thrown before the end.
- */
+/** The command line: the command, its positionals and flags. All mistakes are reported at once. */
 import { parseArgs } from "node:util";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
@@ -10,99 +6,112 @@ import { isTokenName } from "./secrets.ts";
 import {
   entries,
   hintFor,
-  isAddress,
+  isStream,
+  lookUp,
   quoted,
   readConfig,
+  readText,
   settingTable,
-  textOf,
-  type Config
+  type Config,
+  type Given
 } from "./settings.ts";
-import { isStream } from "./open-store.ts";
 
 export type Command =
   | { readonly command: "serve"; readonly config: Config }
   | {
       readonly command: "verify";
       readonly files: readonly string[];
-      readonly format: Format;
+      readonly format: "text" | "json";
     }
   | {
       readonly command: "import" | "export";
       readonly files: readonly string[];
       readonly store: string;
+      readonly storeCredentials: string;
     }
   | { readonly command: "token"; readonly name: string }
   | { readonly command: "openapi" | "help" | "version" };
 
-type Format = "text" | "json";
-
-/** How the program was called; `pid` is its own number. */
+/** How the program was called. */
 export type Invocation = Pick<Host, "args" | "environment" | "pid">;
 
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `import FILE...`, `export FILE`,
  * `token [NAME]`, `openapi`, `--help`, `--version`.
  *
- * A flag wins over its environment variable; an empty one counts as none.
- *
- * @throws ExitError that tells all mistakes, the line's first: one of them makes the end `usage`
+ * @throws ExitError with a line for each mistake: `usage` if any is on the command line, else
+ *   `config`
  */
 export function readCommand({ args, environment, pid }: Invocation): Command {
   if (args.includes("--help") || args.includes("-h"))
     return { command: "help" };
   if (args.includes("--version")) return { command: "version" };
 
-  const { command, words, flags, mistakes } = readLine(args);
+  const mistakes = { usage: new Array<string>(), config: new Array<string>() };
+  const { usage, config } = mistakes;
+  const { command, positionals, flags } = readLine(args, usage);
   const given = { flags, environment, pid, mistakes };
-  // What is wrong with serve's settings is told together with what is wrong with its line.
-  const config = command === "serve" ? readConfig(given) : undefined;
+  const result = commandOf(command, positionals, given);
+  const all = [...usage, ...config];
+  if (all.length === 0) return result;
+  throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
+}
 
-  const [name = "token"] = words;
-  if (command === "token" && !isTokenName(name)) {
-    mistakes.usage.push(
-      `a token's name must be a word without # in front, found ${quoted(name)}`
-    );
+/** Reads the settings of a command; an unknown one is a mistake already. */
+function commandOf(
+  command: string,
+  positionals: readonly string[],
+  given: Given
+): Command {
+  const { usage } = given.mistakes;
+  switch (command) {
+    case "serve":
+      return { command, config: readConfig(given) };
+    case "verify": {
+      const format = given.flags.has("json") ? "json" : "text";
+      return { command, files: positionals, format };
+    }
+    case "import":
+    case "export": {
+      const { store, storeCredentials } = settingTable;
+      if (!isStream(lookUp(store, given).text))
+        usage.push(`${command} needs a stream as --store or PLANTS_STORE`);
+      return {
+        command,
+        files: positionals,
+        store: readText(store, given),
+        storeCredentials: readText(storeCredentials, given)
+      };
+    }
+    case "token": {
+      const [name = "token"] = positionals;
+      if (!isTokenName(name))
+        usage.push(
+          `expected a word without # as the name, found ${quoted(name)}`
+        );
+      return { command, name };
+    }
+    default:
+      return { command: "openapi" };
   }
-  const store = textOf(settingTable.store, given) ?? "";
-  const isMove = command === "import" || command === "export";
-  if (isMove && !isStream(store)) {
-    mistakes.usage.push(
-      `${command} needs --store nats://HOSTS/STREAM or tls://, or PLANTS_STORE`
-    );
-  }
-  const all = [...mistakes.usage, ...mistakes.config];
-  if (all.length > 0)
-    throw new ExitError(mistakes.usage[0] ? "usage" : "config", all.join("\n"));
-
-  if (config) return { command: "serve", config };
-  if (isMove) return { command, files: words, store };
-  const format = flags.has("json") ? "json" : "text";
-  if (command === "verify") return { command, files: words, format };
-  return command === "token" ? { command, name } : { command: "openapi" };
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
+const moveFlags = ["store", "store-credentials"];
 
-/** What may stand behind a command: flags by their names, and how many words. */
-const forms = new Map<
-  string,
-  { flags: readonly string[]; wordsMin: number; wordsMax: number }
->([
-  ["serve", { flags: serveFlags, wordsMin: 0, wordsMax: 0 }],
-  ["verify", { flags: ["json"], wordsMin: 1, wordsMax: Infinity }],
-  ["import", { flags: ["store"], wordsMin: 1, wordsMax: Infinity }],
-  ["export", { flags: ["store"], wordsMin: 1, wordsMax: 1 }],
-  ["token", { flags: [], wordsMin: 0, wordsMax: 1 }],
-  ["openapi", { flags: [], wordsMin: 0, wordsMax: 0 }]
+/** Flags of each command, and the least and the greatest number of positionals. */
+const forms = new Map<string, readonly [readonly string[], number, number]>([
+  ["serve", [serveFlags, 0, 0]],
+  ["verify", [["json"], 1, Infinity]],
+  ["import", [moveFlags, 1, Infinity]],
+  ["export", [moveFlags, 1, 1]],
+  ["token", [[], 0, 1]],
+  ["openapi", [[], 0, 0]]
 ]);
 
-/** Where the command is none, its flags and words are not to blame. */
-const unknownForm = { flags: serveFlags, wordsMin: 0, wordsMax: Infinity };
-
-/** They have no value on the command line. */
+/** Flags without a value. */
 const switches = ["json", "log-requests"];
 
-/** parseArgs is told which flags have a value; what is wrong is found here, and all at once. */
 const options = Object.fromEntries(
   [...serveFlags, ...switches].map(
     (flag) =>
@@ -110,19 +119,49 @@ const options = Object.fromEntries(
   )
 );
 
-function readLine(args: readonly string[]) {
-  // Not strict: its own errors tell the first mistake only, and in words of their own.
-  const { tokens } = parseArgs({
-    args: [...args],
-    options,
-    strict: false,
-    tokens: true
-  });
+type Tokens = ReturnType<typeof tokensOf>;
 
-  // What follows a flag that does not exist, or that was taken for the value of one before it, is
-  // taken for its value: that is not to blame.
-  const [command = "serve", ...words] = tokens.flatMap((token, place) => {
-    const before = tokens[place - 1];
+/** Parses without strict mode, in which parseArgs would throw at the first mistake. */
+const tokensOf = (args: readonly string[]) =>
+  parseArgs({ args: [...args], options, strict: false, tokens: true }).tokens;
+
+/** Reads the line, and adds its mistakes. */
+function readLine(args: readonly string[], usage: string[]) {
+  const tokens = tokensOf(args);
+  const [command = "serve", ...positionals] = positionalsOf(tokens);
+  const form = forms.get(command);
+  if (!form) {
+    const hint = hintFor(command, [...forms.keys()]);
+    usage.push(`there is no command ${quoted(command)}: ${hint}`);
+  }
+
+  // After an unknown command, positionals and serve's flags are no mistakes of their own.
+  const [allowed, least, most] = form ?? [serveFlags, 0, Infinity];
+  if (positionals.length < least)
+    usage.push(`${command} needs the path of a journal`);
+  for (const extra of positionals.slice(most))
+    usage.push(`${command} takes no ${quoted(extra)}`);
+  const flags = new Map<string, string>();
+  for (const [position, token] of tokens.entries()) {
+    // Several letters after one dash are one flag: the first alone is reported.
+    const isSame = token.index === tokens[position - 1]?.index;
+    if (token.kind !== "option" || isSame) continue;
+    const mistake = mistakeOf(token, command, allowed);
+    if (mistake) usage.push(mistake);
+    else if (flags.has(token.name))
+      usage.push(`${token.rawName} is given twice`);
+    flags.set(token.name, mistake ? "" : (token.value ?? "yes"));
+  }
+  return { command, positionals, flags };
+}
+
+/**
+ * Returns the words that are not values. A word after an unknown flag, or after a flag that lacks
+ * its value, is taken for that value: it is no mistake of its own. A command's name never is.
+ */
+const positionalsOf = (tokens: Tokens) =>
+  tokens.flatMap((token, position) => {
+    const before = tokens[position - 1];
     const isValue =
       before?.kind === "option" &&
       (!Object.hasOwn(options, before.name) || before.value?.startsWith("-"));
@@ -131,54 +170,25 @@ function readLine(args: readonly string[]) {
       : [];
   });
 
-  // Words that are missing, or too many, or that hold a password where a path is shown.
-  const usage: string[] = [];
-  const form = forms.get(command) ?? unknownForm;
-  if (form === unknownForm) {
-    usage.push(
-      `there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`
-    );
-  }
-  if (words.length < form.wordsMin)
-    usage.push(`${command} needs the path of a journal`);
-  for (const word of command === "token" ? [] : words.filter(isAddress)) {
-    usage.push(`${command} takes no address, found ${quoted(word)}`);
-  }
-  for (const word of words.slice(form.wordsMax))
-    usage.push(`${command} takes no ${quoted(word)}`);
-
-  // parseArgs takes a flag that follows for the value, and the last of two: neither is meant.
-  const known = [...form.flags, "help", "version"].map((flag) => `--${flag}`);
-  const flags = new Map<string, string>();
-  // Of letters behind one dash, which may be a password's, the first alone is told.
-  const given = tokens
-    .filter((token) => token.kind === "option")
-    .filter(({ index }, place, all) => index !== all[place - 1]?.index);
-  for (const {
-    name: flag,
+/** Returns what is wrong with a flag; false if nothing is. */
+function mistakeOf(
+  {
+    name,
     rawName,
     value = "",
     inlineValue = false
-  } of given) {
-    const isSwitch = switches.includes(flag);
-    const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
-    if (!form.flags.includes(flag)) {
-      usage.push(
-        `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
-      );
-    } else if (isSwitch && inlineValue) {
-      usage.push(`${rawName} takes no value`);
-    } else if (!isSwitch && !hasValue) {
-      usage.push(`${rawName} needs a value`);
-    } else if (flags.has(flag)) {
-      usage.push(`${rawName} stands twice`);
-    }
-    flags.set(flag, isSwitch ? "yes" : value);
+  }: Extract<Tokens[number], { readonly kind: "option" }>,
+  command: string,
+  allowed: readonly string[]
+) {
+  if (!allowed.includes(name)) {
+    const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
+    return `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`;
   }
-  return {
-    command,
-    words,
-    flags,
-    mistakes: { usage, config: new Array<string>() }
-  };
+  if (switches.includes(name))
+    return inlineValue && `${rawName} takes no value`;
+
+  // parseArgs takes a flag that follows for the value.
+  const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
+  return !hasValue && `${rawName} needs a value`;
 }

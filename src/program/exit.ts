@@ -1,20 +1,20 @@
-/** How the program ends: its exit codes, the errors that carry one, and how they are told. */
+/** How the program ends: exit codes, the errors that carry one, and how errors are reported. */
 import { JournalError } from "../journal/error.ts";
 import { EngineError } from "../store.ts";
 import type { Host } from "./host.ts";
 
-/** sysexits(3). A JournalError has its own, of these and 75 (EX_TEMPFAIL: locked by another). */
+/** Codes of sysexits(3). A JournalError has its own: one of these, or 75 (EX_TEMPFAIL) if locked. */
 export const exitCodes = {
   done: 0,
   usage: 64,
   data: 65,
   unavailable: 69,
-  fault: 70,
+  internal: 70,
   io: 74,
   config: 78
 } as const;
 
-/** Ends the program; each line of the message is told on stderr. */
+/** Ends the program with a code; each line of the message is reported by itself. */
 export class ExitError extends Error {
   readonly exitCode: number;
 
@@ -24,28 +24,38 @@ export class ExitError extends Error {
   }
 }
 
-const { config, unavailable, data } = exitCodes;
-const engineExits: Readonly<Record<EngineError["code"], number>> = {
-  config,
-  refused: config,
-  unreachable: unavailable,
-  data
-};
-
-/** Tells what went wrong, a line each, so that grep finds whose they are; the exit code for it. */
-export function tell(error: unknown, host: Host): number {
-  for (const line of messageOf(error).split("\n")) host.warn(line, "error");
-  if (error instanceof ExitError || error instanceof JournalError)
-    return error.exitCode;
-  if (error instanceof EngineError) return engineExits[error.code];
-  // What the system refused; anything else should not have happened.
-  const isSystems = error instanceof Error && "errno" in error;
-  return isSystems ? exitCodes.io : exitCodes.fault;
+/** Reports an error, each line by itself so that grep finds them, and returns its exit code. */
+export function reportError(error: unknown, host: Host): number {
+  const code = exitCodeOf(error);
+  const message =
+    code === exitCodes.internal
+      ? internalErrorMessage(error)
+      : messageOf(error);
+  for (const line of message.split("\n")) host.warn(line, "error");
+  return code;
 }
 
 export const messageOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
 
-/** One line: no stack, which would show paths of the inside. */
-export const faultMessage = (error: unknown): string =>
-  `a fault of ours: ${messageOf(error)}`;
+/** One line without a stack, which would show paths of the program. */
+export const internalErrorMessage = (error: unknown): string =>
+  `internal error: ${messageOf(error)}`;
+
+/** `refused`: the settings must change, whatever refused them. */
+const engineExits = {
+  config: "config",
+  refused: "config",
+  unreachable: "unavailable",
+  data: "data"
+} as const;
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof ExitError || error instanceof JournalError)
+    return error.exitCode;
+  if (error instanceof EngineError) return exitCodes[engineExits[error.code]];
+
+  // An error of the operating system has a number.
+  const isSystemError = error instanceof Error && "errno" in error;
+  return isSystemError ? exitCodes.io : exitCodes.internal;
+}

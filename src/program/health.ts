@@ -1,23 +1,28 @@
-/** Whether plants can be taken: what is logged when that changes, and what /readyz answers. */
+/** Whether plants can be taken: logs each change, and gives /readyz its reason. */
 import type { Log } from "./log.ts";
 import type { Store } from "./open-store.ts";
 
 type State = "starting" | "ready" | "full" | "draining" | "failed";
 
-/** Who is sent no plant never learns that there is space again: so long after the last that found
- * none, it is ready to be tried. And so often, at most, it is told: near the end of the space small
- * plants fit in turn with large ones that do not. */
+/**
+ * How long after the last plant that found no space the server counts as ready again: a server that
+ * is sent no plants cannot learn that there is space. Also the least time between two log lines on
+ * missing space: near its end, small plants fit in turn with large ones that do not.
+ */
 const fullMillis = 10_000;
 
 export type Health = ReturnType<typeof watchHealth>;
 
+/** Watches a store from now on; the state begins as `starting`. */
 export function watchHealth(log: Log, store: Store) {
   let state: State = "starting";
   let fullAt = 0;
-  let toldAt = -Infinity;
-  let isTold = false;
 
-  /** From that state only, where one is given, and never when it has failed. */
+  /** Time of the last log line on missing space, and whether its counterpart is still to come. */
+  let loggedAt = -Infinity;
+  let isFullLogged = false;
+
+  /** Changes the state, if it is `from` and not `failed`, which is final. */
   const become = (next: State, from = state): void => {
     if (state === from && from !== "failed") state = next;
   };
@@ -25,23 +30,25 @@ export function watchHealth(log: Log, store: Store) {
   store.on("full", () => {
     fullAt = performance.now();
     become("full", "ready");
-    if (state !== "full" || isTold || fullAt - toldAt < fullMillis) return;
+    const isTooSoon = fullAt - loggedAt < fullMillis;
+    if (state !== "full" || isFullLogged || isTooSoon) return;
     log("error", "the store has no space: plants are refused until it has");
-    toldAt = fullAt;
-    isTold = true;
+    loggedAt = fullAt;
+    isFullLogged = true;
   });
   store.on("batch", () => {
     become("ready", "full");
-    if (isTold) log("info", "the store has space again");
-    isTold = false;
+    if (isFullLogged) log("info", "the store has space again");
+    isFullLogged = false;
   });
   store.once("failed", () => become("failed"));
 
-  /** Why plants should go elsewhere; undefined where they need not. */
-  const hindrance = (): State | "unreachable" | undefined => {
-    const isDue = state === "full" && performance.now() - fullAt >= fullMillis;
-    if (state !== "ready" && !isDue) return state;
+  /** Returns why plants should go elsewhere; undefined if the server is ready. */
+  const notReadyReason = (): State | "unreachable" | undefined => {
+    const isExpired =
+      state === "full" && performance.now() - fullAt >= fullMillis;
+    if (state !== "ready" && !isExpired) return state;
     return store.stats.isReachable === false ? "unreachable" : undefined;
   };
-  return { become, hindrance };
+  return { become, notReadyReason };
 }

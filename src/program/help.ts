@@ -1,10 +1,10 @@
 /** The text of `--help`: its tables are those of settings.ts and config.ts. */
 import { entries, environmentOf, tokenVariable } from "./settings.ts";
 
-/** The package's; a test holds it to package.json. */
+/** Version of the package; a test compares it with package.json. */
 export const version = "1.0.0";
 
-/** What can be set is listed with its default and what it does, so that no row can be forgotten. */
+/** Returns the text: its tables are generated, so that they list every setting. */
 export function help(): string {
   const options = entries.map((entry) => {
     const meaning = "unit" in entry ? entry.reason : entry.meaning;
@@ -22,22 +22,23 @@ export function help(): string {
 
   return `plant-store ${version}: takes plants over HTTP and keeps them
 
-  plant-store [serve] [options]   serve POST /plants; SIGTERM ends it, SIGHUP reads tokens anew
-                                  and goes on in a new journal where the old one was renamed
-  plant-store verify FILE...      check whole journals, - is standard input; --json for programs
-  plant-store import FILE...      put journals into a stream: --store nats://HOSTS/STREAM
+  plant-store [serve] [options]   serve POST /plants; SIGTERM ends it; SIGHUP reloads tokens and
+                                  certificate, and begins a new journal if the old one was renamed
+  plant-store verify FILE...      check whole journals; --json for programs
+  plant-store import FILE...      append journals to a stream: --store nats://HOSTS/STREAM
   plant-store export FILE         write a stream as a journal: --store nats://HOSTS/STREAM
-  plant-store token [NAME]        make a token: itself on stderr, its tokens file's line on stdout
+  plant-store token [NAME]        generate a token: the token on stderr, its line for a tokens file
+                                  on stdout
   plant-store openapi             print the OpenAPI description
   plant-store -h, --help, --version
 
-Each option of serve, its variable, its default, and what it does:
+Options of serve, each with its variable, its default and its meaning:
 
 ${options.join("\n")}
-${entryOf("", tokenVariable, "one token itself: never a flag, for ps shows flags", "")}`;
+${entryOf("", tokenVariable, "one token itself; no flag, because ps shows flags", "")}`;
 }
 
-/** Columns as wide as the longest flag and variable. */
+/** Returns the two lines of a setting. */
 const entryOf = (
   flag: string,
   variable: string,

@@ -1,20 +1,35 @@
-/** What the program may use of its process. Only `server.ts` has the process itself, and hands
- * this in: who audits the rest of the program need not look for more. */
+/**
+ * The parts of the process that the program may use. Only `server.ts` has the process itself: an
+ * auditor of the rest finds every use of it in this interface.
+ */
 export interface Host {
   readonly args: readonly string[];
   readonly environment: Environment;
 
-  /** The number of this process. */
+  /** Number of this process. */
   readonly pid: number;
 
-  /** Writes a line to stdout; rejects with an ExitError where it can't be written. */
+  /** Number of the user that the process acts as; undefined on systems without such numbers. */
+  readonly userId: number | undefined;
+
+  /**
+   * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error.
+   *
+   * @throws ExitError `io` if the line cannot be written as a whole
+   */
   print(line: string): Promise<void>;
 
-  /** The same to stderr. */
+  /**
+   * Writes a line to stderr.
+   *
+   * @throws ExitError `io` if the line cannot be written as a whole, or if its reader has gone away
+   */
   printError(line: string): Promise<void>;
 
-  /** Tells an operator on stderr: a line of text, or what `serve` puts in its place, an event of
-   * its log. Where nobody can read it, nothing comes of it. */
+  /**
+   * Reports to the operator on stderr: as a line of text, or, once `serve` has replaced this
+   * function, as an event of its log. A line that cannot be written is lost.
+   */
   warn: (message: string, level?: "warn" | "error") => void;
 
   readonly stderr: Pick<
@@ -22,20 +37,22 @@ export interface Host {
     "isTTY" | "once" | "write" | "writableNeedDrain"
   >;
 
-  /** Of Node, as in `v22.18.0`. */
+  /** Version of Node, as in `v22.18.0`. */
   readonly nodeVersion: string;
 
-  /** Microseconds of user and system time, and resident bytes. */
-  usage(): {
-    readonly user: number;
-    readonly system: number;
-    readonly rss: number;
-  };
+  /** Hard limit on open files, which Node makes its own at the start; NaN where there is none. */
+  openFilesMax(): number;
 
-  /** Calls back each time the signal comes. Until this is called, the signal is deadly. */
+  /** Microseconds of user and system time. */
+  cpuUsage(): { readonly user: number; readonly system: number };
+
+  /** @throws Error where /proc cannot be read, as without a free descriptor */
+  residentBytes(): number;
+
+  /** Calls the listener for each such signal. Until then the signal ends the process. */
   onSignal(signal: Signal, listener: () => void): void;
 
-  /** Ends the process now; what is under way is cut off. */
+  /** Ends the process now, whatever it is doing. */
   exit(code: number): never;
 }
 

@@ -1,11 +1,11 @@
-/** The log: one line for each event on stderr, readable on a terminal, else JSON as pino's. */
+/** The log: one line on stderr for each event, for people on a terminal, else JSON as pino's. */
 import { hostname } from "node:os";
 import type { Host } from "./host.ts";
 
 /** Pino's numbers. */
 const levels = { info: 30, warn: 40, error: 50 } as const;
 
-/** Tells an event in one sentence; programs find its parts in the fields. */
+/** Logs an event in one sentence; its parts are in the fields, for programs. */
 export type Log = (
   level: keyof typeof levels,
   msg: string,
@@ -13,42 +13,56 @@ export type Log = (
 ) => void;
 
 /**
- * A log that never waits for its reader, nor keeps more than the stream does: 16 KiB on Node 20,
- * 64 KiB on later ones.
+ * Creates a log that never waits for its reader, and buffers no more than the stream does: 16 KiB
+ * on Node 20, 64 KiB on later ones.
  *
- * What comes while that is full is dropped, and counted; how much it was is told when it drains.
+ * Lines are dropped and counted while that is full, and while they cannot be written. The next line
+ * that gets through is followed by their number.
  */
-export function makeLog({ stderr, pid }: Host): Log {
+export function createLog({ stderr, pid }: Pick<Host, "stderr" | "pid">): Log {
   const common = { pid, hostname: hostname() };
   let dropped = 0;
+  let isTruncated = false;
+
+  const reportDropped = (): void => {
+    const count = dropped;
+    dropped = 0;
+    log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
+      dropped: count
+    });
+  };
 
   const log: Log = (level, msg, fields) => {
-    if (!stderr.writableNeedDrain) {
-      const time = Date.now();
-      const line = stderr.isTTY
-        ? `${new Date(time).toISOString()} ${level}: ${msg}`
-        : JSON.stringify({
-            level: levels[level],
-            time,
-            ...common,
-            ...fields,
-            msg
-          });
-      stderr.write(`${line.replace(unsafe, escaped)}\n`);
-    } else if (dropped++ === 0) {
-      stderr.once("drain", () => {
-        log("warn", `${dropped} lines were dropped: stderr's reader stalled`, {
-          dropped
-        });
-        dropped = 0;
-      });
+    if (stderr.writableNeedDrain) {
+      if (dropped++ === 0) stderr.once("drain", reportDropped);
+      return;
     }
+    const time = Date.now();
+    const line = stderr.isTTY
+      ? `${new Date(time).toISOString()} ${level}: ${msg}`
+      : JSON.stringify({
+          level: levels[level],
+          time,
+          ...common,
+          ...fields,
+          msg
+        });
+
+    // A full disk may have truncated the line before: then a new one begins.
+    const start = isTruncated ? "\n" : "";
+    stderr.write(`${start}${line.replace(unsafe, escaped)}\n`, (error) => {
+      if (error) dropped++;
+      else if (isTruncated) reportDropped();
+      isTruncated = Boolean(error);
+    });
   };
   return log;
 }
 
-/** What could forge a line, or turn one around on a screen: all controls, C1 too, U+2028 and
- * U+2029, bidirectional controls. JSON.stringify escapes some of them only. */
+/**
+ * Characters that could forge a line, or reverse its direction on a screen: all controls, C1
+ * included, U+2028 and U+2029, bidirectional controls. JSON.stringify escapes some of them only.
+ */
 const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
 const escaped = (character: string): string =>

@@ -1,34 +1,34 @@
-/** Figures of the process for Prometheus, in its text format 0.0.4. */
+/** Metrics of the process in Prometheus' text format 0.0.4. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { ResponseSummary } from "../index.ts";
+import { ifPossible } from "../journal/error.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
-/** A figure that is asked for when it is read, and left out where the store has none; without that
- * it is counted as it happens. */
-type Read = (
-  store: Store["stats"],
-  usage: ReturnType<Host["usage"]>
-) => number | undefined;
+/**
+ * Reads a metric when it is scraped. It is left out if it is undefined or cannot be read. A metric
+ * without this function is counted as it happens.
+ */
+type Read = (stats: Store["stats"], host: Host) => number | undefined;
 
-const counter = (help: string, read?: Read) => ({
-  type: "counter",
-  help,
-  read
-});
-const gauge = (help: string, read?: Read) => ({ type: "gauge", help, read });
-const histogram = (help: string, read?: Read) => ({
-  type: "histogram",
-  help,
-  read
-});
+const metric =
+  (type: "counter" | "gauge" | "histogram") => (help: string, read?: Read) => ({
+    type,
+    help,
+    read
+  });
+const [counter, gauge, histogram] = [
+  metric("counter"),
+  metric("gauge"),
+  metric("histogram")
+];
 
-/** Every figure, laid out so that it reads as a table; the README shows it. */
+/** Every metric; the README shows this table. */
 export const metricTable = {
   plant_store_http_requests_total: counter(
-    "answers by status and error, the parser's own, too"
+    "responses by status and error, the parser's included"
   ),
   plant_store_http_received_bytes_total: counter(
     "bytes read, counted when a connection closes"
@@ -37,10 +37,10 @@ export const metricTable = {
     "bytes written, counted when a connection closes"
   ),
   plant_store_connections_refused_total: counter(
-    "connections over the limit, closed unanswered"
+    "connections over the limit, closed without a response"
   ),
   plant_store_append_seconds: histogram(
-    "from the begin of a batch's write until it is durable"
+    "time from the start of a batch's write until it is durable"
   ),
   plant_store_batch_records: histogram("records that shared a write"),
   plant_store_queue_records: gauge(
@@ -48,36 +48,38 @@ export const metricTable = {
     ({ queue }) => queue.records
   ),
   plant_store_queue_bytes: gauge(
-    "their plants' bytes",
+    "bytes of the plants not written yet",
     ({ queue }) => queue.bytes
   ),
   plant_store_journal_bytes: gauge(
-    "size of the file in use",
+    "size of the current file",
     ({ bytes }) => bytes
   ),
   plant_store_journal_records: gauge(
-    "records in that file",
+    "records in the current file",
     ({ records }) => records
   ),
-  plant_store_journal_rotations_total: counter("new files gone on in"),
+  plant_store_journal_rotations_total: counter("rotations to a new file"),
   plant_store_engine_reachable: gauge(
-    "1 while a stream's server is there, 0 when none is",
+    "1 while a server of the stream is connected, else 0",
     ({ isReachable }) =>
       isReachable === undefined ? undefined : Number(isReachable)
   ),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
-  process_cpu_seconds_total: counter(
-    "CPU time",
-    (_, { user, system }) => (user + system) / 1e6
+  process_cpu_seconds_total: counter("CPU time", (_, host) => {
+    const { user, system } = host.cpuUsage();
+    return (user + system) / 1e6;
+  }),
+  process_resident_memory_bytes: gauge("resident memory", (_, host) =>
+    host.residentBytes()
   ),
-  process_resident_memory_bytes: gauge("resident memory", (_, { rss }) => rss),
   process_start_time_seconds: gauge(
-    "when it began, Unix time",
+    "start of the process, Unix time",
     () => performance.timeOrigin / 1e3
   )
 } as const;
 
-/** Upper bounds of the histograms' buckets; the last has none. */
+/** Upper bounds of the histograms' buckets; the last bucket has none. */
 const bucketBounds = {
   plant_store_append_seconds: [
     0.0005,
@@ -109,9 +111,9 @@ const bucketBounds = {
   ]
 };
 
-/** Counts what happens from now on. */
-export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
-  /** By name and labels, which are bounded: statuses and causes are the catalogue's. */
+/** Creates the metrics, and counts from now on. */
+export function createMetrics(host: Host, store: Store) {
+  /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
   const samples = new Map<string, number>();
 
   /** @param sample a name of the table, and its labels */
@@ -134,11 +136,13 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
     observe("plant_store_append_seconds", millis / 1_000);
   });
 
-  // What has not happened yet is 0: a rate begins with the first.
+  // Samples begin at 0, so that the rate of the first event is seen.
   add('plant_store_http_requests_total{status="200",error=""}', 0);
   observe("plant_store_batch_records", 0, 0);
   observe("plant_store_append_seconds", 0, 0);
-  add(`plant_store_build_info{version="${version}",node="${nodeVersion}"}`);
+  add(
+    `plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`
+  );
 
   return {
     add,
@@ -147,7 +151,7 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
         `plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`
       ),
 
-    /** Of TLS, what it carries is counted. */
+    /** Counts a server's connections; with TLS, the decrypted bytes. */
     watch(server: Server): void {
       server.on("drop", () => add("plant_store_connections_refused_total"));
       const event =
@@ -160,11 +164,11 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
       );
     },
 
-    text(): string {
-      const used = usage();
-      return Object.entries(metricTable)
+    /** Returns the page that Prometheus reads. */
+    text: (): string =>
+      Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
-          const value = read ? read(store.stats, used) : 0;
+          const value = read ? ifPossible(() => read(store.stats, host)) : 0;
           if (value === undefined) return "";
           const counted = [...samples].filter(([sample]) =>
             sample.startsWith(name)
@@ -174,7 +178,6 @@ export function makeMetrics({ nodeVersion, usage }: Host, store: Store) {
           );
           return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
         })
-        .join("");
-    }
+        .join("")
   };
 }

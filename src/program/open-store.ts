@@ -1,11 +1,11 @@
-/** Where plants are kept: in a journal, or on a stream of an engine. */
+/** Opens the store: a journal, or the stream of an engine. */
 import type { EventEmitter } from "node:events";
 import { openJournal, type JournalError, type PlantStore } from "../index.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
-import type { Config } from "./settings.ts";
+import { isStream, type Config } from "./settings.ts";
 
-/** What the program needs of a store: a journal has all of it but `isReachable`. */
+/** What the program needs of a store. A journal has every member but `isReachable`. */
 export interface Store
   extends PlantStore, EventEmitter<StoreEvents<JournalError>> {
   readonly stats: {
@@ -13,32 +13,28 @@ export interface Store
     readonly records?: number;
     readonly bytes?: number;
 
-    /** Of an engine: whether a server is there, or was a moment ago. */
+    /** Whether a server of the stream is connected, or was a moment ago. */
     readonly isReachable?: boolean;
   };
 
   rotate?(): Promise<boolean>;
 }
 
-/** Told by its scheme alone: whether the rest is good, the engine says, without quoting it. */
-export const isStream = (place: string): boolean =>
-  /^(?:nats|tls):/.test(place);
-
 /**
- * Opens the store; `shown` is its place without a password.
+ * Opens the store.
  *
+ * @param credentials of a stream, asked for at each new connection
  * @throws JournalError, EngineError
  */
 export async function openStore(
-  { store: place, limits }: Config,
-  { warn }: Host
-) {
-  // The limits are the journal's and the requests': an engine has its own.
-  if (!isStream(place))
-    return { store: await openJournal(place, { limits, warn }), shown: place };
-  // Who has a journal never loads an engine.
-  const stream = await (
-    await import("../engines/nats.ts")
-  ).openNats(place, { warn });
-  return { store: stream, shown: stream.target.shown };
+  { store: address, limits }: Config,
+  { warn }: Host,
+  credentials?: () => string
+): Promise<Store> {
+  // The limits are the journal's: a stream has its own.
+  if (!isStream(address)) return openJournal(address, { limits, warn });
+
+  // Loaded on demand: a server with a journal never loads an engine.
+  const { openNats } = await import("../engines/nats.ts");
+  return openNats(address, { warn, ...(credentials && { credentials }) });
 }

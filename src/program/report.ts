@@ -1,22 +1,23 @@
-/** `verify`: what is said of each journal, to people and to programs. */
-import { isLocked, openInput, openToRead, realDisk } from "../journal/files.ts";
-import { keptBytes } from "../journal/lines.ts";
+/** `verify`: reports on journals, as text for people and as JSON for programs. */
+import { openToRead, realDisk } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
-import { readCopy } from "../journal/open.ts";
+import { isLocked } from "../journal/lock.ts";
+import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal } from "../journal/verify.ts";
 import type { Command } from "./command.ts";
-import { exitCodes, tell } from "./exit.ts";
+import { exitCodes, reportError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 type Report = ReturnType<typeof verifyJournal>;
-/** Told how much of how much is done. */
+
+/** Called with the number of bytes or records that are done, and with that of all. */
 export type OnProgress = (done: number, all: number) => void;
 
 type Given = Extract<Command, { readonly command: "verify" }>;
 
 /**
- * Reports on each file. The exit code is that of damage, in whichever it is; else that of the
- * first that could not be read.
+ * Reports on each file. Resolves with the exit code of damage if any file is damaged, else with that
+ * of the first file that could not be read.
  */
 export async function verify(
   { files, format }: Given,
@@ -25,11 +26,11 @@ export async function verify(
   const print = format === "json" ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of files) {
-    // The other files are read all the same.
+    // A file that cannot be read does not keep the others from being read.
     const report = await reportOn(path, host).catch((error: unknown) =>
-      tell(error, host)
+      reportError(error, host)
     );
-    // What can't be printed ends the command: to read on would be for nobody.
+    // A report that cannot be printed ends the command.
     if (typeof report === "object") await host.print(print(path, report));
     if (typeof report === "number") codes.push(report);
     else if (report.spots.length > 0) codes.push(exitCodes.data);
@@ -39,20 +40,22 @@ export async function verify(
   );
 }
 
-/** What is no regular file may be endless, or never begin: `-`, standard input, is asked for. */
+/**
+ * Verifies a journal.
+ *
+ * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
+ */
 export async function reportOn(path: string, host: Host): Promise<Report> {
   const onProgress = progressOf(path, host);
-  if (path === "-") return verifyJournal(openInput(keptBytes), { onProgress });
   const { isFile = true } = realDisk.look(path) ?? {};
-  if (!isFile) throw new JournalError("failed", path, "is no regular file");
-  const file = openToRead(path);
+  if (!isFile) throw new JournalError("failed", path, "is not a regular file");
+  const resolved = realDisk.resolve(path);
+  const file = openToRead(resolved);
   try {
-    // Of the file that is read: a rotation may have put another at the path since.
-    const isLive = await isLocked(path, file.look().identity);
-    // A live server is done with opening: no FILE.rewrite is due.
-    const copy = isLive
-      ? undefined
-      : readCopy(realDisk, realDisk.resolve(path));
+    // The open file's identity: a rotation may have put another file at the path since.
+    const isLive = await isLocked(resolved, file.look().identity);
+    // A live server has completed the opening: any FILE.rewrite is stale.
+    const copy = isLive ? undefined : readCopy(realDisk, resolved);
     return verifyJournal(file, { copy, isLive, onProgress });
   } finally {
     file.close();
@@ -60,8 +63,8 @@ export async function reportOn(path: string, host: Host): Promise<Report> {
 }
 
 /**
- * Draws on a terminal how far it is; nothing elsewhere. Drawn is what has changed: a journal of
- * gigabytes has many more blocks than the bar has cells.
+ * Returns a function that draws a progress bar on a terminal, and nothing elsewhere. It draws only
+ * changes: a journal of gigabytes has many more blocks than the bar has cells.
  */
 export function progressOf(path: string, host: Host): OnProgress {
   const cells = 25;
@@ -74,22 +77,19 @@ export function progressOf(path: string, host: Host): OnProgress {
   };
 }
 
-/** One line of JSON; an `id` in it is text, for many readers round numbers beyond 2^53. */
-function jsonOf(path: string, { spots, ...totals }: Report): string {
-  const ids = {
-    idMin: totals.idMin?.toString(),
-    idMax: totals.idMax?.toString()
-  };
-  return JSON.stringify({ path, ...totals, ...ids, spots });
-}
+/** Returns one line of JSON. Its ids are strings: many readers round numbers beyond 2^53. */
+const jsonOf = (path: string, report: Report) =>
+  JSON.stringify({ path, ...report }, (_, value: unknown) =>
+    typeof value === "bigint" ? `${value}` : value
+  );
 
-/** Lines that grep finds by the file's name. */
+/** Returns lines that begin with the path, for grep. */
 function textOf(path: string, { spots, ...totals }: Report): string {
-  const figures = Object.entries(totals).map(
+  const lines = Object.entries(totals).map(
     ([name, value = "-"]) => `${name} ${value}`
   );
   const damage = spots.map(
     ({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`
   );
-  return [...figures, ...damage].map((line) => `${path}: ${line}`).join("\n");
+  return [...lines, ...damage].map((line) => `${path}: ${line}`).join("\n");
 }

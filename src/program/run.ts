@@ -1,16 +1,17 @@
-/** Which command is run, and the exit code that comes of it. */
+/** Runs the command of the command line. */
 import { makeToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
 import { readCommand } from "./command.ts";
-import { exitCodes, tell } from "./exit.ts";
+import { exitCodes, reportError } from "./exit.ts";
 import { help, version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { serve } from "./serve.ts";
 import { verify } from "./report.ts";
 
-/** Runs what the command line says; the exit code. It never rejects: what goes wrong is told. */
+/** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
 export async function run(host: Host): Promise<number> {
-  // Unheard, the first opens the debugger's port to all of the machine, and the second is deadly.
+  // Without a listener, SIGUSR1 opens the debugger's port to the whole machine, and SIGUSR2 ends
+  // the process.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
     host.onSignal(signal, () => undefined);
   try {
@@ -20,22 +21,25 @@ export async function run(host: Host): Promise<number> {
     if (command.command === "import" || command.command === "export") {
       return await (await import("./transfer.ts")).transfer(command, host);
     }
-    if (command.command === "token") {
-      // What goes into the tokens file goes to stdout, so that it can be appended. The token is
-      // shown before: no line is made for one that nobody has seen.
-      const made = makeToken();
-      await host.printError(made);
-      await host.print(`${command.name} ${tokenDigest(made)}`);
-    } else await host.print(texts[command.command]());
-
-    // Only what was printed is done: an answer that did not leave is no success.
+    if (command.command === "token") await generateToken(command.name, host);
+    else await host.print(texts[command.command]());
     return exitCodes.done;
   } catch (error) {
-    return tell(error, host);
+    return reportError(error, host);
   }
 }
 
-/** The commands that print, and do no more. */
+/**
+ * Prints the line of a new token to stdout, so that it can be appended to a tokens file. The token
+ * comes first: no line is printed for a token that nobody can have seen.
+ */
+async function generateToken(name: string, host: Host): Promise<void> {
+  const token = makeToken();
+  await host.printError(token);
+  await host.print(`${name} ${tokenDigest(token)}`);
+}
+
+/** Texts of the commands that only print. */
 const texts = {
   openapi: () => JSON.stringify(describeApi(), undefined, 2),
   help,

@@ -1,4 +1,4 @@
-/** The one reader of secret files: the tokens' digests, and the certificate's key. */
+/** The only reader of secret files: the tokens' digests, the TLS key, a stream's credentials. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import {
   closeSync,
@@ -10,83 +10,99 @@ import {
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { ExitError, messageOf } from "./exit.ts";
+import type { Host } from "./host.ts";
+import type { Log } from "./log.ts";
 
-/** A named pipe without a writer must not hold up the start: its opening does not wait. */
-const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;
-
-/** Permissions of group and others. */
-const readable = 0o044;
-const writable = 0o022;
-
-type Warn = (message: string) => void;
+/** What every reading of a secret file needs: the process's user, and where to log. */
+export interface Guard extends Pick<Host, "userId"> {
+  readonly log: Log;
+}
 
 /**
- * Reads a tokens file; digests as BearerTokens takes them, with their names.
+ * Reads a tokens file; names by digest, and each digest as BearerTokens takes it.
  *
- * @param warn told where group or others can read it: it holds digests only, and systemd,
- *   Kubernetes and Docker hand files over that way
- * @throws ExitError that names the file, and the line where one is wrong
+ * Others may read it, which one info line says: it holds digests only, and systemd, Kubernetes and
+ * Docker provide files that way.
+ *
+ * @throws ExitError that names the file, and the first malformed line
  */
-export const readTokensFile = (
-  path: string,
-  warn: Warn
-): ReadonlyMap<string, string> =>
-  readGuarded(
-    "tokens file",
-    path,
-    (bytes) => parseTokensFile(`${bytes}`),
-    "its digests",
-    warn
+export const readTokensFile = (path: string, guard: Guard) =>
+  readGuarded("tokens file", path, guard, "info", (bytes) =>
+    parseTokensFile(`${bytes}`)
   );
 
 /**
- * Reads a certificate and its key, as options of TLS, and tries whether they belong together.
+ * Reads a certificate and its private key, as options of TLS.
  *
- * @param warn told where group or others can read the key: it is handed over as a tokens file is
+ * @throws ExitError that names the file, also if the two do not belong together
+ */
+export const readTlsPair = (certPath: string, keyPath: string, guard: Guard) =>
+  readGuarded("TLS certificate", certPath, guard, "public", (cert) => {
+    const leaf = new X509Certificate(cert);
+    return readGuarded("TLS key", keyPath, guard, "warn", (key) => {
+      createSecureContext({ cert, key });
+
+      // OpenSSL accepts a key of another algorithm, and every handshake would fail.
+      if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
+      throw new TypeError(`expected the key of ${certPath}, found another`);
+    });
+  });
+
+/**
+ * Reads the credentials of a stream once, so that a bad file is refused before any server is
+ * contacted. Returns a function that reads the file again, for each new connection; undefined
+ * without a path.
+ *
  * @throws ExitError that names the file
  */
-export function readTlsPair(certPath: string, keyPath: string, warn: Warn) {
-  const { cert, leaf } = readGuarded("TLS certificate", certPath, (bytes) => ({
-    cert: bytes,
-    leaf: new X509Certificate(bytes)
-  }));
-  const pairOf = (key: Buffer) => {
-    createSecureContext({ cert, key });
-    // Of two algorithms it does not tell, but every handshake would fail.
-    if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
-    throw new TypeError(`expected the key of ${certPath}, found another`);
-  };
-  return readGuarded("TLS key", keyPath, pairOf, "it", warn);
+export function openCredentials(path: string, guard: Guard) {
+  const read = () =>
+    readGuarded("credentials file", path, guard, "warn", String);
+  return path === "" ? undefined : (read(), read);
 }
 
-/** Reads a file that group and others can't write: who can write it can let themselves in. */
+/** Keeps the opening of a named pipe from waiting for a writer. */
+const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;
+const writableByOthers = 0o022;
+const readableByOthers = 0o004;
+
+/**
+ * Reads a file that nobody but root and the process's user can change: anyone who can write it can
+ * grant themselves access.
+ *
+ * @param level of the line that says that others can read the file; `public` logs none
+ */
 function readGuarded<T>(
   kind: string,
   path: string,
-  parse: (bytes: Buffer) => T,
-  secret = "",
-  warn?: Warn
+  { userId, log }: Guard,
+  level: "info" | "warn" | "public",
+  parse: (bytes: Buffer) => T
 ): T {
   let fd;
   try {
-    // What is looked at is what is read, whatever the path names meanwhile.
+    // The checks are of the open file: what the path names may change meanwhile.
     fd = openSync(path, openFlags);
     const stat = fstatSync(fd);
-    const mode = (stat.mode & 0o777).toString(8).padStart(3, "0");
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    if ((stat.mode & writable) !== 0) {
+    if (userId !== undefined && ![0, userId].includes(stat.uid)) {
       throw new TypeError(
-        `expected that group and others can't write it, found mode ${mode}`
+        `expected root or user ${userId} as the owner, found user ${stat.uid}`
+      );
+    }
+    const mode = `mode ${(stat.mode & 0o777).toString(8).padStart(3, "0")}`;
+    if ((stat.mode & writableByOthers) !== 0) {
+      throw new TypeError(
+        `expected that group and others cannot write it, found ${mode}`
       );
     }
     const parsed = parse(readFileSync(fd));
-    const isReadable = (stat.mode & readable) !== 0;
-    if (isReadable)
-      warn?.(
-        `${kind} ${path}: group or others can read ${secret}, mode ${mode}`
-      );
+    if (level !== "public" && (stat.mode & readableByOthers) !== 0)
+      log(level, `${kind} ${path}: others can read it, ${mode}`);
     return parsed;
   } catch (error) {
+    // The key is read while its certificate is parsed: its error names its file already.
+    if (error instanceof ExitError) throw error;
     throw new ExitError("config", `${kind} ${path}: ${messageOf(error)}`);
   } finally {
     if (fd !== undefined) closeSync(fd);
@@ -96,9 +112,9 @@ function readGuarded<T>(
 export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
 
 /**
- * The names of the digests in a text of lines `NAME sha256:HEX`, blank ones and # comments.
+ * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest.
  *
- * @throws TypeError with the number of the first bad line
+ * @throws TypeError with the number of the first malformed line
  */
 export function parseTokensFile(text: string): ReadonlyMap<string, string> {
   const names = new Map<string, string>();

@@ -1,184 +1,215 @@
-/** `serve`: from the start, through reloads, to the end. */
-import { createPlantServer, type ResponseListener } from "../index.ts";
+/** `serve`: the start, reloads and the shutdown. */
+import { createPlantServer } from "../index.ts";
+import { createAccessLog } from "./access-log.ts";
 import type { Admin } from "./admin.ts";
-import { watchForEnd, type Ending } from "./shutdown.ts";
-import { ExitError, faultMessage, messageOf } from "./exit.ts";
+import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { announcement, baseOf, isExposed, listen } from "./listen.ts";
-import { makeLog, type Log } from "./log.ts";
-import { makeRequestLog } from "./access-log.ts";
-import { readTlsPair } from "./secrets.ts";
-import type { Config } from "./settings.ts";
+import { createLog, type Log } from "./log.ts";
 import { openStore, type Store } from "./open-store.ts";
+import { openCredentials, readTlsPair } from "./secrets.ts";
+import { unknownVariables, type Config } from "./settings.ts";
+import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 
-/** Serves until a signal or a store that fails asks for the end; the exit code. */
+/** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
-  const log = makeLog(host);
+  const log = createLog(host);
 
-  // No signal is lost from here on: what comes during the start is done when the start is.
-  const ending = watchForEnd(host);
+  // A signal that comes during the start takes effect when the start is complete.
+  const shutdown = watchForShutdown(host);
   host.onSignal("SIGHUP", () => {
     starting.then(
       (running) => reload(running, config, host, log),
       () => undefined
     );
   });
-  const starting = start(config, host, log, ending);
-  const { server, store, shown, failed, tokens, health, requests, admin } =
-    await starting;
+  const starting = start(config, host, log, shutdown);
+  const running = await starting;
+  const { server, store, failed, health, accessLog, admin } = running;
+  announce(running, config, host, log);
 
+  // Every accepted request gets its response, until the deadline.
+  const reason = await Promise.race([shutdown.requested, failed]);
+  log("info", `draining: ${reason}`);
+  health.become("draining");
+  if (!(await server.drain())) {
+    host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
+    shutdown.endNow();
+  }
+  await store.close();
+  admin?.close();
+  accessLog.reportSkipped();
+  const { exitCode } = shutdown;
+  log("info", `ended, with ${exitCode}`, { exitCode });
+  return exitCode;
+}
+
+type Running = Awaited<ReturnType<typeof start>>;
+
+/**
+ * Reads the secret files, opens the store, and listens, in this order. Each may refuse to start,
+ * and no request is served before all are done.
+ */
+async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
+  const guard = { userId: host.userId, log: logOnce(log) };
+  const { tlsCert, tlsKey, storeCredentials } = config;
+  const tokens = openTokens(config, host.environment, guard);
+  const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  const tls = tlsCert === "" ? undefined : readTls();
+  const credentials = openCredentials(storeCredentials, guard);
+
+  // Mistakes in the settings are lines of text, for a person. From here on messages are events.
+  host.warn = (message, level = "warn") => log(level, message);
+  warnOfSettings(config, host);
+  const store = await openStore(config, host, credentials);
+  const failed = failureOf(store, log, shutdown);
+  const health = watchHealth(log, store);
+  const accessLog = createAccessLog(log, tokens, config);
+
+  let admin: Admin | undefined;
+  try {
+    // First, so that it can report that the start is in progress.
+    if (config.admin !== "") {
+      const { openAdmin } = await import("./admin.ts");
+      admin = await openAdmin(config, host, store, health);
+    }
+    const server = createPlantServer({
+      store,
+      tokens: tokens.accepted,
+      basePath: config.basePath,
+      limits: config.limits,
+      tls,
+      onFault: (error) => log("error", internalErrorMessage(error)),
+      onResponse: (summary, socket, response) => {
+        accessLog.onResponse(summary, socket, response);
+        admin?.metrics.count(summary);
+      }
+    });
+    admin?.metrics.watch(server);
+    await listen(server, config);
+
+    // A connection that could not be accepted, on systems that report it.
+    server.on("error", (error) => host.warn(messageOf(error)));
+    health.become("ready");
+    const parts = { server, store, failed, tokens, readTls };
+    return { ...parts, health, accessLog, admin };
+  } catch (error) {
+    admin?.close();
+    await store.close();
+    throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
+  }
+}
+
+/** Logs each message once, however often a file is read. */
+function logOnce(log: Log): Log {
+  const logged = new Set<string>();
+  return (level, message) => {
+    if (!logged.has(message)) log(level, message);
+    logged.add(message);
+  };
+}
+
+/** Warns of settings that are probably not what the operator wanted. */
+function warnOfSettings({ limits }: Config, host: Host): void {
+  const unknown = unknownVariables(host.environment);
+  if (unknown !== "") host.warn(unknown);
+
+  // Each connection takes a descriptor; journal, locks, streams and admin listener take others.
+  const otherFiles = 64;
+  const { connectionsMax } = limits;
+  const filesMax = host.openFilesMax();
+  if (filesMax < connectionsMax + otherFiles) {
+    host.warn(
+      `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
+        `${connectionsMax}: raise it above ${connectionsMax + otherFiles}`
+    );
+  }
+}
+
+/** Resolves with the reason for the shutdown if the journal fails; its code is the exit code. */
+const failureOf = (
+  store: Store,
+  log: Log,
+  shutdown: Shutdown
+): Promise<string> =>
+  new Promise((resolve) =>
+    store.once("failed", (error) => {
+      log("error", error.message);
+      shutdown.exitCode = error.exitCode;
+      resolve("the journal has failed");
+    })
+  );
+
+/** Logs and prints that the server listens, and where. */
+function announce(
+  { server, store, tokens, admin }: Running,
+  config: Config,
+  host: Host,
+  log: Log
+): void {
   const base = baseOf(server, config);
   const { records } = store.stats;
-  const [kind, kept] =
+  const { store: address } = config;
+  const [kind, description] =
     records === undefined
-      ? ["stream", shown]
-      : ["journal", `${records} records in ${shown}`];
+      ? ["stream", address]
+      : ["journal", `${records} records in ${address}`];
   if (config.tlsCert === "" && isExposed(server)) {
     host.warn(
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
   }
-  log("info", `serving ${base}, ${kept}, tokens: ${tokens.names()}`, {
+  const names = tokens.names();
+  log("info", `serving ${base}, ${description}, tokens: ${names}`, {
     version,
     base,
     admin: admin?.base,
-    [kind]: shown,
+    [kind]: address,
     records,
-    tokens: tokens.names()
+    tokens: names
   });
 
-  // Where nobody can read it, it is served all the same.
+  // The server serves whether or not the line can be printed.
   host
-    .print(announcement(base, config, tokens.made))
+    .print(announcement(base, config, tokens.generated()))
     .catch((error: unknown) => host.warn(messageOf(error)));
-
-  // Every request that was accepted gets its answer, but not for ever.
-  log("info", `draining: ${await Promise.race([ending.asked, failed])}`);
-  health.become("draining");
-  if (!(await server.drain())) {
-    host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
-    ending.atOnce();
-  }
-  await store.close();
-  admin?.close();
-  requests.tellLeftOut();
-  log("info", `ended, with ${ending.code}`, { exitCode: ending.code });
-  return ending.code;
 }
 
-/**
- * Reads the files of secrets, opens the store, and listens, in this order: each may refuse to
- * start, and nobody is served before all are there.
- */
-async function start(config: Config, host: Host, log: Log, ending: Ending) {
-  // Of a file's mode once is enough, however often it is read.
-  const warned = new Set<string>();
-  const warnOnce = (message: string): void => {
-    if (!warned.has(message)) log("warn", message);
-    warned.add(message);
-  };
-  const { tlsCert, tlsKey, basePath, limits } = config;
-  const tokens = openTokens(config, warnOnce);
-  const readTls = () => readTlsPair(tlsCert, tlsKey, warnOnce);
-  const tls = tlsCert === "" ? undefined : readTls();
-
-  // Not before: what is wrong with the settings is lines of text, for a person reads them.
-  host.warn = (message, level = "warn") => log(level, message);
-
-  // A failed journal answers 503 to all: the end is asked for, and a supervisor starts it anew.
-  const { store, shown }: { store: Store; shown: string } = await openStore(
-    config,
-    host
-  );
-  const failed = new Promise<string>((resolve) =>
-    store.once("failed", (error) => {
-      log("error", error.message);
-      ending.code = error.exitCode;
-      resolve("the journal has failed");
-    })
-  );
-  const health = watchHealth(log, store);
-  const requests = makeRequestLog(log, tokens, config);
-
-  let admin: Admin | undefined;
-  try {
-    // First, so that it tells that the other is to come; what nobody asks for is not even loaded.
-    if (config.admin !== "") {
-      admin = await (
-        await import("./admin.ts")
-      ).openAdmin(config, host, store, health);
-    }
-    const onFault = (error: unknown): void => log("error", faultMessage(error));
-    const onResponse: ResponseListener = (answer, socket, response) => {
-      requests.onResponse(answer, socket, response);
-      admin?.metrics.count(answer);
-    };
-    const server = createPlantServer({
-      store,
-      tokens: tokens.accepted,
-      basePath,
-      limits,
-      onFault,
-      onResponse,
-      tls
-    });
-    admin?.metrics.watch(server);
-    await listen(server, config);
-    // A connection that could not be accepted, where the system tells it: the others are served on.
-    server.on("error", (error) => host.warn(messageOf(error)));
-    health.become("ready");
-    return {
-      server,
-      store,
-      shown,
-      failed,
-      tokens,
-      readTls,
-      health,
-      requests,
-      admin
-    };
-  } catch (error) {
-    admin?.close();
-    await store.close();
-    throw new ExitError("unavailable", `can't listen: ${messageOf(error)}`);
-  }
-}
-
-type Running = Awaited<ReturnType<typeof start>>;
-
-/** What SIGHUP does. Each part does its work, whatever becomes of the others. */
+/** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
 function reload(
   running: Running,
-  { tokensFile, tlsCert }: Config,
+  { store: address, tokensFile, tlsCert }: Config,
   host: Host,
   log: Log
 ): void {
-  const { server, store, shown, tokens, readTls, admin } = running;
+  const { server, store, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void): void => {
     try {
       read();
-      log("info", `the ${what} are read again`, { tokens: tokens.names() });
+      log("info", `${what} reloaded`, { tokens: tokens.names() });
     } catch (error) {
       host.warn(`${messageOf(error)}; the old ${what} stay`);
     }
   };
-  if (tokensFile !== "") again("tokens", tokens.read);
+  if (tokensFile !== "") again("tokens", tokens.reload);
   if (tlsCert !== "")
     again("certificate and key", () => server.setSecureContext?.(readTls()));
+
   // A stream has nothing to rotate.
   store.rotate?.().then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
       log(
         "info",
-        `${isNew ? "goes on in a new file" : "no new journal is begun"} at ${shown}`
+        isNew
+          ? `rotated: now writing to ${address}`
+          : `not rotated: ${address} was not renamed`
       );
     },
     (error: unknown) =>
-      host.warn(`${messageOf(error)}; the old file stays in use`)
+      host.warn(`${messageOf(error)}; still writing to the old file`)
   );
 }

@@ -1,4 +1,4 @@
-/** What `serve` needs, of flags and environment: read once, and frozen. */
+/** The settings of `serve`, from flags and environment: read once, and frozen. */
 import {
   basePathForm,
   basePathWanted,
@@ -11,38 +11,37 @@ import {
 import { isToken } from "../http/bearer.ts";
 import type { Host } from "./host.ts";
 
-/** What looks like an address, which may have a password: where a path is shown, it is refused. */
-const address = String.raw`(?![./\\]|[A-Za-z]:\\).*(?:://|:.*@|@[^/]*:\d)`;
-const noAddress = `(?!${address})`;
-export const isAddress = (text: string): boolean =>
-  new RegExp(`^${address}`, "s").test(text);
-
-/** One of the characters of a socket's path, at its start. */
-const ofSocket = `${noAddress}[\x01-\x7f]`;
-
-/** The form of a path, where none need be given. */
+/** A path, or none. */
 const path = {
   defaultValue: "",
-  form: new RegExp(`^${noAddress}[^\\0]*$`, "s"),
-  wanted: "a path"
+  form: /^[^\0]*$/,
+  expected: "a path"
 } as const;
+
+/** The path of a Unix socket: what every system can bind. */
+const socketForm = String.raw`[\x01-\x7f]{1,107}`;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
 const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
 
-/** [HOST:]PORT, an IPv6 address in brackets; or a path, which a slash tells from a name. */
+/** [HOST:]PORT, with an IPv6 address in brackets; or a path, which has a slash. */
 const adminForm = new RegExp(
-  `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${ofSocket}{1,107})?$`
+  `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${socketForm})?$`
 );
 
-/** What can be set besides the limits; what has not the form, or is not within, is a mistake. */
+/** The address of a stream, which has no credentials and hence no @; or a path that is not a URL. */
+const storeForm = new RegExp(
+  String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
+);
+
+/** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
 export const settingTable = {
   host: {
     flag: "host",
     environment: "HOST",
     defaultValue: "127.0.0.1",
     form: /^[\w.:%-]+$/,
-    wanted: "a host name or an address",
+    expected: "a host name or an address",
     meaning: "address to listen on"
   },
   port: {
@@ -51,29 +50,34 @@ export const settingTable = {
     defaultValue: 8080,
     min: 0,
     max: 65_535,
-    wanted: "a port, 0 to 65535",
+    expected: "a port, 0 to 65535",
     meaning: "port to listen on; 0: any free one"
   },
   socket: {
     flag: "socket",
     defaultValue: "",
-    form: new RegExp(`^${ofSocket}{0,107}$`),
-    wanted: "a path of at most 107 ASCII characters",
+    form: new RegExp(`^(?:${socketForm})?$`),
+    expected: "a path of at most 107 ASCII characters",
     meaning: "Unix socket to listen on instead"
   },
   basePath: {
     flag: "base-path",
     defaultValue: "",
     form: basePathForm,
-    wanted: basePathWanted,
-    meaning: "what stands before /plants in the path"
+    expected: basePathWanted,
+    meaning: "prefix of /plants in the path, such as /v1"
   },
   store: {
     flag: "store",
     defaultValue: "plants.ndjson",
-    form: new RegExp(`^(?:(?:nats|tls)://|(?!file:)${noAddress})[^\\0]+$`, "s"),
-    wanted: "a path, or nats:// or tls:// with hosts and a stream",
+    form: storeForm,
+    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
     meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
+  },
+  storeCredentials: {
+    ...path,
+    flag: "store-credentials",
+    meaning: "file of the stream's user and password, a line each"
   },
   tokensFile: {
     ...path,
@@ -96,7 +100,7 @@ export const settingTable = {
     flag: "admin",
     defaultValue: "",
     form: adminForm,
-    wanted:
+    expected:
       "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
@@ -105,15 +109,15 @@ export const settingTable = {
     defaultValue: 10,
     min: 0,
     max: 100_000,
-    wanted: "a number of lines",
+    expected: "a number of lines",
     meaning:
-      "lines a second for failed requests: a flood of them must not fill a disk"
+      "log lines a second for failed requests: a flood must not fill a disk"
   },
   logRequests: {
     flag: "log-requests",
     defaultValue: "",
     form: /^(?:yes)?$/,
-    wanted: "yes",
+    expected: "yes",
     meaning: "log every request, and how long it took"
   }
 } as const;
@@ -121,83 +125,98 @@ export const settingTable = {
 /** An entry of either table: a text of some form, or a whole number within bounds. */
 type Entry = Limit | (typeof settingTable)[keyof typeof settingTable];
 
-/** All that has a flag. */
+/** Everything that has a flag. */
 export const entries: readonly Entry[] = [
   ...Object.values(settingTable),
   ...Object.values(limitTable)
 ];
 
-/** The variable that holds one token itself: never a flag, for `ps` shows flags. */
+/** The variable that holds one token itself. It has no flag, because `ps` shows flags. */
 export const tokenVariable = "PLANTS_TOKEN";
 
-/** The variable of an entry: made from its flag, where it has none of its own. */
+/** Returns the variable of an entry: its own, or one made from the flag. */
 export const environmentOf = (entry: Entry): string =>
   "environment" in entry
     ? entry.environment
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
-/** All that `serve` is given, and what is found to be wrong with it. */
+/** The command line and the environment, and the mistakes found in them so far. */
 export interface Given extends Pick<Host, "environment" | "pid"> {
-  /** The flags of the command line by their names. */
+  /** Values by flag; empty for a flag that lacks its value. */
   readonly flags: ReadonlyMap<string, string>;
 
-  /** A line each: of the command line, and of the rest. */
+  /** One line for each mistake: those of the command line, and all others. */
   readonly mistakes: Readonly<Record<"usage" | "config", string[]>>;
 }
 
-/** Of its texts, an empty one means none. */
+/** An empty text means none. No member is a secret. */
 export type Config = ReturnType<typeof readConfig>;
 
-/** A flag wins over its variable; an empty variable counts as none. What is wrong is put to the
- * mistakes, and a default in its place. */
+/** Reads the settings. Adds each mistake to the list, and uses the default instead. */
 export function readConfig(given: Given) {
   const texts = readTable(settingTable, (entry) => readText(entry, given));
   const limits: Limits = readTable(limitTable, (entry) =>
     Number(readText(entry, given))
   );
-  findMistakes(limits, given);
+  checkEnvironment(given);
+  checkCompanions(limits, given);
   return Object.freeze({
     ...texts,
     port: Number(texts.port),
     failedLinesMax: Number(texts.failedLinesMax),
     logRequests: texts.logRequests === "yes",
-    token: given.environment[tokenVariable] ?? "",
-    isHandedIn: isHandedIn(given),
+    isInherited: isInherited(given),
     limits: Object.freeze(limits)
   });
 }
 
-/** A short, escaped excerpt of what was given; of what may be an address with a password, nothing
- * that may be a part of it. */
+/** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */
+export const isStream = (address: string): boolean =>
+  /^(?:nats|tls):/.test(address);
+
+/**
+ * Returns a short, escaped excerpt of what was given. A text with an @ is not quoted: it may be an
+ * address with a password.
+ */
 export const quoted = (text: string): string =>
-  JSON.stringify(
-    text
-      .replace(/:\/\/.*/s, "://***")
-      .replace(/^.*@/s, "***@")
-      .slice(0, 80)
-  );
+  text.includes("@") ? "a text with an @" : JSON.stringify(text.slice(0, 80));
 
-/** What a message says of a name that does not exist: the nearest of those that do, or none. */
+/** Returns the known name that was probably meant, as a question; else where to look. */
 export function hintFor(name: string, known: readonly string[]): string {
-  const [nearest = ""] = known.toSorted(
-    (a, b) => lettersApart(name, a) - lettersApart(name, b)
-  );
-  return lettersApart(name, nearest) <= 2
-    ? `did you mean ${nearest}?`
-    : "see --help";
+  const typed = simplified(name);
+  for (const slips of [0, 1, 2].slice(0, 1 + typed.length / 4)) {
+    const near = known.find((each) => isNear(typed, simplified(each), slips));
+    if (near !== undefined) return `did you mean ${near}?`;
+  }
+  return "see --help";
 }
 
-/** How many letters one has that the other has not: a slip of the finger makes one or two. */
-function lettersApart(one: string, other: string): number {
-  const [a, b] = [one, other].map((name) =>
-    name.toLowerCase().replace(/^plants_|[^a-z]/g, "")
-  );
-  const without = (letters = "", taken = ""): string =>
-    [...taken].reduce((rest, letter) => rest.replace(letter, ""), letters);
-  return without(a, b).length + without(b, a).length;
-}
+/** Returns a flag or variable without the differences that are no slips. */
+const simplified = (name: string): string =>
+  name
+    .toLowerCase()
+    .replace(/^plants_|^-+/, "")
+    .replaceAll("_", "-");
 
-/** What is read for each entry of a table, by the same names. */
+/**
+ * Returns whether so many slips lead from one name to the other. A slip adds, omits, replaces or
+ * moves one letter: without one letter of each, the names are equal.
+ */
+const isNear = (one: string, other: string, slips: number): boolean =>
+  one === other ||
+  (slips > 0 &&
+    Math.abs(one.length - other.length) <= slips &&
+    shortened(one).some((each) =>
+      shortened(other).some((found) => isNear(each, found, slips - 1))
+    ));
+
+/** Returns the name, and the name without each one of its letters. */
+const shortened = (name: string): readonly string[] => [
+  name,
+  ...Array.from(name, (_, at) => name.slice(0, at) + name.slice(at + 1))
+];
+
+/** Reads each entry of a table; the result has the table's names. */
 const readTable = <Name extends string, Value>(
   table: Readonly<Record<Name, Entry>>,
   read: (entry: Entry) => Value
@@ -206,118 +225,104 @@ const readTable = <Name extends string, Value>(
     Object.entries<Entry>(table).map(([name, entry]) => [name, read(entry)])
   ) as Readonly<Record<Name, Value>>;
 
-/** The flag, or else the variable, or else the default; that in the place of a bad one, too. */
-function readText(entry: Entry, given: Given): string {
-  const text = textOf(entry, given) ?? `${entry.defaultValue}`;
-  // No sign, no fraction, no exponent, no white space: what is not plainly a number is a mistake.
+/** Returns the value of an entry if it is good. Otherwise adds a mistake, and returns the default. */
+export function readText(entry: Entry, given: Given): string {
+  const { source, text, mistakes } = lookUp(entry, given);
+  const defaultValue = `${entry.defaultValue}`;
+  if (text === "") return defaultValue;
+
+  // Digits alone are a number: no sign, fraction, exponent or white space.
   const isGood =
     "form" in entry
       ? entry.form.test(text)
       : /^\d+$/.test(text) && isWithin(entry, Number(text));
   if (isGood) return text;
-
-  // A flag without its value is told already.
-  const wanted = "unit" in entry ? describeBounds(entry) : entry.wanted;
-  if (text !== "")
-    blame([entry], `must be ${wanted}, found ${quoted(text)}`, given);
-  return `${entry.defaultValue}`;
+  const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
+  mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  return defaultValue;
 }
 
-/** What the flag says, or else its variable. */
-export const textOf = (
+/**
+ * Returns the value of an entry, the flag or variable that it comes from, and the list for its
+ * mistakes. A flag wins over its variable, and an empty variable counts as none.
+ */
+export function lookUp(
   entry: Entry,
-  { flags, environment }: Given
-): string | undefined =>
-  flags.get(entry.flag) ?? (environment[environmentOf(entry)] || undefined);
-
-/** Who says it; where nobody does, the flag could. */
-const sourceOf = (entry: Entry, { flags, environment }: Given): string =>
-  !flags.has(entry.flag) && environment[environmentOf(entry)]
-    ? environmentOf(entry)
-    : `--${entry.flag}`;
-
-/** Tells a mistake of the first: one of the command line, where one of them stands there. */
-function blame(
-  of: readonly [Entry, ...Entry[]],
-  mistake: string,
-  given: Given
-): void {
-  const isOfLine = of.some(({ flag }) => given.flags.has(flag));
-  given.mistakes[isOfLine ? "usage" : "config"].push(
-    `${sourceOf(of[0], given)} ${mistake}`
-  );
+  { flags, environment, mistakes: { usage, config } }: Given
+) {
+  const source = `--${entry.flag}`;
+  const variable = environmentOf(entry);
+  const { [variable]: text = "" } = environment;
+  const ofFlag = flags.get(entry.flag);
+  if (ofFlag !== undefined) return { source, text: ofFlag, mistakes: usage };
+  return { source: text ? variable : source, text, mistakes: config };
 }
 
-/** Whether sockets to listen on were handed in, as by systemd (sd_listen_fds(3)). */
-const isHandedIn = ({
+/** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
+const isInherited = ({
   environment: { LISTEN_PID, LISTEN_FDS = "0" },
   pid
 }: Given): boolean => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
-/** What Kubernetes sets for a service named plants (service links), with its value. */
-const serviceLink =
-  /^PLANTS_(?:\w+_)?(?:SERVICE_(?:HOST|PORT)|PORT_\d+_|PORT=\w+:\/\/)/;
+/** Checks the variables that have no flag. */
+function checkEnvironment(given: Given): void {
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
+  const { config } = given.mistakes;
 
-/** What is wrong besides the form of each: with other variables, or of one beside another. */
-function findMistakes(
-  { headMillis: part, requestMillis: whole }: Limits,
+  // The value is not quoted: a mistyped token is still nearly a token.
+  const expected = "a b64token: letters, digits and -._~+/, = at its end";
+  if (token && !isToken(token))
+    config.push(`${tokenVariable} must be ${expected}`);
+
+  if (!isInherited(given)) return;
+  if (sockets !== "1")
+    config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
+
+  // Of two listen addresses, one would be ignored without a message.
+  const { host, port, socket } = settingTable;
+  for (const entry of [host, port, socket]) {
+    const { source, text, mistakes } = lookUp(entry, given);
+    if (text)
+      mistakes.push(
+        `${source} cannot be set if a socket is inherited (LISTEN_FDS)`
+      );
+  }
+}
+
+/** Checks the settings that need, or must not exceed, one another. */
+function checkCompanions(
+  { headMillis, requestMillis }: Limits,
   given: Given
 ): void {
-  const {
-    environment,
-    mistakes: { config }
-  } = given;
-  const { host, port, socket, tlsCert, tlsKey } = settingTable;
+  const { tlsCert, tlsKey, store, storeCredentials } = settingTable;
+  const needs = (entry: Entry, isThere: boolean, needed: string): void => {
+    const { source, text, mistakes } = lookUp(entry, given);
+    if (text && !isThere) mistakes.push(`${source} needs ${needed}`);
+  };
+  const isGiven = (entry: Entry): boolean =>
+    lookUp(entry, given).text !== "" || given.flags.has(entry.flag);
+  needs(tlsCert, isGiven(tlsKey), "--tls-key");
+  needs(tlsKey, isGiven(tlsCert), "--tls-cert");
+  const isOfStream = isStream(lookUp(store, given).text);
+  needs(storeCredentials, isOfStream, "a stream as --store");
 
-  // Told without what was found: it may be a token all the same.
-  const token = environment[tokenVariable];
-  const wanted = "a b64token: letters, digits and -._~+/, = at its end";
-  if (token && !isToken(token))
-    config.push(`${tokenVariable} must be ${wanted}`);
+  if (headMillis <= requestMillis) return;
+  const head = lookUp(limitTable.headMillis, given);
+  const request = lookUp(limitTable.requestMillis, given);
+  const { mistakes } = given.flags.has("request-timeout") ? request : head;
+  mistakes.push(
+    `${head.source} must not be above ${request.source}, of which it is a part: ` +
+      `${headMillis} and ${requestMillis} milliseconds`
+  );
+}
 
-  // A misspelt variable would be as good as none. It may hold a token, too.
+/** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */
+export function unknownVariables(environment: Host["environment"]): string {
   const known = [...entries.map(environmentOf), tokenVariable];
-  for (const [name, value] of Object.entries(environment)) {
-    const isOurs =
-      name.startsWith("PLANTS_") && !serviceLink.test(`${name}=${value}`);
-    if (!isOurs || !value || known.includes(name)) continue;
-    config.push(
-      `there is no variable ${quoted(name)}: ${hintFor(name, known)}`
-    );
-  }
-
-  if (isHandedIn(given)) {
-    const { LISTEN_FDS: sockets } = environment;
-    if (sockets !== "1")
-      config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
-
-    // Of two places to listen one would be silently closed.
-    for (const place of [host, port, socket].filter((each) =>
-      textOf(each, given)
-    )) {
-      blame(
-        [place],
-        "can't be set where a socket is handed in (LISTEN_FDS)",
-        given
-      );
-    }
-  }
-
-  // What is good by itself, and not beside another.
-  for (const [one, other] of [
-    [tlsCert, tlsKey],
-    [tlsKey, tlsCert]
-  ] as const) {
-    const isAlone = textOf(one, given) && !textOf(other, given);
-    if (isAlone) blame([one], `needs --${other.flag}`, given);
-  }
-  if (part > whole) {
-    const both = [limitTable.headMillis, limitTable.requestMillis] as const;
-    blame(
-      both,
-      `must not be above ${sourceOf(both[1], given)}, of which it is a part: ` +
-        `${part} and ${whole} milliseconds`,
-      given
-    );
-  }
+  const unknown = Object.keys(environment).filter(
+    (name) =>
+      name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
+  );
+  const names = unknown.map((name) => `${name} (${hintFor(name, known)})`);
+  return names[0] ? `unknown variables are ignored: ${names.join(", ")}` : "";
 }

@@ -1,42 +1,40 @@
-/** When the server ends, and with which exit code: signals, and a journal that fails. */
+/** When the server shuts down, and with which exit code: signals, and a journal that fails. */
 import { exitCodes } from "./exit.ts";
 import type { Host, Signal } from "./host.ts";
 
-/**
- * npm repeats to its child the Ctrl-C that the terminal has sent to both: the same signal within
- * this time is the same wish.
- */
-const sameWishMillis = 1_000;
+/** Time within which the same signal is a repetition: npm sends its child each Ctrl-C again. */
+const repetitionMillis = 1_000;
 
-export type Ending = ReturnType<typeof watchForEnd>;
+export type Shutdown = ReturnType<typeof watchForShutdown>;
 
 /** Listens to SIGTERM and SIGINT from now on. */
-export function watchForEnd(host: Host) {
-  /** Ends the process now: what is under way is cut off, and may be stored or not. */
-  const atOnce = (): never => {
-    const code = ending.code || exitCodes.unavailable;
+export function watchForShutdown(host: Host) {
+  /** Ends the process now. What is in progress may be stored or not. */
+  const endNow = (): never => {
+    const code = shutdown.exitCode || exitCodes.unavailable;
     host.warn(`ended at once, with ${code}`);
     return host.exit(code);
   };
 
-  /** Resolves with the signal that asks for the end. The other one, or a later one, is another
-   * wish: to end now. */
-  const asked = new Promise<string>((resolve) => {
+  /** Resolves with the first signal. Another signal, or the same one later, ends the process. */
+  const requested = new Promise<string>((resolve) => {
     let first: { readonly signal: Signal; readonly at: number } | undefined;
     for (const signal of ["SIGTERM", "SIGINT"] as const)
       host.onSignal(signal, () => {
-        // A clock that nobody sets.
+        // Monotonic: nobody sets this clock.
         const at = performance.now();
         first ??= { signal, at };
-        const isSame =
-          signal === first.signal && at - first.at < sameWishMillis;
-        if (isSame) resolve(signal);
-        else atOnce();
+        const isRepetition =
+          signal === first.signal && at - first.at < repetitionMillis;
+        if (isRepetition) resolve(signal);
+        else endNow();
       });
   });
 
-  /** Its code is the exit code. That of a failed journal is hidden by nothing later: a supervisor
-   * that sees 69 would look for clients, not for the disk. */
-  const ending = { code: Number(exitCodes.done), asked, atOnce };
-  return ending;
+  /**
+   * The code of a failed journal is never replaced: a supervisor that sees 69 would look at the
+   * clients, not at the disk.
+   */
+  const shutdown = { exitCode: Number(exitCodes.done), requested, endNow };
+  return shutdown;
 }

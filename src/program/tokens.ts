@@ -1,49 +1,56 @@
-/** The tokens that are accepted, of all their sources: environment, tokens file, or made here. */
+/** The accepted tokens of all sources: environment, tokens file, or generated here. */
 import { BearerTokens, makeToken, tokenDigest } from "../http/bearer.ts";
-import { readTokensFile } from "./secrets.ts";
+import { readTokensFile, type Guard } from "./secrets.ts";
 import { tokenVariable, type Config } from "./settings.ts";
+import type { Environment } from "./host.ts";
 
 export type Tokens = ReturnType<typeof openTokens>;
 
-/** @throws ExitError for a tokens file that is refused */
+/**
+ * Collects the tokens. Nothing in the result shows a token when it is inspected.
+ *
+ * @throws ExitError if the tokens file is refused
+ */
 export function openTokens(
-  { token, tokensFile }: Config,
-  warn: (message: string) => void
+  { tokensFile }: Config,
+  { [tokenVariable]: token = "" }: Environment,
+  guard: Guard
 ) {
-  // Where none is configured one is made: the server never runs open.
-  const made = token === "" && tokensFile === "" ? makeToken() : "";
-  const single = made || token;
-  const own =
-    single === ""
-      ? []
-      : [[tokenDigest(single), made ? "made" : tokenVariable] as const];
+  // The server never runs open: without a configured token it generates one.
+  const generated = token === "" && tokensFile === "" ? makeToken() : "";
+  const single = generated || token;
+  const source = generated ? "generated" : tokenVariable;
+  const own = single === "" ? [] : [[tokenDigest(single), source] as const];
 
-  /** By digest: of what the file names, and of the others where they come from. */
+  /** Names by digest: those of the file, and the source of the other token. */
   const readAll = (): ReadonlyMap<string, string> =>
     new Map([
       ...own,
-      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, warn))
+      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, guard))
     ]);
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
 
   return {
-    /** Empty where one is configured. */
-    made,
     accepted,
+
+    /** The generated token; empty if one is configured. */
+    generated: (): string => generated,
     names: (): readonly string[] => [...names.values()],
 
-    /** The name of the token in a value of Authorization; undefined where none is known. */
+    /** Returns the name of the token in an Authorization field; undefined for an unknown one. */
     nameOf: (authorization = ""): string | undefined =>
       names.get(
         tokenDigest(authorization.slice(authorization.lastIndexOf(" ") + 1))
       ),
 
     /**
-     * Reads the tokens file again. Where that throws, the old tokens stay: a bad edit must not
-     * shut everybody out.
+     * Reads the tokens file again. The old tokens stay if it is refused: a bad edit must not lock
+     * everybody out.
+     *
+     * @throws ExitError as at the start
      */
-    read(): void {
+    reload(): void {
       names = readAll();
       accepted.replace([...names.keys()]);
     }

@@ -7,30 +7,25 @@
  * begins again, and goes on behind the last that is there.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits } from "../config.ts";
-import { openNats, type NatsStore, type Verdict } from "../engines/nats.ts";
-import {
-  objectOf,
-  readObject,
-  type Frame,
-  type JsonObject
-} from "../engines/protocol.ts";
+import { natsLimits, type NatsLimits } from "../config.ts";
+import { openNats, type NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { loosened, placedText } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
-import { headerText, seal } from "../journal/record.ts";
+import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
+import { openCredentials } from "./secrets.ts";
 
 type Given = Extract<Command, { readonly command: "import" | "export" }>;
 
 /** Does either, and tells what was done; the exit code. */
 export async function transfer(
-  { command, store, files }: Given,
+  { command, store, storeCredentials, files }: Given,
   host: Host
 ): Promise<number> {
   let records = 0;
@@ -39,18 +34,29 @@ export async function transfer(
 
   // Where a cluster elects a leader, or comes back, the work goes on.
   const { moveMillis } = natsLimits;
-  const limits = { appendMillis: moveMillis, absentMillis: moveMillis };
-  const stream = await openNats(store, { warn: host.warn, limits });
-  const onProgress = progressOf(command, host);
+  const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
+  const { userId, warn } = host;
+  const credentials = openCredentials(storeCredentials, {
+    userId,
+    log: (_, message) => warn(message)
+  });
+  const stream = await openNats(store, {
+    warn,
+    limits,
+    ...(credentials && { credentials })
+  });
   try {
     if (command === "import") {
-      const imported = await importJournals(stream, files, records, onProgress);
+      const imported = await importJournals(stream, files, records, {
+        onCompared: progressOf("import: comparing", host),
+        onSent: progressOf("import: sending", host)
+      });
       await host.print(
         `the stream has all ${records} records, ${imported} of them from now`
       );
     } else {
       const [path = ""] = files;
-      records = await exportStream(stream, path, onProgress);
+      records = await exportStream(stream, path, progressOf("export", host));
       await host.print(`${path} has all ${records} records of the stream`);
     }
   } catch (error) {
@@ -78,73 +84,95 @@ async function recordsOf(path: string, host: Host): Promise<number> {
 
   // It would grow behind what is read, or cut what was read.
   const isOpen = opening === undefined;
-  if (isOpen)
-    throw new JournalError(
-      "locked",
-      path,
-      "is written by a server, or standard input"
-    );
-  if (opening !== "goes on")
+  if (isOpen) throw new JournalError("locked", path, "is written by a server");
+  if (opening !== "uses it as it is")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
 }
 
+/** Called with the number of messages that are done and the number of all. */
+export interface ImportProgress {
+  readonly onCompared: OnProgress;
+  readonly onSent: OnProgress;
+}
+
 /**
- * Puts the records of sound journals, so many, into a stream, behind each other, where they are
- * not there yet.
+ * Puts the records of clean journals, `records` in all, into a stream as its first messages.
+ * Compares the messages that the stream has already, then sends the others.
  *
- * @returns how many were put there now
- * @throws EngineError `data` where the stream holds something else
+ * @returns the number of records that were sent
+ * @throws EngineError `data` if the stream or a journal has other content than expected
  */
 export async function importJournals(
   stream: NatsStore,
   paths: readonly string[],
   records: number,
-  onProgress: OnProgress
+  { onCompared, onSent }: ImportProgress
 ): Promise<number> {
-  const { inFlightRecordsMax, inFlightBytesMax } = stream.limits;
-  const { lastSeq: known } = await stateOf(stream);
-  const sending: Promise<unknown>[] = [];
+  const { lastSeq } = await stream.state();
+  const known = Math.min(lastSeq, records);
+  const changed = data(
+    `a journal changed during the import: expected ${records} records`
+  );
+  const messages = messagesOf(paths);
+  const next = (): Buffer => {
+    const { value } = messages.next();
+    if (value) return value;
+    throw changed;
+  };
+
+  // Compares each message: if another client's message took the place of a record, the messages
+  // after it may be right again. Nothing is sent before all of them have been compared.
   let seq = 0;
-  for (const message of messagesOf(paths)) {
-    seq++;
-
-    // Each that is there is compared: where a stranger's message took the place of one, those that
-    // were sent behind it may be right again.
-    const isThere = seq <= known;
-    // Nothing is sent before all that is there was found right.
-    if (seq === known + 1) await Promise.all(sending);
-    const sent = isThere
-      ? expectSame(stream, seq, message)
-      : stream.publish(message, `Nats-Expected-Last-Sequence: ${seq - 1}\r\n`);
-
-    // Of many that fail the first to be waited for is told.
-    sent.catch(() => undefined);
-    sending.push(sent);
-
-    // Who waits for the oldest keeps the others in flight, and their number bounded.
-    const recordsMax = isThere
-      ? natsLimits.fetchRecordsMax
-      : inFlightRecordsMax / 2;
-    const isMuch = () => stream.stats.queue.bytes > inFlightBytesMax / 2;
-    while (sending.length >= recordsMax || (sending[0] && isMuch()))
-      await sending.shift();
-    onProgress(seq, records);
-  }
-  await Promise.all(sending);
-  if (seq !== records)
-    throw data(`the journals had ${records} records, and now have ${seq}`);
-  return Math.max(0, records - known);
+  await runAhead(stream.limits, known, onCompared, () => {
+    const message = next();
+    return [message, compare(stream, ++seq, message)];
+  });
+  await runAhead(stream.limits, records - known, onSent, () => {
+    const message = next();
+    return [message, stream.publishAfter(seq++, message)];
+  });
+  if (!messages.next().done) throw changed;
+  return records - known;
 }
 
-async function expectSame(
+/** Starts requests while messages in flight are below half of the store's limits; awaits them in order. */
+async function runAhead(
+  { inFlightRecordsMax, inFlightBytesMax }: NatsLimits,
+  count: number,
+  onProgress: OnProgress,
+  start: () => readonly [message: Buffer, done: Promise<unknown>]
+): Promise<void> {
+  const inFlight: Promise<number>[] = [];
+  let bytes = 0;
+  for (let started = 0, done = 0; done < count;) {
+    const isFull =
+      inFlight.length >= inFlightRecordsMax / 2 ||
+      bytes >= inFlightBytesMax / 2;
+    if (started < count && !isFull) {
+      const [{ length }, request] = start();
+      const finished = request.then(() => length);
+
+      // Its turn to be awaited comes later: until then a rejection must not count as unhandled.
+      finished.catch(() => undefined);
+      inFlight.push(finished);
+      bytes += length;
+      started++;
+    } else {
+      bytes -= (await inFlight.shift()) ?? 0;
+      onProgress(++done, count);
+    }
+  }
+}
+
+async function compare(
   stream: NatsStore,
   seq: number,
   message: Buffer
 ): Promise<void> {
-  if ((await messageAt(stream, seq))?.equals(message)) return;
+  if ((await stream.messageAt(seq))?.equals(message)) return;
   throw data(
-    `message ${seq} of the stream is another than record ${seq} of the journals`
+    `message ${seq} of the stream is not record ${seq} of the journals`
   );
 }
 
@@ -171,7 +199,7 @@ export async function exportStream(
   path: string,
   onProgress: OnProgress
 ): Promise<number> {
-  const { messages, lastSeq } = await stateOf(stream);
+  const { messages, lastSeq } = await stream.state();
   if (messages !== lastSeq) {
     throw data(
       `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
@@ -185,7 +213,7 @@ export async function exportStream(
   try {
     let offset = 0;
     const append = async (lines: string): Promise<void> => {
-      const bytes = seal(lines);
+      const bytes = fillChecksums(lines);
       await appendAll(file, bytes);
       offset += bytes.length;
     };
@@ -194,9 +222,7 @@ export async function exportStream(
     for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
       const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
       const seqs = Array.from({ length }, (_, index) => first + index);
-      const found = await Promise.all(
-        seqs.map((seq) => messageAt(stream, seq))
-      );
+      const found = await Promise.all(seqs.map((seq) => stream.messageAt(seq)));
       await append(
         found
           .map((message, index) => {
@@ -220,45 +246,6 @@ export async function exportStream(
   realDisk.syncDirectory(path);
   onProgress(lastSeq, lastSeq);
   return lastSeq;
-}
-
-async function stateOf(stream: NatsStore) {
-  const { messages, last_seq: lastSeq } = objectOf(
-    (await ask(stream, "STREAM.INFO"))["state"]
-  );
-  return { messages: Number(messages), lastSeq: Number(lastSeq) };
-}
-
-/** The leader's copy: another replica's may lag behind. */
-async function messageAt(
-  stream: NatsStore,
-  seq: number
-): Promise<Buffer | undefined> {
-  const { message } = await ask(stream, "STREAM.MSG.GET", `{"seq":${seq}}`);
-  const { seq: found, data: base64 } = objectOf(message);
-  return found === seq
-    ? Buffer.from(String(base64 ?? ""), "base64")
-    : undefined;
-}
-
-/** The leader's answer; that a message is not there is one. */
-async function ask(
-  stream: NatsStore,
-  request: string,
-  body = ""
-): Promise<JsonObject> {
-  const noMessage = 10037;
-  const judge = ({ status, payload }: Frame): Verdict => {
-    const { err_code: code } = objectOf(
-      readObject(status === "" ? payload : "{}")["error"]
-    );
-    const isAnswer =
-      status === "" && (code === undefined || code === noMessage);
-    return isAnswer ? "done" : "again";
-  };
-  const subject = `$JS.API.${request}.${stream.target.stream}`;
-  const { payload } = await stream.send(subject, "", Buffer.from(body), judge);
-  return readObject(payload);
 }
 
 const data = (message: string): EngineError => new EngineError("data", message);

@@ -113,10 +113,10 @@ const guards: readonly Guard[] = [
     "B, Statuses 417: and other"],
   ["400 of ours", "http/strict-server.js", '"clientError"', '"x"', "B, Strict: behind close: of garbage, "
     + "a request"],
-  ["answers in order", "http/connection.js", "this.#last?.writableFinished === false", "false",
+  ["answers in order", "http/connection.js", "this.#latest?.writableFinished === false", "false",
     "B, Strict: garbage behind: two"],
   ["an error in a body is its request's", "http/connection.js",
-    "last && !last.req.complete", "false",
+    "latest?.req.complete === false ? latest", "false ? latest",
     "RFC 9112, 7.1: too small"],
   ["431 of the parser", "http/errors.js", '"HPE_HEADER_OVERFLOW"', '"x"',
     "B, Limits: over 16 KiB, a value"],

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import {
-  assertError, cleanEnvironment, exchange, post, readAnswers, start, temporaryFolder, token,
+  assertError, cleanEnvironment, exchange, post, readAnswers, root, start, temporaryFolder, token,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -164,3 +164,39 @@ test("fetch and node:http store a plant, and see early answers to 8 MB", { timeo
     }
   }
 });
+
+const stored = post(plant("lenient")).toString();
+const chunkedPlant = (trailer: string): string =>
+  `${line}\r\n${host}${good}${coding}\r\n${chunk(plant("lenient"))}0\r\n${trailer}\r\n`;
+/** The README's list: the words of an item, what is sent, the statuses of the responses. */
+const lenient = [
+  ["Several spaces", stored.replace(line, "POST  /plants   HTTP/1.1"), [200]],
+  ["CR, LF and CRLF before a request line", `\r\n\r\r\n\n${stored}`, [200]],
+  ["`RTSP/1.0` in place of `HTTP/1.0`", stored.replace("HTTP/1.1", "RTSP/1.0"), [200]],
+  ["White space before a field's value",
+    stored.replace("Host: ", `Host:${" ".repeat(50_000)}`), [200]],
+  ["A tab after `Transfer-Encoding: chunked`", chunkedPlant("").replace("ked\r", "ked\t\r"), [400]],
+  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant("Content-Length: 1\r\n"),
+    [400]],
+  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant(coding), [400]],
+  ["`Connection: close` in a trailer", chunkedPlant("Connection: close\r\n") + stored, [200, 400]],
+  ["A request with `Upgrade`",
+    stored.replace("Host", "Connection: upgrade\r\nUpgrade: h2c\r\nHost") + stored, [200]],
+] as const;
+const nodes = (process.env["PLANT_TEST_NODES"] ?? "").split(":").filter(Boolean);
+for (const each of new Set([node, ...nodes])) {
+  test(`what Node's parser keeps from us is as the README lists it: ${each}`, { timeout },
+    async () => {
+      const readme = readFileSync(join(root, "src", "http", "README.md"), "utf8");
+      const list = /^## What Node's parser keeps from us\n\n((?:- .*\n)+)/m.exec(readme)?.[1] ?? "";
+      const listed = list.trimEnd().split("\n");
+      assert.equal(new Set(lenient.map(([item]) => item)).size, listed.length);
+      const running = await start({ node: each });
+      for (const [item, bytes, statuses] of lenient) {
+        assert.ok(listed.some((text) => text.startsWith(`- ${item}`)), item);
+        const answers = await exchange(running.port, bytes, { halfClose: true });
+        assert.deepEqual(answers.map(({ status }) => status), statuses, item);
+      }
+      await running.end();
+    });
+}

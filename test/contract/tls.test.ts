@@ -1,22 +1,19 @@
 /** An https server: who never shakes hands is nobody, who has is served as over http. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import type { Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { open, send, serve, type Ends } from "../support/serving.ts";
+import { open, send, serve, temporaryTls, type Ends } from "../support/serving.ts";
 import { post, readAnswers, temporaryFolder } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Far beyond the test's own time: what waits so long waits for ever. */
 const never = 60_000;
-const cwd = temporaryFolder();
-execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key",
-  "-out", "cert", "-days", "1", "-subj", "/CN=localhost"], { cwd, stdio: "ignore" });
-const tls = { key: readFileSync(join(cwd, "key")), cert: readFileSync(join(cwd, "cert")) };
+const tls = temporaryTls();
+const folder = temporaryFolder();
+let sockets = 0;
 const plant = post('{"id":1,"name":"Fern"}');
 
 /** A handshake's first record, without its end: a ClientHello that says it has 512 bytes. */
@@ -42,26 +39,32 @@ for (const [says, bytes] of strangers) {
       assert.equal(ends.ours.destroyed, true);
     });
 
-  test(`a drain does not wait for who sends ${says}`, { timeout }, async () => {
-    const limits = { drainMillis: never, headMillis: 50_000, requestMillis: never };
-    const { server, port, store } = await serve({ tls, limits });
-    const ends = await open(server, port);
-    await send(ends, bytes);
-    store.hold();
-    const { client, answers } = await underWay(port, tls.cert);
-    while (store.waiting === 0) await new Promise(setImmediate);
-    const drained = server.drain();
-    await closed(ends.client);
-    assert.equal(client.destroyed, false);
-    store.release();
-    assert.deepEqual((await answers).map(({ status }) => status), [200]);
-    assert.equal(await drained, true);
-  });
+  for (const kind of ["a port", "a Unix socket"] as const) {
+    test(`a drain on ${kind} closes at once a client that sends ${says}, not one with a request`,
+      { timeout }, async () => {
+        const limits = { drainMillis: never, headMillis: 50_000, requestMillis: never };
+        const path = join(folder, `${sockets++}`);
+        const on = kind === "a port" ? {} : { path };
+        const { server, port, store } = await serve({ tls, limits, ...on });
+        const ends = await open(server, kind === "a port" ? port : path);
+        await send(ends, bytes);
+        store.hold();
+        const { client, answers } = await underWay(kind === "a port" ? port : path, tls.cert);
+        while (store.waiting === 0) await new Promise(setImmediate);
+        const drained = server.drain();
+        await closed(ends.client);
+        assert.equal(client.destroyed, false);
+        store.release();
+        assert.deepEqual((await answers).map(({ status }) => status), [200]);
+        assert.equal(await drained, true);
+      });
+  }
 }
 
 /** A plant over TLS, sent. */
-async function underWay(port: number, ca: Buffer) {
-  const client = connectTls({ port, host: "127.0.0.1", ca, checkServerIdentity: () => undefined });
+async function underWay(address: number | string, ca: Buffer) {
+  const to = typeof address === "string" ? { path: address } : { port: address, host: "127.0.0.1" };
+  const client = connectTls({ ...to, ca, checkServerIdentity: () => undefined });
   await once(client, "secureConnect");
   const answers = readAnswers(client, 1);
   client.write(plant);

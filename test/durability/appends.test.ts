@@ -185,7 +185,7 @@ test("a caller's function that throws is no fault of the journal, nor of its bat
   const dist = join(root, "dist");
   const script = `
     import { openJournal } from ${JSON.stringify(join(dist, "index.js"))};
-    import { appendJson } from ${JSON.stringify(join(dist, "plant.js"))};
+    import { appendJson } from ${JSON.stringify(join(dist, "store.js"))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
     journal[appendJson].append('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });

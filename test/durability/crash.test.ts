@@ -317,7 +317,7 @@ const busy: readonly Buffer[] = [
 ];
 const calls: readonly (readonly [operation: Operation, code: string, exitCode: number])[] = [
   ["open", "unreadable", 65], ["read", "unreadable", 65], ["readBeside", "unreadable", 65],
-  ["append", "failed", 74], ["cut", "failed", 74], ["openBeside", "failed", 74],
+  ["append", "failed", 74], ["truncate", "failed", 74], ["openBeside", "failed", 74],
   ["syncDirectory", "failed", 74], ["remove", "failed", 74],
 ];
 

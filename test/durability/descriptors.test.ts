@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { abstractName } from "../../src/journal/lock.ts";
+import { abstractOf } from "../../src/journal/lock.ts";
 import { start, temporaryFolder } from "../support/support.ts";
 import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
@@ -89,7 +89,7 @@ test("who knocks at a lock is let go at once: nobody fills its holder's descript
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
     assert.equal(beside.length, 1);
-    const abstract = process.platform === "linux" ? [abstractName(`plant-store-${identity}`)] : [];
+    const abstract = abstractOf(identity);
     for (const name of [...beside.map((each) => join(cwd, each)), ...abstract]) {
       const client = connect(name).resume();
       t.after(() => client.destroy());

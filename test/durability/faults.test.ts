@@ -75,14 +75,14 @@ function end(server: Server, signal: NodeJS.Signals = "SIGTERM"): Promise<number
   return server.ended;
 }
 
-const write = "await appendAll(this.#inUse.file, bytes);";
+const write = "await appendAll(file, bytes);";
 /** The wait makes sure that the answer has left. */
 const eager = () => patched("journal.js", [[write,
-  `for (const { settle } of this.#queue.batch) settle();
+  `for (const each of this.#queue.batch) each.settle();
    await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
-  "await appendAll(this.#inUse.file, bytes).catch(() => appendAll(this.#inUse.file, bytes));"]]);
-const uncut = () => patched("journal.js", [["file.cut(end);", ";"],
+  "await appendAll(file, bytes).catch(() => appendAll(file, bytes));"]]);
+const uncut = () => patched("journal.js", [["file.truncate(end);", ";"],
   [" || file.size() !== end", ""]]);
 
 /** The ids of a journal's records, in order, and what is wrong with the first bad line. */
@@ -339,11 +339,11 @@ test("one writer between network namespaces; after kill -9 none needs a hand",
   { skip: noNetwork }, () => hasOneWriter(program, [apart, apart, []]));
 
 test("a program without the lock beside the file is noticed", { skip: noNetwork }, () =>
-  assert.rejects(hasOneWriter(patched("disk.js", [["entry.isSocket() &&", "false &&"]]),
+  assert.rejects(hasOneWriter(patched("lock.js", [["entry.isSocket() &&", "false &&"]]),
     [apart, apart]), { name: "AssertionError" }));
 
 test("a program without a lock is noticed", () => assert.rejects(hasOneWriter(
-  patched("open.js", [["other = await disk.lock(path, identity, held, warn)",
+  patched("open.js", [["other = await disk.lock(path, identity, releases, warn)",
     "other = undefined"]]), [[]]),
 { name: "AssertionError" }));
 

@@ -14,7 +14,7 @@ function between<T extends object>(target: T, step: () => void): T {
       const member: unknown = Reflect.get(target, name);
       if (typeof member !== "function") return member;
       return (...given: unknown[]): unknown => {
-        if (name !== "cut") step();
+        if (name !== "truncate") step();
         const result: unknown = member.apply(target, given);
         return name === "open" && typeof result === "object" && result ? between(result, step)
           : result;

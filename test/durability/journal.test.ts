@@ -15,7 +15,7 @@ import type { Limits } from "../../src/config.ts";
 import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { headerText, plantText, recordText, seal } from "../../src/journal/record.ts";
+import { headerText, plantText, recordText, fillChecksums } from "../../src/journal/record.ts";
 import { type NewPlant } from "../../src/plant.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -209,7 +209,7 @@ const final: readonly (
   ["EACCES", true, (disk) => disk.fail("append", { errno: EACCES, bytes: 0 })],
   ["no space, and the cut fails", false, (disk) => {
     disk.fail("append", { errno: ENOSPC, bytes: 100 });
-    disk.fail("cut", { errno: EIO });
+    disk.fail("truncate", { errno: EIO });
   }],
   ["no space, and its size can't be read", false, (disk) => {
     disk.fail("append", { errno: ENOSPC, bytes: 100 });
@@ -243,7 +243,7 @@ for (const [says, isCut, fail] of final) {
 /** What somebody else does to the file; each is real, and so is the file. */
 const intrusions: readonly (readonly [says: string, act: (path: string) => void])[] = [
   ["bytes appended", (name) => appendFileSync(name, "x\n")],
-  ["cut", (name) => truncateSync(name, headerBytes)],
+  ["truncate", (name) => truncateSync(name, headerBytes)],
   ["emptied", (name) => truncateSync(name, 0)],
   ["deleted", (name) => rmSync(name)],
   ["renamed, and nobody rotates", (name) => renameSync(name, `${name}.1`)],
@@ -283,9 +283,15 @@ test("a failed journal may be closed twice at once", async () => {
 
 test("bytes that another has appended are not cut away", async () => {
   const { disk, journal } = await simulated();
-  await disk.open(path).append(Buffer.from("another's".repeat(99)));
-  disk.fail("append", { errno: EIO });
-  assert.deepEqual([await appendAll(journal, fern), disk.faultsFired], [["unknown"], 1]);
+  void disk.hold();
+  const other = disk.open(path).append(Buffer.from("another's".repeat(99)));
+  disk.fail("append", { errno: EIO }, 1);
+  const outcome = appendAll(journal, fern);
+  // The journal has looked at the file, and its write waits behind the other process's.
+  while (!disk.calls.includes("look")) await setImmediate();
+  disk.letGo();
+  await other;
+  assert.deepEqual([await outcome, disk.faultsFired], [["unknown"], 1]);
   assert.match(disk.bytes(path)?.toString() ?? "", /another's/);
 });
 
@@ -401,7 +407,7 @@ test("opening reads the end only: as much of 200,000 records as of 2,000", async
       end += lines[lines.push(recordText(seq, at, synced, plantText(fern))) - 1]?.length ?? 0;
     }
     const real = join(temporaryFolder(), "plants.ndjson");
-    writeFileSync(real, seal(lines.join("")));
+    writeFileSync(real, fillChecksums(lines.join("")));
     let bytes = 0;
     const open = (name: string): JournalFile => {
       const file = realDisk.open(name);

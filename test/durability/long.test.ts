@@ -7,14 +7,14 @@ import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
-import { headerBytes, headerText, lineBytesMax, recordText, seal } from "../../src/journal/record.ts";
+import { headerBytes, headerText, lineBytesMax, recordText, fillChecksums } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { cleanEnvironment, program, root, temporaryFolder, token } from "../support/support.ts";
 
 const mib = 2 ** 20;
 const at = "2026-11-21T02:56:07.123Z";
-const header = seal(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
+const header = fillChecksums(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
 
 test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
   assert.equal(lineBytesMax, 64 * mib);
@@ -111,14 +111,14 @@ const bytesOf = (file: Buffer): Bytes =>
 
 test("two of the longest records and a third that is torn, NULs behind it: it is torn there", () => {
   const plant = `{"id":1,"name":"${"x".repeat(plantBytesMax - emptyBytes)}"}`;
-  const first = seal(recordText(1, at, headerBytes, plant));
-  const second = seal(recordText(2, at, headerBytes + first.length, plant));
+  const first = fillChecksums(recordText(1, at, headerBytes, plant));
+  const second = fillChecksums(recordText(2, at, headerBytes + first.length, plant));
   const end = headerBytes + first.length + second.length;
   const file = Buffer.concat([header, first, second, second.subarray(9), Buffer.alloc(60 * mib)]);
   const verdict = examine(bytesOf(file));
   assert.deepEqual(verdict, {
-    kind: "sound", file: "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", seq: 2,
-    certified: headerBytes + first.length, end, unterminated: false,
+    kind: "torn", file: "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", seq: 2,
+    certified: headerBytes + first.length, end,
   });
 });
 
@@ -140,14 +140,14 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
 
 test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
   const fill = (bytes: number): string => `{"id":1,"name":"${"x".repeat(bytes)}"}`;
-  const rest = seal(recordText(1, at, headerBytes, fill(0))).length;
+  const rest = fillChecksums(recordText(1, at, headerBytes, fill(0))).length;
   for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
-    const long = seal(recordText(1, at, headerBytes, fill(lineBytes - rest)));
+    const long = fillChecksums(recordText(1, at, headerBytes, fill(lineBytes - rest)));
     assert.equal(long.length, lineBytes);
-    const behind = seal(recordText(2, at, headerBytes + lineBytes, fill(4)));
+    const behind = fillChecksums(recordText(2, at, headerBytes + lineBytes, fill(4)));
     const file = Buffer.concat([header, long, behind]);
     const report = verifyJournal(bytesOf(file));
-    const opening = spotsTotal === 0 ? "goes on" : `refuses it at offset ${headerBytes}`;
+    const opening = spotsTotal === 0 ? "uses it as it is" : `refuses it at offset ${headerBytes}`;
     assert.deepEqual([report.records, report.spotsTotal, report.opening],
       [2 - spotsTotal, spotsTotal, opening]);
     const reason = `the line has over ${lineBytesMax} bytes`;
@@ -175,7 +175,7 @@ function measured(folder: string, ...args: readonly string[]) {
 }
 
 const small = (seq: number, offset: number): Buffer =>
-  seal(recordText(seq, at, offset, `{"id":${seq},"name":"Fern"}`));
+  fillChecksums(recordText(seq, at, offset, `{"id":${seq},"name":"Fern"}`));
 const one = small(1, headerBytes);
 const begin = Buffer.concat([header, one]);
 
@@ -190,7 +190,7 @@ test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is 
   const { status, stdout, stderr, mebibytes } = measured(folder, "verify", "--json", "hole");
   assert.equal(status, 65, stderr);
   const { bytes, records, idMax, opening, spots } = JSON.parse(stdout);
-  assert.deepEqual([bytes, records, idMax, opening], [size, 4, "9", "goes on"]);
+  assert.deepEqual([bytes, records, idMax, opening], [size, 4, "9", "uses it as it is"]);
   const reason = `the line has over ${lineBytesMax} bytes`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
@@ -204,7 +204,7 @@ test("a journal padded with 700 MiB of NULs is 65 for verify and for serve, in b
   assert.equal(verified.status, 65, verified.stderr);
   const { records, opening, spots } = JSON.parse(verified.stdout);
   assert.deepEqual([records, opening], [1, `refuses it at offset ${size - 4 * lineBytesMax}`]);
-  const reason = `the last ${size - begin.length} bytes are no whole line`;
+  const reason = `the last ${size - begin.length} bytes are not a whole line`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   const served = measured(folder, "--store", "padded", "--port", "0");
   assert.equal(served.status, 65);

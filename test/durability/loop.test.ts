@@ -108,9 +108,15 @@ test("a plant that waits while a rotation is asked for goes to the new file", as
 test("no space, and another has written behind the end: nothing is cut, it is final", async () => {
   const { disk, journal } = await simulated();
   const before = disk.bytes(path)?.length ?? 0;
-  await disk.open(path).append(Buffer.from("another's".repeat(99)));
-  disk.fail("append", { errno: ENOSPC });
-  assert.deepEqual(await append(journal, fern, fern), ["unknown", "unknown"]);
+  void disk.hold();
+  const other = disk.open(path).append(Buffer.from("another's".repeat(99)));
+  disk.fail("append", { errno: ENOSPC }, 1);
+  const outcome = append(journal, fern, fern);
+  // The journal has looked at the file, and its write waits behind the other process's.
+  while (!disk.calls.includes("look")) await setImmediate();
+  disk.letGo();
+  await other;
+  assert.deepEqual(await outcome, ["unknown", "unknown"]);
   assert.deepEqual([disk.faultsFired, disk.bytes(path)?.length], [1, before + 9 * 99]);
   assert.deepEqual(await append(journal, fern), ["unknown"]);
   await journal.close();

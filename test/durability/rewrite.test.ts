@@ -12,7 +12,7 @@ import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import { JournalError, openJournal } from "../../src/index.ts";
 import { realDisk } from "../../src/journal/files.ts";
-import { copyBytesMax } from "../../src/journal/recover.ts";
+import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { run, temporaryFolder } from "../support/support.ts";
 
 const hex = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
@@ -36,8 +36,8 @@ const lastWrite = record(2, C) + record(3, C);
 const whole = first + lastWrite;
 const copy = copyOf(ours, C, whole.length, lastWrite);
 const nuls = (count: number): string => "\0".repeat(count);
-const [due, spent] = [`writes it anew from offset ${C} as in .rewrite, then goes on`,
-  "removes .rewrite, then goes on"];
+const [due, spent] = [`rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
+  "removes .rewrite, then uses it as it is"];
 
 const cases: readonly (readonly [
   says: string, file: string, anew: string, opening: string, spots: readonly number[], ids: number,
@@ -50,7 +50,7 @@ const cases: readonly (readonly [
     whole + record(4, whole.length), copy, spent, [], 4],
   ["whole, a copy that is not", whole, copy.slice(0, -1), spent, [], 3],
   ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
-    `removes .rewrite, then mends it from offset ${C + record(2, C).length}`,
+    `removes .rewrite, then repairs it from offset ${C + record(2, C).length}`,
     [C + record(2, C).length], 2],
   ["cut undone: the old size, NULs in place of the end",
     first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite), due, [C], 3],
@@ -58,7 +58,7 @@ const cases: readonly (readonly [
     header.slice(0, 50), copyOf(ours, 0, 132, header), due.replace(`${C}`, "0"), [0], 0],
   ["cut, and the copy's own end is torn", first,
     copyOf(ours, C, whole.length + 4, `${lastWrite}torn`),
-    due.replace("goes on", `mends it from offset ${whole.length}`), [C, whole.length], 3],
+    due.replace("uses it as it is", `repairs it from offset ${whole.length}`), [C, whole.length], 3],
   ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
     "refuses it at offset 0", [0], 1],
   ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
@@ -103,7 +103,7 @@ for (const [says, file, anew, opening, spots, ids] of cases) {
     assert.ok(!existsSync(`${path}.rewrite`));
     const after = await run(["verify", "--json", "plants.ndjson"], {}, folder);
     const { records, spotsTotal, opening: next } = JSON.parse(after.stdout);
-    assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "goes on"]);
+    assert.deepEqual([after.code, records, spotsTotal, next], [0, ids, 0, "uses it as it is"]);
   });
 }
 
@@ -118,7 +118,7 @@ test("verify of a symbolic link looks for the .rewrite beside its target", async
   assert.deepEqual([code, opening, records], [65, due, 3]);
 });
 
-test("a .rewrite that is no copy of a journal's end is not read: 65, and it stays", async () => {
+test("a .rewrite that is not a copy of a journal's end is not read: 65, and it stays", async () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   writeFileSync(path, whole);
@@ -132,10 +132,10 @@ test("a .rewrite that is no copy of a journal's end is not read: 65, and it stay
   ];
   for (const make of makers) {
     make();
-    await assert.rejects(openJournal(path), { code: "unreadable", message: /no copy of a journal/ });
+    await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy of a journal/ });
     const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(code, 65);
-    assert.match(stderr, /plants\.ndjson\.rewrite: is no copy of a journal's end/);
+    assert.match(stderr, /plants\.ndjson\.rewrite: is not a copy of a journal's end/);
     assert.ok(existsSync(`${path}.rewrite`));
     execFileSync("rm", ["-r", `${path}.rewrite`]);
   }

@@ -35,7 +35,7 @@ async function afterFailedRotation() {
   renameSync(path, `${path}.1`);
   mkdirSync(path);
   await assert.rejects(journal.rotate(), JournalError);
-  assert.equal(await append(journal, 1n), "stored", "the old file stays in use");
+  assert.equal(await append(journal, 1n), "stored", "still writing to the old file");
   rmdirSync(path);
   return { path, journal };
 }
@@ -62,7 +62,7 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
   renameSync(path, `${path}.1`);
   symlinkSync(path, path);
   await assert.rejects(journal.rotate());
-  assert.equal(await append(journal, 1n), "stored", "the old file stays in use");
+  assert.equal(await append(journal, 1n), "stored", "still writing to the old file");
   rmSync(path);
   assert.equal(await journal.rotate(), true);
   assert.equal(await append(journal, 2n), "stored");
@@ -73,7 +73,7 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
 /** What becomes of a renamed file while a plant that it holds waits for the rotation. */
 const meanwhile = [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
-  ["cut", "unknown", (moved: string) => truncateSync(moved, 200)],
+  ["truncate", "unknown", (moved: string) => truncateSync(moved, 200)],
   ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
   ["let be: the control", "stored", () => undefined],
 ] as const;
@@ -110,7 +110,7 @@ test("a plant that waits for its rotation is stored where its file is put back",
 test("after a failed rotation the old file is still looked at with each write", async () => {
   for (const [says, act] of [
     ["it was deleted while in use", (old: string) => rmSync(old)],
-    ["another changed it", (old: string) => appendFileSync(old, "another's")],
+    ["another process changed it", (old: string) => appendFileSync(old, "another's")],
   ] as const) {
     const { path, journal } = await afterFailedRotation();
     act(`${path}.1`);
@@ -227,7 +227,7 @@ test("a link that leads to another journal: rotation goes on behind its records"
   rmSync(path);
   symlinkSync(other, path);
   await assert.rejects(journal.rotate(), { code: "locked" }, "not while another has it");
-  assert.equal(await append(journal, 2n), "stored", "the old file stays in use");
+  assert.equal(await append(journal, 2n), "stored", "still writing to the old file");
   await another.close();
   assert.equal(await journal.rotate(), true);
   assert.equal(await append(journal, 3n), "stored");
@@ -249,7 +249,7 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.equal(await append(journal, 2n), "unknown");
     const [error] = await failed;
     assert.ok(error instanceof JournalError);
-    assert.match(error.message, /, it was renamed, or its link was, and no rotation followed$/);
+    assert.match(error.message, /, the journal \(or its symbolic link\) was renamed, and no SIGHUP followed$/);
     await journal.close();
     assert.equal(existsSync(other), false);
     await (await openJournal(target)).close();
@@ -269,7 +269,7 @@ test("mv of a link and SIGHUP, as the README says: the program goes on in a new 
   assert.ok(stderr);
   server.process.kill("SIGHUP");
   while (server.stderr() === "") await once(stderr, "data");
-  assert.match(server.stderr(), /goes on in a new file at plants\.ndjson\n$/);
+  assert.match(server.stderr(), /rotated: now writing to plants\.ndjson\n$/);
   assert.equal(await store(2), 200);
   assert.equal(await server.end(), 0);
   assert.deepEqual([idsIn(target), idsIn(path)], [[1], [2]]);

@@ -81,8 +81,9 @@ function read(bytes: Buffer): { readonly ids: readonly number[]; readonly fault:
 
 type Planned = readonly [operation: Operation, skip: number, fault: Fault];
 const operations: readonly Operation[] = [
-  ...Array<Operation>(12).fill("append"), "cut", "cut", "size", "size", "look", "look", "read",
+  ...Array<Operation>(12).fill("append"), "truncate", "truncate", "size", "size", "look", "look", "read",
   "open", "lock", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
+  "canName",
 ];
 
 class Run {
@@ -398,7 +399,7 @@ const controls: readonly (readonly [says: string, make: () => WatchedDisk])[] = 
     append: (bytes) => file.append(bytes).catch(() => file.append(bytes)) }))],
   ["a short write that is taken for whole", between((file) => ({
     append: (bytes) => file.append(bytes).then(() => bytes.length) }))],
-  ["a file that is not cut back", between(() => ({ cut: nothing }))],
+  ["a file that is not cut back", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
   ["a lock that is always free", disk({ lock: () => Promise.resolve(undefined) })],
   ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
-import type { NatsOptions } from "../../src/engines/nats.ts";
 import { exchange, post } from "../support/support.ts";
 import { Cluster, rightStream, until, withCluster } from "./cluster.ts";
+import type { OpenOptions } from "./cluster.ts";
 import { serve } from "./load.ts";
 
 const timeout = 120_000;
@@ -13,11 +13,11 @@ const cluster = await Cluster.start();
 
 describe("on a cluster of three", { ...withCluster, timeout }, () => {
   async function refused(
-    url: string, pattern: RegExp, code: string, options: NatsOptions = {},
+    stream: string, pattern: RegExp, code: string, options: OpenOptions = {},
   ): Promise<string> {
-    const store = openNats(url, options);
+    const store = cluster.open(stream, options);
     const error: unknown = await store.then(async (opened) => opened.close(), (thrown) => thrown);
-    assert.ok(error instanceof EngineError, `it must be refused: ${url}`);
+    assert.ok(error instanceof EngineError, `it must be refused: ${stream}`);
     assert.equal(error.code, code);
     assert.match(error.message, pattern);
     assert.ok(!error.message.includes("pw"), error.message);
@@ -25,14 +25,14 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   }
 
   test("a missing stream is refused with the JSON that makes a right one", async () => {
-    const message = await refused(cluster.url("plants"), /stream not found/, "config");
+    const message = await refused("plants", /stream not found/, "config");
     const json = message.slice(message.indexOf("\n{") + 1);
     await until("it is made", async () => {
       const answer = await cluster.admin<{ error?: unknown }>("STREAM.CREATE.plants",
         JSON.parse(json));
       return answer.error === undefined;
     });
-    const store = await openNats(cluster.url("plants"));
+    const store = await cluster.open("plants");
     const plants = [
       { id: 9223372036854775807n, name: "Fern" }, { id: -9223372036854775808n, name: "" },
       { id: 9007199254740993n, name: "F\u0000\u001f\"\\ ä€😀\u2028", tag: "" },
@@ -63,38 +63,37 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   for (const [changes, pattern] of wrong) {
     test(`a stream with ${JSON.stringify(changes)} is refused`, async () => {
       await cluster.create("wrong", changes);
-      const url = cluster.url("wrong", { user: "admin:adminpw" });
-      const message = await refused(url, pattern, "config");
+      const message = await refused("wrong", pattern, "config", { user: "admin" });
       await cluster.admin("STREAM.DELETE.wrong");
       await cluster.create("wrong", JSON.parse(message.slice(message.indexOf("\n{") + 1)));
-      await (await openNats(url)).close();
+      await (await cluster.open("wrong", { user: "admin" })).close();
       await cluster.admin("STREAM.DELETE.wrong");
     });
   }
 
   test("wrong credentials, or none, are refused at once", async () => {
-    for (const user of ["writer:wrong-pw", "nobody:pw", "t0ken", "writer:"]) {
-      await refused(cluster.url("plants", { user }), /Authorization Violation/, "refused");
+    for (const credentials of ["writer\nwrong-pw", "nobody\npw\n"]) {
+      await refused("plants", /Authorization Violation/, "refused", { credentials });
     }
+    await assert.rejects(openNats(cluster.address("plants")), /Authorization Violation/);
   });
   test("a stream that the user may not ask for is refused", async () => {
     await cluster.create("others");
-    await refused(cluster.url("others"), /Permissions Violation/, "config");
+    await refused("others", /Permissions Violation/, "config");
   });
   test("tls:// is refused by servers without TLS", async () => {
-    await refused(cluster.url("plants", { scheme: "tls" }), /expected a server with TLS/, "refused");
+    await refused("plants", /expected a server with TLS/, "refused", { scheme: "tls" });
   });
   test("the servers say that they sync every write", async () => {
     const told: string[] = [];
     const warn = (line: string): void => void told.push(line);
     const [{ monitor, port } = assert.fail("no server")] = cluster.servers;
-    const url = `nats://writer:writerpw@127.0.0.1:${port}/plants?monitor=${monitor}`;
-    await (await openNats(url, { warn })).close();
+    await (await cluster.open("plants", { ports: [port], query: `?monitor=${monitor}`, warn })).close();
     assert.deepEqual(told, []);
   });
   test("a full stream is 503 with no space, nothing is evicted, and space returns", async () => {
     await cluster.create("small", { max_msgs: 10 });
-    const store = await openNats(cluster.url("small", { user: "admin:adminpw" }));
+    const store = await cluster.open("small", { user: "admin" });
     const port = await serve(store);
     for (let id = 1; id <= 12; id++) {
       const [answer] = await exchange(port, post(`{"id":${id},"name":"Fern"}`), { answers: 1 });
@@ -110,7 +109,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     await store.close();
   });
   test("a plant that no server takes is 413, and the connection goes on", async () => {
-    const store = await openNats(cluster.url("plants"));
+    const store = await cluster.open("plants");
     const port = await serve(store);
     const large = `{"id":1,"name":"${"x".repeat(1_048_500)}"}`;
     const [refusal, next] = await exchange(port, [post(large), post('{"id":2,"name":"Fern"}')],
@@ -122,8 +121,8 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   test("a permission that is taken away is 503 at once, and told", async () => {
     await cluster.create("denied");
     const told: string[] = [];
-    const store = await openNats(cluster.url("denied", { user: "half:halfpw" }),
-      { warn: (line) => told.push(line) });
+    const store = await cluster.open("denied",
+      { user: "half", warn: (line) => told.push(line) });
     const port = await serve(store);
     const [answer] = await exchange(port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
     assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
@@ -137,9 +136,9 @@ describe("where the servers do not sync", { ...withCluster, timeout }, () => {
     const lax = await Cluster.start({ servers: 1, sync: "2m" });
     await lax.create("plants", { num_replicas: 1 });
     const [{ monitor } = assert.fail("no server")] = lax.servers;
-    const url = lax.url("plants", { query: `?replicas=1&monitor=${monitor}` });
-    await assert.rejects(openNats(url), (error) => error instanceof EngineError
+    const query = `?replicas=1&monitor=${monitor}`;
+    await assert.rejects(lax.open("plants", { query }), (error) => error instanceof EngineError
       && error.code === "config" && /sync_interval: always/.test(error.message));
-    await (await openNats(lax.url("plants", { query: "?replicas=1" }))).close();
+    await (await lax.open("plants", { query: "?replicas=1" })).close();
   });
 });

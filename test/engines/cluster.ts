@@ -12,6 +12,8 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
+import { openNats } from "../../src/engines/nats.ts";
+import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 /** The server's binary, or why there is none. */
@@ -41,10 +43,30 @@ if ("missing" in binary && process.env["PLANT_TEST_NATS_REQUIRED"]) {
   throw new Error(binary.missing);
 }
 
+export interface OpenOptions extends NatsOptions {
+  readonly user?: string;
+  readonly scheme?: "nats" | "tls";
+  readonly query?: string;
+
+  /** Of proxies. Default: the servers' own. */
+  readonly ports?: readonly number[];
+}
+
+/** Each user of the tests' servers has its name and "pw" as the password. */
+export const credentialsOf = (user: string): string => `${user}\n${user}pw\n`;
+
+/** The environment of a program on a stream: the address, and a file with the credentials. */
+export function environmentFor(PLANTS_STORE: string, credentials: string) {
+  const PLANTS_STORE_CREDENTIALS = join(temporaryFolder(), "credentials");
+  writeFileSync(PLANTS_STORE_CREDENTIALS, credentials, { mode: 0o600 });
+  return { PLANTS_STORE, PLANTS_STORE_CREDENTIALS };
+}
+
 export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
   readonly maxFileStore?: string;
+  readonly maxPayload?: string;
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
@@ -128,11 +150,23 @@ export class Cluster {
     return cluster;
   }
 
-  /** The address of a stream on these servers, or on proxies before them, as the user that serves. */
-  url(stream: string, { user = "writer:writerpw", scheme = "nats", query = "", ports = [0] } = {}) {
+  /** The address of a stream on these servers, or on proxies before them. */
+  address(stream: string, { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}): string {
     const own = this.servers.map(({ port }) => port);
     const hosts = (ports[0] === 0 ? own : ports).map((port) => `127.0.0.1:${port}`).join();
-    return `${scheme}://${user}@${hosts}/${stream}${query}`;
+    return `${scheme}://${hosts}/${stream}${query}`;
+  }
+
+  /** Opens a store there, as the user that serves. */
+  open(stream: string, options: OpenOptions = {}): Promise<NatsStore> {
+    const { user = "writer", scheme = "nats", query = "", ports = [0], ...others } = options;
+    const address = this.address(stream, { scheme, query, ports });
+    return openNats(address, { credentials: credentialsOf(user), ...others });
+  }
+
+  /** The environment of a program that has its store there. */
+  env(stream: string, user = "writer") {
+    return environmentFor(this.address(stream), credentialsOf(user));
   }
 
   async ready(server: Server): Promise<void> {
@@ -277,7 +311,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxFileStore = "2GB", tls, publish } = options;
+  const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
   const name = `n${index + 1}`;
   const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
   const cluster = count === 1 ? "" : `cluster {
@@ -289,7 +323,7 @@ function configOf(
   return `server_name: ${name}
 listen: "127.0.0.1:${ports[index]}"
 http: "127.0.0.1:${ports[count + index]}"
-max_payload: 1MB
+max_payload: ${maxPayload}
 jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
   sync_interval: ${sync}

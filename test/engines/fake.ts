@@ -15,8 +15,8 @@ export interface Published {
   readonly headers: string;
   readonly payload: string;
 
-  /** The whole message, as it came. */
-  readonly bytes: string;
+  /** Headers and payload as they came, one character for each byte. */
+  readonly message: string;
 }
 
 export interface Script {
@@ -88,6 +88,11 @@ export class Fake {
     return `127.0.0.1:${address.port}`;
   }
 
+  /** The number of connections that are open. */
+  get open(): number {
+    return this.#sockets.size;
+  }
+
   /** Cuts all connections. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
@@ -138,8 +143,8 @@ export class Fake {
     if (text.length < whole) return 0;
     const headers = text.slice(end, end + Number(headerBytes));
     const payload = Buffer.from(text.slice(end + Number(headerBytes), whole - 2), "latin1");
-    const bytes = text.slice(0, whole);
-    this.#answer(socket, { subject, reply, headers, payload: payload.toString(), bytes });
+    const message = text.slice(end, whole - 2);
+    this.#answer(socket, { subject, reply, headers, payload: payload.toString(), message });
     return whole;
   }
 
@@ -168,8 +173,8 @@ export class Fake {
 
 /** Limits with which a test need not wait; each test that is about one sets it. */
 export const quick = {
-  appendMillis: 3_000, handshakeMillis: 500, absentMillis: 300, silenceMillis: 200,
-  isolationMillis: 800, retryMillis: 20, pingMillis: 100, reconnectMillisMin: 10,
+  appendMillis: 3_000, handshakeMillis: 500, unreachableMillis: 300, ackTimeoutMillis: 200,
+  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, reconnectMillisMin: 10,
   reconnectMillisMax: 50,
 };
 
@@ -178,8 +183,8 @@ export async function openFake(
   fakes: readonly Fake[], { limits, ...options }: NatsOptions = {}, query = "",
 ): Promise<NatsStore> {
   const hosts = fakes.map(({ host }) => host).join();
-  const url = `nats://writer:s3cret@${hosts}/plants${query}`;
-  const store = await openNats(url, { limits: { ...quick, ...limits }, ...options });
+  const store = await openNats(`nats://${hosts}/plants${query}`,
+    { credentials: "writer\ns3cret\n", limits: { ...quick, ...limits }, ...options });
   after(() => store.close());
   return store;
 }

@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import type { TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
 import { exchange, post } from "../support/support.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
@@ -32,8 +31,8 @@ async function begin(t: TestContext, on = cluster, ports = [0], options: NatsOpt
   const stream = `plants${++streams}`;
   await on.create(stream);
   const told: string[] = [];
-  const store = await openNats(on.url(stream, { user: "admin:adminpw", ports }),
-    { warn: (line) => told.push(line), ...options });
+  const store = await on.open(stream,
+    { user: "admin", ports, warn: (line) => told.push(line), ...options });
   const port = await serve(store);
   after(() => store.close());
   const finish = async (load: Load) => {
@@ -147,6 +146,32 @@ describe("what was acknowledged is there", { ...withCluster, timeout, concurrenc
       if (hasIds) assert.equal(twice, 0);
       else assert.ok(twice > 0, "the control: without ids, what was sent again is there twice");
     }
+  });
+
+  test("two stores with the same message ids, as clones of a machine have", async (t) => {
+    const stream = `plants${++streams}`;
+    await cluster.create(stream);
+    const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
+    for (const proxy of proxies) {
+      proxy.rewrite = (bytes) => Buffer.from(bytes.toString("latin1")
+        .replace(/(Nats-Msg-Id: )[\da-f]{24}/g, `$1${"0".repeat(24)}`), "latin1");
+    }
+    const ports = proxies.map(({ port }) => port);
+    const acknowledged: number[] = [];
+    let unknown = 0;
+    for (let round = 0; round < 10; round++) {
+      const stores = await Promise.all([1, 2].map(() => cluster.open(stream, { user: "admin", ports })));
+      await Promise.all(stores.flatMap((store, index) => Array.from({ length: 5 }, async (_, n) => {
+        const id = 100 * round + 10 * index + n;
+        await store.append({ id: BigInt(id), name: "Fern" })
+          .then(() => acknowledged.push(id), () => unknown++);
+      })));
+      await Promise.all(stores.map((store) => store.close()));
+    }
+    const { missing, stored } = await compare(cluster, acknowledged, stream);
+    t.diagnostic(`${acknowledged.length} acknowledged, ${unknown} unknown, ${stored} stored`);
+    assert.equal(missing, 0, "acknowledged, and not there");
+    assert.ok(unknown > 0 && acknowledged.length > 0, "the fault fired");
   });
 
   test("a server that answers nothing any more (a black hole)", async (t) => {

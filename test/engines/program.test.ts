@@ -1,11 +1,11 @@
 /** The program on a stream: how it starts and is refused, two of them on one stream, moving in and
  * out, and that it costs nothing who does not ask for it. */
 import assert from "node:assert/strict";
-import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { exchange, post, program, run, start, temporaryFolder } from "../support/support.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
+import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
 
@@ -14,32 +14,18 @@ const cluster = await Cluster.start();
 const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
 const addresses: readonly (readonly [args: readonly string[], code: number, pattern: RegExp])[] = [
-  [["--store", "nats://u:s3cret@h/pla.nts"], 78, /the store's address: expected nats:\/\//],
-  [["--store", "nats://u:s3cret/x@h/plants"], 78, /expected nats:\/\//],
-  [["--store", "nats://u:s3cret@h/plants?replicas=s3"], 78, /expected nats:\/\//],
-  [["--store", "natss://u:s3cret@h/plants"], 64, /--store must be a path, or nats:\/\/ .*:\/\/\*\*\*/],
-  [["--store", "http://s3cret"], 64, /--store must be a path, or nats:\/\//],
-  [["--store", " nats://u:s3cret@h/plants"], 64, /--store must be a path.*found " nats:\/\/\*\*\*"/],
-  [["--store", "nats//u:s3cret@h/plants"], 64, /--store must be a path.*found "\*\*\*@h\/plants"/],
-  [["--store", "u:s3cret@h/plants"], 64, /--store must be a path.*found "\*\*\*@h\/plants"/],
+  [["--store", "nats://h/pla.nts"], 78, /the store's address: expected nats:\/\//],
+  [["--store", "nats://h/plants?replicas=s3"], 78, /expected nats:\/\//],
+  [["--store", "nats://u:s3cret@h/plants"], 64, /--store must be a path, or nats:.*a text with an @\n$/],
+  [["--store", "tls://s3cret@h/plants"], 64, /--store must be .* without credentials, found a text/],
+  [["--store", "natss://u:s3cret@h/plants"], 64, /--store must be a path, or nats:\/\//],
+  [["--store", " nats://u:s3cret@h/plants"], 64, /--store must be a path/],
   [["-store=nats://u:s3@h/plants"], 64, /^plant-store: serve has no option "-s": .*\n$/],
-  [["--tokens", "nats://u:s3cret@h/plants"], 64, /--tokens must be a path, found "nats:\/\/\*\*\*"/],
-  [["--socket", "nats://u:s3cret@h/plants"], 64, /--socket must be a path/],
-  [["--admin", "nats://u:s3cret@h/plants"], 64, /--admin must be a port/],
-  [["--tls-cert", "nats://u:s3cret@h/plants"], 64, /--tls-cert must be a path/],
-  [["verify", "nats://u:s3cret@h/plants"], 64, /verify takes no address, found "nats:\/\/\*\*\*"/],
-  [["verify", "--json", "u:s3cret@h"], 64, /verify takes no address, found "\*\*\*@h"/],
-  [["import", "nats://u:s3cret@h/plants"], 64, /import takes no address/],
-  [["--store", "s3cret@127.0.0.1:4222/plants"], 64, /--store must be a path.*found "\*\*\*@127/],
-  [["verify", "s3cret@127.0.0.1:4222/plants"], 64, /verify takes no address, found "\*\*\*@127/],
-  [["verify", "/no/10:00/@home/plants.ndjson"], 74, /\/no\/10:00\/@home\/plants\.ndjson/],
-  [["verify", "./10:00@daily/plants.ndjson"], 74, /10:00@daily/],
+  [["--admin", "u:s3cret@h"], 64, /--admin must be a port.*found a text with an @/],
+  [["import", "--store", "nats://u:s3cret@h/plants", "a"], 64, /--store must be .* without credentials/],
+  [["export", "a", "nats://u:s3cret@h/plants"], 64, /export takes no a text with an @/],
+  [["nats://u:s3cret@h/plants"], 64, /there is no command a text with an @/],
   [["token", "svc:alice@example.org"], 0, /^/],
-  [["nats://u:s3cret@h/plants"], 64, /there is no command "nats:\/\/\*\*\*"/],
-  [["import", "f.ndjson", "--store", "u:s3cret@h"], 64, /import needs --store nats:\/\//],
-  [["import", "--store", "nats://u:s3cret@h/plants"], 64, /import needs the path of a journal/],
-  [["export", "a", "nats://u:s3cret@h/plants"], 64, /export takes no "nats:\/\/\*\*\*"/],
-  [["token", "nats://u:s3cret@h/plants", "--store", "x"], 64, /token has no option "--store"/],
 ];
 for (const [args, code, pattern] of addresses) {
   test(`${args.join(" ")}: exit ${code}, and no password is shown`, { timeout }, async () => {
@@ -58,14 +44,57 @@ test("an address in the environment that keeps its quotes is not shown", { timeo
   assert.doesNotMatch(stdout + stderr, /s3cret/);
 });
 
-test("an address in the environment is read, and its password is not shown either", { timeout },
-  async () => {
-    const fake = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });
-    const { code, stderr, stdout } =
-      await run([], { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants` }, temporaryFolder());
-    assert.equal(code, 78);
-    assert.match(stderr, /plant-store: 127\.0\.0\.1:\d+: 'Authorization Violation'/);
-    assert.doesNotMatch(stdout + stderr, /s3cret/);
+test("credentials come from a file, and refused ones are not shown: 78", { timeout }, async () => {
+  const fake = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });
+  const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
+  const { code, stderr, stdout } = await run([], env, temporaryFolder());
+  assert.equal(code, 78);
+  assert.match(stderr, /plant-store: 127\.0\.0\.1:\d+: 'Authorization Violation'/);
+  assert.doesNotMatch(stdout + stderr, /s3cret/);
+});
+
+const files: readonly (readonly [what: string, text: string, mode: number, pattern: RegExp])[] = [
+  ["is missing", "", 0, /^plant-store: credentials file \S*\/none: ENOENT/],
+  ["others can write", "u\ns3cret\n", 0o602, /credentials file .*: expected .* cannot write it, found mode 602/],
+  ["has one line", "s3cret\n", 0o600, /the store's credentials: expected two lines/],
+];
+for (const command of [[], ["import", "plants.ndjson"]]) {
+  for (const [what, text, mode, pattern] of files) {
+    test(`${command[0] ?? "serve"}: a file of credentials that ${what} ends with 78 before any server is asked`,
+      { timeout }, async () => {
+        const cwd = temporaryFolder();
+        const journal = await start({ cwd });
+        assert.equal(await journal.end(), 0);
+        const fake = await Fake.start({});
+        const env = environmentFor(`nats://${fake.host}/plants`, text);
+        if (mode === 0) env.PLANTS_STORE_CREDENTIALS = join(cwd, "none");
+        else chmodSync(env.PLANTS_STORE_CREDENTIALS, mode);
+        const { code, stderr, stdout } = await run(command, env, cwd);
+        assert.equal(code, 78, stderr);
+        assert.match(stderr, pattern);
+        assert.doesNotMatch(stdout + stderr, /s3cret/);
+        assert.equal(fake.connections, 0);
+      });
+  }
+}
+
+test("the file of credentials is read again for each connection, with one warning if others can read it",
+  { timeout }, async () => {
+    const fake = await Fake.start({});
+    const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
+    chmodSync(env.PLANTS_STORE_CREDENTIALS, 0o644);
+    const server = await start({ env });
+    const hasLoggedIn = (user: string, pass: string): boolean =>
+      fake.said.some((said) => said.includes(`"user":"${user}","pass":"${pass}"`));
+    assert.ok(hasLoggedIn("u", "s3cret"), fake.said.join());
+    writeFileSync(env.PLANTS_STORE_CREDENTIALS, "v\ns3cret2\n");
+    fake.cut();
+    await until("it is connected again", () => Promise.resolve(hasLoggedIn("v", "s3cret2")));
+    assert.equal(await server.end(), 0);
+    const warnings = server.events().filter(({ msg }) => msg.includes("others can read it"));
+    assert.deepEqual(warnings.map(({ level, msg }) => `${level} ${msg}`),
+      [`40 credentials file ${env.PLANTS_STORE_CREDENTIALS}: others can read it, mode 644`]);
+    assert.doesNotMatch(server.stdout() + JSON.stringify(server.events()), /s3cret/);
   });
 
 test("who has a journal needs nothing of an engine: without its files all goes on", { timeout },
@@ -86,7 +115,7 @@ test("who has a journal needs nothing of an engine: without its files all goes o
 
 test("no host is there: it listens, and answers 503 until one is", { timeout }, async () => {
   const fake = await Fake.start({ greeting: "" });
-  const server = await start({ env: { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants` } });
+  const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
   const [refusal] = await exchange(server.port, fern(1), { answers: 1 });
   assert.match(`${refusal?.status} ${refusal?.body}`, /^503 \{"error":50306,/);
   assert.equal(refusal?.headers["retry-after"], "1");
@@ -103,7 +132,7 @@ test("no host is there: it listens, and answers 503 until one is", { timeout }, 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a stream that is not there is refused with its JSON: exit 78", async () => {
     const { code, stderr, stdout } =
-      await run([], { PLANTS_STORE: cluster.url("plants") }, temporaryFolder());
+      await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
@@ -111,7 +140,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("two on one stream, 1,000 connections, one killed: all that either acknowledged is there",
     async (t) => {
       await cluster.create("plants");
-      const env = { PLANTS_STORE: cluster.url("plants") };
+      const env = cluster.env("plants");
       const [first, second] = [await start({ env }), await start({ env })];
       t.after(() => [first, second].map((server) => server.process.kill("SIGKILL")));
       const loads = [new Load(first.port, 500), new Load(second.port, 500)] as const;
@@ -128,7 +157,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       assert.deepEqual([...loads[1].refused], []);
     });
   test("SIGTERM waits for what is in flight, and SIGHUP does no harm", async () => {
-    const server = await start({ env: { PLANTS_STORE: cluster.url("plants") } });
+    const server = await start({ env: cluster.env("plants") });
     server.process.kill("SIGHUP");
     const load = new Load(server.port, 32);
     await load.more(200);
@@ -140,7 +169,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("import and export: their exit codes and words, and a journal that verify accepts", async () => {
     const folder = temporaryFolder();
     await cluster.create("moved");
-    const env = { PLANTS_STORE: cluster.url("moved", { user: "admin:adminpw" }) };
+    const env = cluster.env("moved", "admin");
     const server = await start({ cwd: folder });
     for (let id = 1; id <= 20; id++) await exchange(server.port, fern(id), { answers: 1 });
     const locked = await run(["import", "plants.ndjson"], env, folder);
@@ -154,7 +183,9 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     }
     assert.deepEqual(words, ["the stream has all 20 records, 20 of them from now\n",
       "the stream has all 20 records, 0 of them from now\n"]);
-    const out = await run(["export", "--store", env.PLANTS_STORE, "out.ndjson"], {}, folder);
+    const { PLANTS_STORE, PLANTS_STORE_CREDENTIALS: file } = env;
+    const args = ["export", "--store", PLANTS_STORE, "--store-credentials", file, "out.ndjson"];
+    const out = await run(args, {}, folder);
     assert.equal(`${out.code} ${out.stdout}`, "0 out.ndjson has all 20 records of the stream\n");
     assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
     const plants = (name: string) => readFileSync(join(folder, name), "utf8").split("\n").slice(1)

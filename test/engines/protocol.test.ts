@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/config.ts";
-import { framesOf, publication } from "../../src/engines/protocol.ts";
-import { parseNatsUrl } from "../../src/engines/address.ts";
+import { framesOf, headersOf, publication } from "../../src/engines/protocol.ts";
+import { parseAddress } from "../../src/engines/address.ts";
 import { EngineError } from "../../src/store.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
@@ -71,32 +71,32 @@ describe("the protocol", () => {
   }
 
   test("a message that is published tells its headers' and its whole length in bytes", () => {
-    const bytes = publication("plants", "_INBOX.a.5", "Nats-Expected-Stream: plants\r\n",
-      Buffer.from('{"name":"ä€"}'));
-    assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 67 83\r\nNATS/1.0\r\n"
-      + 'Nats-Msg-Id: _INBOX.a.5\r\nNats-Expected-Stream: plants\r\n\r\n{"name":"ä€"}\r\n');
+    const headers = headersOf("Nats-Msg-Id: a.5\r\n", "Nats-Expected-Stream: plants\r\n");
+    const bytes = publication("plants", "_INBOX.a.5", headers, Buffer.from('{"name":"ä€"}'));
+    assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 60 76\r\nNATS/1.0\r\n"
+      + 'Nats-Msg-Id: a.5\r\nNats-Expected-Stream: plants\r\n\r\n{"name":"ä€"}\r\n');
   });
 });
 
 describe("the address", () => {
   test("has hosts, credentials, a stream and options", () => {
-    const { hosts, ...rest } = parseNatsUrl("tls://wr%40ter:p%2Fw%3A%2C@h1,[::1]:4223,10.0.0.1:1"
+    const { hosts, ...rest } = parseAddress("tls://wr%40ter:p%2Fw%3A%2C@h1,[::1]:4223,10.0.0.1:1"
       + "/PLANTS-2?replicas=5&monitor=8222&old-server=allow");
     assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", credentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
+      stream: "PLANTS-2", addressCredentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
       replicas: 5, monitor: 8222, allowsOldServer: true,
       shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
   test("has defaults, and may be without user, or with a token", () => {
-    const { credentials, replicas, monitor, needsTls, allowsOldServer } =
-      parseNatsUrl("nats://h1/plants");
+    const { addressCredentials: credentials, replicas, monitor, needsTls, allowsOldServer } =
+      parseAddress("nats://h1/plants");
     assert.equal(JSON.stringify(credentials), "{}");
     assert.deepEqual([replicas, monitor, needsTls, allowsOldServer], [3, 0, false, false]);
-    assert.deepEqual(parseNatsUrl("nats://t0ken@h1/plants").credentials, { auth_token: "t0ken" });
-    assert.deepEqual(parseNatsUrl("nats://u:@h1/plants").credentials, { user: "u", pass: "" });
+    assert.deepEqual(parseAddress("nats://t0ken@h1/plants").addressCredentials, { auth_token: "t0ken" });
+    assert.deepEqual(parseAddress("nats://u:@h1/plants").addressCredentials, { user: "u", pass: "" });
   });
 
   const wrong = [
@@ -113,12 +113,12 @@ describe("the address", () => {
   ];
   for (const url of wrong) {
     test(`${JSON.stringify(url.slice(0, 60))} is refused, and not a part of it is told`, () => {
-      assert.throws(() => parseNatsUrl(url), (error) => error instanceof EngineError
+      assert.throws(() => parseAddress(url), (error) => error instanceof EngineError
         && error.code === "config" && !error.message.includes("s3"));
     });
   }
   test("what is shown of it has neither user nor password", () => {
-    const { shown } = parseNatsUrl("nats://wr1ter:s3cret@h1,h2:1/plants?replicas=3");
+    const { shown } = parseAddress("nats://wr1ter:s3cret@h1,h2:1/plants?replicas=3");
     assert.equal(shown, "nats://h1,h2:1/plants");
   });
 });

@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { openNats } from "../../src/engines/nats.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
 import { Cluster, withCluster } from "./cluster.ts";
@@ -46,17 +45,17 @@ describe("the chapter of the engines", { ...withCluster, timeout: 60_000 }, () =
     await cluster.create("plants", JSON.parse(blockOf("json stream")));
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const told: string[] = [];
-    const store = await openNats(cluster.url("plants"), { warn: (line) => told.push(line) });
+    const store = await cluster.open("plants", { warn: (line) => told.push(line) });
     await store.append({ id: 1n, name: "Fern" });
     await store.close();
     assert.match(told.join("\n"), /^not verified: .*monitor=PORT/);
     assert.ok(monitor > 0);
 
     const path = join(temporaryFolder(), "out.ndjson");
-    const mover = await openNats(cluster.url("plants", { user: "mover:moverpw" }));
+    const mover = await cluster.open("plants", { user: "mover" });
     assert.equal(await exportStream(mover, path, () => undefined), 1);
     await mover.close();
-    const writer = await openNats(cluster.url("plants"));
+    const writer = await cluster.open("plants");
     await assert.rejects(exportStream(writer, `${path}2`, () => undefined),
       /Permissions Violation/);
     await writer.close();

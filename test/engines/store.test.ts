@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { after, describe, test } from "node:test";
+import { inspect } from "node:util";
 import { natsLimits } from "../../src/config.ts";
 import { EngineError } from "../../src/engines/nats.ts";
 import type { NatsLimits, NatsStore } from "../../src/engines/nats.ts";
@@ -36,9 +37,10 @@ describe("an append", { timeout }, () => {
     const [first, second] = fake.plants;
     assert.match(first?.payload ?? "", /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/);
     assert.match(first?.headers ?? "",
-      /^NATS\/1\.0\r\nNats-Msg-Id: (_INBOX\.[\da-f]{24}\.1)\r\nNats-Expected-Stream: plants\r\n\r\n$/);
-    assert.equal(first?.reply, /Nats-Msg-Id: (\S+)/.exec(first?.headers ?? "")?.[1]);
+      /^NATS\/1\.0\r\nNats-Msg-Id: [\da-f]{24}\.1\r\nNats-Expected-Stream: plants\r\n\r\n$/);
+    assert.match(first?.reply ?? "", /^_INBOX\.[\da-f]{24}\.1$/);
     assert.notEqual(second?.reply, first?.reply);
+    assert.notEqual(second?.headers, first?.headers);
     assert.equal(fake.plants.length, 2);
   });
   test("is acknowledged by a server that sends every byte alone", async () => {
@@ -52,17 +54,20 @@ describe("an append", { timeout }, () => {
   const answers: readonly (readonly [what: string, answer: string, outcome: string])[] = [
     ["a PubAck", ack(1), "stored"],
     ["a PubAck with spaces", '{ "stream": "plants", "seq": 7 }', "stored"],
-    ["a PubAck of an earlier attempt", ack(3, ', "duplicate": true'), "stored"],
+    ["a PubAck of a message that another process sent", ack(3, ', "duplicate": true'), "unknown"],
     ["number 0", ack(0), "again"],
-    ["number 0 as a duplicate (2.10 without a quorum)", ack(0, ', "duplicate": true'), "again"],
-    ["10158, in process", fails(10158, "duplicate message id is in process", 409), "again"],
+    ["number 0 as another process's duplicate", ack(0, ', "duplicate": true'), "unknown"],
+    ["10158, another process's in process", fails(10158, "duplicate message id", 409), "unknown"],
     ["10008, away", fails(10008, "JetStream system temporarily unavailable"), "again"],
     ["10167, too many requests", fails(10167, "too many requests", 429), "again"],
     ["10077, full", fails(10077, "maximum messages exceeded"), "full"],
     ["10023, full", fails(10023, "insufficient resources"), "full"],
-    ["10002, full", fails(10002), "full"],
-    ["10047, full", fails(10047), "full"],
-    ["a full disk", fails(10000, "write /x/1.blk: no space left on device"), "full"],
+    ["10077, full of bytes", fails(10077, "maximum bytes exceeded"), "full"],
+    ["10077, an I/O error of the leader, which may come after the commit",
+      fails(10077, "write /x/1.blk: file too large"), "unknown"],
+    ["10077, a full disk", fails(10077, "write /x/1.blk: no space left on device"), "unknown"],
+    ["10002, a limit of the account", fails(10002, "maximum bytes exceeded"), "unknown"],
+    ["10047, no storage", fails(10047), "unknown"],
     ["10054, too large", fails(10054, "message size exceeds maximum allowed", 400), "tooLarge"],
     ["10097, too large", fails(10097), "tooLarge"],
     ["10060, another stream", fails(10060, "expected stream does not match", 400), "unknown"],
@@ -79,7 +84,7 @@ describe("an append", { timeout }, () => {
       const { fake, store } = await open({ onPlant });
       assert.equal(await append(store), outcome === "again" ? "stored" : outcome);
       assert.equal(fake.plants.length, outcome === "again" ? 2 : 1);
-      assert.equal(fake.plants.at(-1)?.bytes, fake.plants[0]?.bytes);
+      assert.equal(fake.plants.at(-1)?.message, fake.plants[0]?.message);
     });
   }
   test("is sent again, unchanged, where nobody leads the stream", async () => {
@@ -87,13 +92,28 @@ describe("an append", { timeout }, () => {
       onPlant: ({ reply }, count) => (count < 4 ? nobody(reply) : ack(1)),
     });
     assert.equal(await append(store), "stored");
-    assert.deepEqual(fake.plants.map(({ bytes }) => bytes),
-      Array.from({ length: 4 }, () => fake.plants[0]?.bytes));
+    assert.deepEqual(fake.plants.map(({ message }) => message),
+      Array.from({ length: 4 }, () => fake.plants[0]?.message));
   });
+  for (const [what, answer] of [
+    ["number 0 as a duplicate (2.10 without a quorum)", ack(0, ', "duplicate": true')],
+    ["10158, in process", fails(10158, "duplicate message id is in process", 409)],
+  ] as const) {
+    test(`whose earlier attempt was cut off is sent again after ${what}`, async () => {
+      const { fake, store } = await open({
+        onPlant: (_, count, server) => {
+          if (count === 1) server.cut();
+          return count === 1 ? undefined : count < 4 ? answer : ack(1, ', "duplicate": true');
+        },
+      });
+      assert.equal(await append(store), "stored");
+      assert.equal(fake.plants.length, 4);
+    });
+  }
   test("is sent again after silence, and for a refusal then it is unknown what became of it",
     async () => {
       const { fake, store } = await open({
-        onPlant: (_, count) => (count === 1 ? undefined : fails(10077, "full")),
+        onPlant: (_, count) => (count === 1 ? undefined : fails(10077, "maximum messages exceeded")),
       });
       assert.equal(await append(store), "unknown");
       assert.equal(fake.plants.length, 2);
@@ -104,10 +124,10 @@ describe("an append", { timeout }, () => {
   });
   test("without an answer is unknown at its deadline", async () => {
     const { fake, store } = await open({ onPlant: () => undefined },
-      { appendMillis: 500, isolationMillis: 5_000 });
+      { appendMillis: 900, noProgressMillis: 300 });
     assert.equal(await append(store), "unknown");
     assert.ok(fake.plants.length >= 2, "it was sent again");
-    assert.deepEqual(new Set(fake.plants.map(({ bytes }) => bytes)).size, 1);
+    assert.deepEqual(new Set(fake.plants.map(({ message }) => message)).size, 1);
   });
   test("on a lost connection is sent again on the next one, all in order", async () => {
     const { fake, store } = await open({
@@ -119,7 +139,7 @@ describe("an append", { timeout }, () => {
     const outcomes = await Promise.all(Array.from({ length: 20 }, () => append(store)));
     assert.deepEqual(new Set(outcomes), new Set(["stored"]));
     assert.equal(fake.connections, 2);
-    const sent = fake.plants.map(({ bytes }) => bytes);
+    const sent = fake.plants.map(({ message }) => message);
     assert.deepEqual(sent.slice(20), sent.slice(0, 20));
     assert.equal(new Set(sent).size, 20);
   });
@@ -148,7 +168,7 @@ describe("an append", { timeout }, () => {
   ] as const) {
     test(`is unknown after an answer ${what}`, async () => {
       const { store } = await open({ onPlant: ({ reply }) => ({ raw: rawOf(reply) }) },
-        { appendMillis: 500, isolationMillis: 5_000 });
+        { appendMillis: 500, noProgressMillis: 5_000 });
       assert.equal(await append(store), "unknown");
     });
   }
@@ -156,8 +176,7 @@ describe("an append", { timeout }, () => {
     async () => {
       const onPlant = ({ reply }: Published, count: number) =>
         (count === 2 ? { raw: nobody(reply).raw.repeat(2) } : undefined);
-      const { fake, store } = await open({ onPlant },
-        { appendMillis: 350, silenceMillis: 150, isolationMillis: 5_000 });
+      const { fake, store } = await open({ onPlant }, { appendMillis: 600, noProgressMillis: 200 });
       assert.equal(await append(store), "unknown");
       assert.ok(fake.plants.length > 1, "the fault fired");
     });
@@ -170,8 +189,8 @@ describe("an append", { timeout }, () => {
 
 describe("the limits", { timeout }, () => {
   test("are 1,024 appends and 16 MiB in flight, and a deadline of 10 s", () => {
-    const { inFlightRecordsMax, inFlightBytesMax, appendMillis, absentMillis } = natsLimits;
-    assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, appendMillis, absentMillis],
+    const { inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis } = natsLimits;
+    assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis],
       [1_024, 16_777_216, 10_000, 2_000]);
   });
   for (const limits of [{ appendMillis: NaN }, { retryMillis: 0 }, { pingMillis: 2 ** 31 }]) {
@@ -193,17 +212,16 @@ describe("the limits", { timeout }, () => {
   test("so many bytes in flight are taken, and one more byte is refused", async () => {
     const { fake, store } = await open({});
     assert.equal(await append(store), "stored");
-    const bytes = fake.plants[0]?.bytes.length ?? 0;
+    const bytes = fake.plants[0]?.message.length ?? 0;
     for (const [inFlightBytesMax, outcome] of [[bytes, "stored"], [bytes - 1, "busy"]] as const) {
       const again = await openFake([fake], { limits: { inFlightBytesMax } });
       assert.equal(await append(again), outcome);
     }
   });
-  test("a message of max_payload, its line included, is sent, one of a byte more is too large", async () => {
+  test("a message of max_payload, its headers included, is sent, one of a byte more is too large", async () => {
     const { fake, store } = await open({});
     assert.equal(await append(store), "stored");
-    const { bytes = "" } = fake.plants[0] ?? {};
-    const { length } = bytes;
+    const { message: { length } = "" } = fake.plants[0] ?? {};
     for (const [max_payload, outcome] of [[length, "stored"], [length - 1, "tooLarge"]] as const) {
       fake.script = { info: { max_payload } };
       assert.equal(await append(await openFake([fake])), outcome);
@@ -224,15 +242,15 @@ describe("a connection", { timeout }, () => {
     assert.ok(performance.now() - begun < 100, "it did not wait");
     fake.script = {};
     await until("it is back", async () => await append(store) === "stored");
-    assert.ok(told.some((line) => /found an operation/.test(line)), told.join("\n"));
+    assert.ok(told.some((line) => /found an unknown operation/.test(line)), told.join("\n"));
     assert.match(told.at(-1) ?? "", /^plants are acknowledged again$/);
   });
   test("without acknowledgements is left for the next host, though it answers PING", async () => {
     const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
     const store = await openFake([stuck, good]);
     assert.equal(await append(store), "stored");
-    assert.deepEqual(new Set(stuck.plants.map(({ bytes }) => bytes)),
-      new Set(good.plants.map(({ bytes }) => bytes)));
+    assert.deepEqual(new Set(stuck.plants.map(({ message }) => message)),
+      new Set(good.plants.map(({ message }) => message)));
   });
   test("that does not answer PING is left", async () => {
     const [mute, good] = [await Fake.start(), await Fake.start()];
@@ -274,6 +292,22 @@ describe("a connection", { timeout }, () => {
       await until("it is another", () => isHarmless || fake.connections === 2);
     });
   }
+  test("shows no secret where the store is logged or inspected", async () => {
+    const { store } = await open({});
+    const shown = inspect(store, { showHidden: true, depth: 20, getters: true });
+    assert.doesNotMatch(shown, /s3cret|writer/);
+    assert.match(shown, /NatsStore/);
+  });
+  test("has an inbox of its own: no other connection or process gets its responses", async () => {
+    const { fake, store } = await open({});
+    assert.equal(await append(store), "stored");
+    fake.cut();
+    await until("it is back", () => fake.connections === 2);
+    assert.equal(await append(store), "stored");
+    const inboxes = fake.said.map((text) => /^SUB (_INBOX\.[\da-f]{24})\.\* 1\r$/m.exec(text)?.[1]);
+    assert.equal(new Set(inboxes).size, 2);
+    assert.ok(!inboxes.includes(undefined));
+  });
   test("a message to an inbox with a name like an event's does no harm", async () => {
     const { fake, store } = await open({});
     assert.equal(await append(store), "stored");
@@ -302,7 +336,7 @@ describe("a permission that is lost", { timeout }, () => {
   test("is told once, and tried again at intervals, whoever goes on sending", async () => {
     const denied = "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n";
     const { fake, store, told } = await open({ onPlant: () => ({ raw: denied }) },
-      { isolationMillis: 60_000, reconnectMillisMax: 1_000 });
+      { noProgressMillis: 60_000, reconnectMillisMax: 1_000 });
     const begunAt = performance.now();
     await until("it has tried again", async () => {
       await append(store);
@@ -332,7 +366,7 @@ describe("a stream that takes some plants, and not others", { timeout }, () => {
 
 describe("a stream without a leader", { timeout }, () => {
   test("is waited for as long as an election may take, and then refuses at once", async () => {
-    const { fake, store } = await open({}, { appendMillis: 1_500, isolationMillis: 400 });
+    const { fake, store } = await open({}, { appendMillis: 1_500, noProgressMillis: 400 });
     assert.equal(await append(store), "stored");
     fake.script = { stream: { error: { code: 503, err_code: 10008, description: "no leader" } } };
     fake.cut();
@@ -351,7 +385,7 @@ describe("a stream without a leader", { timeout }, () => {
 
 describe("a stream that is gone", { timeout }, () => {
   test("refuses plants at once, until it is there again", async () => {
-    const { fake, store } = await open({}, { absentMillis: 60_000, appendMillis: 20_000 });
+    const { fake, store } = await open({}, { unreachableMillis: 60_000, appendMillis: 20_000 });
     assert.equal(await append(store), "stored");
     fake.script = { stream: { error: { code: 404, err_code: 10059, description: "not found" } } };
     fake.cut();
@@ -373,10 +407,11 @@ describe("closing", { timeout }, () => {
     await until("it is sent", () => fake.plants.length === 1);
     const closed = store.close();
     assert.equal(await append(store), "closed");
-    fake.script = {};
+    assert.equal(fake.open, 1);
+    fake.say(`MSG ${fake.plants[0]?.reply} 1 ${ack(1).length}\r\n${ack(1)}\r\n`);
     assert.equal(await pending, "stored");
     await closed;
-    await until("the connection is closed", () => fake.connections === 1);
+    await until("the connection is closed", () => fake.open === 0);
   });
   test("gives up at the deadline: unknown", async () => {
     const { store } = await open({ onPlant: () => undefined }, { appendMillis: 300 });

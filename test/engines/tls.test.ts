@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
-import { EngineError, openNats } from "../../src/engines/nats.ts";
+import { EngineError } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { Cluster, withCluster } from "./cluster.ts";
 import { compare, Load, serve } from "./load.ts";
@@ -36,11 +36,10 @@ const serverOf = async ({ cert, key }: typeof good): Promise<Cluster> => {
 const query = "?replicas=1";
 
 describe("over TLS", { ...withCluster, timeout }, () => {
-  for (const scheme of ["tls", "nats"]) {
+  for (const scheme of ["tls", "nats"] as const) {
     test(`${scheme}:// stores plants on a server that demands it`, async () => {
       const server = await serverOf(good);
-      const url = server.url("plants", { scheme, query });
-      const store = await openNats(url, { tls: trusting(good) });
+      const store = await server.open("plants", { scheme, query, tls: trusting(good) });
       const load = new Load(await serve(store), 16);
       await load.more(200);
       await load.end();
@@ -56,7 +55,7 @@ describe("over TLS", { ...withCluster, timeout }, () => {
   for (const [what, certificate, tls, pattern] of untrusted) {
     test(`${what} is refused`, async () => {
       const server = await serverOf(certificate);
-      await assert.rejects(openNats(server.url("plants", { query }), { tls }), (error) => {
+      await assert.rejects(server.open("plants", { query, tls }), (error) => {
         assert.ok(error instanceof EngineError, String(error));
         assert.equal(error.code, "refused");
         assert.match(error.message, pattern);

@@ -4,15 +4,17 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { EngineError, openNats } from "../../src/engines/nats.ts";
+import { EngineError } from "../../src/engines/nats.ts";
 import type { NatsStore } from "../../src/engines/nats.ts";
+import { loosened } from "../../src/engines/message.ts";
 import { openToRead } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { exportStream, importJournals } from "../../src/program/transfer.ts";
 import type { OnProgress } from "../../src/program/report.ts";
 import { run, temporaryFolder } from "../support/support.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
+import { Cluster, rightStream, until, withCluster } from "./cluster.ts";
+import { ack, Fake, openFake } from "./fake.ts";
 import { Proxy } from "./load.ts";
 
 const records = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1 ? 100_000 : 5_000;
@@ -25,14 +27,14 @@ let streams = 0;
 async function begin(changes: Readonly<Record<string, unknown>> = {}, ports = [0]) {
   const stream = `moved${++streams}`;
   await cluster.create(stream, changes);
-  const store = await openNats(cluster.url(stream, { user: "admin:adminpw", ports }));
+  const store = await cluster.open(stream, { user: "admin", ports });
   after(() => store.close());
   return { stream, store };
 }
 
 /** A client of its own, whose patience is short. */
 async function reopened(stream: string): Promise<NatsStore> {
-  const store = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+  const store = await cluster.open(stream, { user: "admin" });
   after(() => store.close());
   return store;
 }
@@ -58,9 +60,9 @@ const plantsOf = (path: string): readonly string[] => readFileSync(path, "utf8")
   .map((line) => /^\{"seq":\d+,("at":"[^"]+"),"synced":\d+,("plant":.*),"crc"/.exec(line))
   .map((match) => `${match?.[1]}${match?.[2]}`);
 
-/** Puts sound journals into the stream; how many records were put there now. */
-const imported = (store: NatsStore, paths: readonly string[], onProgress = ignore) =>
-  importJournals(store, paths, paths.flatMap(plantsOf).length, onProgress);
+/** Puts clean journals into the stream; returns how many records were sent. */
+const imported = (store: NatsStore, paths: readonly string[], onSent = ignore) =>
+  importJournals(store, paths, paths.flatMap(plantsOf).length, { onCompared: ignore, onSent });
 
 /** The exported journal, after `verify` found nothing in it. */
 async function exported(store: NatsStore, name: string): Promise<readonly string[]> {
@@ -69,7 +71,7 @@ async function exported(store: NatsStore, name: string): Promise<readonly string
   const { spots, records: found, opening } = verifyJournal(openToRead(path));
   assert.deepEqual(spots, []);
   assert.equal(found, count);
-  assert.equal(opening, "goes on");
+  assert.equal(opening, "uses it as it is");
   return plantsOf(path);
 }
 
@@ -81,6 +83,36 @@ async function rejectsWith(work: Promise<unknown>, code: string, pattern: RegExp
     return true;
   });
 }
+
+describe("a resumed import", { timeout }, () => {
+  test("compares hundreds of messages at once, and then sends the rest", async () => {
+    const path = await journalOf("resumed.ndjson", 300);
+    const messages = readFileSync(path, "utf8").trimEnd().split("\n").slice(1)
+      .map((line) => loosened(Buffer.from(line)) ?? assert.fail(line));
+    const waiting: string[] = [];
+    let isReleased = false;
+    const fake = await Fake.start({
+      stream: { config: rightStream("plants"), state: { messages: 250, last_seq: 250 } },
+      onPlant: ({ subject, reply, payload, headers }, _, server) => {
+        if (!subject.includes("MSG.GET")) return ack(Number(/Sequence: (\d+)/.exec(headers)?.[1]) + 1);
+        const { seq } = JSON.parse(payload) as { seq: number };
+        const text = JSON.stringify({ message: { seq, data: messages[seq - 1]?.toString("base64") } });
+        waiting.push(`MSG ${reply} 1 ${text.length}\r\n${text}\r\n`);
+        if (waiting.length === 250) isReleased = true;
+        if (isReleased) server.say(waiting.splice(0).join(""));
+        return undefined;
+      },
+    });
+    const done: string[] = [];
+    const count = await importJournals(await openFake([fake]), [path], 300, {
+      onCompared: (seq, all) => done.push(`compared ${seq} of ${all}`),
+      onSent: (seq, all) => done.push(`sent ${seq} of ${all}`),
+    });
+    assert.equal(count, 50);
+    assert.deepEqual([...new Set(done.map((line) => line.split(" ")[0]))], ["compared", "sent"]);
+    assert.ok(done.includes("compared 250 of 250") && done.at(-1) === "sent 50 of 50", done.at(-1));
+  });
+});
 
 describe("moving journals", { ...withCluster, timeout }, () => {
   test(`${records} records, the leader killed in the middle, run twice: the same plants`, async () => {
@@ -146,13 +178,13 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     await store.append({ id: 1n, name: "another" });
     const path = await journalOf("e.ndjson", 10);
     await rejectsWith(imported(store, [path]), "data",
-      /message 1 of the stream is another than record 1/);
+      /message 1 of the stream is not record 1/);
     assert.equal((await cluster.read(stream)).length, 1);
   });
   test("a stranger's message among the records is never taken for one, however often it is begun",
     async () => {
       const { store, stream } = await begin();
-      const other = await openNats(cluster.url(stream, { user: "admin:adminpw" }));
+      const other = await cluster.open(stream, { user: "admin" });
       const path = await journalOf("s.ndjson", 3_000);
       let stranger: Promise<void> | undefined;
       const onProgress: OnProgress = (done) => {
@@ -165,7 +197,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
       const texts = await cluster.read(stream);
       const seq = texts.findIndex((text) => text.includes("a stranger")) + 1;
       assert.ok(seq > 1 && seq < texts.length, `records stand behind it: ${seq} of ${texts.length}`);
-      const message = new RegExp(`message ${seq} of the stream is another than record ${seq} `);
+      const message = new RegExp(`message ${seq} of the stream is not record ${seq} `);
       for (let turn = 0; turn < 2; turn++) {
         await rejectsWith(imported(await reopened(stream), [path]), "data", message);
       }
@@ -175,7 +207,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     const paths = [await journalOf("p.ndjson", 1, 1), await journalOf("last.ndjson", 1, 9)] as const;
     await imported(store, paths);
     const others = [await journalOf("q.ndjson", 1, 77), paths[1]];
-    await rejectsWith(imported(store, others), "data", /message 1 of the stream is another/);
+    await rejectsWith(imported(store, others), "data", /message 1 of the stream is not record/);
     assert.equal((await cluster.read(stream)).length, 2);
   });
   test("a stream that has grown since holds the journal still", async () => {
@@ -187,16 +219,16 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   });
   test("what is not sound is refused with its offset, and none of it is imported", async () => {
     const { stream } = await begin();
-    const env = { PLANTS_STORE: cluster.url(stream, { user: "admin:adminpw" }) };
+    const env = cluster.env(stream, "admin");
     const path = await journalOf("g.ndjson", 20);
     const text = readFileSync(path, "utf8");
     const offset = Buffer.byteLength(text.slice(0, text.indexOf('{"seq":11,')));
     const cases = [
       [text.replace('"name":"Fern 11"', '"name":"Fern 99"'), `at offset ${offset}: .*checksum`],
       ['{"id":1}\n', "at offset 0: expected a plant-store journal's header"],
-      [`${text}{"seq":6,"at":"2026`, `at offset ${Buffer.byteLength(text)}: the last 19 bytes are no whole line`],
-      [text.slice(0, -1), "at offset \\d+: the last \\d+ bytes are no whole line"],
-      ["", "opening makes a new journal: serve it once before"],
+      [`${text}{"seq":6,"at":"2026`, `at offset ${Buffer.byteLength(text)}: the last 19 bytes are not a whole line`],
+      [text.slice(0, -1), "at offset \\d+: the last \\d+ bytes are not a whole line"],
+      ["", "opening creates a new journal: serve it once before"],
     ] as const;
     const sound = await journalOf("sound.ndjson", 2);
     for (const [content, reason] of cases) {
@@ -210,8 +242,8 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   test("journals that are changed while they are imported are told of", async () => {
     const { store } = await begin();
     const path = await journalOf("k.ndjson", 5);
-    await rejectsWith(importJournals(store, [path], 6, ignore), "data",
-      /had 6 records, and now have 5/);
+    await rejectsWith(importJournals(store, [path], 6, { onCompared: ignore, onSent: ignore }), "data",
+      /a journal changed during the import: expected 6 records/);
   });
   test("an empty stream is exported as a journal without records", async () => {
     const { store } = await begin();
@@ -247,7 +279,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
   });
   test("a message that is no record is refused, and a file that is there is kept", async () => {
     const { store } = await begin();
-    await store.publish(Buffer.from('{"id":1}'));
+    await store.publishAfter(0, Buffer.from('{"id":1}'));
     await rejectsWith(exportStream(store, join(folder, "bad.ndjson"), ignore), "data",
       /message 1 of the stream is no record/);
     const path = await journalOf("kept.ndjson", 1);

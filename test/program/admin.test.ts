@@ -19,7 +19,7 @@ import {
   type Running, type StartOptions,
 } from "../support/support.ts";
 import { Fake } from "../engines/fake.ts";
-import { until } from "../engines/cluster.ts";
+import { environmentFor, until } from "../engines/cluster.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -145,7 +145,7 @@ for (const [setting, pattern, skip] of [
     });
 }
 
-test("where the admin listener can't listen, nobody is served: 69", { timeout }, async () => {
+test("where the admin listener cannot listen, nobody is served: 69", { timeout }, async () => {
   const other = createServer().listen(0, "127.0.0.1");
   await once(other, "listening");
   const address = other.address();
@@ -154,7 +154,7 @@ test("where the admin listener can't listen, nobody is served: 69", { timeout },
   const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
   other.close();
   assert.deepEqual([code, stdout], [69, ""]);
-  assert.match(stderr, /can't listen: .*EADDRINUSE/);
+  assert.match(stderr, /cannot listen: .*EADDRINUSE/);
 });
 
 test("where the public port can't be had, the admin listener does not keep the process",
@@ -194,7 +194,7 @@ test("where the public port is taken, a client of the admin listener does not ho
     const [code] = await once(child, "exit");
     other.close();
     assert.equal(code, 69);
-    assert.match(await told, /can't listen: .*EADDRINUSE/);
+    assert.match(await told, /cannot listen: .*EADDRINUSE/);
     assert.ok(performance.now() - begun < 10_000, "it ended by itself");
   });
 
@@ -244,7 +244,7 @@ test("the figures add up with what has happened", { timeout }, async () => {
   const { stderr } = server.process;
   assert.ok(stderr);
   server.process.kill("SIGHUP");
-  while (!server.stderr().includes("new file")) await once(stderr, "data");
+  while (!server.stderr().includes("now writing to")) await once(stderr, "data");
   assert.equal((await store(server))[0]?.status, 200);
 
   const figures = await figuresOf(server);
@@ -321,6 +321,71 @@ test("the process's figures, and the versions, are true", { timeout }, async () 
   assert.ok(cpu > 0.01 && cpu < 60, `${cpu}`);
   assert.equal(figures.get(
     `plant_store_build_info{version="${version}",node="${process.version}"}`), 1);
+  assert.equal(await server.end(), 0);
+});
+
+test("a metric that cannot be read is left out, and the scrape is no end of the process",
+  { timeout }, async () => {
+    // As without /proc, or without a descriptor for /proc/self/stat.
+    const server = await start({ nodeArgs: preload(`process.memoryUsage.rss = () => {
+      throw new Error("ENOENT: process.memoryUsage.rss");
+    };`) });
+    const figures = await figuresOf(server);
+    assert.equal(figures.has("process_resident_memory_bytes"), false);
+    assert.ok((figures.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
+    assert.equal(await server.end(), 0);
+  });
+
+test("silent connections that take all descriptors leave a server that can still be scraped",
+  { timeout }, async () => {
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
+    const server = await start({ node: launcher });
+    assert.match(server.events()[0]?.msg ?? "", /^the hard limit on open files, 60, is too low for --max-connections 1024/);
+    const sockets: Socket[] = [];
+    let last = 0;
+    for (let open = 0; open < 60; open++) {
+      const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
+      await once(socket, "connect");
+      sockets.push(socket);
+      // Once no descriptor is left for the scrape itself, its connection is reset.
+      last = await ask(placeOf(server), "/metrics").then(({ status }) => status, () => 0);
+      assert.ok([0, 200].includes(last), `${last}`);
+    }
+    assert.equal(last, 0, "the control: all descriptors were taken");
+    for (const socket of sockets) socket.destroy();
+    await until("it is scraped again", async () =>
+      await ask(placeOf(server), "/metrics").then(({ status }) => status === 200, () => false));
+    assert.equal(await server.end(), 0);
+  });
+
+test("whatever the admin listener throws is logged and answered with 500", { timeout }, async () => {
+  const server = await start({ nodeArgs: preload(`const { entries } = Object;
+    Object.entries = (of) => {
+      if ("plant_store_build_info" in of) throw new Error("boom");
+      return entries(of);
+    };`) });
+  const { status, body } = await ask(placeOf(server), "/metrics");
+  assert.deepEqual([status, body], [500, "internal error\n"]);
+  assert.equal((await ask(placeOf(server), "/livez")).status, 200);
+  assert.equal(await server.end(), 0);
+  const faults = server.events().filter(({ level }) => level === 50);
+  assert.deepEqual(faults.map(({ msg }) => msg), ["internal error: boom"]);
+});
+
+test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async () => {
+  const server = await start({ nodeArgs: preload(`import { Server } from "node:http";
+    import { Server as NetServer } from "node:net";
+    let isAdmin = true;
+    Server.prototype.listen = function (...args) {
+      const server = this;
+      if (isAdmin) process.once("SIGUSR2", () => server.emit("error", new Error("accept ENOBUFS")));
+      isAdmin = false;
+      return NetServer.prototype.listen.apply(this, args);
+    };`) });
+  server.process.kill("SIGUSR2");
+  await until("it is logged", () => Promise.resolve(server.stderr().includes("accept ENOBUFS")));
+  assert.equal((await ask(placeOf(server), "/livez")).status, 200);
   assert.equal(await server.end(), 0);
 });
 
@@ -548,7 +613,7 @@ test("of a stream, it tells whether a server is there, what is in flight, and no
   { timeout },
   async () => {
     const fake = await Fake.start({ greeting: "" });
-    const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants` };
+    const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
     const place = fake.host;
     const server = await start({ env });
     assert.equal(await readyOf(server), "503 unreachable");

@@ -1,9 +1,11 @@
 /** The command line and the environment: what is read of them, and how mistakes are told. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import { readCommand, type Command } from "../../src/program/command.ts";
 import { limitTable } from "../../src/config.ts";
-import { environmentOf, settingTable } from "../../src/program/settings.ts";
+import { environmentOf, settingTable, unknownVariables } from "../../src/program/settings.ts";
+import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run } from "../support/support.ts";
@@ -60,7 +62,7 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
-    tokensFile: "", token: "", tlsCert: "", tlsKey: "", isHandedIn: false,
+    storeCredentials: "", tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
     admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
@@ -113,8 +115,10 @@ const settings: readonly Setting[] = [
     ["a\0b", "\0", "s".repeat(108), "/run/pflänzchen"]],
   ["--base-path", "PLANTS_BASE_PATH", "basePath", ["/v1", "/a/b", "/a-b_c.d~e", "/%C3%A9", "/a:b"],
     ["v1", "/", "/v1/", "//", "/a//b", "/a b", "/a?b", "/a#b", "/é", "http://x/v1", "/a\n"]],
-  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b"],
-    ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a"]],
+  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b", "a@b", "nats://h:1,h2/plants?replicas=3", "tls://h/p"],
+    ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://",
+      "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
+  ["--store-credentials", "PLANTS_STORE_CREDENTIALS", "storeCredentials", ["/run/creds", "c"], ["a\0b"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], ["a\0b"]],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], ["a\0b"]],
@@ -129,6 +133,7 @@ const settings: readonly Setting[] = [
 /** What a setting can't be without. */
 const companions: Readonly<Record<string, Environment>> = {
   "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
+  "--store-credentials": { PLANTS_STORE: "nats://h/plants" },
 };
 
 test("--log-requests is a switch; its variable is yes or empty", () => {
@@ -163,18 +168,17 @@ for (const [flag, variable, name, good, bad] of settings) {
       assert.equal(ofVariable.exitCode, 78);
       assert.ok(ofVariable.message.startsWith(`${variable} `), ofVariable.message);
       // One line each, whatever stood in the value.
-      assert.match(`${ofFlag.message}${ofVariable.message}`, /^[^\n\0]*$/);
+      assert.match(`${ofFlag.message}${ofVariable.message}`, /^(?!.*S3cret)[^\n\0]*$/);
       // A flag that is good wins over a variable that is not.
       assert.doesNotThrow(() => serve([flag, good[0] ?? ""], { ...need, [variable]: value }));
     });
   }
 }
 
-test("PLANTS_TOKEN is the one token itself, and no message repeats a bad one", () => {
-  for (const value of ["a", "-._~+/0==", "x".repeat(4_000)]) {
-    assert.equal(serve("", { PLANTS_TOKEN: value }).token, value);
+test("PLANTS_TOKEN is the one token itself, and neither the config nor a message shows it", () => {
+  for (const value of ["a", "-._~+/0==", "S3cret".repeat(700)]) {
+    assert.deepEqual(serve("", { PLANTS_TOKEN: value }), serve(""));
   }
-  assert.equal(serve("", { PLANTS_TOKEN: "" }).token, "");
   for (const value of ["S3cret a", "S3cret\n", "S3crét", "=S3cret", "S3cret,b", "sha256:S3cret"]) {
     const error = refusal("", { PLANTS_TOKEN: value });
     assert.equal(error.exitCode, 78);
@@ -231,8 +235,8 @@ const mistakes: readonly Mistakes[] = [
   ["--no-port", {}, 64, [/--no-port/]], ["--constructor", {}, 64, [/--constructor/]],
   ["--__proto__", {}, 64, [/--__proto__/]], ["--token=abc", {}, 64, [/"--token"/]],
   ["--port", {}, 64, [/--port.*value/]], ["--port=", {}, 64, [/--port.*value/]],
-  ["--host --port 80", {}, 64, [/--host.*value/]], ["--port 1 --port 2", {}, 64, [/--port.*twice/]],
-  ["--port 1 --port 1", {}, 64, [/--port.*twice/]], ["--json", {}, 64, [/--json/]],
+  ["--host --port 80", {}, 64, [/--host.*value/]], ["--port 1 --port 2", {}, 64, [/--port is given twice/]],
+  ["--port 1 --port 1", {}, 64, [/--port is given twice/]], ["--json", {}, 64, [/--json/]],
   ["serve --json", {}, 64, [/--json/]], ["verify", {}, 64, [/verify/]],
   ["verify --json", {}, 64, [/verify/]], ["verify --port 1 a", {}, 64, [/--port/]],
   ["verify --json=yes a", {}, 64, [/--json.*value/]],
@@ -265,19 +269,26 @@ const mistakes: readonly Mistakes[] = [
   ["--tls-key k", {}, 64, [/^--tls-key needs --tls-cert$/]],
   ["", { PLANTS_TLS_KEY: "k" }, 78, [/^PLANTS_TLS_KEY needs --tls-cert$/]],
   // A socket that is handed in is where it listens, and nothing else says so too.
-  ["--port 1", { LISTEN_PID: "4711", LISTEN_FDS: "1" }, 64, [/^--port can't .*LISTEN_FDS/]],
+  ["--port 1", { LISTEN_PID: "4711", LISTEN_FDS: "1" }, 64, [/^--port cannot .*LISTEN_FDS/]],
   ["", { LISTEN_PID: "4711", LISTEN_FDS: "1", PLANTS_SOCKET: "s", HOST: "a" }, 78,
-    [/^PLANTS_SOCKET can't/, /^HOST can't/]],
+    [/^PLANTS_SOCKET cannot/, /^HOST cannot/]],
   ["", { LISTEN_PID: "4711", LISTEN_FDS: "2" }, 78, [/^LISTEN_FDS must be 1, found "2"$/]],
-  // A variable that does not exist, told without what it holds.
-  ["", { PLANTS_TOKEN_FILE: "S3cret" }, 78,
-    [/^there is no variable "PLANTS_TOKEN_FILE": did you mean PLANTS_TOKENS_FILE\?$/]],
-  ["", { PLANTS_TOKENS: "S3cret" }, 78, [/"PLANTS_TOKENS": did you mean PLANTS_TOKEN\?$/]],
-  ["", { PLANTS_PORT: "80" }, 78, [/"PLANTS_PORT": did you mean PORT\?$/]],
-  ["", { PLANTS_MAXBODY: "1" }, 78, [/"PLANTS_MAXBODY": did you mean PLANTS_MAX_BODY\?$/]],
-  ["", { PLANTS_: "1" }, 78, [/"PLANTS_": see --help$/]],
-  ["--port 1", { PLANTS_COLOUR: "red", HOST: "a/b" }, 78, [/"PLANTS_COLOUR"/, /^HOST /]],
-  ["--port x", { PLANTS_COLOUR: "red" }, 64, [/^--port /, /"PLANTS_COLOUR"/]],
+  ["--stop", {}, 64, [/^serve has no option "--stop": see --help$/]],
+  ["--port --host", {}, 64, [/^--port needs a value$/]],
+  ["--port --stop 80", {}, 64, [/^--port needs a value$/]],
+  ["-abc", {}, 64, [/^serve has no option "-a": see --help$/]],
+  ["--tls-key k --tls-cert", {}, 64, [/^--tls-cert needs a value$/]],
+  ["--drain-timoet 1", {}, 64, [/did you mean --drain-timeout\?$/]],
+  ["--prt 1", {}, 64, [/"--prt": see --help$/]],
+  // A file of credentials is for a stream, and no address holds any.
+  ["--store-credentials c", {}, 64, [/^--store-credentials needs a stream as --store$/]],
+  ["", { PLANTS_STORE_CREDENTIALS: "c", PLANTS_STORE: "a" }, 78, [/^PLANTS_STORE_CREDENTIALS needs/]],
+  ["--store nats://u:S3cret@h/p --store-credentials c", {}, 64,
+    [/^--store must be .* without credentials, found a text with an @$/]],
+  ["import a", {}, 64, [/^import needs a stream as --store or PLANTS_STORE$/]],
+  ["export a --store nats://u:S3cret@h/p", {}, 64, [/^--store must be .*, found a text with an @$/]],
+  ["nats://u:S3cret@h/p", {}, 64, [/^there is no command a text with an @: see --help$/]],
+  ["export a u:S3cret@h", {}, 64, [/^export takes no a text with an @$/, /needs a stream/]],
 ];
 for (const [line, environment, code, lines] of mistakes) {
   test(`\`${line}\` with ${JSON.stringify(environment)} is told whole, with ${code}`, () => {
@@ -285,14 +296,14 @@ for (const [line, environment, code, lines] of mistakes) {
     assert.equal(exitCode, code, message);
     const found = message.split("\n");
     for (const line of lines) assert.ok(found.some((one) => line.test(one)), `${line}: ${message}`);
-    assert.equal(found.length, lines.length, `nothing else is to blame: ${message}`);
+    assert.equal(found.length, lines.length, `one line for each mistake: ${message}`);
     assert.ok(found.every((one) => one !== "" && one.length < 250), message);
     assert.doesNotMatch(message, /S3cret/);
   });
 }
 
 test("a socket is handed in to the process that LISTEN_PID names, and to no other", () => {
-  assert.equal(serve("", { LISTEN_PID: "4711", LISTEN_FDS: "1" }).isHandedIn, true);
+  assert.equal(serve("", { LISTEN_PID: "4711", LISTEN_FDS: "1" }).isInherited, true);
   for (const environment of [
     { LISTEN_PID: "4712", LISTEN_FDS: "1" }, { LISTEN_FDS: "1" }, { LISTEN_PID: "4711" },
     { LISTEN_PID: "4711", LISTEN_FDS: "0" },
@@ -301,16 +312,35 @@ test("a socket is handed in to the process that LISTEN_PID names, and to no othe
   }
 });
 
-test("what Kubernetes sets for a service named plants is no mistake, nor an empty variable", () => {
-  const links = {
-    PLANTS_SERVICE_HOST: "10.0.0.1", PLANTS_SERVICE_PORT: "80", PLANTS_SERVICE_PORT_HTTP: "80",
-    PLANTS_PORT: "tcp://10.0.0.1:80", PLANTS_PORT_80_TCP: "tcp://10.0.0.1:80",
-    PLANTS_PORT_80_TCP_PROTO: "tcp", PLANTS_PORT_80_TCP_PORT: "80",
-    PLANTS_PORT_80_TCP_ADDR: "10.0.0.1", PLANTS_API_SERVICE_HOST: "10.0.0.2",
-    PLANTS_API_PORT: "udp://10.0.0.2:53",
+test("one warning names all unknown variables, with suggestions and without their values", () => {
+  const links = { PLANTS_SERVICE_HOST: "10.0.0.1", PLANTS_PORT_80_TCP: "tcp://10.0.0.1:80" };
+  const unknown = {
+    PLANTS_TOKEN_FILE: "S3cret", PLANTS_TOKENS: "S3cret", PLANTS_PORT: "tcp://S3cret", PLANTS_: "1",
+    PLANTS_MAXBODY: "S3cret", PLANTS_COLOUR: "S3cret", ...links,
   };
-  assert.deepEqual(serve("", links), serve(""));
-  assert.deepEqual(serve("", { PLANTS_TOKEN_FILE: "" }), serve(""));
+  assert.equal(unknownVariables({ ...unknown, PLANTS_TOKEN: "a", HOME: "/", PLANTS_STOER: "" }),
+    "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
+    + "PLANTS_TOKENS (did you mean PLANTS_TOKEN?), PLANTS_PORT (did you mean PORT?), "
+    + "PLANTS_ (see --help), PLANTS_MAXBODY (did you mean PLANTS_MAX_BODY?), "
+    + "PLANTS_COLOUR (see --help), PLANTS_SERVICE_HOST (see --help), "
+    + "PLANTS_PORT_80_TCP (see --help)");
+  assert.equal(unknownVariables({ PLANTS_TOKEN: "a", PLANTS_SOCKET: "s" }), "");
+  assert.deepEqual(serve("", unknown), serve(""), "and nothing else comes of them");
+});
+
+test("neither the settings nor the tokens show a secret when they are inspected", () => {
+  const secret = "S3cret-token";
+  const config = serve("", { PLANTS_TOKEN: secret, PLANTS_TOKENS_FILE: "" });
+  const guard = { userId: undefined, log: () => undefined };
+  const tokens = openTokens(config, { PLANTS_TOKEN: secret }, guard);
+  const generated = openTokens(config, {}, guard);
+  assert.notEqual(generated.generated(), "", "the control: there is one");
+  for (const shown of [config, tokens, generated, { tokens: tokens.accepted }]) {
+    for (const text of [inspect(shown, { showHidden: true, depth: 9 }), JSON.stringify(shown)]) {
+      assert.ok(!text.includes(secret) && !text.includes(generated.generated()), text);
+      assert.doesNotMatch(text, /[\da-f]{64}/);
+    }
+  }
 });
 
 test("a flag without its value is told once", () => {

@@ -1,15 +1,15 @@
 /** Where it listens: sockets that are handed in, as by systemd, and why it can't. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { request, type RequestOptions } from "node:http";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import {
-  cleanEnvironment, program, run, temporaryFolder, token, type Running,
+  cleanEnvironment, program, run, start, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
@@ -138,8 +138,8 @@ test("one that is handed in for another process is not taken", { timeout, skip: 
   });
 
 const refused: readonly (readonly [says: string, options: Handed, outcome: RegExp])[] = [
-  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port can't be set/],
-  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT can't be set/],
+  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port cannot be set/],
+  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT cannot be set/],
   ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
 ];
 for (const [says, options, outcome] of refused) {
@@ -154,7 +154,7 @@ test("what is handed in and is no socket is told: 69", { timeout }, async () => 
     cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
   });
   children.push(child);
-  assert.match(String(await outcomeOf(child)), /^69 plant-store: can't listen: .*EINVAL/);
+  assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
 test("a port that is taken is named: 69", { timeout }, async () => {
@@ -165,6 +165,47 @@ test("a port that is taken is named: 69", { timeout }, async () => {
   const { code, stderr } = await run(["--port", `${address.port}`], {}, temporaryFolder());
   assert.equal(code, 69);
   assert.match(stderr,
-    new RegExp(`^plant-store: can't listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+    new RegExp(`^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
   taken.close();
 });
+
+test("of two starts that race at one stale socket, the one that is served stays reachable",
+  { timeout }, async () => {
+    const folder = temporaryFolder();
+    const socketPath = join(folder, "s");
+    const dead = await start({ cwd: folder, args: ["--socket", socketPath] });
+    assert.equal(await dead.end("SIGKILL"), null);
+
+    // The second one has found nobody at the socket, and stops before it removes it.
+    const script = `import fs from "node:fs";
+      import { syncBuiltinESMExports } from "node:module";
+      for (const name of ["unlinkSync", "renameSync"]) {
+        const { [name]: act } = fs;
+        fs[name] = (path, ...others) => {
+          if (path === ${JSON.stringify(socketPath)}) {
+            fs.writeSync(2, "about to remove\\n");
+            fs.readSync(fs.openSync("go", "r"), Buffer.alloc(1));
+          }
+          return act(path, ...others);
+        };
+      }
+      syncBuiltinESMExports();`;
+    const other = temporaryFolder();
+    execFileSync("mkfifo", [join(other, "go")]);
+    const second = spawn(process.execPath, ["--import",
+      `data:text/javascript,${encodeURIComponent(script)}`, program, "--socket", socketPath],
+    { cwd: other, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
+    children.push(second);
+    let told = "";
+    second.stderr.setEncoding("utf8").on("data", (text: string) => { told += text; });
+    const exited = once(second, "exit");
+    while (!told.includes("about to remove")) await once(second.stderr, "data");
+    const first = await start({ cwd: folder, args: ["--socket", socketPath] });
+    children.push(first.process);
+    writeFileSync(join(other, "go"), "x");
+    assert.deepEqual(await exited, [69, null], told);
+    assert.match(told, /cannot listen: another process has begun to listen at /);
+    assert.equal(await post({ socketPath }), 200);
+    assert.equal(await first.end(), 0);
+    assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
+  });

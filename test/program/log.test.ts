@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -11,15 +11,17 @@ import { after, test } from "node:test";
 import { tokenDigest } from "../../src/index.ts";
 import { version } from "../../src/program/help.ts";
 import type { Host } from "../../src/program/host.ts";
-import { makeLog } from "../../src/program/log.ts";
+import { createLog } from "../../src/program/log.ts";
 import {
-  cleanEnvironment, eventsOf, exchange, post, program, start as startProgram, temporaryFolder,
+  cleanEnvironment, eventsOf, exchange, post, program, readAnswers, start as startProgram, temporaryFolder,
   token, type LogEvent, type RawAnswer, type Running, type StartOptions,
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
 const servers: Running[] = [];
+const children: Running["process"][] = [];
+after(() => children.map((child) => child.kill("SIGKILL")));
 after(() => servers.map((server) => server.process.kill("SIGKILL")));
 
 async function start(options: StartOptions = {}): Promise<Running> {
@@ -58,7 +60,7 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   server.process.kill("SIGHUP");
-  await told(server, "goes on in a new file");
+  await told(server, "now writing to");
   assert.equal(await server.end(), 0);
   const events = server.events();
   const { port, process: { pid } } = server;
@@ -74,10 +76,20 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
     msg: `serving ${base}, 0 records in plants.ndjson, tokens: PLANTS_TOKEN,alice`,
   });
   assert.deepEqual(others, [
-    { tokens: [...tokens, "bob"], msg: "the tokens are read again" },
-    { msg: "goes on in a new file at plants.ndjson" },
+    { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
+    { msg: "rotated: now writing to plants.ndjson" },
     { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
   ]);
+});
+
+test("unknown variables make one warning, and the server serves", { timeout }, async () => {
+  const server = await start({ env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_SERVICE_PORT: "80" } });
+  assert.equal((await ask(server, plant))[0]?.status, 200);
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(server.events().filter(({ level }) => level > 30).map(({ level, msg }) => [level, msg]),
+    [[40, "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
+      + "PLANTS_SERVICE_PORT (see --help)"]]);
+  assert.doesNotMatch(JSON.stringify(server.events()), /S3cret/);
 });
 
 test("what ends it is an event of the log, a mistake a line of text", { timeout }, async () => {
@@ -106,7 +118,7 @@ test("a fault of ours is an event of the log, with its level", { timeout }, asyn
   const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
   assert.equal(await server.end("SIGUSR2"), 70);
   const { level, msg } = server.events().at(-1) ?? {};
-  assert.deepEqual([level, msg], [50, "a fault of ours: boom"]);
+  assert.deepEqual([level, msg], [50, "internal error: boom"]);
 });
 
 test("an end at once is told, and what it cuts off", { timeout }, async () => {
@@ -177,7 +189,7 @@ test("an answer of 500 or more is an error", { timeout }, async () => {
   await closed;
   const [event] = answersOf(server);
   assert.deepEqual([event?.level, event?.err?.code], [50, 50302]);
-  assert.ok(server.events().some(({ level, msg }) => level === 50 && /it was renamed/.test(msg)));
+  assert.ok(server.events().some(({ level, msg }) => level === 50 && /was renamed/.test(msg)));
   assert.ok(server.events().some(({ msg }) => msg === "draining: the journal has failed"));
 });
 
@@ -266,9 +278,9 @@ test("a reader that stalls holds up nobody, and is told how many lines it has mi
   });
 
 /** A log into a stream of this process. */
-function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof makeLog> {
+function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof createLog> {
   const stderr = Object.assign(stream, { isTTY }) as unknown as Host["stderr"];
-  return makeLog({ stderr, pid: 1 } as Host);
+  return createLog({ stderr, pid: 1 } as Host);
 }
 
 test("a log whose reader stalls keeps no more than its stream does", async () => {
@@ -380,6 +392,60 @@ test("what is logged has an id, which is sent back: the given one, or a new one"
     assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
     assert.equal(new Set(sent).size, 4);
     assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
+  });
+
+test("an id that comes without a valid token is neither logged nor sent back", { timeout },
+  async () => {
+    const server = await start();
+    for (const fields of [`X-Request-Id: ${token}`, `traceparent: 00-${trace}${rest}`]) {
+      for (const bearer of ["Bearer wrong", "Basic x", ""]) {
+        const bytes = plant.replace("Host", `${fields}\r\nHost`)
+          .replace(`Authorization: Bearer ${token}\r\n`, bearer && `Authorization: ${bearer}\r\n`);
+        const [answer] = await ask(server, bytes);
+        assert.equal(answer?.status, 401);
+        assert.match(answer.headers["x-request-id"] ?? "", /^[\da-f]{8}-[\da-f-]{27}$/);
+      }
+    }
+    assert.equal(await server.end(), 0);
+    assert.equal(answersOf(server).length, 6);
+    assert.doesNotMatch(JSON.stringify(server.events()), RegExp(`${token}|${trace}`));
+  });
+
+test("a log on a full disk goes on in a new line, and counts what was lost",
+  { timeout, skip: missing(["prlimit", "--version"]) }, async () => {
+    const path = join(temporaryFolder(), "log");
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
+    const cwd = temporaryFolder();
+    const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
+      { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
+    children.push(child);
+    await once(child.stdout, "data");
+    const limit = (bytes: string): void =>
+      assert.equal(spawnSync("prlimit", [`--fsize=${bytes}`, "--pid", `${child.pid}`]).status, 0);
+    const asked = async (count: number): Promise<void> => {
+      const socket = connect(join(cwd, "s"));
+      const answers = readAnswers(socket, count);
+      socket.write(stranger.repeat(count));
+      assert.equal((await answers).length, count);
+      socket.destroy();
+    };
+    await asked(1);
+    // Half of the next line fits.
+    limit(`${statSync(path).size + 150}:unlimited`);
+    await asked(4);
+    limit("unlimited");
+    await asked(1);
+    child.kill("SIGTERM");
+    await once(child, "close");
+    const lines = readFileSync(path, "utf8").split("\n");
+    const events = eventsOf(lines.join("\n"));
+    const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
+    assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
+    assert.equal(events.filter(({ res }) => res).length, 2);
+    const lost = events.find(({ dropped }) => dropped !== undefined);
+    assert.equal(lost?.["dropped"], 3);
+    assert.match(lost.msg, /^3 lines were dropped: stderr is full, or stalled$/);
   });
 
 test("without an id in it, a good request's answer has none, where nothing is logged",

@@ -1,11 +1,12 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { cleanEnvironment, complaintsOf, program, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
 
@@ -44,8 +45,8 @@ for (const command of commands) {
   test(`${command} > ${full} ends with 74, and says why`, { skip, timeout }, async () => {
     const { status, stderr } = shell(`plants ${command} > ${full}`, await journals());
     assert.equal(status, 74);
-    assert.match(stderr, /plant-store: can't write to stdout: ENOSPC: no space left.*\n$/);
-    assert.equal(stderr.split("can't write").length, 2, "it is said once");
+    assert.match(stderr, /plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/);
+    assert.equal(stderr.split("cannot write").length, 2, "it is said once");
   });
 }
 
@@ -69,7 +70,27 @@ for (const [command, wanted] of ended) {
       assert.equal(status, wanted, stderr);
       // But for the token itself, which stderr has.
       if (!command.startsWith("token")) assert.equal(stderr, complaints);
-      assert.doesNotMatch(stderr, /can't write|EPIPE/);
+      assert.doesNotMatch(stderr, /cannot write|EPIPE/);
+    });
+}
+
+test("token whose reader of stderr is gone ends with 74, and prints no line for a lost token",
+  { skip, timeout }, async () => {
+    const line = "exec 3> >(true); wait $!; plants token x 2>&3";
+    const { status, stdout } = shell(line, await journals());
+    assert.deepEqual([status, stdout], [74, ""]);
+  });
+
+const noLimits = missing(["prlimit", "--version"]);
+for (const command of ["openapi", "--help", "verify --json sound sound sound"]) {
+  test(`${command} into a file that has no room for all of it ends with 74`,
+    { skip: skip || noLimits, timeout }, async () => {
+      const cwd = await journals();
+      const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
+      const { status, stderr } = shell(line, cwd);
+      assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
+      assert.equal(status, 74);
+      assert.match(stderr, /cannot write to stdout: EFBIG/);
     });
 }
 
@@ -82,7 +103,7 @@ test("a server whose first line can't be written serves all the same, and says s
     const { status, stdout, stderr } = shell(line, cwd);
     assert.equal(status, 0, stderr);
     assert.match(stdout, /"error":40101/);
-    assert.match(stderr, /^plant-store: can't write to stdout: ENOSPC: .*\n$/);
+    assert.match(stderr, /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
   });
 
 test("verify of many files has but one of them open", { skip, timeout }, async () => {

@@ -12,8 +12,23 @@ const installed = join(consumer, "node_modules", "plant-store");
 
 /** What the package holds, by its paths. */
 mkdirSync(installed, { recursive: true });
-const packed = command(installed, "tar", "-xvzf", pack(), "--strip-components=1").stdout.trim()
+const tarball = pack();
+const packed = command(installed, "tar", "-xvzf", tarball, "--strip-components=1").stdout.trim()
   .split("\n").map((path) => path.replace(/^package\//, ""));
+
+test("the modes of its files do not follow the umask under which it was packed", () => {
+  const lines = command(consumer, "tar", "-tvzf", tarball).stdout.trim().split("\n");
+  assert.equal(lines.length, packed.length);
+  for (const line of lines) assert.ok(line.startsWith("-rw-r--r-- "), line);
+});
+
+test("the SBOM has no component but this package", () => {
+  const bill = (...options: readonly string[]) => JSON.parse(command(root, "npm", "sbom",
+    "--package-lock-only", ...options, "--sbom-format", "cyclonedx").stdout);
+  const { components, metadata } = bill("--omit", "dev");
+  assert.deepEqual([metadata.component.purl, components], ["pkg:npm/plant-store@1.0.0", []]);
+  assert.ok(bill().components.length > 0, "the control: with the development packages it has some");
+});
 
 test("it has what is built, its types, the source and the description, and nothing else", () => {
   for (const path of ["dist/index.js", "dist/index.d.ts", "dist/server.js", "dist/openapi.json",

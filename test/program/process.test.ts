@@ -19,24 +19,24 @@ test("a fault of ours ends with 70 and one line, without a stack", async () => {
   const fault = "process.once('SIGUSR2', () => { throw new Error('boom'); })";
   const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
   assert.equal(await server.end("SIGUSR2"), 70);
-  assert.equal(server.stderr(), "plant-store: a fault of ours: boom\n");
+  assert.equal(server.stderr(), "plant-store: internal error: boom\n");
 });
 
 test("a command that fails without the system's fault ends with 70", async () => {
   const fault = "JSON.stringify = () => { throw new Error('boom'); }";
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` };
   const { code, stdout, stderr } = await run(["openapi"], env);
-  assert.deepEqual([code, stdout, stderr], [70, "", "plant-store: boom\n"]);
+  assert.deepEqual([code, stdout, stderr], [70, "", "plant-store: internal error: boom\n"]);
 });
 
-test("a program that can't listen leaves nothing but its journal", async () => {
+test("a program that cannot listen leaves nothing but its journal", async () => {
   const cwd = temporaryFolder();
   const args = ["--socket", join(cwd, "no", "socket")];
   const { code, stderr } = await run(args, {}, cwd);
   assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
   const folder = join(cwd, "no");
   assert.equal(stderr,
-    `plant-store: can't listen: ${join(folder, "socket")}: there is no folder ${folder}\n`);
+    `plant-store: cannot listen: ${join(folder, "socket")}: there is no folder ${folder}\n`);
 });
 
 test("a connection that can't be accepted is told, and the others are served", async () => {
@@ -68,14 +68,14 @@ test("a file that is moved, and not rotated, fails for good: 503, and the end is
   assert.match(answer.body, /^\{"error":50302,/);
   await once(server.process, "exit");
   assert.equal(server.process.exitCode, 74);
-  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, it was renamed, /);
+  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /);
 });
 
 test("a name in the place of a lock or a copy that is no such thing stays as it is", async () => {
   const cwd = temporaryFolder();
   const socket = join(cwd, "socket");
   writeFileSync(socket, "a file of somebody's");
-  await assert.rejects(start({ cwd, args: ["--socket", socket] }), /can't listen/);
+  await assert.rejects(start({ cwd, args: ["--socket", socket] }), /cannot listen/);
   assert.equal(readFileSync(socket, "utf8"), "a file of somebody's");
 });
 
@@ -117,8 +117,8 @@ test("of a SIGHUP each half does its work, whatever becomes of the other", bound
   assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
   assert.equal(await server.end(), 0);
   assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
-    + "tokens stay\nplant-store: goes on in a new file at plants\\.ndjson\n"
-    + "plant-store: the tokens are read again\nplant-store: .*plants\\.ndjson: is no regular file; the old file stays in use\n$"));
+    + "tokens stay\nplant-store: rotated: now writing to plants\\.ndjson\n"
+    + "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"));
 });
 
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
@@ -139,11 +139,11 @@ test("a copy that can't be looked at is no missing copy: the journal is not open
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
 });
 
-test("verify refuses what is no regular file, and does not wait for it", async () => {
+test("verify refuses what is not a regular file, and does not wait for it", async () => {
   const cwd = temporaryFolder();
   execFileSync("mkfifo", [join(cwd, "fifo")]);
   const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
-  assert.deepEqual([code, stderr], [74, "plant-store: fifo: is no regular file\n"]);
+  assert.deepEqual([code, stderr], [74, "plant-store: fifo: is not a regular file\n"]);
 });
 
 test("a library's journal stays where it was opened", async () => {

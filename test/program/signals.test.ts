@@ -172,8 +172,8 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
   assert.deepEqual([await statusOf(server.port, "revoked"), await statusOf(server.port, "new")],
     [401, 200]);
   assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "plant-store: the tokens are read again\n"
-    + "plant-store: goes on in a new file at plants.ndjson\n");
+  assert.equal(server.stderr(), "plant-store: tokens reloaded\n"
+    + "plant-store: rotated: now writing to plants.ndjson\n");
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
 });
 
@@ -238,7 +238,7 @@ test("a journal that fails makes the end 74, though the drain's deadline cuts re
     assert.equal(await statusOf(server.port, token), 503);
     if (server.process.exitCode === null) await once(server.process, "exit");
     assert.equal(server.process.exitCode, 74);
-    assert.match(server.stderr(), /it was renamed.*\n.*requests were cut off after 100 ms\n$/);
+    assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
     socket.destroy();
   });
 

@@ -128,9 +128,9 @@ const refused: readonly (readonly [says: string, change: (cwd: string) => void, 
   ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: ./],
   ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: ./],
   ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),
-    /TLS key key: expected that group and others can't write it, found mode 660/],
+    /TLS key key: expected that group and others cannot write it, found mode 660/],
   ["a certificate that all can write", (cwd) => chmodSync(join(cwd, "crt"), 0o666),
-    /TLS certificate crt: expected that group and others can't write it, found mode 666/],
+    /TLS certificate crt: expected that group and others cannot write it, found mode 666/],
 ];
 for (const [says, change, message] of refused) {
   test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, { timeout },
@@ -151,7 +151,7 @@ for (const [says, change, message] of refused) {
       chmodSync(join(cwd, "crt"), 0o644);
       put(cwd, "b");
       server.process.kill("SIGHUP");
-      await told(server, "the certificate and key are read again");
+      await told(server, "certificate and key reloaded");
       assert.equal(await shown(server.port), "b");
       assert.equal(await server.end(), 0);
     });
@@ -163,14 +163,14 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   const server = await start({ cwd, args });
   for (const times of [1, 2]) {
     server.process.kill("SIGHUP");
-    await told(server, "are read again", times);
+    await told(server, "reloaded", times);
   }
   const agent = new Agent();
   assert.equal(await ask(server.port, agent), 200);
   agent.destroy();
   assert.equal(await server.end(), 0);
   const warnings = server.stderr().split("\n").filter((line) => line.includes("can read"));
-  assert.deepEqual(warnings, ["plant-store: TLS key key: group or others can read it, mode 644"]);
+  assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
 });
 
 /** How many descriptors a process has open. */
@@ -203,7 +203,7 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
       put(cwd, name);
       write(round);
       server.process.kill("SIGHUP");
-      await told(server, "the certificate and key are read again", round);
+      await told(server, "certificate and key reloaded", round);
       assert.equal(await shown(port), name);
       // What SIGHUP has told is so from the next request on, on an old connection too.
       assert.equal(await ask(port, kept, `t${round}`), 200);

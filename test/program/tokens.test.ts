@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, renameSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
@@ -56,4 +56,49 @@ test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { t
     const [answer] = await exchange(server.port, post('{"id":1,"name":"a"}'), { answers: 1 });
     assert.equal(answer?.status, 200);
     assert.equal(await server.end(), 0);
+  });
+
+const noChown = isRoot ? false : "only root can give a file to another user";
+if (noChown) console.error(`tokens.test.ts: ${noChown}`);
+const certificate = ["--tls-cert", "crt", "--tls-key", "key"];
+for (const [name, kind, args] of [
+  ["tokens", "tokens file", ["--tokens", "tokens"]],
+  ["key", "TLS key", certificate],
+  ["crt", "TLS certificate", certificate],
+] as const) {
+  test(`a ${kind} that another user owns is refused, whatever its mode: 78`,
+    { skip: noChown, timeout }, async () => {
+      const cwd = temporaryFolder();
+      execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
+        "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=a"],
+      { cwd, stdio: "ignore" });
+      writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
+      const server = await start({ cwd, args });
+      servers.push(server);
+      chownSync(join(cwd, name), 65_533, 0);
+      const refused = spawnSync(process.execPath, [program, "--port", "0", "--store", "x", ...args],
+        { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
+      const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
+      assert.deepEqual([refused.status, refused.stderr], [78, `plant-store: ${message}\n`]);
+      server.process.kill("SIGHUP");
+      const { stderr } = server.process;
+      assert.ok(stderr);
+      while (!server.stderr().includes(message)) await once(stderr, "data");
+      assert.equal(await server.end(), 0);
+    });
+}
+
+test("a server that is not root takes files of its own and of root's, and no others",
+  { skip: noChown || (isReached ? false : notReached), timeout }, () => {
+    const statusOf = (owner: number): number | null => {
+      const cwd = temporaryFolder();
+      chmodSync(cwd, 0o755);
+      const tokens = join(cwd, "tokens");
+      writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o644 });
+      chownSync(tokens, owner, 0);
+      // Past the tokens file the journal is refused: /dev/null is none.
+      const args = [program, "--port", "0", "--store", "/dev/null", "--tokens", tokens];
+      return spawnSync(process.execPath, args, { ...user, cwd, env: cleanEnvironment(), timeout }).status;
+    };
+    assert.deepEqual([0, 65_534, 65_533].map(statusOf), [65, 65, 78]);
   });

@@ -26,7 +26,8 @@ export function pack(): string {
   symlinkSync(modules, join(clone, "node_modules"));
   mkdirSync(join(clone, "dist"));
   writeFileSync(join(clone, "dist", "gone.js"), "");
-  const { status, said } = command(clone, "npm", "pack", "--loglevel=error", "--offline");
+  const { status, said } = command(clone, "sh", "-c",
+    "umask 077 && exec npm pack --loglevel=error --offline");
   assert.equal(status, 0, said);
   return join(clone, "plant-store-1.0.0.tgz");
 }

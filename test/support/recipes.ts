@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
 import { outcomeOf } from "./tools.ts";
 
-const folders = ["src/program", "src/journal", "src/http"];
+const folders = ["src/program", "src/program/recipes", "src/journal", "src/http"];
 const text = folders.map((folder) => readFileSync(join(root, folder, "README.md"), "utf8")).join();
 
 /** The one block of a name, whatever its language: as somebody copies it. */

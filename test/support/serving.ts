@@ -1,6 +1,7 @@
 /** A server of ours in the test's own process, with both ends of its connections at hand, and
  * variants of the built program with one text replaced: the negative controls. */
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -36,9 +37,9 @@ export class HeldStore implements PlantStore {
   }
 }
 
-/** Listens on a free port, and is gone after the tests. */
-export async function listen(server: Server): Promise<number> {
-  await once(server.listen(0, "127.0.0.1"), "listening");
+/** Listens on a free port, or on a Unix socket; closed after the tests. Returns the port. */
+export async function listen(server: Server, path?: string): Promise<number> {
+  await once(path === undefined ? server.listen(0, "127.0.0.1") : server.listen(path), "listening");
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => void sockets.add(socket));
   after(() => {
@@ -46,8 +47,7 @@ export async function listen(server: Server): Promise<number> {
     for (const socket of sockets) socket.destroy();
   });
   const address = server.address();
-  assert.ok(typeof address === "object" && address !== null);
-  return address.port;
+  return typeof address === "object" && address !== null ? address.port : 0;
 }
 
 export interface Serving {
@@ -57,13 +57,22 @@ export interface Serving {
 }
 
 export async function serve(
-  { create = createPlantServer, ...options }: Partial<PlantOptions> & {
+  { create = createPlantServer, path, ...options }: Partial<PlantOptions> & {
     readonly create?: typeof createPlantServer; readonly tls?: { key: Buffer; cert: Buffer };
+    readonly path?: string;
   } = {},
 ): Promise<Serving> {
   const store = new HeldStore();
   const server = create({ store, tokens: [token], ...options });
-  return { server, port: await listen(server), store };
+  return { server, port: await listen(server, path), store };
+}
+
+/** A key and a certificate for localhost. */
+export function temporaryTls(): { readonly key: Buffer; readonly cert: Buffer } {
+  const cwd = temporaryFolder();
+  execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key",
+    "-out", "cert", "-days", "1", "-subj", "/CN=localhost"], { cwd, stdio: "ignore" });
+  return { key: readFileSync(join(cwd, "key")), cert: readFileSync(join(cwd, "cert")) };
 }
 
 /** Both ends of a connection. The client reads nothing before it is asked to. */
@@ -72,10 +81,11 @@ export interface Ends {
   readonly ours: Socket;
 }
 
-/** Connects; what the client does with a half-closed connection is its own affair. */
-export async function open(server: Server, port: number): Promise<Ends> {
+/** Connects to a port or a Unix socket. A client that gets the server's end does not end itself. */
+export async function open(server: Server, address: number | string): Promise<Ends> {
   const accepted = once(server, "connection");
-  const client = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).pause();
+  const to = typeof address === "string" ? { path: address } : { port: address, host: "127.0.0.1" };
+  const client = connect({ ...to, allowHalfOpen: true }).pause();
   client.on("error", () => undefined);
   const [[ours]] = await Promise.all([accepted, once(client, "connect")]);
   client.setNoDelay(true);

@@ -123,6 +123,11 @@ export class SimulatedDisk implements Disk {
     return inode && this.#seen(inode);
   }
 
+  canName(_path: string): boolean {
+    this.#enter("canName");
+    return true;
+  }
+
   open(path: string): JournalFile {
     this.#enter("open");
     if (!this.#names.has(path)) this.#change();
@@ -196,8 +201,8 @@ export class SimulatedDisk implements Disk {
         if (this.#held) await new Promise<void>((resolve) => this.#hold(resolve));
         return this.#append(inode, bytes, enter("append"));
       },
-      cut: (bytes) => {
-        enter("cut");
+      truncate: (bytes) => {
+        enter("truncate");
         this.#change();
         inode.cut(bytes, this.cutsAreDurable);
       },

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import type { Server, Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -15,6 +15,16 @@ import { fileURLToPath } from "node:url";
 export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The built program: `npm test` builds it first. */
 export const program = join(root, "dist", "server.js");
+refuseOldBuild(join(root, "src"), program);
+
+/** Throws where a file of the source is newer than the program that was built of it. */
+export function refuseOldBuild(source: string, built: string): void {
+  const builtAt = statSync(built, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  const newer = readdirSync(source, { recursive: true, encoding: "utf8" })
+    .find((name) => name.endsWith(".ts") && statSync(join(source, name)).mtimeMs > builtAt);
+  if (newer !== undefined) throw new Error(`dist is older than src/${newer}: run npx tsc first`);
+}
+
 export const token = "test-token";
 
 /** A fresh folder, removed after the file's tests. */

@@ -1,0 +1,267 @@
+/**
+ * Messages in flight: sends each one, sends it again where that is safe, and settles it once.
+ *
+ *   sent -> response: a result, an error, or "again" -> sent …
+ *
+ * A lost connection fails nothing: the next one sends everything again, unchanged and in order. The
+ * message's id makes that safe. A message that is given up counts as not stored only if it was
+ * never sent, or if the server reported after each attempt that nobody took it.
+ */
+import { setTimeout as pause } from "node:timers/promises";
+import type { NatsLimits } from "../config.ts";
+import { StoreError, type EngineError } from "../store.ts";
+import type { Settings } from "./address.ts";
+import { duplicateWindowMillis } from "./checks.ts";
+import type { Frame } from "./protocol.ts";
+import { Session } from "./session.ts";
+
+/** The meaning of a response; "again": send the message once more, a little later. */
+export type Verdict<Result> =
+  { readonly result: Result } | "again" | StoreError;
+
+export interface Message<Result> {
+  readonly subject: string;
+
+  /** With an id in them, a stream stores the message once, however often it is sent. */
+  readonly headers: string;
+  readonly payload: Buffer;
+
+  /**
+   * The time to give up, in milliseconds of performance.now(). Undefined: `appendMillis` after the
+   * last progress of any message; such a message must be safe to send at any later time.
+   */
+  readonly deadline: number | undefined;
+
+  /** Called with a response, and the number of attempts that may have stored the message. */
+  readonly judge: (reply: Frame, unanswered: number) => Verdict<Result>;
+}
+
+interface Entry extends Message<unknown> {
+  readonly token: string;
+  readonly reject: (error: StoreError) => void;
+
+  /** The time of its arrival, by the clock that a suspended machine does not stop. */
+  readonly begunAtDate: number;
+
+  /** The number of the attempt that has no response yet. */
+  attempt: number | undefined;
+
+  /** The earliest time of the next attempt. */
+  dueAt: number;
+
+  /** The number of attempts that may have stored it. */
+  unanswered: number;
+}
+
+export class InFlight {
+  readonly session: Session;
+  readonly #limits: NatsLimits;
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+
+  /** Numbers messages and attempts, and the latest attempt that has a response. */
+  #count = 0;
+  #answered = 0;
+
+  /** The time of the last progress, or of the first message after an idle time. */
+  #progressAt = 0;
+  #readyAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(settings: Settings) {
+    this.#limits = settings.limits;
+    this.session = new Session(settings, {
+      onReady: () => this.#onReady(),
+      onReply: (token, reply) => this.#onReply(token, reply),
+      onDenied: (error) => this.#onDenied(error)
+    });
+  }
+
+  /** The messages in flight and their bytes. */
+  get queue() {
+    return { records: this.#entries.size, bytes: this.#bytes };
+  }
+
+  /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
+  send<Result>(message: Message<Result>): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      const entry: Entry = {
+        ...message,
+        token: String(++this.#count),
+        reject,
+        begunAtDate: Date.now(),
+        attempt: undefined,
+        dueAt: 0,
+        unanswered: 0,
+        judge: (reply, unanswered) => {
+          const verdict = message.judge(reply, unanswered);
+          const isResult = typeof verdict === "object" && "result" in verdict;
+          if (isResult) resolve(verdict.result);
+          return verdict;
+        }
+      };
+      this.#admit(entry);
+      if (this.#entries.size === 0) this.#progressAt = performance.now();
+      this.#entries.set(entry.token, entry);
+      this.#bytes += bytesOf(entry);
+      this.#timer ??= setTimeout(() => this.#tick(), this.#limits.retryMillis);
+      this.#transmit(entry);
+    });
+  }
+
+  /** Resolves when nothing is in flight: each message is settled by its deadline at the latest. */
+  async drain(): Promise<void> {
+    while (this.#entries.size > 0) await pause(this.#limits.retryMillis);
+  }
+
+  /** @throws StoreError if the message cannot be sent, or has no room */
+  #admit(entry: Entry): void {
+    const { inFlightRecordsMax, inFlightBytesMax, messageBytesMax } =
+      this.#limits;
+    const bytes = bytesOf(entry);
+
+    // While no server can be reached, messages would fill the memory and keep clients waiting.
+    if (!this.session.isReachable) throw unreachable();
+
+    // What is stored must be readable: it comes back as base64, within other members of JSON.
+    if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
+    const isFull =
+      this.#entries.size >= inFlightRecordsMax ||
+      this.#bytes + bytes > inFlightBytesMax;
+    if (isFull) throw new StoreError("busy", "too much is in flight");
+  }
+
+  /** Sends everything in the order of its arrival, which a Map keeps. */
+  #onReady(): void {
+    this.#readyAt = performance.now();
+    for (const entry of this.#entries.values()) this.#transmit(entry);
+  }
+
+  #onReply(token: string, reply: Frame): void {
+    const entry = this.#entries.get(token);
+    if (!entry) return;
+    const verdict = entry.judge(reply, entry.unanswered);
+    this.#answered = Math.max(this.#answered, entry.attempt ?? 0);
+    const now = performance.now();
+    if (verdict === "again") {
+      entry.attempt = undefined;
+      entry.dueAt = now + this.#limits.retryMillis * (1 + Math.random() / 2);
+
+      // Nobody took this attempt. With another one unanswered, either may be meant.
+      if (reply.status === "503" && entry.unanswered === 1)
+        entry.unanswered = 0;
+      return;
+    }
+    this.#progressAt = now;
+    if (!(verdict instanceof StoreError)) return this.#remove(entry);
+    if (verdict.code === "unknown") this.session.report(verdict.message);
+
+    // With two attempts unanswered, the other one may have been stored.
+    this.#fail(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
+  }
+
+  /** Fails as unknown what was sent: the server does not say which message the error is about. */
+  #onDenied(error: EngineError): void {
+    for (const entry of this.#entries.values()) {
+      if (entry.unanswered > 0) this.#fail(entry, unknown(error));
+    }
+  }
+
+  #transmit(entry: Entry): void {
+    const { token, subject, headers, payload, deadline, unanswered } = entry;
+    const connection = this.session.ready;
+    if (!connection) return;
+    const now = performance.now();
+    const age = Date.now() - entry.begunAtDate;
+
+    // Compares both clocks: a suspended machine stops the deadline's, while the stream forgets ids.
+    const isTooOld =
+      deadline !== undefined &&
+      (now >= deadline || age >= duplicateWindowMillis(this.#limits));
+    if (unanswered > 0 && isTooOld)
+      return this.#fail(entry, unknown(new Error("too old to be sent again")));
+
+    // A larger message would make the server close the connection, for everything in flight.
+    if (bytesOf(entry) > connection.maxPayload) {
+      const error = tooLarge();
+      return this.#fail(entry, unanswered > 0 ? unknown(error) : error);
+    }
+    entry.attempt = ++this.#count;
+    entry.unanswered++;
+    entry.dueAt = now + this.#limits.ackTimeoutMillis;
+    connection.publish(subject, token, headers, payload);
+  }
+
+  /** Runs every `retryMillis` while a message is in flight. */
+  #tick(): void {
+    const now = performance.now();
+    const { ready } = this.session;
+    if (ready?.isReceiving()) this.#progressAt = now;
+    for (const entry of this.#entries.values()) this.#giveUp(entry, now);
+
+    // Leaves before it sends: an attempt on a connection that closes has no response, and would
+    // turn "not stored" into "unknown".
+    if (this.#isStuck(now)) ready?.close("it acknowledges nothing");
+    for (const entry of this.#entries.values()) {
+      if (this.#isDue(entry, now)) this.#transmit(entry);
+    }
+    const isBusy = this.#entries.size > 0;
+    this.#timer = isBusy
+      ? setTimeout(() => this.#tick(), this.#limits.retryMillis)
+      : undefined;
+  }
+
+  /** Fails a message after its deadline, or one that waits for a server in vain. */
+  #giveUp(entry: Entry, now: number): void {
+    const { appendMillis, retryMillis } = this.#limits;
+    const { deadline = this.#progressAt + appendMillis, unanswered } = entry;
+
+    // One turn early: a drain that began together with the message must not last longer.
+    const isOver = now >= deadline - retryMillis;
+    if (unanswered === 0 && (isOver || !this.session.isReachable))
+      this.#fail(entry, unreachable());
+    else if (isOver)
+      this.#fail(entry, unknown(new Error("no acknowledgement in time")));
+  }
+
+  /**
+   * Whether the server takes messages and acknowledges none, like one that is cut off from the
+   * others: it still responds to PING. A slow link gets the time to carry what is in flight.
+   */
+  #isStuck(now: number): boolean {
+    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
+    const since = Math.max(this.#progressAt, this.#readyAt);
+    const patienceMillis = noProgressMillis + this.#bytes / bytesPerMilliMin;
+    return this.#entries.size > 0 && now - since > patienceMillis;
+  }
+
+  /**
+   * Whether to send a message again on the same connection. Before a later attempt has a response,
+   * this one may still be on its way: a copy would only wait for the original. Responses to
+   * requests without a deadline keep no order: these are not sent again.
+   */
+  #isDue({ attempt, dueAt, deadline }: Entry, now: number): boolean {
+    const isLost = deadline !== undefined && Number(attempt) < this.#answered;
+    return now >= dueAt && (attempt === undefined || isLost);
+  }
+
+  #fail(entry: Entry, error: StoreError): void {
+    this.#remove(entry);
+    entry.reject(error);
+  }
+
+  #remove(entry: Entry): void {
+    const isIn = this.#entries.delete(entry.token);
+    if (!isIn) throw new Error("a message was settled twice");
+    this.#bytes -= bytesOf(entry);
+  }
+}
+
+const bytesOf = ({ headers, payload }: Entry): number =>
+  headers.length + payload.length;
+const tooLarge = (): StoreError =>
+  new StoreError("tooLarge", "the servers take no message of this size");
+const unreachable = (): StoreError =>
+  new StoreError("unreachable", "no server is connected");
+const unknown = (cause: Error): StoreError =>
+  new StoreError("unknown", cause.message, { cause });

@@ -1,0 +1,167 @@
+/**
+ * The rewrite copy, FILE.rewrite: the journal's end, kept durably while opening rewrites that end.
+ *
+ *   copy = CRC SP {"rewrite":UUID,"offset":N,"size":N} LF bytes
+ *
+ * CRC     of everything after its SP
+ * UUID    the journal's, from its header
+ * offset  where the bytes stand in the journal
+ * size    of the journal before it was rewritten
+ *
+ * After a crash, lines that no later line certifies may exist only in the page cache, and a
+ * retried flush reports success for lost pages. So opening rewrites them: it makes the copy
+ * durable, truncates the journal at `offset`, appends the bytes durably, and removes the copy.
+ * If opening is killed, the next one finds the copy:
+ *
+ *   stale    it is not whole, or the journal has grown beyond it: it is removed
+ *   pending  the journal has a part of its bytes: the rewrite is finished
+ *   damaged  it is another journal's, or the journal has other records in its place
+ */
+import { crc32 } from "node:zlib";
+import { attempt, JournalError } from "./error.ts";
+import {
+  appendAll,
+  replaceFile,
+  type Disk,
+  type JournalFile
+} from "./files.ts";
+import type { Bytes } from "./lines.ts";
+import { decodeHeader, headerBytes } from "./record.ts";
+import { damaged, examine, noHeader, windowBytesMax } from "./recover.ts";
+
+export type Plan = ReturnType<typeof planOpening>;
+
+type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
+
+/** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
+export const copyBytesMax = windowBytesMax + 1024;
+
+export const copyPath = (path: string): string => `${path}.rewrite`;
+
+/**
+ * Reads the copy beside a journal; returns undefined if there is none.
+ *
+ * @throws JournalError `unreadable`
+ */
+export function readCopy(disk: Disk, path: string): Buffer | undefined {
+  const name = copyPath(path);
+  const copy = attempt("unreadable", name, () =>
+    disk.readBeside(name, path, copyBytesMax)
+  );
+  if (copy !== "other") return copy;
+  throw new JournalError(
+    "unreadable",
+    name,
+    "is not a copy of a journal's end"
+  );
+}
+
+/**
+ * Plans an opening: what it does with the copy, then with the end of the file that results.
+ *
+ * Only reads, so that `verify` can report the plan.
+ *
+ * @param found the journal as it is
+ * @param bytes the copy, if there is one
+ */
+export function planOpening(found: Bytes, bytes: Buffer | undefined) {
+  const copy = examineCopy(found, bytes);
+  const file = copy.kind === "pending" ? withEnd(found, copy) : found;
+  return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
+}
+
+/** Rewrites the end of a journal durably, as the head of this file describes. */
+export async function rewriteEnd(
+  disk: Disk,
+  path: string,
+  file: JournalFile,
+  copy: Copy
+): Promise<void> {
+  await replaceFile(disk, copyPath(path), encodeCopy(copy));
+  checkSize(path, file, copy.size);
+  file.truncate(copy.offset);
+  await appendAll(file, copy.bytes);
+  disk.remove(copyPath(path));
+}
+
+/** Checks that no other process has written to a file: that would not be a torn end. */
+export function checkSize(
+  path: string,
+  file: JournalFile,
+  expected: number
+): void {
+  const size = attempt("unreadable", path, () => file.size());
+  if (size !== expected)
+    throw new JournalError("locked", path, "another process writes to it");
+}
+
+function examineCopy(file: Bytes, bytes: Buffer | undefined) {
+  const copy = bytes && decodeCopy(bytes);
+  // Nothing was truncated before the copy was whole: the journal still has its end.
+  if (!copy) return { kind: bytes ? "stale" : "none" } as const;
+
+  const size = file.size();
+  const header = decodeHeader(file.read(0, headerBytes - 1));
+  if ((header ?? copy.file) !== copy.file || size < copy.offset) {
+    return damaged(
+      0,
+      "its .rewrite is the end of another file: move it beside that, as its .rewrite"
+    );
+  }
+
+  // A copy that begins at 0 has the header itself, which the file may have lost.
+  if (header === undefined && copy.offset > 0) return damaged(0, noHeader);
+
+  const there = file.read(copy.offset, copy.bytes.length);
+  const hasGrown = size > copy.offset + copy.bytes.length;
+  if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" } as const;
+
+  // A truncation and a write that were killed, or lost power, leave bytes of the copy, and NULs.
+  // Other bytes are records acknowledged since, as by another name of the file. A file without a
+  // header can have none.
+  const isLeftover =
+    header === undefined ||
+    there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
+
+  // Even equal bytes may not be on stable storage. A file that has its old size again was
+  // truncated, and a crash has undone that.
+  if (!isLeftover || (hasGrown && size !== copy.size)) {
+    return damaged(copy.offset, "it differs from its copy in .rewrite");
+  }
+  const reason = "an opening was interrupted: .rewrite has what follows";
+  return { kind: "pending", reason, ...copy } as const;
+}
+
+/** The file as it will be once its end is rewritten. */
+const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
+  size: () => offset + bytes.length,
+  read(from, length) {
+    const start = Math.max(0, from - offset);
+    const end = Math.max(0, from + length - offset);
+    const before = file.read(from, length - (end - start));
+    return Buffer.concat([before, bytes.subarray(start, end)]);
+  }
+});
+
+function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
+  const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
+  const copy = Buffer.concat([Buffer.from(start), bytes]);
+  copy.write(checksum(copy.subarray(9)));
+  return copy;
+}
+
+const copyForm =
+  /^([\da-f]{8}) \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
+
+/** Returns undefined if the copy is not whole. */
+function decodeCopy(copy: Buffer) {
+  const [head, crc, file = "", offset, size] =
+    copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
+  if (head === undefined || checksum(copy.subarray(9)) !== crc)
+    return undefined;
+  const bytes = copy.subarray(head.length);
+  return { file, offset: Number(offset), size: Number(size), bytes };
+}
+
+const checksum = (bytes: Buffer): string =>
+  crc32(bytes).toString(16).padStart(8, "0");

@@ -1,0 +1,139 @@
+/**
+ * The idle timeout: a connection on which no request is in progress is closed, whatever arrives on
+ * it. A request that is in progress, and a client that reads slowly, are left alone.
+ */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { connect as connectTls } from "node:tls";
+import { open, send, serve, statusesOf, temporaryTls, type Ends } from "../support/serving.ts";
+import { post, readAnswers } from "../support/support.ts";
+
+const timeout = 20_000;
+/** Longer than the test's own time. */
+const never = 60_000;
+const limits = { idleMillis: 300, checkMillis: 20, discardMillis: never };
+const certified = { tls: temporaryTls() };
+const plant = post('{"id":1,"name":"Fern"}');
+const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
+
+type Client = Ends["client"];
+
+/** Writes a piece every 20 ms, until the socket closes or the pieces end. */
+async function trickle(client: Client, pieces: Iterable<string>): Promise<void> {
+  for (const piece of pieces) {
+    if (client.destroyed) return;
+    client.write(piece);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+function* forever(piece: string): Generator<string> {
+  for (;;) yield piece;
+}
+
+/** Far more than the idle timeout allows. */
+const long = (piece: string): readonly string[] => Array<string>(50).fill(piece);
+
+const closed = async (socket: Client): Promise<void> => {
+  if (!socket.closed) await new Promise((resolve) => socket.once("close", resolve));
+};
+
+for (const scheme of ["http", "https"] as const) {
+  for (const [what, first, status] of [
+    ["a 200", plant, 200], ["a 401", refused, 401],
+    ["an early response whose body arrived", `${post("{}")}`.replace("/plants", "/x"), 404],
+  ] as const) {
+    for (const piece of ["\r\n", "\r", "\n"]) {
+      test(`${JSON.stringify(piece)} after ${what} does not keep an ${scheme} connection open`,
+        { timeout }, async () => {
+          const { port } = await serve({ limits, ...scheme === "https" && certified });
+          const client = scheme === "https" ? connectTls({ port, rejectUnauthorized: false })
+            : connect(port, "127.0.0.1");
+          client.on("error", () => undefined).write(first);
+          assert.deepEqual((await readAnswers(client, 1)).map((each) => each.status), [status]);
+          await trickle(client, forever(piece));
+        });
+    }
+  }
+}
+
+/** Small responses until the client's silence stops one of them: few enough to keep on reading. */
+async function leaveUnread(ends: Ends): Promise<void> {
+  const small = post(`{"id":1,"name":"${"x".repeat(8_000)}"}`);
+  while (ends.ours.writableLength === 0) await send(ends, small);
+}
+
+for (const [what, after] of [
+  ["nothing", ""], ["a request to close", post("{}", "Connection: close\r\n")],
+  ["garbage", "garbage\r\n\r\n"], ["a CONNECT", connectRequest],
+] as const) {
+  test(`a client that reads no response is idle, although CRLFs follow ${what}`, { timeout },
+    async () => {
+      const { server, port } = await serve({ limits });
+      const ends = await open(server, port);
+      await leaveUnread(ends);
+      ends.client.write(after);
+      await Promise.race([trickle(ends.client, forever("\r\n")), closed(ends.ours)]);
+      await closed(ends.ours);
+    });
+}
+
+const inProgress: readonly (readonly [what: string, pieces: readonly string[]])[] = [
+  ["a header section", [...plant.toString("latin1")]],
+  ["a header section after CRLFs", ["\r\n\r\n", ...plant.toString("latin1")]],
+  ["a body", [plant.toString().slice(0, -9), ...plant.toString().slice(-9).split("")
+    .flatMap((byte) => [byte, "", "", ""])]],
+];
+for (const [what, pieces] of inProgress) {
+  test(`${what} that takes longer than the idle timeout to arrive is in progress`, { timeout },
+    async () => {
+      const { server, port } = await serve({ limits });
+      const ends = await open(server, port);
+      const answers = readAnswers(ends.client.resume(), 2);
+      await send(ends, refused);
+      await trickle(ends.client, pieces);
+      assert.deepEqual((await answers).map(({ status }) => status), [401, 200]);
+    });
+}
+
+test("a client that waits for our response is not idle, although CRLFs arrive", { timeout },
+  async () => {
+    const { server, port, store } = await serve({ limits });
+    store.hold();
+    const ends = await open(server, port);
+    const answers = readAnswers(ends.client.resume(), 1);
+    await send(ends, plant);
+    await trickle(ends.client, long("\r\n"));
+    store.release();
+    assert.deepEqual((await answers).map(({ status }) => status), [200]);
+  });
+
+test("a connection with a request now and then is not idle", { timeout }, async () => {
+  const { server, port } = await serve({ limits });
+  const ends = await open(server, port);
+  const answers = readAnswers(ends.client.resume(), 10);
+  for (let count = 0; count < 10; count++) {
+    ends.client.write(refused);
+    await trickle(ends.client, Array<string>(5).fill("\r\n"));
+  }
+  assert.equal((await answers).length, 10);
+});
+
+test("a client that reads slowly is not idle", { timeout }, async () => {
+  const { server, port } = await serve({ limits });
+  const ends = await open(server, port);
+  const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
+  let sent = 0;
+  for (; ends.ours.writableLength === 0; sent++) await send(ends, large);
+  let text = "";
+  ends.client.setEncoding("latin1");
+  while (!ends.ours.destroyed && ends.ours.writableLength > 0) {
+    text += ends.client.read(100_000) ?? ends.client.read() ?? "";
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  while (text.match(/"\}\n/g)?.length !== sent) text += ends.client.read() ?? await once(ends.client, "readable").then(() => "");
+  assert.deepEqual(statusesOf(text), Array<number>(sent).fill(200));
+});

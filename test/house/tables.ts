@@ -1,0 +1,123 @@
+/** The tables of the documents that are computed from the code. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { limitTable } from "../../src/config.ts";
+import { catalogue } from "../../src/http/errors.ts";
+import { metricTable } from "../../src/program/metrics.ts";
+import { environmentOf, settingTable, tokenVariable } from "../../src/program/settings.ts";
+import { root } from "../support/support.ts";
+import { documents, type Document } from "./documents.ts";
+import { partOf, runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
+
+export const sources = sourcesIn("src");
+export const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+function tableOf(head: string, rows: readonly (readonly unknown[])[]): string {
+  const line = (cells: readonly unknown[]): string => `| ${cells.join(" | ")} |`;
+  const titles = head.split(" | ");
+  return [line(titles), line(titles.map(() => "---")), ...rows.map(line)].join("\n");
+}
+
+const code = (text: string): string => (text === "" ? "none" : `\`${text}\``);
+const grouped = (value: number): string => value.toLocaleString("en");
+const sumOf = (some: readonly Source[]): string =>
+  grouped(some.reduce((sum, source) => sum + tokensOf(source), 0));
+
+interface Row {
+  readonly error: number;
+  readonly when: string;
+  readonly close?: boolean;
+  readonly headers?: readonly string[];
+}
+
+function errors(): string {
+  const rows: readonly Row[] = Object.values(catalogue);
+  return tableOf("error | when | headers", rows.map(({ error, when, close, headers = [] }) => {
+    const fields = headers.flatMap((text, index) =>
+      (index % 2 === 0 ? [code(`${text}: ${headers[index + 1]}`)] : []));
+    return [error, when, [...fields, ...(close ? ["`Connection: close`"] : [])].join(", ")];
+  }));
+}
+
+function settings(): string {
+  const rows = Object.values(settingTable).map((setting) => [code(`--${setting.flag}`),
+    code(environmentOf(setting)), code(String(setting.defaultValue)), setting.meaning]);
+  const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
+  return tableOf("flag | environment | default | meaning", [...rows, last]);
+}
+
+function limits(): string {
+  const rows = Object.values(limitTable).map((limit) => {
+    const { flag, defaultValue, unit, min, max, reason } = limit;
+    return [code(`--${flag}`), code(environmentOf(limit)), `${grouped(defaultValue)} ${unit}`,
+      `${grouped(min)} to ${grouped(max)}`, reason];
+  });
+  return tableOf("flag | environment | default | bounds | reason", rows);
+}
+
+function capabilities(): string {
+  const users = new Map<string, string[]>();
+  for (const source of sources) {
+    const names = runtimeImportsOf(source).filter((from) => from.startsWith("node:"));
+    const globals = ["process", "console", "fetch"].filter((name) =>
+      new RegExp(String.raw`(?<![\w.])${name}\s*[.[(]`).test(source.bare));
+    for (const name of new Set([...names, ...globals])) {
+      users.set(code(name), [...users.get(code(name)) ?? [], code(source.name)]);
+    }
+  }
+  const rows = [...users].sort(([a], [b]) => (a < b ? -1 : 1));
+  return tableOf("reaches | files", rows.map(([name, list]) => [name, list.join(", ")]));
+}
+
+/** Keeps the document's order, which is the reader's; files that it lacks come last. */
+function tour(found: string): string {
+  const order = [...found.matchAll(/`(src\/[^`]+)`/g)].map(([, file = ""]) => file);
+  const placeOf = ({ name }: Source): number => (order.indexOf(name) + 1 || Infinity);
+  const rows = sources.toSorted((a, b) => placeOf(a) - placeOf(b) || 0).map((source) => {
+    const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(source.text) ?? [];
+    const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|");
+    return [code(source.name), grouped(tokensOf(source)), sentence];
+  });
+  return tableOf("file | tokens | what it is", [...rows, ["all", sumOf(sources), ""]]);
+}
+
+function facts(): string {
+  const sum = (part: string): string => sumOf(sources.filter((each) => partOf(each) === part));
+  const others = /for version in ([\d ]+);/.exec(readFileSync(join(root, ".ci/run"), "utf8"))?.[1];
+  return tableOf("fact | value", [
+    ["packages needed at run time", Object.keys(manifest.dependencies ?? {}).length],
+    ["files of source", sources.length],
+    ["tokens of source (names, numbers, strings, punctuation)", `${sum("core")} in the core, `
+      + `${sum("program")} in the program around it, ${sum("engines")} in the optional engine`],
+    ["tested on Node", [/\d+/.exec(manifest.engines.node)?.[0], ...others?.split(" ") ?? []].join(", ")],
+  ]);
+}
+
+const metrics = (): string => tableOf("metric | type | what it is",
+  Object.entries(metricTable).map(([name, { type, help }]) => [code(name), type, help]));
+
+export const tables: Readonly<Record<string, (found: string) => string>> = {
+  facts, metrics, errors, settings, limits, capabilities, tour,
+};
+
+/** The one document that has a table, the table as it stands there, and as it has to be. */
+export function findTable(name: string): {
+  readonly document: Document; readonly found: string; readonly expected: string;
+} {
+  const marks = new RegExp(`(?<=<!-- table: ${name} -->\n)[\\s\\S]*?(?=\n<!-- end -->)`);
+  const [document, ...others] = documents.filter(({ text }) => marks.test(text));
+  if (!document || others.length > 0) throw new Error(`expected one table ${name}`);
+  const [found = ""] = marks.exec(document.text) ?? [];
+  return { document, found, expected: tables[name]?.(found) ?? "" };
+}
+
+/** Writes the tables that differ from the code. */
+export function updateTables(): void {
+  for (const name of Object.keys(tables)) {
+    const { document, found, expected } = findTable(name);
+    if (found === expected) continue;
+    const path = join(root, document.name);
+    writeFileSync(path, readFileSync(path, "utf8").replace(found, () => expected));
+    console.error(`${document.name}: wrote the table ${name}`);
+  }
+}
