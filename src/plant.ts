@@ -1,6 +1,6 @@
 /** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
 import { exactInteger, int64 } from "./json/number.ts";
-import { stringOf } from "./json/names.ts";
+import { canonicalString } from "./json/string.ts";
 import { parseJson } from "./json/parse.ts";
 import { checkSchema, type Schema } from "./json/schema.ts";
 
@@ -63,22 +63,23 @@ export const errorSchema = {
 export class PlantError extends Error {}
 
 /**
- * Reads a NewPlant from a JSON text. Other members are checked as JSON, and left out.
+ * Reads a NewPlant from a JSON text, and returns the one text in which it is kept. Other members
+ * are checked as JSON and left out.
  *
  * @param nestingMax how many arrays and objects may be open at once
  * @throws JsonError, PlantError
  */
-export function readNewPlant(json: Buffer, nestingMax: number): NewPlant {
+export function readNewPlant(json: Buffer, nestingMax: number): string {
   const value = parseJson(json, nestingMax, ["id", "name", "tag"]);
   const violations = checkSchema(newPlantSchema, value);
   if (typeof value === "string" || violations.size > 0)
     throw new PlantError([...violations].join("; "));
 
-  // The schema has approved all three: BigInt is never called with a problem.
-  const id = BigInt(exactInteger(value.get("id") ?? "", int64));
-  const name = stringOf(value.get("name") ?? "");
-  const tag = value.get("tag");
-  return tag === undefined ? { id, name } : { id, name, tag: stringOf(tag) };
+  return joined(
+    exactInteger(value.get("id") ?? "", int64),
+    canonicalString(value.get("name")),
+    canonicalString(value.get("tag"))
+  );
 }
 
 /** In ASCII, without escapes. */
@@ -92,11 +93,13 @@ const plain = new RegExp(`^${plainForm}$`);
 /** Whether a text is a NewPlant by its form: it needs no other check. Any other may be one, too. */
 export const isPlain = (text: string): boolean => plain.test(text);
 
-/** The one text in which a NewPlant is kept: plain digits, no space, no other member. */
-export function newPlantJson({ id, name, tag }: NewPlant): string {
-  const end = tag === undefined ? "}" : `,"tag":${JSON.stringify(tag)}}`;
-  return `{"id":${id},"name":${JSON.stringify(name)}${end}`;
-}
+/** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
+export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
+  joined(id, JSON.stringify(name), JSON.stringify(tag));
+
+/** Joins the texts of a NewPlant's members; JSON.stringify, too, has no text for no tag. */
+const joined = (id: bigint | string, name?: string, tag?: string): string =>
+  `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Its Plant's text: without the `id`, which stands first. */
 export const plantJson = (json: string): string =>

@@ -25,6 +25,7 @@
 import { crc32 } from "node:zlib";
 import {
   newPlantJson,
+  newPlantOf,
   plainForm,
   readNewPlant,
   type NewPlant
@@ -188,7 +189,7 @@ export function decodeRecord(line: Buffer) {
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {
   try {
-    const plant = readNewPlant(json, 1);
+    const plant = newPlantOf(readNewPlant(json, 1));
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
   } catch {
     return undefined;

@@ -1,16 +1,17 @@
 /**
- * A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers, in linear time.
+ * Checks I-JSON strictly, in linear time and little memory (RFC 7493, RFC 8259).
  *
- * Beyond JSON.parse: UTF-8 is checked, a byte order mark, a repeated member name, an unpaired
- * surrogate and deep nesting are errors, every error has a byte offset, a number stays text.
+ * Beyond JSON.parse: UTF-8 is checked; a byte order mark, a repeated member name, an unpaired
+ * surrogate and deep nesting are errors; every error has a byte offset; no number is rounded.
  */
 import { isUtf8 } from "node:buffer";
-import { NameTable, stringOf } from "./names.ts";
+import { NameTable } from "./names.ts";
+import { stringOf } from "./string.ts";
 
 /**
- * A checked value: its text, or the kept members of an object with their texts.
+ * A checked value: of an object, the members that are kept; of any other, its text.
  *
- * Nothing is built. A Map takes `__proto__` as a name like any other.
+ * No value is built. A member's value is its text, too.
  */
 export type JsonValue = string | ReadonlyMap<string, string>;
 
@@ -32,9 +33,10 @@ export class JsonError extends Error {
 }
 
 /**
- * Reads one JSON text.
+ * Checks one JSON text, and returns its value.
  *
- * @param nestingMax how many arrays and objects may stand in one another
+ * @param nestingMax how many arrays and objects may be open at once
+ * @param kept the names of the members that are kept, if the text is an object
  * @throws JsonError
  */
 export function parseJson(
@@ -50,50 +52,64 @@ export function parseJson(
       "found a byte order mark, expected a JSON value"
     );
   }
+  // Decoding replaces each byte that is not UTF-8 by U+FFFD: a text without one was UTF-8.
   if (!text.includes("\ufffd") || isUtf8(body))
     return new Reader(text, nestingMax, kept).read();
 
-  // Decoding puts U+FFFD for what is not UTF-8: encoded again, it is the first to differ.
+  // The first byte that decoding has replaced is the first to differ.
   const again = Buffer.from(text);
   let offset = 0;
   while (again[offset] === body[offset]) offset++;
-  // Back to the first byte of a character that is cut off.
+  // It may be a later byte of a truncated character, whose first byte is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
   throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
 }
 
-/** Nearly every string: without escapes. */
-const unescaped = new RegExp(String.raw`"[^"\\\0-\x1f]*"`, "y");
+/** string = quotation-mark *unescaped quotation-mark: nearly every string (RFC 8259, 7). */
+const plainString = new RegExp(String.raw`"[^"\\\0-\x1f]*"`, "y");
 
-/** An escaped UTF-16 unit: alone, or as one half of a surrogate pair. */
+/** "\u" 4HEXDIG: alone, or as one half of a surrogate pair. */
 const hex = String.raw`[\da-fA-F]`;
 const single = String.raw`\\u(?![dD][89a-fA-F])${hex}{4}`;
 const high = String.raw`\\u[dD][89abAB]${hex}{2}`;
 const low = String.raw`\\u[dD][c-fC-F]${hex}{2}`;
 
 /**
- * Some characters of a string (RFC 8259, 7): I-JSON has no half of a pair (RFC 7493, 2.1).
+ * 1*999char (RFC 8259, 7). I-JSON has no half of a surrogate pair (RFC 7493, 2.1).
  *
- * Not all at once: each escape costs a place on the stack of the regular expression.
+ *     char      = unescaped / escape ( %x22 / "\" / "/" / "b" / "f" / "n" / "r" / "t" / "u" 4HEXDIG )
+ *     unescaped = %x20-21 / %x23-5B / %x5D-10FFFF
+ *
+ * The number is bounded because each escape takes a place on the regular expression's stack.
  */
 const characters = new RegExp(
   String.raw`(?:[^"\\\0-\x1f]+|\\["\\/bfnrt]|${single}|${high}${low}){1,999}`,
   "y"
 );
 
-/** The beginning of an escape that breaks off, or of a pair whose second half does. */
-const brokenEscape = new RegExp(
-  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})|\\(?!u)`,
+/** The part of an escape before a missing digit; it may be the second half of a pair. */
+const digitMissing = new RegExp(
+  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})`,
   "y"
 );
 
-/** A word, or number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 3 and 6) */
+/** The backslash of an escape that does not exist. */
+const unknownEscape = new RegExp(String.raw`\\(?!u)`, "y");
+
+/**
+ * false / null / true / number (RFC 8259, 3 and 6).
+ *
+ *     number = [ "-" ] int [ frac ] [ exp ]
+ *     int    = "0" / ( %x31-39 *DIGIT )
+ *     frac   = "." 1*DIGIT
+ *     exp    = "e" [ "-" / "+" ] 1*DIGIT
+ */
 const scalar = new RegExp(
   String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
   "y"
 );
 
-/** An object with more names has them in a table. */
+/** An object's names are compared one by one up to this number. A table has the others. */
 const fewNames = 8;
 
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
@@ -104,13 +120,14 @@ class Reader {
 
   /** The kept members of the outermost object. */
   readonly #members = new Map<string, string>();
-  #table: NameTable | undefined;
 
   /** The position of the next character. */
   #next = 0;
 
-  /** How many arrays and objects are open. */
+  /** The number of open arrays and objects. */
   #nesting = 0;
+
+  #names: NameTable | undefined;
 
   constructor(text: string, nestingMax: number, kept: readonly string[]) {
     this.#text = text;
@@ -118,6 +135,7 @@ class Reader {
     this.#kept = kept;
   }
 
+  /** JSON-text = ws value ws (RFC 8259, 2) */
   read(): JsonValue {
     const start = this.#value();
     const value = this.#text.slice(start, this.#next);
@@ -126,7 +144,7 @@ class Reader {
     return value.startsWith("{") ? this.#members : value;
   }
 
-  /** Checks the value that is next, and returns its position. */
+  /** Passes a value after white space, and returns its position. */
   #value(): number {
     this.#space();
     const start = this.#next;
@@ -146,7 +164,12 @@ class Reader {
     return start;
   }
 
-  /** Checks what stands between the brackets of an array or object, with commas between. */
+  /**
+   * Passes an array or an object (RFC 8259, 4 and 5).
+   *
+   *     object = "{" [ member *( "," member ) ] "}"
+   *     array  = "[" [ value *( "," value ) ] "]"
+   */
   #items(end: "}" | "]"): void {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(
@@ -165,26 +188,25 @@ class Reader {
     this.#nesting--;
   }
 
-  /** member = string name-separator value (RFC 8259, 4) */
+  /**
+   * member = string ":" value (RFC 8259, 4)
+   *
+   * @param object the object's position
+   * @param names the object's first names
+   */
   #member(object: number, names: string[]): void {
     this.#space();
     const start = this.#next;
     if (this.#text[start] !== '"') this.#fail("a member name in quotes");
-    this.#string();
+    const name = this.#nameAt(start);
     const end = this.#next;
-    const name = stringOf(this.#text.slice(start, end));
 
-    // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
+    // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
     const isNew =
       !names.includes(name) &&
       (names.length < fewNames
         ? names.push(name) > 0
-        : (this.#table ??= new NameTable(this.#text)).add(
-            name,
-            start,
-            end,
-            object
-          ));
+        : this.#tableOfNames().add(name, start, object));
     if (!isNew) {
       this.#next = start;
       this.#fail(
@@ -193,15 +215,29 @@ class Reader {
         "a member name for the second time"
       );
     }
+    this.#next = end;
+
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
     if (this.#nesting === 1 && this.#kept.includes(name))
       this.#members.set(name, this.#text.slice(value, this.#next));
   }
 
+  #tableOfNames(): NameTable {
+    const nameAt = (position: number): string => this.#nameAt(position);
+    return (this.#names ??= new NameTable(this.#text.length, nameAt));
+  }
+
+  /** Passes the string at a position, and returns its characters. */
+  #nameAt(position: number): string {
+    this.#next = position;
+    this.#string();
+    return stringOf(this.#text.slice(position + 1, this.#next - 1));
+  }
+
   /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */
   #string(): void {
-    if (this.#match(unescaped)) return;
+    if (this.#match(plainString)) return;
 
     this.#next++;
     while (this.#text[this.#next] !== '"') {
@@ -214,18 +250,14 @@ class Reader {
     this.#next++;
   }
 
-  /** Refuses the escape that is next. */
+  /** Throws for the escape that is next. */
   #failEscape(): never {
-    const start = this.#next;
-    const broken = this.#match(brokenEscape)
-      ? this.#text.slice(start, this.#next)
-      : undefined;
-    if (broken === "\\") this.#fail('one of " \\ / b f n r t u');
-    if (broken !== undefined) this.#fail("a hexadecimal digit");
+    if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
+    if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
     this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
   }
 
-  /** Passes what is next, where it has the form. */
+  /** Passes the next characters if they have the form, and returns whether they have. */
   #match(form: RegExp): boolean {
     form.lastIndex = this.#next;
     if (!form.test(this.#text)) return false;
@@ -233,7 +265,7 @@ class Reader {
     return true;
   }
 
-  /** ws = *( space / tab / line feed / carriage return ) (RFC 8259, 2) */
+  /** ws = *( %x20 / %x09 / %x0A / %x0D ) (RFC 8259, 2) */
   #space(): void {
     for (; ; this.#next++) {
       const code = this.#text.charCodeAt(this.#next);
@@ -242,7 +274,7 @@ class Reader {
     }
   }
 
-  /** Whether the character is next, behind white space; then it is passed. */
+  /** Passes a character after white space if it is next, and returns whether it is. */
   #skip(character: string): boolean {
     this.#space();
     if (this.#text[this.#next] !== character) return false;
@@ -250,7 +282,7 @@ class Reader {
     return true;
   }
 
-  /** Refuses what is next. */
+  /** Throws for the character that is next. */
   #fail(
     expected: string,
     code: JsonErrorCode = "json",
@@ -260,7 +292,7 @@ class Reader {
     throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }
 
-  /** One character at the most: an answer never repeats what a client sent. */
+  /** Names the next character. A response repeats no more of what a client sent. */
   #found(): string {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";

@@ -162,7 +162,7 @@ function reportGrowth({ journals, skipped }: GrowthResult): readonly string[] {
 }
 
 function reportFresh(fresh: FreshResult): readonly string[] {
-  const figures: readonly { readonly pick: (sample: FreshSample) => number }[] = [
+  const stats: readonly { readonly pick: (sample: FreshSample) => number }[] = [
     { pick: ({ startMillis }) => startMillis },
     { pick: ({ idle }) => idle.rssMiB },
     { pick: ({ loaded }) => loaded.rssMiB },
