@@ -245,6 +245,9 @@ export const natsLimits = {
   /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
   noProgressMillis: 4_000,
 
+  /** While a connection is used, its stream and the servers are checked again after so long. */
+  checkMillis: 10_000,
+
   /** The slowest link that works, 1 MiB/s: the time to send what is in flight counts extra. */
   bytesPerMilliMin: 1_048,
 

@@ -14,6 +14,7 @@ const host: Host = {
   environment: process.env,
   pid: process.pid,
   userId: process.geteuid?.(),
+  isTerminal: stdout.isTTY,
   print: (line) =>
     write(stdout, line).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "EPIPE") throw unwritable("stdout", error);
@@ -22,7 +23,8 @@ const host: Host = {
     write(stderr, line).catch((error: NodeJS.ErrnoException) => {
       throw unwritable("stderr", error);
     }),
-  warn: (message) => void stderr.write(`plant-store: ${message}\n`),
+  warn,
+  log: (_, message) => warn(message),
   stderr,
   nodeVersion: process.version,
   openFilesMax,
@@ -32,14 +34,21 @@ const host: Host = {
   exit: (code) => process.exit(code)
 };
 
+function warn(message: string): void {
+  stderr.write(`plant-store: ${message}\n`);
+}
+
 /**
  * Writes a line in two parts. Node does not report that a file took a part of the bytes only, as
  * on a full disk: then the line feed, which comes second, fails.
  */
 function write(stream: NodeJS.WriteStream, line: string): Promise<void> {
   return new Promise((resolve, reject) => {
+    // Corked, a pipe's reader gets both as one.
+    stream.cork();
     stream.write(line);
     stream.write("\n", (error) => (error ? reject(error) : resolve()));
+    stream.uncork();
   });
 }
 
@@ -48,13 +57,18 @@ const unwritable = (name: string, { message }: Error): ExitError =>
 
 /**
  * Reads the limit from a diagnostic report, which takes some milliseconds: Node has no other way.
- * Nothing else of the report is kept. Called before the first connection, so that the report has no
- * address to look up.
+ * Nothing else of the report is kept. It leaves out the network, which it would ask for interfaces
+ * and for the names of addresses.
  */
 function openFilesMax(): number {
-  const { userLimits } = process.report.getReport() as {
+  const report: typeof process.report & { excludeNetwork?: boolean } =
+    process.report;
+  const { excludeNetwork = false } = report;
+  report.excludeNetwork = true;
+  const { userLimits } = report.getReport() as {
     readonly userLimits?: { readonly open_files: { readonly hard: unknown } };
   };
+  report.excludeNetwork = excludeNetwork;
   return Number(userLimits?.open_files.hard);
 }
 
@@ -62,7 +76,7 @@ function openFilesMax(): number {
 for (const stream of [stdout, stderr]) stream.on("error", () => undefined);
 
 process.on("uncaughtException", (error) => {
-  host.warn(internalErrorMessage(error), "error");
+  host.log("error", internalErrorMessage(error));
   process.exit(exitCodes.internal);
 });
 

@@ -1,18 +1,17 @@
 /**
  * The address of a stream, and the settings that it makes together with the options.
  *
- *   nats://user:password@h1:4222,h2:4222,h3:4222/STREAM?replicas=3
+ *   nats://h1:4222,h2:4222,h3:4222/STREAM?replicas=3
  *
- *   url    = ("nats" / "tls") "://" [user [":" password] "@"] hosts "/" STREAM ["?" query]
- *   hosts  = host *("," host)
- *   host   = (name / IPv4 / "[" IPv6 "]") [":" port]                   ; default port: 4222
- *   query  = option *("&" option)
- *   option = "replicas=" 1-5 / "monitor=" port / "old-server=allow"
+ *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
+ *   hosts   = host *("," host)
+ *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
+ *   option  = "replicas=" 1-5 / "monitor=" port / "old-server=allow"
  *
- * User and password are percent-encoded; a user without a password is a token. A message never
- * quotes a wrong address: any part of it may belong to a password that is not encoded.
+ * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
-import { unescape } from "node:querystring";
+import { lookup } from "node:dns/promises";
+import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
@@ -29,14 +28,14 @@ export interface NatsOptions {
   readonly tls?: ConnectionOptions;
 
   /**
-   * Called with a line for each problem: a server that is lost, a setting that is not verified;
-   * and when plants are acknowledged again. Default: no call.
+   * Called with a line for each problem, such as a server that is lost or a setting that is not
+   * verified, and when plants are acknowledged again. Default: not called.
    */
   readonly warn?: (message: string) => void;
 }
 
 export type Settings = ReturnType<typeof settingsOf>;
-export type Host = ReturnType<typeof hostOf>;
+export type Endpoint = ReturnType<typeof endpointOf>;
 
 /**
  * Checks an address and options, credentials included.
@@ -55,53 +54,64 @@ export function settingsOf(address: string, options: NatsOptions) {
   return Object.freeze({ ...target, limits, credentials, tls, warn });
 }
 
-const encoded = "[^/?#@:,\\s]";
 const host = "(?:\\[[\\da-fA-F:.]+\\]|[\\w.-]+)(?::\\d{1,5})?";
 const option = "(?:replicas=[1-5]|monitor=\\d{1,5}|old-server=allow)";
 const addressForm = new RegExp(
-  `^(nats|tls)://(?:(${encoded}+)(?::(${encoded}*))?@)?` +
-    `(${host}(?:,${host})*)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
+  `^((nats|tls)://(${host}(?:,${host})*)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
 );
 const expected =
-  "the store's address: expected nats:// or tls://USER:PASSWORD@HOST:PORT,HOST:PORT/" +
-  "STREAM?replicas=1-5&monitor=PORT&old-server=allow, with / ? # @ : , of a password as %XX";
+  "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
+  "?replicas=1-5&monitor=PORT&old-server=allow, without credentials";
 
-/** @throws EngineError `config` with the expected form; it quotes nothing */
+/** @throws EngineError `config` with the expected form */
 export function parseAddress(address: string) {
-  const [all, scheme, user, pass, hosts = "", stream = "", query] =
+  const [, shown, scheme, hosts = "", stream = "", query] =
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const target = {
-    hosts: hosts.split(",").map(hostOf),
+    hosts: hosts.split(",").map(endpointOf),
 
-    /** Also the subject that plants are published to. */
+    /** The stream's name, and the subject that plants are published to. */
     stream,
-
-    /** Members of CONNECT; JSON leaves out an undefined member. */
-    addressCredentials:
-      pass === undefined
-        ? { auth_token: user && unescape(user) }
-        : { user: unescape(user ?? ""), pass: unescape(pass) },
     needsTls: scheme === "tls",
     replicas: Number(options.get("replicas") ?? 3),
 
-    /** The port of the servers' /varz; 0: they are not asked. */
+    /** The port of the servers' monitors; 0: they are not asked. */
     monitor: Number(options.get("monitor") ?? 0),
     allowsOldServer: options.has("old-server"),
 
-    /** The address without user and password. */
-    shown: `${scheme}://${hosts}/${stream}`
+    /** The address without options. */
+    shown: String(shown)
   };
-  const portMax = Math.max(
-    target.monitor,
-    ...target.hosts.map(({ port }) => port)
-  );
-  if (all === undefined || portMax > 65_535)
+  const ports = target.hosts.map(({ port }) => port);
+  if (shown === undefined || Math.max(target.monitor, ...ports) > 65_535)
     throw new EngineError("config", expected);
   return target;
 }
 
-function hostOf(shown: string) {
+/**
+ * Returns every address of every host: a name may lead to several servers. A name that cannot be
+ * resolved is returned as it is: connecting to it fails with the reason.
+ */
+export async function endpointsOf({
+  hosts,
+  limits
+}: Settings): Promise<readonly Endpoint[]> {
+  const endpoints = hosts.map(async (host) => {
+    const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
+    const found = lookup(host.address, { all: true }).catch(() => []);
+    const addresses = await Promise.race([found, timeout]);
+    if (addresses.length < 2) return [host];
+    return addresses.map(({ address }) => ({
+      ...host,
+      address,
+      shown: `${host.shown} (${address})`
+    }));
+  });
+  return (await Promise.all(endpoints)).flat();
+}
+
+function endpointOf(shown: string) {
   const [, name = "", port = "4222"] =
     /^(.*?\]?)(?::(\d+))?$/.exec(shown) ?? [];
   const address = name.replace(/[[\]]/g, "");
@@ -111,5 +121,5 @@ function hostOf(shown: string) {
     host: address,
     servername: /^[\d.]+$|:/.test(address) ? "" : address
   };
-  return { name, address, port: Number(port), shown, tls };
+  return { address, port: Number(port), shown, tls };
 }

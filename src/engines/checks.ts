@@ -1,64 +1,138 @@
-/** Checks whether a stream and its servers keep what they acknowledge, before anything is sent. */
+/** Checks whether a stream and its servers keep what they acknowledge. */
 import { setTimeout } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
-import type { Host, Settings } from "./address.ts";
-import { objectOf, readObject, type JsonObject } from "./protocol.ts";
+import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
+import {
+  isOldVersion,
+  newVersion,
+  objectOf,
+  type JsonObject
+} from "./protocol.ts";
 import type { Connection } from "./server-connection.ts";
 
 /**
- * Asks for the stream's settings; waits up to `noProgressMillis` for a leader that responds.
+ * Checks the stream and, with `monitor=PORT`, the servers that hold it. Waits up to
+ * `noProgressMillis` for a server that is up and does not respond: it may be going down.
  *
- * @throws EngineError `config` with the reasons, and the JSON that would make a right stream;
- * `unreachable` if nobody leads the stream
+ * @param patienceMillis the time to wait for a leader that responds
+ * @returns the names of servers that hold the stream, are down, and could not be asked
+ * @throws EngineError `config` for a wrong setting, `unreachable` if a server does not respond
  */
-export async function checkStream(
+export async function check(
   connection: Connection,
-  settings: Settings
-): Promise<void> {
-  const {
-    stream,
-    limits: { noProgressMillis }
-  } = settings;
-  for (let asked = 0; asked < 8; asked++) {
-    // A leader that has just lost its quorum may never respond: ask again.
-    const pause = setTimeout(noProgressMillis / 8, undefined);
-    const reply = await connection.ask(
-      `$JS.API.STREAM.INFO.${stream}`,
-      noProgressMillis / 8
+  settings: Settings,
+  patienceMillis: number
+): Promise<readonly string[]> {
+  const { monitor, limits } = settings;
+  const giveUpAt = performance.now() + limits.noProgressMillis;
+  for (;;) {
+    const { up, down } = await checkStream(
+      connection,
+      settings,
+      patienceMillis
     );
-    const { error, config } = reply ? readObject(reply.payload) : {};
-    const { err_code: code, description } = objectOf(error);
+    if (monitor === 0) return [];
+    const verified = await checkServers(settings);
+    const missing = [connection.serverId, ...up].filter(
+      (each) => !verified.has(each)
+    );
+    if (missing.length === 0) return down.filter((each) => !verified.has(each));
+    if (performance.now() > giveUpAt)
+      throw new EngineError("unreachable", notVerified(missing, monitor));
+    await setTimeout(limits.retryMillis);
+  }
+}
+
+const notVerified = (missing: readonly string[], monitor: number): string =>
+  `not verified: that ${missing.join(" and ")} syncs every write: ` +
+  `no listed host has its monitor at port ${monitor}`;
+
+/**
+ * Asks for the stream's settings.
+ *
+ * @returns the servers that hold the stream
+ * @throws EngineError `config` with the reasons, and the JSON of a right stream; `unreachable` if
+ * nobody leads the stream
+ */
+async function checkStream(
+  connection: Connection,
+  settings: Settings,
+  patienceMillis: number
+): Promise<Holders> {
+  const { stream, limits } = settings;
+  const giveUpAt = performance.now() + patienceMillis;
+  while (connection.isOpen && performance.now() < giveUpAt) {
+    // A leader that has just lost its quorum may never respond: ask again.
+    const millis = limits.noProgressMillis / 8;
+    const pause = setTimeout(millis);
+    const subject = `$JS.API.STREAM.INFO.${stream}`;
+    const { error, config, cluster } = await connection.ask(subject, millis);
 
     // 10008, JetStream is away for now: an election, as no response is.
-    if (code !== 10008 && (error !== undefined || config !== undefined)) {
-      const found = objectOf(config);
-      const wanted = requirements(found, settings);
-      const problems = error
-        ? [JSON.stringify(description)]
-        : differences(found, wanted);
-      if (problems.length === 0) return;
-      const right = {
-        name: stream,
-        deny_delete: true,
-        deny_purge: true,
-        ...found,
-        ...wanted
-      };
-      const request = `$JS.API.STREAM.${error ? "CREATE" : "UPDATE"}.${stream}`;
-      throw new EngineError(
-        "config",
-        `the stream ${stream}: ${problems.join("; ")}\n` +
-          `${request} makes a right one of\n${JSON.stringify(right)}`
-      );
+    const isAway = objectOf(error)["err_code"] === 10008;
+    if (!isAway && (error !== undefined || config !== undefined)) {
+      const problem = problemOf(error, objectOf(config), settings);
+      if (problem === "") return holdersOf(objectOf(cluster), limits);
+      throw new EngineError("config", problem);
     }
     await pause;
   }
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/** Returns the settings that a stream must have: its own, except for those that lose, forget, drop
- * or do not acknowledge a plant. */
+/** The names of the servers that hold a stream. One that is not current counts as down. */
+interface Holders {
+  readonly up: readonly string[];
+  readonly down: readonly string[];
+}
+
+function holdersOf(
+  { leader, replicas }: JsonObject,
+  { ackTimeoutMillis }: NatsLimits
+): Holders {
+  const up = leader ? [String(leader)] : [];
+  const down: string[] = [];
+  for (const replica of Array.isArray(replicas) ? replicas : []) {
+    // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
+    const { name, current, offline, active } = objectOf(replica);
+    const isHeard = Number(active ?? 0) < ackTimeoutMillis * 1e6;
+    const isUp = current === true && offline !== true && isHeard;
+    (isUp ? up : down).push(String(name));
+  }
+  return { up, down };
+}
+
+/** Returns the problems of a stream and their correction, or "". */
+function problemOf(
+  error: unknown,
+  found: JsonObject,
+  settings: Settings
+): string {
+  const { stream } = settings;
+  const wanted = requirements(found, settings);
+  const problems = error
+    ? [JSON.stringify(objectOf(error)["description"])]
+    : differences(found, wanted);
+  if (problems.length === 0) return "";
+  const right = {
+    name: stream,
+    deny_delete: true,
+    deny_purge: true,
+    ...found,
+    ...wanted
+  };
+  const advice = error
+    ? "create it"
+    : `correct it by $JS.API.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
+  return (
+    `the stream ${stream}: ${problems.join("; ")}\n` +
+    `${advice} by $JS.API.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
+  );
+}
+
+/** Returns the settings that a stream must have: its own, corrected where they could lose a plant
+ * or leave it without an acknowledgement. */
 function requirements(
   found: JsonObject,
   { stream, replicas, limits }: Settings
@@ -101,11 +175,17 @@ function requirements(
     persist_mode: mode === "async" ? undefined : mode,
 
     // A 200 needs an acknowledgement.
-    no_ack: undefined
+    no_ack: undefined,
+
+    // With a rollup header, the user that publishes could empty the stream.
+    allow_rollup_hdrs: found["allow_rollup_hdrs"] && false,
+
+    // A sealed stream takes nothing.
+    sealed: found["sealed"] && false
   };
 }
 
-/** A message is sent again until its deadline: the stream must recognise it for much longer. */
+/** Returns how long a stream must remember ids: much longer than a message is sent again. */
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
   4 * appendMillis;
 
@@ -122,40 +202,42 @@ const differences = (
   });
 
 /**
- * Asks the servers' monitors whether each server syncs a write before it acknowledges it. The
- * connected server must respond.
+ * Asks the monitor at each address of each listed host whether its server syncs a write before it
+ * acknowledges it.
  *
- * @returns what was not verified, a line each
- * @throws EngineError
+ * @returns the names and the ids of the servers that do
+ * @throws EngineError `config` for a server that does not
  */
-export async function checkServers(
-  hosts: readonly Host[],
-  connected: Host,
-  { monitor, limits }: Settings
-): Promise<readonly string[]> {
-  if (monitor === 0) return [unverified];
-  const warnings: string[] = [];
-  for (const { name, shown } of hosts) {
-    const url = `http://${name}:${monitor}/varz`;
-    const response = fetch(url, {
-      signal: AbortSignal.timeout(limits.handshakeMillis)
-    });
-    const varz: unknown = await response
-      .then((each) => each.json())
-      .catch(() => undefined);
-    const config = objectOf(objectOf(objectOf(varz)["jetstream"])["config"]);
-    if (config["sync_always"] === true) continue;
-    if (varz !== undefined)
-      throw new EngineError("config", `${url}: ${unsafe}`);
-    const problem = `${url} does not answer: not verified that it syncs every write`;
-    if (shown === connected.shown)
-      throw new EngineError("unreachable", problem);
-    warnings.push(problem);
-  }
-  return warnings;
+async function checkServers(settings: Settings): Promise<ReadonlySet<string>> {
+  const endpoints = await endpointsOf(settings);
+  const verified = endpoints.map((each) => checkServer(each, settings));
+  return new Set((await Promise.all(verified)).flat());
 }
 
-const unsafe =
-  "expected sync_interval: always; without it, a power cut loses acknowledged plants";
-const unverified =
-  "not verified: that the servers sync each write (monitor=PORT: they are asked)";
+/** Asks one monitor. One that does not respond, or redirects, verifies nothing. */
+async function checkServer(
+  { address }: Endpoint,
+  { monitor, allowsOldServer, limits }: Settings
+): Promise<readonly string[]> {
+  const host = address.includes(":") ? `[${address}]` : address;
+  const url = `http://${host}:${monitor}/varz`;
+
+  // A redirect could lead to a host that is not listed.
+  const signal = AbortSignal.timeout(limits.handshakeMillis);
+  const response = fetch(url, { redirect: "error", signal });
+  const varz: unknown = await response
+    .then((each) => each.json())
+    .catch(() => undefined);
+  if (varz === undefined) return [];
+  const { server_name, server_id, version, jetstream } = objectOf(varz);
+  const { sync_always } = objectOf(objectOf(jetstream)["config"]);
+  const lacks =
+    sync_always !== true
+      ? "sync_interval: always; without it, a power cut loses acknowledged plants"
+      : isOldVersion(version) && !allowsOldServer
+        ? newVersion
+        : "";
+  if (lacks !== "")
+    throw new EngineError("config", `${url}: expected ${lacks}`);
+  return [String(server_name), String(server_id)];
+}

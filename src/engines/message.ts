@@ -1,13 +1,14 @@
 /**
- * A record outside of a file, as a message of a replicated stream holds it.
+ * A record as a message of a stream.
  *
- *   loose = {"at":TIME,"plant":NEWPLANT,"crc":CRC}
+ *   message = {"at":TIME,"plant":NEWPLANT,"crc":CRC}
  *
- * at      when its append was begun; the forms of at, plant and crc are those of record.ts
- * plant   byte for byte as in a file
- * crc     of the bytes before `,"crc"`
+ * at      when its append began
+ * plant   the same bytes as in a journal
+ * crc     CRC-32 of the bytes before `,"crc"`
  *
- * It has no seq: the stream numbers it, when it is already written. Nor has it an offset.
+ * TIME, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the stream
+ * numbers it.
  */
 import {
   decodeRecord,
@@ -17,37 +18,37 @@ import {
   timeOf
 } from "../journal/record.ts";
 
-/** Time and plant of a record, in a file or outside of one. */
+/** Time and plant, of a message or of a journal's line. */
 const form =
   /"at":"([^"]{24})",(?:"synced":\d+,)?"plant":(.*),"crc":"[^"]{8}"}$/s;
 
-/** @throws RangeError for a time that no record can have */
-export const looseRecord = (at: string, plant: string): Buffer =>
+/** @throws RangeError for a time that a record cannot have */
+export const encodeMessage = (at: string, plant: string): Buffer =>
   fillChecksums(
     `{"at":"${timeOf(at)}","plant":${plant}${placeholderCrc}\n`
   ).subarray(0, -1);
 
-/** A line of a file, without its LF and its place; undefined where it is no sound record. */
-export function loosened(line: Buffer): Buffer | undefined {
+/** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
+export function toMessage(line: Buffer): Buffer | undefined {
   const [, at, plant = ""] = form.exec(line.toString()) ?? [];
   return at && typeof decodeRecord(line) === "object"
-    ? looseRecord(at, plant)
+    ? encodeMessage(at, plant)
     : undefined;
 }
 
 /**
- * The same with its place in a file, as `fillChecksums` takes it; undefined for what `looseRecord` does not
- * make, byte for byte, and for what is no plant.
+ * Returns a message as a journal's line, for `fillChecksums`; undefined if its bytes are not those
+ * of a message, or its plant is not valid.
  */
-export function placedText(
-  loose: Buffer,
+export function fromMessage(
+  message: Buffer,
   seq: number,
   offset: number
 ): string | undefined {
-  const [, at, plant = ""] = form.exec(loose.toString()) ?? [];
-  if (!at || !looseRecord(at, plant).equals(loose)) return undefined;
-  const text = recordText(seq, at, offset, plant);
-  return typeof decodeRecord(fillChecksums(text).subarray(0, -1)) === "object"
-    ? text
+  const [, at, plant = ""] = form.exec(message.toString()) ?? [];
+  if (!at || !encodeMessage(at, plant).equals(message)) return undefined;
+  const line = recordText(seq, at, offset, plant);
+  return typeof decodeRecord(fillChecksums(line).subarray(0, -1)) === "object"
+    ? line
     : undefined;
 }

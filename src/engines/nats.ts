@@ -14,7 +14,7 @@ import {
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
-import { looseRecord } from "./message.ts";
+import { encodeMessage } from "./message.ts";
 import {
   headersOf,
   objectOf,
@@ -25,7 +25,7 @@ import {
 } from "./protocol.ts";
 
 /**
- * Opens the store at nats://user:password@host:port,host:port/STREAM?replicas=3 (see address.ts).
+ * Opens the store at nats://host:port,host:port/STREAM?replicas=3 (see address.ts).
  *
  * Resolves when the stream has passed its check. If no host can be reached, it resolves, too: the
  * store keeps trying, and refuses plants meanwhile.
@@ -88,7 +88,7 @@ export class NatsStore
 
   readonly #append: AppendJson = (json, settle) => {
     const begunAt = performance.now();
-    const payload = looseRecord(new Date().toISOString(), json);
+    const payload = encodeMessage(new Date().toISOString(), json);
     const deadline = begunAt + this.limits.appendMillis;
     this.#publish(payload, "", deadline).then(
       () => {

@@ -117,5 +117,13 @@ export const readObject = (json: Buffer | string): JsonObject =>
     )
   );
 
+/** Whether a server acknowledges what it may lose, or refuses what it stores: see README.md. */
+export function isOldVersion(version: unknown): boolean {
+  const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
+  return !(1000 * Number(major) + Number(minor) >= 2014);
+}
+
+export const newVersion = "version 2.14 or later (old-server=allow takes any)";
+
 export const protocolError = (found: string): EngineError =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

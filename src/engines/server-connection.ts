@@ -5,15 +5,18 @@
 import { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
-import type { Host, Settings } from "./address.ts";
+import type { Endpoint, Settings } from "./address.ts";
 import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
+  isOldVersion,
+  newVersion,
   protocolError,
   publication,
   randomId,
   readObject,
-  type Frame
+  type Frame,
+  type JsonObject
 } from "./protocol.ts";
 
 /** `protocol` 1: the server may send INFO at any time, as one does that is about to leave. */
@@ -26,28 +29,29 @@ const introduction = {
   no_responders: true
 };
 
-/** Differs from the tokens of `publish`, which are numbers. */
+/** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
 export class Connection {
-  readonly #host: Host;
+  readonly #endpoint: Endpoint;
   readonly #settings: Settings;
   readonly #onReply: (token: string, reply: Frame) => void;
 
-  /** The subject that all responses are sent to, followed by a token. No other connection has it:
-   * a copy of this process, made by a snapshot of its machine, gets no response of ours. */
+  /** The start of the subjects that responses are sent to. Each connection has its own, so that a
+   * clone of this process gets no response to another's messages. */
   readonly #inbox = `_INBOX.${randomId()}`;
 
   /** The calls of `ask` that wait. */
-  readonly #asked = new Set<(reply: Frame) => void>();
+  readonly #asked = new Set<(reply: JsonObject) => void>();
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
-  #info: ReturnType<typeof readObject> = {};
+  #info: JsonObject = {};
 
-  // The loop over the socket's bytes throws its errors. A socket under TLS has no such loop.
+  /** Its errors are thrown by the loop over its bytes. A socket under TLS has no such loop, and its
+   * errors are those of the TLS socket: ignoring them here is safe. */
   #socket = new Socket().on("error", () => undefined);
 
-  /** The time limit of the handshake; after the handshake, the pings. */
+  /** The time limit of the handshake, then the interval of the pings. */
   #timer: NodeJS.Timeout | undefined;
   #pingsMissed = 0;
 
@@ -59,11 +63,11 @@ export class Connection {
 
   /** `onReply` is called with each response to a message that was published. */
   constructor(
-    host: Host,
+    endpoint: Endpoint,
     settings: Settings,
     onReply: (token: string, reply: Frame) => void
   ) {
-    this.#host = host;
+    this.#endpoint = endpoint;
     this.#settings = settings;
     this.#onReply = onReply;
   }
@@ -71,6 +75,11 @@ export class Connection {
   /** The most bytes that the server takes in one message. */
   get maxPayload(): number {
     return Number(this.#info["max_payload"]);
+  }
+
+  /** The server's id, which is another one after each start. */
+  get serverId(): string {
+    return String(this.#info["server_id"]);
   }
 
   /** Whether messages can be published on it. */
@@ -93,16 +102,15 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, tls, credentials, addressCredentials } =
-      this.#settings;
+    const { limits, needsTls, tls, credentials } = this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
       limits.handshakeMillis
     );
     try {
-      const login = { ...addressCredentials, ...readCredentials(credentials) };
-      this.#socket.connect(this.#host.port, this.#host.address);
+      const login = readCredentials(credentials);
+      this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
@@ -111,14 +119,15 @@ export class Connection {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#socket = connectTls({
           ...tls,
-          ...this.#host.tls,
+          ...this.#endpoint.tls,
           socket: this.#socket
         });
         frames = framesOf(this.#socket, limits);
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const hello = JSON.stringify({ ...introduction, ...login });
+      const nonce = String(this.#info["nonce"] ?? "");
+      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
@@ -142,13 +151,13 @@ export class Connection {
   }
 
   /**
-   * Publishes a request; resolves with the response, or with undefined after `millis`. The response
-   * may be a late one to an earlier call: all calls ask the same.
+   * Publishes a request; resolves with the members of the response, or with none after `millis`.
+   * The response may be a late one to an earlier call: all calls ask the same.
    */
-  ask(subject: string, millis: number): Promise<Frame | undefined> {
+  ask(subject: string, millis: number): Promise<JsonObject> {
     return new Promise((resolve) => {
       this.#asked.add(resolve);
-      setTimeout(() => resolve(undefined), millis).unref();
+      setTimeout(() => resolve({}), millis).unref();
       this.#write(publication(subject, `${this.#inbox}.${askedToken}`));
     });
   }
@@ -159,7 +168,8 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Sends all that is written within a turn of the event loop with one system call. */
+  /** Writes; one system call sends everything written within a turn of the event loop. This is safe:
+   * no later turn begins before `setImmediate` has run. */
   #write(bytes: Buffer | string): void {
     const socket = this.#socket;
 
@@ -169,7 +179,7 @@ export class Connection {
     socket.write(bytes);
   }
 
-  /** @throws EngineError for a server whose acknowledgements are not safe, or that we cannot use */
+  /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer(): void {
     if (this.#info["version"] === undefined) throw protocolError("no INFO");
     const {
@@ -179,13 +189,9 @@ export class Connection {
       tls_available: canTls
     } = this.#info;
     const { needsTls, allowsOldServer } = this.#settings;
-    const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
-
-    // 2.10 acknowledges a message that was sent twice and that only a leader without a quorum has.
-    const isNew = 1000 * Number(major) + Number(minor) >= 2011;
     const lacks =
-      !isNew && !allowsOldServer
-        ? "version 2.11 or later (old-server=allow takes any)"
+      isOldVersion(version) && !allowsOldServer
+        ? newVersion
         : headers !== true
           ? "headers"
           : needsTls && mustTls !== true && canTls !== true
@@ -206,8 +212,10 @@ export class Connection {
       case "HMSG": {
         const [, token = ""] = subject.split(`${this.#inbox}.`);
         if (token !== askedToken) return this.#onReply(token, frame);
-        for (const resolve of this.#asked) resolve(frame);
-        return this.#asked.clear();
+
+        // A status says that no server took the request.
+        if (frame.status === "") this.#onResponse(readObject(frame.payload));
+        return;
       }
       case "PING":
         return this.#socket.writableNeedDrain
@@ -228,6 +236,11 @@ export class Connection {
     // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
     if (this.#info["ldm"] === true)
       this.close("it is about to leave (lame duck)");
+  }
+
+  #onResponse(response: JsonObject): void {
+    for (const resolve of this.#asked) resolve(response);
+    this.#asked.clear();
   }
 
   /**

@@ -1,12 +1,13 @@
 /**
- * A session: one connection at a time, to each host in turn, used once its stream is checked.
+ * A session with a cluster: one connection at a time, to each address in turn. It is ready to use
+ * once the stream and the servers are checked.
  *
- *   host -> handshake -> check -> ready -> lost -> the next host …
+ *   address -> handshake -> check -> ready -> lost -> the next address …
  */
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
-import type { Host, Settings } from "./address.ts";
-import { checkServers, checkStream } from "./checks.ts";
+import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
+import { check } from "./checks.ts";
 import type { Frame } from "./protocol.ts";
 import { Connection } from "./server-connection.ts";
 
@@ -28,8 +29,8 @@ type State =
   /** A connection is ready. */
   | { readonly is: "ready" }
 
-  /** Since a time in milliseconds; `isInCheck`: a new connection's stream is being checked, and no
-   * longer ago than an election may take. */
+  /** `since`: a time in milliseconds. `isInCheck`: a new connection is being checked, and the loss
+   * is more recent than an election may take. */
   | { readonly is: "lost"; readonly since: number; readonly isInCheck: boolean }
 
   /** An operator has to put something right. */
@@ -42,15 +43,21 @@ export class Session {
   #state: State = { is: "starting" };
   #connection: Connection | undefined;
 
-  /** What was reported since a plant was acknowledged last. */
+  /** Aborted to end the pause before the next check. */
+  #suspicion = new AbortController();
+
+  /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
+
+  /** The names of the servers that hold the stream and could not be asked at the last check. */
+  #unasked: readonly string[] = [];
 
   constructor(settings: Settings, handlers: SessionHandlers) {
     this.#settings = settings;
     this.#handlers = handlers;
   }
 
-  /** The connection to publish on, while there is one. */
+  /** The connection to publish on, if there is one. */
   get ready(): Connection | undefined {
     const connection = this.#connection;
     return this.#state.is === "ready" && connection?.isOpen
@@ -58,7 +65,7 @@ export class Session {
       : undefined;
   }
 
-  /** Whether an append may wait: a server is there, or was a moment ago. */
+  /** Whether an append may wait: a server is connected, or was a moment ago. */
   get isReachable(): boolean {
     const state = this.#state;
     if (state.is !== "lost") return state.is === "ready";
@@ -69,10 +76,10 @@ export class Session {
   }
 
   /**
-   * Connects, and reconnects until `close`. Resolves when the stream has passed its check, or when
-   * every host was tried once without success; the session then keeps trying.
+   * Connects, and reconnects until `close`. Resolves once a connection has passed its check, or
+   * every address was tried once. In the second case, the session keeps trying.
    *
-   * @throws EngineError for a mistake that time does not correct
+   * @throws EngineError for a mistake that somebody has to correct
    */
   start(): Promise<void> {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
@@ -83,96 +90,93 @@ export class Session {
     this.#connection?.close(reason);
   }
 
-  /** Checks the stream again at once; leaves the connection if it does not pass. */
+  /** Checks the stream without waiting for the next interval. */
   checkNow(): void {
-    const { ready } = this;
-    if (!ready) return;
-    checkStream(ready, this.#settings).catch((error: EngineError) =>
-      ready.close(error.message, error.code)
-    );
+    this.#suspicion.abort();
   }
 
   close(): void {
     this.#state = { is: "closed" };
     this.leave("the store is closed");
+    this.#connection = undefined;
   }
 
-  /** Reports a problem once; what a server sends cannot forge a second line. */
+  /** Reports a problem once, until plants are acknowledged again. */
   report(problem: string): void {
-    const isNew = !this.#reported.has(problem) && this.#state.is !== "closed";
-    if (isNew) this.#settings.warn?.(problem.replace(/\s+/g, " "));
+    if (!this.#reported.has(problem)) this.#warn(problem);
     this.#reported.add(problem);
   }
 
   /** Reports that the problems are over, if there were any. */
   reportRecovery(): void {
-    if (this.#reported.size > 0)
-      this.#settings.warn?.("plants are acknowledged again");
+    if (this.#reported.size > 0) this.#warn("plants are acknowledged again");
     this.#reported.clear();
+  }
+
+  /** Keeps each warning on one line: a server's text could contain a forged second one. */
+  #warn(text: string): void {
+    if (this.#state.is !== "closed")
+      this.#settings.warn?.(text.replace(/\s+/g, " "));
   }
 
   async #run(
     resolve: () => void,
     reject: (error: EngineError) => void
   ): Promise<void> {
-    const { hosts } = this.#settings;
     const { noProgressMillis } = this.#settings.limits;
-    let refusals = 0;
+    if (this.#settings.monitor === 0) this.#warn(unverified);
 
     // Connections in a row that ended early.
     let failures = 0;
-    for (let turn = 0; this.#state.is !== "closed"; turn++) {
-      const host = hosts[turn % hosts.length];
-      if (!host) return;
-      const begunAt = performance.now();
-      const error = await this.#use(host, resolve);
-      const isEarly = performance.now() - begunAt < noProgressMillis;
-      failures = isEarly ? failures + 1 : 0;
-      if (error.code === "refused") refusals++;
+    for (let round = 0; ; round++) {
+      const endpoints = await endpointsOf(this.#settings);
+      let refusals = 0;
+      for (const endpoint of endpoints) {
+        if (this.#state.is === "closed") return;
+        const begunAt = performance.now();
+        const error = await this.#use(endpoint, resolve);
+        const isEarly = performance.now() - begunAt < noProgressMillis;
+        failures = isEarly ? failures + 1 : 0;
+        if (error.code === "refused") refusals++;
 
-      // A wrong stream is wrong on all hosts. Credentials and certificates may be wrong on one.
-      const isFinal = error.code === "config" || refusals === hosts.length;
-      const isStarting = this.#state.is === "starting";
-      if (isFinal && isStarting && turn < hosts.length) return reject(error);
-      this.report(error.message);
-      if (turn >= hosts.length - 1) resolve();
+        // A wrong stream is wrong on all servers. One server alone may refuse credentials.
+        const isFinal =
+          error.code === "config" || refusals === endpoints.length;
+        const isStarting = this.#state.is === "starting";
+        if (isFinal && isStarting && round === 0) return reject(error);
+        this.report(error.message);
 
-      // While the session starts, its caller waits. Later it does not keep the process running.
-      const ref = isStarting;
-      await setTimeout(this.#pauseMillis(failures), undefined, { ref });
+        // Keeps the process running only while the caller of `start` waits.
+        const pause = this.#pauseMillis(failures / endpoints.length);
+        await setTimeout(pause, undefined, { ref: isStarting });
+      }
+      resolve();
     }
   }
 
-  /** Returns a pause that is short for the first round of hosts, and doubles with each round. */
-  #pauseMillis(failures: number): number {
-    const {
-      hosts,
-      limits: { reconnectMillisMin, reconnectMillisMax }
-    } = this.#settings;
-    const round = Math.floor(failures / hosts.length);
-    const millis = reconnectMillisMin * 2 ** (round - 1);
+  /** Returns a pause that is short in the first round of servers, and doubles with each round. */
+  #pauseMillis(rounds: number): number {
+    const { reconnectMillisMin, reconnectMillisMax } = this.#settings.limits;
+    const millis = reconnectMillisMin * 2 ** (Math.floor(rounds) - 1);
     return Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2);
   }
 
-  /** Serves by one connection until it ends; returns the reason. */
-  async #use(host: Host, onChecked: () => void): Promise<EngineError> {
-    const connection = new Connection(
-      host,
-      this.#settings,
-      this.#handlers.onReply
-    );
+  /** Uses one connection until it ends; returns the reason. */
+  async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
+    const { onReply, onDenied } = this.#handlers;
+    const connection = new Connection(endpoint, this.#settings, onReply);
     this.#connection = connection;
 
     // A check that fails ends the connection with its reason.
     const { message, code } = await connection.talk(() =>
-      this.#check(host, connection, onChecked).catch((error: EngineError) =>
+      this.#serve(connection, onChecked).catch((error: EngineError) =>
         connection.close(error.message, error.code)
       )
     );
     this.#connection = undefined;
     this.#onLost(code);
-    const error = new EngineError(code, `${host.shown}: ${message}`);
-    if (code === "config") this.#handlers.onDenied(error);
+    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
+    if (code === "config") onDenied(error);
     return error;
   }
 
@@ -187,35 +191,46 @@ export class Session {
     }
   }
 
-  /** Checks the stream and the servers; then the connection is ready. */
-  async #check(
-    host: Host,
-    connection: Connection,
-    onChecked: () => void
-  ): Promise<void> {
-    const { hosts, monitor, limits } = this.#settings;
+  /** Checks a connection, makes it ready, and checks it again at intervals. */
+  async #serve(connection: Connection, onChecked: () => void): Promise<void> {
+    const { appendMillis, checkMillis, noProgressMillis } =
+      this.#settings.limits;
     const state = this.#state;
-    const isStart = state.is === "starting";
 
-    // From here on appends wait: an election is no outage.
+    // Appends wait during this check: an election is not an outage.
     if (state.is === "lost") {
-      const isInCheck = performance.now() - state.since < limits.appendMillis;
+      const isInCheck = performance.now() - state.since < appendMillis;
       this.#state = { ...state, isInCheck };
     }
-    await checkStream(connection, this.#settings);
-    if (isStart || monitor !== 0) {
-      const warnings = await checkServers(
-        isStart ? hosts : [host],
-        host,
-        this.#settings
-      );
-      for (const warning of warnings) this.#settings.warn?.(warning);
-    }
-
-    // The connection may have ended meanwhile, or the session.
-    if (connection !== this.#connection || this.#state.is === "closed") return;
+    await this.#check(connection, noProgressMillis);
+    if (connection !== this.#connection) return;
     this.#state = { is: "ready" };
     onChecked();
     this.#handlers.onReady();
+    for (;;) {
+      const { signal } = this.#suspicion;
+      const pause = setTimeout(checkMillis, undefined, { ref: false, signal });
+      await pause.catch(() => undefined);
+      if (connection !== this.#connection) return;
+      this.#suspicion = new AbortController();
+
+      // Waits without limit: a slow link may carry other messages before the response.
+      await this.#check(connection, Infinity);
+    }
+  }
+
+  /** @throws EngineError */
+  async #check(connection: Connection, patienceMillis: number): Promise<void> {
+    const unasked = await check(connection, this.#settings, patienceMillis);
+    for (const name of unasked) {
+      if (!this.#unasked.includes(name))
+        this.#warn(`${name} is down: ${unverifiedOne}`);
+    }
+    this.#unasked = unasked;
   }
 }
+
+const unverified =
+  "not verified: that the servers sync each write (monitor=PORT asks them)";
+const unverifiedOne =
+  "not verified that it syncs every write; it is asked when it is back";

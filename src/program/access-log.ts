@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
 import type { ResponseListener } from "../index.ts";
-import type { Log } from "./log.ts";
+import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -19,7 +19,7 @@ export function createAccessLog(
 ) {
   let failed = 0;
 
-  const reportSkipped = (): void => {
+  const reportSkipped = () => {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0)

@@ -7,13 +7,16 @@ import { optionsOf } from "../http/strict-server.ts";
 import { internalErrorMessage, messageOf } from "./exit.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
-import { baseOf, listen } from "./listen.ts";
+import { describeAddress, listen } from "./listen.ts";
 import { createMetrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./open-store.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
+
+/** [HOST:]PORT; an IPv6 address in brackets. */
+const addressForm = new RegExp(String.raw`^(?:\[?([^/]*?)\]?:)?(\d+)$`);
 
 export type Admin = Awaited<ReturnType<typeof openAdmin>>;
 
@@ -29,7 +32,7 @@ export async function openAdmin(
   store: Store,
   health: Health
 ) {
-  const metrics = createMetrics(host, store);
+  const metrics = createMetrics(host, store, health);
   const respondTo = (
     method: string,
     path: string
@@ -53,7 +56,7 @@ export async function openAdmin(
         [status, text] = respondTo(method, url.replace(/\?.*/s, ""));
       } catch (error) {
         // Never fatal: plants are taken whatever becomes of the metrics.
-        host.warn(internalErrorMessage(error), "error");
+        host.log("error", internalErrorMessage(error));
       }
       response
         .writeHead(status, {
@@ -70,8 +73,7 @@ export async function openAdmin(
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
-  const [, name = "127.0.0.1", port] =
-    /^(?:\[?([^/]*?)\]?:)?(\d+)$/.exec(config.admin) ?? [];
+  const [, name = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
   const listenAddress = {
     ...config,
     socket: port === undefined ? config.admin : "",
@@ -81,10 +83,11 @@ export async function openAdmin(
     tlsCert: ""
   };
   await listen(server, listenAddress);
-  server.on("error", (error) => host.warn(messageOf(error)));
+  server.on("error", (error) => host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();
-  const close = (): void => server.close().closeAllConnections();
-  return { metrics, base: baseOf(server, listenAddress), close };
+  const close = () => server.close().closeAllConnections();
+  const { base } = describeAddress(server, listenAddress);
+  return { metrics, base, close };
 }

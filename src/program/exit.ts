@@ -3,15 +3,20 @@ import { JournalError } from "../journal/error.ts";
 import { EngineError } from "../store.ts";
 import type { Host } from "./host.ts";
 
-/** Codes of sysexits(3). A JournalError has its own: one of these, or 75 (EX_TEMPFAIL) if locked. */
+/**
+ * Codes of sysexits(3), those of an EngineError among them. A JournalError has its own: one of
+ * these, or 75 (EX_TEMPFAIL) if the journal is locked.
+ */
 export const exitCodes = {
   done: 0,
   usage: 64,
   data: 65,
   unavailable: 69,
+  unreachable: 69,
   internal: 70,
   io: 74,
-  config: 78
+  config: 78,
+  refused: 78
 } as const;
 
 /** Ends the program with a code; each line of the message is reported by itself. */
@@ -24,36 +29,33 @@ export class ExitError extends Error {
   }
 }
 
-/** Reports an error, each line by itself so that grep finds them, and returns its exit code. */
+/**
+ * Reports an error, each line by itself so that grep finds them, and returns its exit code. The
+ * mistakes of an operator are always lines of text.
+ */
 export function reportError(error: unknown, host: Host): number {
   const code = exitCodeOf(error);
+  const { internal, usage, config } = exitCodes;
   const message =
-    code === exitCodes.internal
-      ? internalErrorMessage(error)
-      : messageOf(error);
-  for (const line of message.split("\n")) host.warn(line, "error");
+    code === internal ? internalErrorMessage(error) : messageOf(error);
+  const isMistake =
+    error instanceof ExitError && (code === usage || code === config);
+  for (const line of message.split("\n"))
+    isMistake ? host.warn(line) : host.log("error", line);
   return code;
 }
 
-export const messageOf = (error: unknown): string =>
+export const messageOf = (error: unknown) =>
   error instanceof Error ? error.message : String(error);
 
 /** One line without a stack, which would show paths of the program. */
-export const internalErrorMessage = (error: unknown): string =>
+export const internalErrorMessage = (error: unknown) =>
   `internal error: ${messageOf(error)}`;
-
-/** `refused`: the settings must change, whatever refused them. */
-const engineExits = {
-  config: "config",
-  refused: "config",
-  unreachable: "unavailable",
-  data: "data"
-} as const;
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof ExitError || error instanceof JournalError)
     return error.exitCode;
-  if (error instanceof EngineError) return exitCodes[engineExits[error.code]];
+  if (error instanceof EngineError) return exitCodes[error.code];
 
   // An error of the operating system has a number.
   const isSystemError = error instanceof Error && "errno" in error;

@@ -1,5 +1,5 @@
 /** Whether plants can be taken: logs each change, and gives /readyz its reason. */
-import type { Log } from "./log.ts";
+import type { Log } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
 type State = "starting" | "ready" | "full" | "draining" | "failed";
@@ -23,7 +23,7 @@ export function watchHealth(log: Log, store: Store) {
   let isFullLogged = false;
 
   /** Changes the state, if it is `from` and not `failed`, which is final. */
-  const become = (next: State, from = state): void => {
+  const become = (next: State, from = state) => {
     if (state === from && from !== "failed") state = next;
   };
 

@@ -44,5 +44,5 @@ const entryOf = (
   variable: string,
   meaning: string,
   defaultValue: string
-): string =>
+) =>
   `  ${flag.padEnd(20)} ${variable.padEnd(25)} ${defaultValue || "none"}\n      ${meaning}`;

@@ -12,6 +12,9 @@ export interface Host {
   /** Number of the user that the process acts as; undefined on systems without such numbers. */
   readonly userId: number | undefined;
 
+  /** Whether stdout is a terminal, where a person reads it. */
+  readonly isTerminal: boolean;
+
   /**
    * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error.
    *
@@ -26,11 +29,11 @@ export interface Host {
    */
   printError(line: string): Promise<void>;
 
-  /**
-   * Reports to the operator on stderr: as a line of text, or, once `serve` has replaced this
-   * function, as an event of its log. A line that cannot be written is lost.
-   */
-  warn: (message: string, level?: "warn" | "error") => void;
+  /** Writes a line of text to stderr, for a person. A line that cannot be written is lost. */
+  warn(message: string): void;
+
+  /** Reports an event: as a line of text, until `serve` replaces this function by its log. */
+  log: Log;
 
   readonly stderr: Pick<
     NodeJS.WriteStream,
@@ -59,3 +62,10 @@ export interface Host {
 export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Logs an event in one sentence; its parts are in the fields, for programs. */
+export type Log = (
+  level: "info" | "warn" | "error",
+  msg: string,
+  fields?: object
+) => void;

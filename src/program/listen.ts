@@ -4,6 +4,7 @@ import type { Server } from "node:http";
 import { dirname } from "node:path";
 import { realDisk } from "../journal/files.ts";
 import { removeAbandoned } from "../journal/lock.ts";
+import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
@@ -20,17 +21,24 @@ export async function listen(
   { socket, host, port, isInherited }: Config
 ) {
   if (socket !== "") {
-    const folder = dirname(socket);
-
-    // The system's own message is that of a folder without permission.
-    if (!realDisk.look(folder))
-      throw new Error(`${socket}: there is no folder ${folder}`);
+    assertFolder(socket);
     await removeAbandoned(socket);
   }
   server.listen(
     isInherited ? { fd: 3 } : socket === "" ? { port, host } : { path: socket }
   );
   await once(server, "listening");
+}
+
+/**
+ * Refuses a path whose folder is missing: the system's own message does not say so.
+ *
+ * @throws ExitError `io` that names the folder
+ */
+export function assertFolder(path: string) {
+  const folder = dirname(path);
+  if (!realDisk.look(folder))
+    throw new ExitError("io", `${path}: there is no folder ${folder}`);
 }
 
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */
@@ -56,26 +64,29 @@ No token is configured: this one was generated, and ends with this process.
 `;
 }
 
-/** Returns the base URL with the actual port, or `unix:` and the path or descriptor. */
-export function baseOf(server: Server, config: Config): string {
-  const address = server.address();
-  if (typeof address !== "object" || !address)
-    return `unix:${address ?? "fd 3"}`;
-  const { isInherited, tlsCert } = config;
-  const host = isInherited ? address.address : config.host;
-  return `${schemeOf(tlsCert)}://${host.includes(":") ? `[${host}]` : host}:${address.port}`;
+/**
+ * Describes where a server listens: `base` is the URL with the actual port, or `unix:` and the path
+ * or descriptor; `isExposed` whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ */
+export function describeAddress(
+  server: Server,
+  { isInherited, tlsCert, host: configured }: Config
+) {
+  const found = server.address();
+  if (typeof found !== "object" || !found)
+    return { base: `unix:${found ?? "fd 3"}`, isExposed: false };
+  const { address, port } = found;
+  const name = isInherited ? address : configured;
+  const host = name.includes(":") ? `[${name}]` : name;
+  return {
+    base: `${schemeOf(tlsCert)}://${host}:${port}`,
+    isExposed: !loopbackForm.test(address)
+  };
 }
 
-const schemeOf = (tlsCert: string): string =>
-  tlsCert === "" ? "http" : "https";
+const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);
 
-/** Returns whether other machines may connect: tokens need TLS then (RFC 6750, 5.3). */
-export function isExposed(server: Server): boolean {
-  const address = server.address();
-  if (typeof address !== "object" || address === null) return false;
-  return !/^(?:127\.|::1$|::ffff:127\.)/.test(address.address);
-}
+const schemeOf = (tlsCert: string) => (tlsCert === "" ? "http" : "https");
 
 /** Quotes a text as one word of a shell. */
-const shellQuoted = (text: string): string =>
-  `'${text.replaceAll("'", "'\\''")}'`;
+const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;

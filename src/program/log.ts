@@ -1,16 +1,9 @@
 /** The log: one line on stderr for each event, for people on a terminal, else JSON as pino's. */
 import { hostname } from "node:os";
-import type { Host } from "./host.ts";
+import type { Host, Log } from "./host.ts";
 
 /** Pino's numbers. */
-const levels = { info: 30, warn: 40, error: 50 } as const;
-
-/** Logs an event in one sentence; its parts are in the fields, for programs. */
-export type Log = (
-  level: keyof typeof levels,
-  msg: string,
-  fields?: object
-) => void;
+const levels = { info: 30, warn: 40, error: 50 };
 
 /**
  * Creates a log that never waits for its reader, and buffers no more than the stream does: 16 KiB
@@ -19,12 +12,12 @@ export type Log = (
  * Lines are dropped and counted while that is full, and while they cannot be written. The next line
  * that gets through is followed by their number.
  */
-export function createLog({ stderr, pid }: Pick<Host, "stderr" | "pid">): Log {
+export function createLog({ stderr, pid }: Host): Log {
   const common = { pid, hostname: hostname() };
   let dropped = 0;
   let isTruncated = false;
 
-  const reportDropped = (): void => {
+  const reportDropped = () => {
     const count = dropped;
     dropped = 0;
     log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
@@ -65,5 +58,5 @@ export function createLog({ stderr, pid }: Pick<Host, "stderr" | "pid">): Log {
  */
 const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
-const escaped = (character: string): string =>
+const escaped = (character: string) =>
   `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;

@@ -31,11 +31,14 @@ export async function run(host: Host): Promise<number> {
 
 /**
  * Prints the line of a new token to stdout, so that it can be appended to a tokens file. The token
- * comes first: no line is printed for a token that nobody can have seen.
+ * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
+ * label.
  */
 async function generateToken(name: string, host: Host): Promise<void> {
   const token = makeToken();
+  if (host.stderr.isTTY) await host.printError("the token, shown only now:");
   await host.printError(token);
+  if (host.isTerminal) await host.print("its line for a tokens file:");
   await host.print(`${name} ${tokenDigest(token)}`);
 }
 

@@ -11,12 +11,6 @@ import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { ExitError, messageOf } from "./exit.ts";
 import type { Host } from "./host.ts";
-import type { Log } from "./log.ts";
-
-/** What every reading of a secret file needs: the process's user, and where to log. */
-export interface Guard extends Pick<Host, "userId"> {
-  readonly log: Log;
-}
 
 /**
  * Reads a tokens file; names by digest, and each digest as BearerTokens takes it.
@@ -26,25 +20,28 @@ export interface Guard extends Pick<Host, "userId"> {
  *
  * @throws ExitError that names the file, and the first malformed line
  */
-export const readTokensFile = (path: string, guard: Guard) =>
-  readGuarded("tokens file", path, guard, "info", (bytes) =>
+export const readTokensFile = (path: string, host: Host) =>
+  readGuarded("tokens file", path, host, "info", (bytes) =>
     parseTokensFile(`${bytes}`)
   );
 
 /**
- * Reads a certificate and its private key, as options of TLS.
+ * Reads a certificate and its private key, as options of TLS, and the certificate's end.
  *
  * @throws ExitError that names the file, also if the two do not belong together
  */
-export const readTlsPair = (certPath: string, keyPath: string, guard: Guard) =>
-  readGuarded("TLS certificate", certPath, guard, "public", (cert) => {
+export const readTlsPair = (certPath: string, keyPath: string, host: Host) =>
+  readGuarded("TLS certificate", certPath, host, "public", (cert) => {
     const leaf = new X509Certificate(cert);
-    return readGuarded("TLS key", keyPath, guard, "warn", (key) => {
-      createSecureContext({ cert, key });
+    return readGuarded("TLS key", keyPath, host, "warn", (key) => {
+      if (key.includes("ENCRYPTED"))
+        throw new TypeError("expected a key without a passphrase");
 
       // OpenSSL accepts a key of another algorithm, and every handshake would fail.
-      if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
-      throw new TypeError(`expected the key of ${certPath}, found another`);
+      if (!leaf.checkPrivateKey(createPrivateKey(key)))
+        throw new TypeError(`expected the key of ${certPath}, found another`);
+      createSecureContext({ cert, key });
+      return { cert, key, notAfter: new Date(leaf.validTo) };
     });
   });
 
@@ -55,10 +52,12 @@ export const readTlsPair = (certPath: string, keyPath: string, guard: Guard) =>
  *
  * @throws ExitError that names the file
  */
-export function openCredentials(path: string, guard: Guard) {
+export function openCredentials(path: string, host: Host) {
+  if (path === "") return undefined;
   const read = () =>
-    readGuarded("credentials file", path, guard, "warn", String);
-  return path === "" ? undefined : (read(), read);
+    readGuarded("credentials file", path, host, "warn", String);
+  read();
+  return read;
 }
 
 /** Keeps the opening of a named pipe from waiting for a writer. */
@@ -75,7 +74,7 @@ const readableByOthers = 0o004;
 function readGuarded<T>(
   kind: string,
   path: string,
-  { userId, log }: Guard,
+  { userId, log }: Host,
   level: "info" | "warn" | "public",
   parse: (bytes: Buffer) => T
 ): T {
@@ -109,7 +108,7 @@ function readGuarded<T>(
   }
 }
 
-export const isTokenName = (text: string): boolean => /^[^\s#]\S*$/.test(text);
+export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
 
 /**
  * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest.
@@ -128,7 +127,6 @@ export function parseTokensFile(text: string): ReadonlyMap<string, string> {
     }
     names.set(digest, name);
   }
-  if (names.size === 0)
-    throw new TypeError("line 1: expected at least one token, found none");
-  return names;
+  if (names.size > 0) return names;
+  throw new TypeError("line 1: expected at least one token, found none");
 }

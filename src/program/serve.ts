@@ -5,10 +5,10 @@ import type { Admin } from "./admin.ts";
 import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
-import type { Host } from "./host.ts";
-import { announcement, baseOf, isExposed, listen } from "./listen.ts";
-import { createLog, type Log } from "./log.ts";
-import { openStore, type Store } from "./open-store.ts";
+import type { Host, Log } from "./host.ts";
+import { announcement, describeAddress, listen } from "./listen.ts";
+import { createLog } from "./log.ts";
+import { openStore } from "./open-store.ts";
 import { openCredentials, readTlsPair } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
@@ -16,27 +16,30 @@ import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
 export async function serve(config: Config, host: Host): Promise<number> {
-  const log = createLog(host);
+  host.log = createLog(host);
+  const { log } = host;
 
   // A signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
   host.onSignal("SIGHUP", () => {
     starting.then(
-      (running) => reload(running, config, host, log),
+      (running) => reload(running, config, host),
       () => undefined
     );
   });
-  const starting = start(config, host, log, shutdown);
+  const starting = start(config, host, shutdown);
   const running = await starting;
   const { server, store, failed, health, accessLog, admin } = running;
-  announce(running, config, host, log);
+  announce(running, config, host);
+  reportExpiry(running, log);
+  setInterval(() => reportExpiry(running, log), dayMillis).unref();
 
   // Every accepted request gets its response, until the deadline.
   const reason = await Promise.race([shutdown.requested, failed]);
   log("info", `draining: ${reason}`);
   health.become("draining");
   if (!(await server.drain())) {
-    host.warn(`requests were cut off after ${config.limits.drainMillis} ms`);
+    log("warn", `requests were cut off after ${config.limits.drainMillis} ms`);
     shutdown.endNow();
   }
   await store.close();
@@ -47,25 +50,37 @@ export async function serve(config: Config, host: Host): Promise<number> {
   return exitCode;
 }
 
+const dayMillis = 86_400_000;
+
 type Running = Awaited<ReturnType<typeof start>>;
 
 /**
  * Reads the secret files, opens the store, and listens, in this order. Each may refuse to start,
  * and no request is served before all are done.
  */
-async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
-  const guard = { userId: host.userId, log: logOnce(log) };
+async function start(config: Config, host: Host, shutdown: Shutdown) {
+  const { log } = host;
+  const logged = new Set<string>();
+  const logOnce: Log = (level, message) => {
+    if (!logged.has(message)) log(level, message);
+    logged.add(message);
+  };
+  const guard = { ...host, log: logOnce };
   const { tlsCert, tlsKey, storeCredentials } = config;
-  const tokens = openTokens(config, host.environment, guard);
+  const tokens = openTokens(config, guard);
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
   const tls = tlsCert === "" ? undefined : readTls();
   const credentials = openCredentials(storeCredentials, guard);
 
-  // Mistakes in the settings are lines of text, for a person. From here on messages are events.
-  host.warn = (message, level = "warn") => log(level, message);
   warnOfSettings(config, host);
   const store = await openStore(config, host, credentials);
-  const failed = failureOf(store, log, shutdown);
+  const failed = new Promise<string>((resolve) =>
+    store.once("failed", (error) => {
+      log("error", error.message);
+      shutdown.exitCode = error.exitCode;
+      resolve("the journal has failed");
+    })
+  );
   const health = watchHealth(log, store);
   const accessLog = createAccessLog(log, tokens, config);
 
@@ -85,16 +100,17 @@ async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
-        admin?.metrics.count(summary);
+        admin?.metrics.count(summary.status, summary.error);
       }
     });
     admin?.metrics.watch(server);
     await listen(server, config);
 
     // A connection that could not be accepted, on systems that report it.
-    server.on("error", (error) => host.warn(messageOf(error)));
+    server.on("error", (error) => log("warn", messageOf(error)));
     health.become("ready");
-    const parts = { server, store, failed, tokens, readTls };
+    const { notAfter } = tls ?? {};
+    const parts = { server, store, failed, tokens, readTls, notAfter };
     return { ...parts, health, accessLog, admin };
   } catch (error) {
     admin?.close();
@@ -103,62 +119,41 @@ async function start(config: Config, host: Host, log: Log, shutdown: Shutdown) {
   }
 }
 
-/** Logs each message once, however often a file is read. */
-function logOnce(log: Log): Log {
-  const logged = new Set<string>();
-  return (level, message) => {
-    if (!logged.has(message)) log(level, message);
-    logged.add(message);
-  };
-}
-
 /** Warns of settings that are probably not what the operator wanted. */
-function warnOfSettings({ limits }: Config, host: Host): void {
+function warnOfSettings({ limits }: Config, host: Host) {
+  const { log } = host;
   const unknown = unknownVariables(host.environment);
-  if (unknown !== "") host.warn(unknown);
+  if (unknown !== "") log("warn", unknown);
 
   // Each connection takes a descriptor; journal, locks, streams and admin listener take others.
   const otherFiles = 64;
   const { connectionsMax } = limits;
   const filesMax = host.openFilesMax();
   if (filesMax < connectionsMax + otherFiles) {
-    host.warn(
+    log(
+      "warn",
       `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
         `${connectionsMax}: raise it above ${connectionsMax + otherFiles}`
     );
   }
 }
 
-/** Resolves with the reason for the shutdown if the journal fails; its code is the exit code. */
-const failureOf = (
-  store: Store,
-  log: Log,
-  shutdown: Shutdown
-): Promise<string> =>
-  new Promise((resolve) =>
-    store.once("failed", (error) => {
-      log("error", error.message);
-      shutdown.exitCode = error.exitCode;
-      resolve("the journal has failed");
-    })
-  );
-
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, tokens, admin }: Running,
+  { server, store, tokens, notAfter, admin }: Running,
   config: Config,
-  host: Host,
-  log: Log
+  { log, print }: Host
 ): void {
-  const base = baseOf(server, config);
+  const { base, isExposed } = describeAddress(server, config);
   const { records } = store.stats;
   const { store: address } = config;
   const [kind, description] =
     records === undefined
       ? ["stream", address]
       : ["journal", `${records} records in ${address}`];
-  if (config.tlsCert === "" && isExposed(server)) {
-    host.warn(
+  if (config.tlsCert === "" && isExposed) {
+    log(
+      "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
   }
@@ -169,34 +164,50 @@ function announce(
     admin: admin?.base,
     [kind]: address,
     records,
-    tokens: names
+    tokens: names,
+    notAfter
   });
 
   // The server serves whether or not the line can be printed.
-  host
-    .print(announcement(base, config, tokens.generated()))
-    .catch((error: unknown) => host.warn(messageOf(error)));
+  print(announcement(base, config, tokens.generated())).catch(
+    (error: unknown) => log("warn", messageOf(error))
+  );
+}
+
+/** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
+function reportExpiry({ notAfter, admin }: Running, log: Log) {
+  if (!notAfter) return;
+  if (admin) admin.metrics.source.notAfter = notAfter;
+  const millis = notAfter.getTime() - Date.now();
+  const verb = millis < 0 ? "expired" : "expires";
+  if (millis < 14 * dayMillis)
+    log("warn", `the TLS certificate ${verb} at ${notAfter.toISOString()}`);
 }
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
 function reload(
   running: Running,
   { store: address, tokensFile, tlsCert }: Config,
-  host: Host,
-  log: Log
+  { log }: Host
 ): void {
   const { server, store, tokens, readTls, admin } = running;
-  const again = (what: string, read: () => void): void => {
+  const again = (what: string, read: () => void) => {
     try {
       read();
-      log("info", `${what} reloaded`, { tokens: tokens.names() });
+      const { notAfter } = running;
+      log("info", `${what} reloaded`, { tokens: tokens.names(), notAfter });
     } catch (error) {
-      host.warn(`${messageOf(error)}; the old ${what} stay`);
+      log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
   };
   if (tokensFile !== "") again("tokens", tokens.reload);
   if (tlsCert !== "")
-    again("certificate and key", () => server.setSecureContext?.(readTls()));
+    again("certificate and key", () => {
+      const tls = readTls();
+      server.setSecureContext?.(tls);
+      running.notAfter = tls.notAfter;
+    });
+  reportExpiry(running, log);
 
   // A stream has nothing to rotate.
   store.rotate?.().then(
@@ -210,6 +221,6 @@ function reload(
       );
     },
     (error: unknown) =>
-      host.warn(`${messageOf(error)}; still writing to the old file`)
+      log("warn", `${messageOf(error)}; still writing to the old file`)
   );
 }

@@ -1,4 +1,5 @@
 /** The settings of `serve`, from flags and environment: read once, and frozen. */
+import { resolve } from "node:path";
 import {
   basePathForm,
   basePathWanted,
@@ -116,9 +117,9 @@ export const settingTable = {
   logRequests: {
     flag: "log-requests",
     defaultValue: "",
-    form: /^(?:yes)?$/,
-    expected: "yes",
-    meaning: "log every request, and how long it took"
+    form: /^(?:yes|1|true)?$/,
+    expected: "yes, 1 or true",
+    meaning: "log every request, and how long it took: yes, 1 or true"
   }
 } as const;
 
@@ -135,7 +136,7 @@ export const entries: readonly Entry[] = [
 export const tokenVariable = "PLANTS_TOKEN";
 
 /** Returns the variable of an entry: its own, or one made from the flag. */
-export const environmentOf = (entry: Entry): string =>
+export const environmentOf = (entry: Entry) =>
   "environment" in entry
     ? entry.environment
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
@@ -164,54 +165,50 @@ export function readConfig(given: Given) {
     ...texts,
     port: Number(texts.port),
     failedLinesMax: Number(texts.failedLinesMax),
-    logRequests: texts.logRequests === "yes",
+    logRequests: texts.logRequests !== "",
+    store: isStream(texts.store) ? texts.store : resolve(texts.store),
     isInherited: isInherited(given),
     limits: Object.freeze(limits)
   });
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */
-export const isStream = (address: string): boolean =>
-  /^(?:nats|tls):/.test(address);
+export const isStream = (address: string) => /^(?:nats|tls):/.test(address);
 
 /**
  * Returns a short, escaped excerpt of what was given. A text with an @ is not quoted: it may be an
  * address with a password.
  */
-export const quoted = (text: string): string =>
+export const quoted = (text: string) =>
   text.includes("@") ? "a text with an @" : JSON.stringify(text.slice(0, 80));
 
 /** Returns the known name that was probably meant, as a question; else where to look. */
-export function hintFor(name: string, known: readonly string[]): string {
+export function hintFor(name: string, known: readonly string[]) {
   const typed = simplified(name);
-  for (const slips of [0, 1, 2].slice(0, 1 + typed.length / 4)) {
-    const near = known.find((each) => isNear(typed, simplified(each), slips));
-    if (near !== undefined) return `did you mean ${near}?`;
-  }
-  return "see --help";
+  const near =
+    known.find((each) => simplified(each) === typed) ??
+    known.find((each) => isNear(simplified(each), typed));
+  return near === undefined ? "see --help" : `did you mean ${near}?`;
 }
 
 /** Returns a flag or variable without the differences that are no slips. */
-const simplified = (name: string): string =>
+const simplified = (name: string) =>
   name
     .toLowerCase()
     .replace(/^plants_|^-+/, "")
     .replaceAll("_", "-");
 
 /**
- * Returns whether so many slips lead from one name to the other. A slip adds, omits, replaces or
- * moves one letter: without one letter of each, the names are equal.
+ * Returns whether one slip leads from one name to the other. A slip adds, omits, replaces or moves
+ * a letter: without one letter of each, or of one of them, the names are equal.
  */
-const isNear = (one: string, other: string, slips: number): boolean =>
-  one === other ||
-  (slips > 0 &&
-    Math.abs(one.length - other.length) <= slips &&
-    shortened(one).some((each) =>
-      shortened(other).some((found) => isNear(each, found, slips - 1))
-    ));
+function isNear(one: string, other: string) {
+  const shortened = withoutLetter(other);
+  return withoutLetter(one).some((each) => shortened.includes(each));
+}
 
 /** Returns the name, and the name without each one of its letters. */
-const shortened = (name: string): readonly string[] => [
+const withoutLetter = (name: string) => [
   name,
   ...Array.from(name, (_, at) => name.slice(0, at) + name.slice(at + 1))
 ];
@@ -262,57 +259,62 @@ export function lookUp(
 const isInherited = ({
   environment: { LISTEN_PID, LISTEN_FDS = "0" },
   pid
-}: Given): boolean => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
+}: Given) => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
 /** Checks the variables that have no flag. */
-function checkEnvironment(given: Given): void {
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
-  const { config } = given.mistakes;
-
+function checkEnvironment(given: Given) {
+  const {
+    environment,
+    mistakes: { config }
+  } = given;
   // The value is not quoted: a mistyped token is still nearly a token.
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
   const expected = "a b64token: letters, digits and -._~+/, = at its end";
   if (token && !isToken(token))
     config.push(`${tokenVariable} must be ${expected}`);
-
-  if (!isInherited(given)) return;
-  if (sockets !== "1")
+  if (isInherited(given) && sockets !== "1")
     config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
-
-  // Of two listen addresses, one would be ignored without a message.
-  const { host, port, socket } = settingTable;
-  for (const entry of [host, port, socket]) {
-    const { source, text, mistakes } = lookUp(entry, given);
-    if (text)
-      mistakes.push(
-        `${source} cannot be set if a socket is inherited (LISTEN_FDS)`
-      );
-  }
 }
 
-/** Checks the settings that need, or must not exceed, one another. */
-function checkCompanions(
-  { headMillis, requestMillis }: Limits,
-  given: Given
-): void {
-  const { tlsCert, tlsKey, store, storeCredentials } = settingTable;
-  const needs = (entry: Entry, isThere: boolean, needed: string): void => {
-    const { source, text, mistakes } = lookUp(entry, given);
-    if (text && !isThere) mistakes.push(`${source} needs ${needed}`);
-  };
-  const isGiven = (entry: Entry): boolean =>
-    lookUp(entry, given).text !== "" || given.flags.has(entry.flag);
-  needs(tlsCert, isGiven(tlsKey), "--tls-key");
-  needs(tlsKey, isGiven(tlsCert), "--tls-cert");
-  const isOfStream = isStream(lookUp(store, given).text);
-  needs(storeCredentials, isOfStream, "a stream as --store");
+/** Checks the settings that need, exclude or bound one another. */
+function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
+  const { mistakes, flags } = given;
+  const isGiven = (entry: Entry) =>
+    lookUp(entry, given).text !== "" || flags.has(entry.flag);
 
-  if (headMillis <= requestMillis) return;
-  const head = lookUp(limitTable.headMillis, given);
-  const request = lookUp(limitTable.requestMillis, given);
-  const { mistakes } = given.flags.has("request-timeout") ? request : head;
-  mistakes.push(
-    `${head.source} must not be above ${request.source}, of which it is a part: ` +
-      `${headMillis} and ${requestMillis} milliseconds`
+  /** Adds a mistake: of usage, if any of the entries is on the command line. */
+  const forbid = (
+    isBad: boolean,
+    involved: readonly Entry[],
+    mistake: string
+  ) => {
+    const isUsage = involved.some(({ flag }) => flags.has(flag));
+    if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
+  };
+
+  // Of two listen addresses, one would be ignored without a message.
+  const { host, port, socket, tlsCert, tlsKey, store, storeCredentials } =
+    settingTable;
+  const addresses = [host, port, socket];
+  forbid(
+    isInherited(given) && addresses.some(isGiven),
+    addresses,
+    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
+  );
+  forbid(
+    isGiven(tlsCert) !== isGiven(tlsKey),
+    [tlsCert, tlsKey],
+    "--tls-cert and --tls-key need each other"
+  );
+  forbid(
+    isGiven(storeCredentials) && !isStream(lookUp(store, given).text),
+    [storeCredentials],
+    "--store-credentials needs a stream as --store"
+  );
+  forbid(
+    headMillis > requestMillis,
+    [limitTable.headMillis, limitTable.requestMillis],
+    `--head-timeout must not be above --request-timeout: ${headMillis} and ${requestMillis} milliseconds`
   );
 }
 

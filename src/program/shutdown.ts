@@ -12,7 +12,7 @@ export function watchForShutdown(host: Host) {
   /** Ends the process now. What is in progress may be stored or not. */
   const endNow = (): never => {
     const code = shutdown.exitCode || exitCodes.unavailable;
-    host.warn(`ended at once, with ${code}`);
+    host.log("warn", `ended at once, with ${code}`);
     return host.exit(code);
   };
 

@@ -1,8 +1,8 @@
 /** The accepted tokens of all sources: environment, tokens file, or generated here. */
 import { BearerTokens, makeToken, tokenDigest } from "../http/bearer.ts";
-import { readTokensFile, type Guard } from "./secrets.ts";
+import { readTokensFile } from "./secrets.ts";
 import { tokenVariable, type Config } from "./settings.ts";
-import type { Environment } from "./host.ts";
+import type { Host } from "./host.ts";
 
 export type Tokens = ReturnType<typeof openTokens>;
 
@@ -11,11 +11,9 @@ export type Tokens = ReturnType<typeof openTokens>;
  *
  * @throws ExitError if the tokens file is refused
  */
-export function openTokens(
-  { tokensFile }: Config,
-  { [tokenVariable]: token = "" }: Environment,
-  guard: Guard
-) {
+export function openTokens({ tokensFile }: Config, host: Host) {
+  const { [tokenVariable]: token = "" } = host.environment;
+
   // The server never runs open: without a configured token it generates one.
   const generated = token === "" && tokensFile === "" ? makeToken() : "";
   const single = generated || token;
@@ -26,7 +24,7 @@ export function openTokens(
   const readAll = (): ReadonlyMap<string, string> =>
     new Map([
       ...own,
-      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, guard))
+      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, host))
     ]);
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
@@ -35,7 +33,7 @@ export function openTokens(
     accepted,
 
     /** The generated token; empty if one is configured. */
-    generated: (): string => generated,
+    generated: () => generated,
     names: (): readonly string[] => [...names.values()],
 
     /** Returns the name of the token in an Authorization field; undefined for an unknown one. */

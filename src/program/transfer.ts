@@ -1,17 +1,16 @@
 /**
- * `import` and `export`: journals into a stream, and a stream into a journal. Both may be stopped
- * anywhere.
+ * `import` and `export`: copy journals into a stream, and a stream into a journal.
  *
- * Into the stream: record k is published as the one behind k-1, which the stream refuses wherever
- * k is there already. So each gets in once, in order, with no window of time; who was stopped
- * begins again, and goes on behind the last that is there.
+ * Either can be stopped at any point and run again. An import publishes record k as the message
+ * after number k-1; the stream refuses it if that place is taken. So each record is stored once and
+ * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { openNats, type NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
-import { loosened, placedText } from "../engines/message.ts";
+import { fromMessage, toMessage } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
 import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
@@ -23,7 +22,7 @@ import { openCredentials } from "./secrets.ts";
 
 type Given = Extract<Command, { readonly command: "import" | "export" }>;
 
-/** Does either, and tells what was done; the exit code. */
+/** Imports or exports, and prints what was done; returns the exit code. */
 export async function transfer(
   { command, store, storeCredentials, files }: Given,
   host: Host
@@ -32,28 +31,22 @@ export async function transfer(
   if (command === "import")
     for (const path of files) records += await recordsOf(path, host);
 
-  // Where a cluster elects a leader, or comes back, the work goes on.
+  // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
   const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const { userId, warn } = host;
-  const credentials = openCredentials(storeCredentials, {
-    userId,
-    log: (_, message) => warn(message)
-  });
+  const credentials = openCredentials(storeCredentials, host);
   const stream = await openNats(store, {
-    warn,
+    warn: host.warn,
     limits,
     ...(credentials && { credentials })
   });
   try {
     if (command === "import") {
-      const imported = await importJournals(stream, files, records, {
+      const sent = await importJournals(stream, files, records, {
         onCompared: progressOf("import: comparing", host),
         onSent: progressOf("import: sending", host)
       });
-      await host.print(
-        `the stream has all ${records} records, ${imported} of them from now`
-      );
+      await host.print(`the stream has all ${records} records, ${sent} new`);
     } else {
       const [path = ""] = files;
       records = await exportStream(stream, path, progressOf("export", host));
@@ -70,7 +63,12 @@ export async function transfer(
   return exitCodes.done;
 }
 
-/** How many records a journal has, which must be sound: what opening mends, it mends first. */
+/**
+ * Verifies a journal, and returns the number of its records.
+ *
+ * @throws EngineError `data` if it is damaged, or if opening would repair it; JournalError `locked`
+ * for a journal that may grow, or be truncated, while it is read
+ */
 async function recordsOf(path: string, host: Host): Promise<number> {
   const {
     records,
@@ -79,12 +77,10 @@ async function recordsOf(path: string, host: Host): Promise<number> {
   } = await reportOn(path, host);
   if (spot)
     throw data(
-      `${path}: at offset ${spot.offset}: ${spot.reason}; verify tells all`
+      `${path}: at offset ${spot.offset}: ${spot.reason}; verify reports more`
     );
-
-  // It would grow behind what is read, or cut what was read.
-  const isOpen = opening === undefined;
-  if (isOpen) throw new JournalError("locked", path, "is written by a server");
+  if (opening === undefined)
+    throw new JournalError("locked", path, "is written by a server");
   if (opening !== "uses it as it is")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;
@@ -136,7 +132,10 @@ export async function importJournals(
   return records - known;
 }
 
-/** Starts requests while messages in flight are below half of the store's limits; awaits them in order. */
+/**
+ * Starts requests while the messages in flight are below half of the store's limits, and awaits
+ * them in order.
+ */
 async function runAhead(
   { inFlightRecordsMax, inFlightBytesMax }: NatsLimits,
   count: number,
@@ -145,19 +144,18 @@ async function runAhead(
 ): Promise<void> {
   const inFlight: Promise<number>[] = [];
   let bytes = 0;
-  for (let started = 0, done = 0; done < count;) {
+  for (let done = 0; done < count;) {
+    const { length: records } = inFlight;
     const isFull =
-      inFlight.length >= inFlightRecordsMax / 2 ||
-      bytes >= inFlightBytesMax / 2;
-    if (started < count && !isFull) {
+      records >= inFlightRecordsMax / 2 || bytes >= inFlightBytesMax / 2;
+    if (done + records < count && !isFull) {
       const [{ length }, request] = start();
       const finished = request.then(() => length);
 
-      // Its turn to be awaited comes later: until then a rejection must not count as unhandled.
+      // It is awaited in its turn: until then a rejection must not count as unhandled.
       finished.catch(() => undefined);
       inFlight.push(finished);
       bytes += length;
-      started++;
     } else {
       bytes -= (await inFlight.shift()) ?? 0;
       onProgress(++done, count);
@@ -176,12 +174,12 @@ async function compare(
   );
 }
 
-/** Every record as a message. */
+/** Returns every record of the journals as a message. */
 function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
   for (const path of paths) {
     const file = openToRead(path);
     for (const { text } of linesOf(file, 0, file.size())) {
-      const message = text && loosened(text);
+      const message = text && toMessage(text);
       if (message) yield message;
     }
     file.close();
@@ -189,10 +187,10 @@ function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
 }
 
 /**
- * Writes the whole stream as a journal, at a path where nothing is.
+ * Writes the whole stream as a journal, at a path where no file exists.
  *
- * @returns how many records it has
- * @throws EngineError `data` where the stream has holes, or holds what is no record
+ * @returns the number of its records
+ * @throws EngineError `data` if the stream has holes, or a message that is not a record
  */
 export async function exportStream(
   stream: NatsStore,
@@ -200,14 +198,13 @@ export async function exportStream(
   onProgress: OnProgress
 ): Promise<number> {
   const { messages, lastSeq } = await stream.state();
-  if (messages !== lastSeq) {
+  if (messages !== lastSeq)
     throw data(
       `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
     );
-  }
-  if (realDisk.look(path)) throw data(`${path} is there already`);
+  if (realDisk.look(path)) throw data(`${path} exists`);
 
-  // Under another name until it is whole: half a journal would be a sound one.
+  // It has another name until it is complete: half a journal would be a clean one.
   const part = `${path}.${randomUUID()}.part`;
   const file = realDisk.openBeside(part);
   try {
@@ -218,33 +215,28 @@ export async function exportStream(
       offset += bytes.length;
     };
     await append(headerText(randomUUID(), new Date().toISOString()));
-
-    for (let first = 1; first <= lastSeq; first += natsLimits.fetchRecordsMax) {
-      const length = Math.min(natsLimits.fetchRecordsMax, lastSeq + 1 - first);
-      const seqs = Array.from({ length }, (_, index) => first + index);
-      const found = await Promise.all(seqs.map((seq) => stream.messageAt(seq)));
-      await append(
-        found
-          .map((message, index) => {
-            const text = message && placedText(message, first + index, offset);
-            if (text !== undefined) return text;
-            throw data(
-              `message ${first + index} of the stream is no record, or is not there`
-            );
-          })
-          .join("")
+    for (let seq = 0; seq < lastSeq;) {
+      const length = Math.min(natsLimits.fetchRecordsMax, lastSeq - seq);
+      const found = await Promise.all(
+        Array.from({ length }, (_, index) => stream.messageAt(seq + index + 1))
       );
-      onProgress(first, lastSeq);
+      const lines = found.map((message) => {
+        seq++;
+        const text = message && fromMessage(message, seq, offset);
+        if (text !== undefined) return text;
+        throw data(`message ${seq} of the stream is missing, or not a record`);
+      });
+      await append(lines.join(""));
+      onProgress(seq, lastSeq);
     }
 
-    // What has come there meanwhile may be a journal in use: this refuses to replace it.
+    // A file that has appeared at the path may be a journal in use: link does not replace it.
     link(part, path);
   } finally {
     file.close();
     realDisk.remove(part);
   }
   realDisk.syncDirectory(path);
-  onProgress(lastSeq, lastSeq);
   return lastSeq;
 }
 

@@ -1,4 +1,4 @@
-/** A typed client, by the README of the contract: openapi-typescript's types, openapi-fetch. */
+/** The typed client of src/http/README.md: types by openapi-typescript, requests by openapi-fetch. */
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,12 +12,12 @@ const cwd = temporaryFolder();
 const server = await start({ cwd });
 after(() => server.end());
 
-/** The ids of the journal's plants, as they stand there. */
+/** The ids in the journal, with all their digits. */
 const idsKept = (): readonly string[] =>
   [...readFileSync(join(cwd, "plants.ndjson"), "utf8").matchAll(/"plant":\{"id":(-?\d+),/g)]
     .map(([, id = ""]) => id);
 
-/** A project with the README's files and the description. */
+/** A project folder with files of the README and the description. */
 function project(...files: readonly string[]): string {
   const folder = temporaryFolder();
   symlinkSync(join(here, "node_modules"), join(folder, "node_modules"));
@@ -27,7 +27,7 @@ function project(...files: readonly string[]): string {
   return folder;
 }
 
-/** What tsc says of the project's client.ts. */
+/** The errors that tsc finds in the project's client.ts. */
 function compile(folder: string): readonly string[] {
   const { said } = command(folder, join(modules, ".bin", "tsc"), "--ignoreConfig", "--noEmit",
     "--strict", "--exactOptionalPropertyTypes", "--target", "es2022", "--module", "nodenext",
@@ -35,7 +35,7 @@ function compile(folder: string): readonly string[] {
   return said.split("\n").filter((line) => line.includes("error TS"));
 }
 
-/** Runs it against the server: what it prints. */
+/** Runs a file against the server and returns what it prints. */
 function run(folder: string, file: string): string {
   const loader = join(modules, "tsx", "dist", "loader.mjs");
   const { status, said } = command(folder, "env", `PLANTS_URL=${server.url}`,
@@ -53,7 +53,7 @@ test("the typed client posts plants, and JavaScript rounds an id beyond 2^53", (
   assert.match(run(folder, "client.ts"), /^Fern\n.*known here/);
   assert.deepEqual(idsKept().slice(before), ["9007199254740992"], "it was written as ...993");
 
-  // The control: what is no plant does not compile.
+  // The control: a name that is not a string does not compile.
   const text = readFileSync(join(folder, "client.ts"), "utf8");
   writeFileSync(join(folder, "client.ts"), text.replace('name: "Fern"', "name: 7"));
   assert.match(compile(folder).join("\n"), /'number' is not assignable to type 'string'/);
@@ -69,7 +69,7 @@ test("with bigint types and a serializer of one line, every digit of the id arri
   assert.equal(run(folder, "exact.ts"), "Fern\n");
   assert.deepEqual(idsKept().slice(before), ["9007199254740993"]);
 
-  // The control: a number is a mistake now.
+  // The control: an id that is a number does not compile.
   writeFileSync(join(folder, "client.ts"), text.replace("9007199254740993n", "9007199254740993"));
   assert.match(compile(folder).join("\n"), /'number' is not assignable to type 'bigint'/);
 });

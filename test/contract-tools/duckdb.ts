@@ -1,4 +1,4 @@
-/** DuckDB reads a journal by the README's query: its library, where its command is not there. */
+/** DuckDB's library reads a journal by the README's query. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";

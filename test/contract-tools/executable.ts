@@ -1,4 +1,4 @@
-/** Single executables by postject, which Node needs until it has --build-sea. */
+/** Single executables made by postject, for versions of Node without --build-sea. */
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";

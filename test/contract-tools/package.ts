@@ -1,4 +1,4 @@
-/** The package, in the eyes of publint and of "Are the types wrong?". */
+/** publint and "Are the types wrong?" check the package. */
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const unpacked = join(folder, "package");
 const file = pack();
 assert.equal(command(folder, "tar", "-xzf", file).status, 0);
 
-/** The same package with other exports: where it is. */
+/** Unpacks the package, changes its exports, and returns the folder. */
 function withExports(exports: object): string {
   const other = temporaryFolder();
   assert.equal(command(other, "tar", "-xzf", file).status, 0);
@@ -26,13 +26,13 @@ function withExports(exports: object): string {
 const publint = (path: string) =>
   command(path, tool("publint"), "run", ".", "--strict", "--pack", "false");
 
-test("publint finds nothing, not even to suggest", () => {
+test("publint finds no error, warning or suggestion", () => {
   const { status, said } = publint(unpacked);
   assert.equal(status, 0, said);
   assert.match(said, /All good!/);
 });
 
-test("the control: publint finds an export that is not there", () => {
+test("the control: publint finds an export without a file", () => {
   const { status, said } = publint(join(withExports({ "./x": "./dist/x.js" }), "package"));
   assert.equal(status, 1);
   assert.match(said, /does not exist/);
@@ -40,13 +40,13 @@ test("the control: publint finds an export that is not there", () => {
 
 const attw = (path: string) => command(folder, tool("attw"), path, "--profile", "esm-only");
 
-test("the types are right for whoever imports it", () => {
+test('"Are the types wrong?" finds the types of each import', () => {
   const { status, said } = attw(file);
   assert.equal(status, 0, said);
   assert.match(said, /node16 \(from ESM\).*🟢/);
 });
 
-test("the control: types that are not there are seen", () => {
+test("the control: types without a file are found", () => {
   const other = withExports({ ".": "./dist/none.js" });
   assert.equal(command(other, "tar", "-czf", "other.tgz", "package").status, 0);
   assert.equal(attw(join(other, "other.tgz")).status, 1);

@@ -1,4 +1,4 @@
-/** Prism, between a client and the server: it checks what it lets through, both ways. */
+/** Prism as a proxy: it checks each request and each response against the description. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { root, start, temporaryFolder, token } from "../support/support.ts";
 
-/** The address of a Prism before a server; it ends with the tests. */
+/** Starts a Prism in front of a server and returns its address. */
 async function prismBefore(url: string): Promise<string> {
   const cli = join(import.meta.dirname, "node_modules/@stoplight/prism-cli/dist/index.js");
   const child = spawn(process.execPath, [cli, "proxy", join(root, "dist/openapi.json"), url,
@@ -35,9 +35,9 @@ const server = await start({ cwd });
 after(() => server.end());
 const prism = await prismBefore(server.url);
 
-test("a plant goes through, and its answer", async () => {
-  const answer = await post(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
-  assert.deepEqual([answer.status, await answer.json()], [200, { name: "Fern", tag: "shade" }]);
+test("a plant and its response pass through Prism", async () => {
+  const response = await post(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
+  assert.deepEqual([response.status, await response.json()], [200, { name: "Fern", tag: "shade" }]);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"plant":\{"id":7,/);
 });
 
@@ -45,28 +45,28 @@ for (const [says, body, bearer, status, error] of [
   ["a token that is not known", '{"id":7,"name":"Fern"}', "weeds", 401, 40102],
   ["half of a surrogate pair", '{"id":7,"name":"\\ud800"}', token, 400, 40012],
 ] as const) {
-  test(`the server's answer to ${says} is as described`, async () => {
-    const answer = await post(prism, body, bearer);
-    const answered = await answer.json() as { readonly error: number };
-    assert.deepEqual([answer.status, answered.error], [status, error]);
+  test(`the server's response to ${says} is as described`, async () => {
+    const response = await post(prism, body, bearer);
+    const described = await response.json() as { readonly error: number };
+    assert.deepEqual([response.status, described.error], [status, error]);
   });
 }
 
 for (const [says, body] of [
   ["a plant without a name", '{"id":7}'], ["an id that is text", '{"id":"7","name":"Fern"}'],
   ["an id with a fraction", '{"id":7.5,"name":"Fern"}'],
-  // It takes int64 for what a double holds.
-  ["an id beyond 2^53, which the server itself takes", '{"id":9007199254740993,"name":"Fern"}'],
+  // Prism takes int64 for the integers that a double represents.
+  ["an id beyond 2^53, which the server accepts", '{"id":9007199254740993,"name":"Fern"}'],
 ] as const) {
   test(`Prism itself refuses ${says}`, async () => {
     const before = readFileSync(join(cwd, "plants.ndjson"), "utf8");
-    const answer = await post(prism, body);
-    assert.equal(answer.status, 422);
+    const response = await post(prism, body);
+    assert.equal(response.status, 422);
     assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), before);
   });
 }
 
-test("the control: Prism tells of a server that answers otherwise", async () => {
+test("the control: Prism reports a response that is not as described", async () => {
   const other = createServer((request, response) => {
     request.resume();
     response.setHeader("Content-Type", "application/json").end('{"tag":"shade"}');
@@ -75,7 +75,7 @@ test("the control: Prism tells of a server that answers otherwise", async () => 
   other.listen(0, "127.0.0.1");
   await once(other, "listening");
   const { port } = other.address() as AddressInfo;
-  const answer = await post(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
-  assert.equal(answer.status, 500);
-  assert.match(await answer.text(), /violations/i);
+  const response = await post(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
+  assert.equal(response.status, 500);
+  assert.match(await response.text(), /violations/i);
 });

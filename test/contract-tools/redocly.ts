@@ -1,4 +1,4 @@
-/** Redocly: the description keeps its recommended rules, and the server keeps the description. */
+/** Redocly checks the description by its recommended rules, and the server by the description. */
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,19 +12,19 @@ const description = join(folder, "openapi.json");
 copyFileSync(join(root, "dist", "openapi.json"), description);
 copyFileSync(join(here, "plants.arazzo.yaml"), join(folder, "plants.arazzo.yaml"));
 
-/** It asks nobody whether there is a newer one, and tells nobody that it ran. */
+/** Runs Redocly without its telemetry and its search for a newer version. */
 const redocly = (...args: readonly string[]) => command(folder, "env", "REDOCLY_TELEMETRY=off",
   "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", join(here, "node_modules", ".bin", "redocly"), ...args);
 
 const lint = (path: string) => redocly("lint", path, "--extends=recommended-strict");
 
-test("the description keeps the recommended rules, none of them as a mere warning", () => {
+test("the description has no error and no warning by the recommended rules", () => {
   const { status, said } = lint(description);
   assert.equal(status, 0, said);
   assert.match(said, /is valid/);
 });
 
-test("the control: without servers it would not", () => {
+test("the control: a description without servers has an error", () => {
   const { servers, ...others } = JSON.parse(readFileSync(description, "utf8"));
   assert.ok(servers);
   writeFileSync(join(folder, "bare.json"), JSON.stringify(others));
@@ -36,7 +36,7 @@ test("the control: without servers it would not", () => {
 const respect = ({ url }: Running, bearer: string) => redocly("respect", "plants.arazzo.yaml",
   "--server", `store=${url}`, "--input", `token=${bearer}`);
 
-test("every answer of the running server is as described, the refused ones too", async () => {
+test("every response of the running server is as described, those of refused requests too", async () => {
   const server = await start();
   const { status, said } = respect(server, token);
   await server.end();
@@ -45,7 +45,7 @@ test("every answer of the running server is as described, the refused ones too",
   assert.match(said, /schema check/);
 });
 
-test("the control: with another token the steps fail", async () => {
+test("the control: with an unknown token the steps fail", async () => {
   const server = await start();
   const { status, said } = respect(server, "weeds");
   await server.end();

@@ -1,10 +1,10 @@
-/** A real cluster of three servers on loopback, and a small client of the tests' own: what the
- * engine says of a stream is compared with what this one reads from it. */
+/** A real cluster of three servers on loopback, and a small client of the tests' own, which reads
+ * what the engine has stored. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
 import { connect, createServer } from "node:net";
 import type { Socket } from "node:net";
@@ -22,8 +22,8 @@ function findBinary(): { readonly path: string } | { readonly missing: string } 
   try {
     const version = execFileSync(path, ["--version"], { encoding: "utf8" });
     const [, major, minor] = /v(\d+)\.(\d+)/.exec(version) ?? [];
-    const isNew = Number(major) * 1000 + Number(minor) >= 2011;
-    return isNew ? { path } : { missing: `${version.trim()} is below 2.11` };
+    const isNew = Number(major) * 1000 + Number(minor) >= 2014;
+    return isNew ? { path } : { missing: `${version.trim()} is below 2.14` };
   } catch {
     return { missing: `no nats-server at ${path}: see PLANT_TEST_NATS` };
   }
@@ -65,15 +65,22 @@ export function environmentFor(PLANTS_STORE: string, credentials: string) {
 export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
-  readonly maxFileStore?: string;
   readonly maxPayload?: string;
+
+  /** Further users of the account, in the servers' own syntax. */
+  readonly users?: string;
+
+  /** Lines to use instead of the accounts, and how the tests' own client logs in then. */
+  readonly accounts?: string;
+  readonly login?: (nonce: string) => object;
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
   readonly ca?: Buffer;
 
-  /** What the user `writer` may publish. Default: all it needs to serve. */
-  readonly publish?: readonly string[];
+  /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3, and all monitors one port. */
+  readonly hasAddresses?: boolean;
+
   readonly servers?: number;
 
   /** A configuration to use instead, of the chapter's ports. */
@@ -85,6 +92,7 @@ export interface ClusterOptions {
 
 interface Server {
   readonly name: string;
+  readonly host: string;
   readonly port: number;
   readonly monitor: number;
   readonly config: string;
@@ -112,20 +120,36 @@ export class Cluster {
   readonly servers: readonly Server[];
   readonly folder: string;
 
-  readonly #ca: Buffer | undefined;
+  readonly #options: ClusterOptions;
 
-  private constructor(folder: string, servers: readonly Server[], ca: Buffer | undefined) {
+  private constructor(folder: string, servers: readonly Server[], options: ClusterOptions) {
     this.folder = folder;
     this.servers = servers;
-    this.#ca = ca;
+    this.#options = options;
   }
 
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
    * of the test that started them. Without the binary there are none: the tests are skipped. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
+    if ("missing" in binary) return new Cluster(temporaryFolder(), [], options);
+
+    // Another process may take a port that was free: then a server ends, and others are tried.
+    for (let tries = 1; ; tries++) {
+      const cluster = await Cluster.#spawn(options);
+      const ready = cluster.servers.map((server) => cluster.ready(server));
+      const [failed] = (await Promise.allSettled(ready)).filter(({ status }) => status === "rejected");
+      if (!failed) {
+        after(() => cluster.stop());
+        return cluster;
+      }
+      await cluster.stop();
+      if (tries === 3 && failed.status === "rejected") throw failed.reason;
+    }
+  }
+
+  static async #spawn(options: ClusterOptions): Promise<Cluster> {
     const { servers: count = 3 } = options;
     const folder = temporaryFolder();
-    if ("missing" in binary) return new Cluster(folder, [], undefined);
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
     const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
@@ -140,21 +164,18 @@ export class Cluster {
         ? configOf(index, ports, seen, folder, options)
         : filled(options.template, index, ports, folder);
       writeFileSync(config, text);
-      const [port = 0, monitor = 0] = [ports[index], ports[count + index]];
+      const { host, port, monitor } = placeOf(index, ports, options);
       const name = `n${index + 1}`;
-      return { name, port, monitor, config, process: spawnServer(config, folder, name) };
+      return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
     }));
-    const cluster = new Cluster(folder, servers, options.ca);
-    after(() => cluster.stop());
-    for (const server of servers) await cluster.ready(server);
-    return cluster;
+    return new Cluster(folder, servers, options);
   }
 
   /** The address of a stream on these servers, or on proxies before them. */
   address(stream: string, { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}): string {
-    const own = this.servers.map(({ port }) => port);
-    const hosts = (ports[0] === 0 ? own : ports).map((port) => `127.0.0.1:${port}`).join();
-    return `${scheme}://${hosts}/${stream}${query}`;
+    const own = this.servers.map(({ host, port }) => `${host}:${port}`);
+    const hosts = ports[0] === 0 ? own : ports.map((port) => `127.0.0.1:${port}`);
+    return `${scheme}://${hosts.join()}/${stream}${query}`;
   }
 
   /** Opens a store there, as the user that serves. */
@@ -170,8 +191,10 @@ export class Cluster {
   }
 
   async ready(server: Server): Promise<void> {
-    await until(`${server.name} is ready`, async () =>
-      (await fetchText(server.monitor, "/healthz")).includes('"ok"'));
+    await until(`${server.name} is ready`, async () => {
+      assert.equal(server.process.exitCode, null, `${server.name} runs`);
+      return (await fetchText(server, "/healthz")).includes('"ok"');
+    });
   }
 
   /** Kills a server as a crash would, and waits for its end. */
@@ -206,22 +229,23 @@ export class Cluster {
   /** Makes a stream that is right, but for what is given; waits until it has a leader. */
   async create(stream: string, changes: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const config = { ...rightStream(stream), ...changes };
-    await until(`stream ${stream} is made`, async () => {
+    await until(`stream ${stream} is created`, async () => {
       const answer = await this.admin<StreamInfo>(`STREAM.CREATE.${stream}`, config);
       return answer.error === undefined;
     });
-    await until(`stream ${stream} answers`, async () =>
+    await until(`stream ${stream} responds`, async () =>
       (await this.info(stream)).state !== undefined);
   }
 
-  /** One request to JetStream's interface, by any server that answers. */
+  /** Sends a request to JetStream's interface, by any server that responds. */
   async admin<Answer>(subject: string, body: unknown = ""): Promise<Answer> {
     let answer: Answer | undefined;
     const text = body === "" ? "" : JSON.stringify(body);
     await until(`an answer to ${subject}`, async () => {
-      for (const { port, process: child } of this.servers) {
+      for (const server of this.servers) {
+        const { process: child } = server;
         if (child.exitCode !== null || child.signalCode !== null) continue;
-        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
         client?.end();
         if (!reply) continue;
@@ -236,19 +260,19 @@ export class Cluster {
 
   /** The server that the engine's only connection is to. */
   async connected(): Promise<number> {
-    const found = await Promise.all(this.servers.map(({ monitor }) =>
-      fetchText(monitor, "/connz")));
+    const found = await Promise.all(this.servers.map((server) =>
+      fetchText(server, "/connz")));
     return found.findIndex((text) => /"name": *"plant-store"/.test(text));
   }
 
-  /** Every message of a stream, in order: read when all servers name the same leader and end. One
-   * that was cut off, and led, answers from what it has until it hears of the others. */
+  /** Reads every message of a stream in order, once all servers name the same leader and end. A
+   * leader that was cut off responds with what it has until it is connected to the others. */
   async read(stream: string): Promise<readonly string[]> {
     let state: StreamInfo["state"];
     let leader: string | undefined;
     await until("all servers agree", async () => {
-      const infos = await Promise.all(this.servers.map(async ({ port }) => {
-        const client = await TestClient.open(port, this.#ca).catch(() => undefined);
+      const infos = await Promise.all(this.servers.map(async (server) => {
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.STREAM.INFO.${stream}`, "")
           .catch(() => undefined);
         client?.end();
@@ -262,12 +286,12 @@ export class Cluster {
     });
     assert.ok(state);
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
-    const { port } = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
-    const client = await TestClient.open(port, this.#ca);
-    const found: string[] = [];
+    const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
+    const client = await TestClient.open(found, this.#options);
+    const messages: string[] = [];
     for (let seq = 1; seq <= state.last_seq; seq += 500) {
       const count = Math.min(500, state.last_seq - seq + 1);
-      found.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
+      messages.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
         const body = JSON.stringify({ seq: seq + index });
         let message: { readonly data: string } | undefined;
         // A leader that has just changed may refuse: it is asked again, but not for ever.
@@ -281,7 +305,7 @@ export class Cluster {
       })));
     }
     client.end();
-    return found;
+    return messages;
   }
 
   async stop(): Promise<void> {
@@ -306,14 +330,21 @@ export const rightStream = (name: string) => ({
   deny_delete: true, deny_purge: true, allow_direct: true,
 });
 
+/** Where a server listens; the ports are those of all clients, then all monitors, then all routes. */
+const placeOf = (index: number, ports: readonly number[], options: ClusterOptions) => ({
+  host: `127.0.0.${options.hasAddresses ? index + 1 : 1}`,
+  port: ports[index] ?? 0,
+  monitor: ports[ports.length / 3 + (options.hasAddresses ? 0 : index)] ?? 0,
+});
+
 function configOf(
   index: number, ports: readonly number[], others: readonly string[], folder: string,
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
+  const { sync = "always", maxPayload = "1MB", users = "", tls } = options;
   const name = `n${index + 1}`;
-  const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
+  const { host, port, monitor } = placeOf(index, ports, options);
   const cluster = count === 1 ? "" : `cluster {
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
   authorization { user: route, password: routepw${index}, timeout: 2 }
@@ -321,24 +352,25 @@ function configOf(
 }`;
   mkdirSync(join(folder, name));
   return `server_name: ${name}
-listen: "127.0.0.1:${ports[index]}"
-http: "127.0.0.1:${ports[count + index]}"
+listen: "${host}:${port}"
+http: "${host}:${monitor}"
 max_payload: ${maxPayload}
 jetstream {
-  store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
+  store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: 2GB
   sync_interval: ${sync}
 }
 ${cluster}
-accounts {
+${options.accounts ?? `accounts {
   $SYS { users: [ { user: sys, password: syspw } ] }
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: ${JSON.stringify(allowed)}, subscribe: [ "_INBOX.>" ] } }
+      publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
       publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+    ${users}
   ] }
-}
+}`}
 ${tls === undefined ? "" : `tls { ${tls} }`}
 `;
 }
@@ -377,9 +409,9 @@ export async function until(what: string, holds: () => Promise<boolean> | boolea
   }
 }
 
-function fetchText(port: number, path: string): Promise<string> {
+function fetchText({ host, monitor: port }: Server, path: string): Promise<string> {
   return new Promise((resolve) => {
-    const request = get({ host: "127.0.0.1", port, path, agent: false, timeout: 1_000 });
+    const request = get({ host, port, path, agent: false, timeout: 1_000 });
     request.on("response", (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => { text += chunk; });
@@ -400,20 +432,18 @@ class TestClient {
     this.#socket = socket;
   }
 
-  static async open(port: number, ca?: Buffer): Promise<TestClient> {
-    let socket = connect(port, "127.0.0.1");
-    if (ca) {
-      socket.on("error", () => undefined);
-      await once(socket, "data");
-      socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
-    }
+  static async open({ host, port }: Server, options: ClusterOptions): Promise<TestClient> {
+    const { ca, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
+    let socket = connect(port, host).on("error", () => undefined);
+    const [info] = await once(socket, "data");
+    const { nonce = "" } = JSON.parse(/{.*}/.exec(String(info))?.[0] ?? "{}") as { nonce?: string };
+    if (ca) socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
     const client = new TestClient(socket);
     socket.on("error", () => undefined);
     socket.on("data", (bytes: Buffer) => client.#read(bytes));
-    await once(socket, ca ? "secureConnect" : "connect");
-    const login = { verbose: false, pedantic: false, user: "admin", pass: "adminpw", headers: true,
-      no_responders: true };
-    socket.write(`CONNECT ${JSON.stringify(login)}\r\nSUB _INBOX.admin.> 1\r\n`);
+    if (ca) await once(socket, "secureConnect");
+    const hello = { verbose: false, pedantic: false, headers: true, no_responders: true };
+    socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`);
     return client;
   }
 
@@ -424,7 +454,7 @@ class TestClient {
       this.#waiting.set(reply, (text) => {
         clearTimeout(timer);
         this.#waiting.delete(reply);
-        if (text === "") reject(new Error("nobody answers"));
+        if (text === "") reject(new Error("no server responds"));
         else resolve(text);
       });
       this.#socket.write(`PUB ${subject} ${reply} ${Buffer.byteLength(body)}\r\n${body}\r\n`);
@@ -452,6 +482,3 @@ class TestClient {
   }
 }
 
-/** A server's log, for a test that fails. */
-export const logOf = (cluster: Cluster, name: string): string =>
-  readFileSync(join(cluster.folder, `${name}.log`), "utf8");

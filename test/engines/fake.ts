@@ -1,7 +1,9 @@
-/** A server that says what a test wants, and keeps what it was told: for what a real one can't be
- * made to say on demand. */
+/** A server that sends what a test wants, and keeps what it received: for what a real server does
+ * not send on demand. */
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import type { Server, Socket } from "node:net";
 import { after } from "node:test";
@@ -26,8 +28,12 @@ export interface Script {
   /** Members of the stream's settings to change. */
   readonly config?: Readonly<Record<string, unknown>>;
 
-  /** What STREAM.INFO is answered with, instead of all that is right. */
-  readonly stream?: Readonly<Record<string, unknown>>;
+  /** The `cluster` of STREAM.INFO: its leader and replicas. */
+  readonly cluster?: Readonly<Record<string, unknown>>;
+
+  /** What STREAM.INFO is answered with, instead of all that is right; "nobody": a status that says that
+   * no server took the request. */
+  readonly stream?: Readonly<Record<string, unknown>> | "nobody";
 
   /** Said instead of INFO. */
   readonly greeting?: string;
@@ -66,6 +72,7 @@ export class Fake {
   /** What each connection has said. */
   readonly said: string[] = [];
   script: Script;
+  readonly serverId = randomUUID();
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
@@ -74,9 +81,9 @@ export class Fake {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async start(script: Script = {}): Promise<Fake> {
+  static async start(script: Script = {}, address = "127.0.0.1", port = 0): Promise<Fake> {
     const fake = new Fake(script);
-    fake.#server.listen(0, "127.0.0.1");
+    fake.#server.listen(port, address);
     await once(fake.#server, "listening");
     after(() => fake.stop());
     return fake;
@@ -85,7 +92,11 @@ export class Fake {
   get host(): string {
     const address = this.#server.address();
     assert.ok(typeof address === "object" && address !== null);
-    return `127.0.0.1:${address.port}`;
+    return `${address.address}:${address.port}`;
+  }
+
+  get port(): number {
+    return Number(this.host.split(":")[1]);
   }
 
   /** The number of connections that are open. */
@@ -113,7 +124,7 @@ export class Fake {
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket)).on("error", () => undefined);
     socket.setNoDelay(true);
-    const info = { version: "2.15.1", headers: true, max_payload: 1_048_576, jetstream: true };
+    const info = { version: "2.15.1", server_id: this.serverId, headers: true, max_payload: 1_048_576, jetstream: true };
     const { greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n` } = this.script;
     this.#send(socket, greeting);
     if (this.script.hangsUp) return void socket.end();
@@ -150,11 +161,11 @@ export class Fake {
 
   #answer(socket: Socket, published: Published): void {
     const { subject, reply } = published;
-    const { stream, config, onPlant = () => ack(this.plants.length) } = this.script;
+    const { stream, config, cluster, onPlant = () => ack(this.plants.length) } = this.script;
     let answer: Answer;
     if (subject.startsWith("$JS.API.STREAM.INFO.")) {
-      const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 } };
-      answer = JSON.stringify(stream ?? right);
+      const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
+      answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
     } else {
       this.plants.push(published);
       answer = onPlant(published, this.plants.length, this);
@@ -171,11 +182,54 @@ export class Fake {
   }
 }
 
+/** The monitors of servers at 127.0.0.1, 127.0.0.2 and so on, all at one port. */
+export async function startMonitors(...varzs: (Varz | undefined)[]) {
+  const monitors = {
+    port: 0,
+
+    /** What each says; undefined: it does not respond. */
+    varzs,
+
+    /** The paths that each was asked for. */
+    asked: varzs.map((): string[] => []),
+  };
+  for (const index of varzs.keys()) {
+    const server = createHttpServer((request, response) => {
+      monitors.asked[index]?.push(request.url ?? "");
+      const { [index]: varz } = monitors.varzs;
+      if (varz?.redirect !== undefined) response.writeHead(302, { location: varz.redirect });
+      if (varz === undefined) return void request.destroy();
+      response.end(JSON.stringify(varz));
+    }).listen(monitors.port, `127.0.0.${index + 1}`);
+    await once(server, "listening");
+    after(() => server.close().closeAllConnections());
+    const address = server.address();
+    assert.ok(typeof address === "object" && address !== null);
+    monitors.port = address.port;
+  }
+  return monitors;
+}
+
+export interface Varz {
+  readonly server_name?: string;
+  readonly server_id?: string;
+  readonly version?: string;
+  readonly jetstream?: object;
+
+  /** Where the monitor redirects to. */
+  readonly redirect?: string;
+}
+
+/** What the monitor of a server that is right says, but for what is given. */
+export const varzOf = (server_name: string, server_id: string, changes: Varz = {}): Varz => ({
+  server_name, server_id, version: "2.15.1", jetstream: { config: { sync_always: true } }, ...changes,
+});
+
 /** Limits with which a test need not wait; each test that is about one sets it. */
 export const quick = {
   appendMillis: 3_000, handshakeMillis: 500, unreachableMillis: 300, ackTimeoutMillis: 200,
-  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, reconnectMillisMin: 10,
-  reconnectMillisMax: 50,
+  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 60_000,
+  reconnectMillisMin: 10, reconnectMillisMax: 50,
 };
 
 /** A store on fake servers; closed after the file's tests. */

@@ -5,7 +5,7 @@ import { connect, createServer } from "node:net";
 import type { Socket } from "node:net";
 import { after } from "node:test";
 import { createPlantServer } from "../../src/index.ts";
-import { placedText } from "../../src/engines/message.ts";
+import { fromMessage } from "../../src/engines/message.ts";
 import type { PlantStore } from "../../src/store.ts";
 import { post, token } from "../support/support.ts";
 import { until } from "./cluster.ts";
@@ -106,7 +106,7 @@ export async function compare(
   const messages = await cluster.read(stream);
   const found = new Map<number, number>();
   for (const [index, message] of messages.entries()) {
-    assert.ok(placedText(Buffer.from(message), index + 1, 1), `message ${index + 1}: ${message}`);
+    assert.ok(fromMessage(Buffer.from(message), index + 1, 1), `message ${index + 1}: ${message}`);
     const { plant: { id } } = JSON.parse(message) as { plant: { id: number } };
     found.set(id, (found.get(id) ?? 0) + 1);
   }

@@ -1,4 +1,4 @@
-/** The reader of the protocol, and the address. */
+/** The parser of the protocol, and the address. */
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
@@ -35,14 +35,14 @@ const expected = [
   ["-ERR 'Authorization Violation'", "", ""],
 ];
 
-describe("the protocol", () => {
-  test("is read in one piece", async () => {
+describe("the bytes of a server", () => {
+  test("are parsed in one piece", async () => {
     assert.deepEqual(await read([stream]), expected);
   });
-  test("is read byte by byte", async () => {
+  test("are parsed byte by byte", async () => {
     assert.deepEqual(await read([...stream].map((byte) => Buffer.of(byte))), expected);
   });
-  test("is read the same, cut in two anywhere", async () => {
+  test("are parsed the same, split anywhere", async () => {
     for (let cut = 1; cut < stream.length; cut++) {
       assert.deepEqual(await read([stream.subarray(0, cut), stream.subarray(cut)]), expected,
         `cut at ${cut}`);
@@ -70,7 +70,7 @@ describe("the protocol", () => {
     });
   }
 
-  test("a message that is published tells its headers' and its whole length in bytes", () => {
+  test("a published message begins with the lengths of its headers and of all in bytes", () => {
     const headers = headersOf("Nats-Msg-Id: a.5\r\n", "Nats-Expected-Stream: plants\r\n");
     const bytes = publication("plants", "_INBOX.a.5", headers, Buffer.from('{"name":"ä€"}'));
     assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 60 76\r\nNATS/1.0\r\n"
@@ -79,24 +79,19 @@ describe("the protocol", () => {
 });
 
 describe("the address", () => {
-  test("has hosts, credentials, a stream and options", () => {
-    const { hosts, ...rest } = parseAddress("tls://wr%40ter:p%2Fw%3A%2C@h1,[::1]:4223,10.0.0.1:1"
-      + "/PLANTS-2?replicas=5&monitor=8222&old-server=allow");
+  test("has hosts, a stream and options", () => {
+    const { hosts, ...rest } =
+      parseAddress("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow");
     assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", addressCredentials: { user: "wr@ter", pass: "p/w:," }, needsTls: true,
-      replicas: 5, monitor: 8222, allowsOldServer: true,
+      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: 8222, allowsOldServer: true,
       shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
-  test("has defaults, and may be without user, or with a token", () => {
-    const { addressCredentials: credentials, replicas, monitor, needsTls, allowsOldServer } =
-      parseAddress("nats://h1/plants");
-    assert.equal(JSON.stringify(credentials), "{}");
+  test("has defaults", () => {
+    const { replicas, monitor, needsTls, allowsOldServer } = parseAddress("nats://h1/plants");
     assert.deepEqual([replicas, monitor, needsTls, allowsOldServer], [3, 0, false, false]);
-    assert.deepEqual(parseAddress("nats://t0ken@h1/plants").addressCredentials, { auth_token: "t0ken" });
-    assert.deepEqual(parseAddress("nats://u:@h1/plants").addressCredentials, { user: "u", pass: "" });
   });
 
   const wrong = [
@@ -106,19 +101,14 @@ describe("the address", () => {
     "nats://h1/plants?replicas=0", "nats://h1/plants?replicas=6", "nats://h1/plants?replicas=",
     "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=1",
     "nats://h1/plants?s3cret=1", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
-    "nats://u:s3cret/x@h1/plants", "nats://u:s3cret@x@h1/plants", "nats://u:a:s3cret@h1/plants",
-    "nats://u:s3cret?x@h1/plants", "nats://u:s3 cret@h1/plants", "nats://u:s3cret@h1 /plants",
-    "nats://u:s3cret@h1/plants\r\nPING", "nats://u:s3cret@h[1/plants", "nats://u:s3cret@[::1/plants",
-    `nats://u:s3cret@h1/${"p".repeat(65)}`,
+    "nats://u:s3cret@h1/plants", "nats://s3cret@h1/plants", "nats://@h1/plants", "nats://h1,u@h2/plants",
+    "nats://h1/s3cret@plants", "nats://h1 /plants", "nats://h1/plants\r\nPING", "nats://[::1/plants",
+    `nats://h1/${"p".repeat(65)}`,
   ];
-  for (const url of wrong) {
-    test(`${JSON.stringify(url.slice(0, 60))} is refused, and not a part of it is told`, () => {
-      assert.throws(() => parseAddress(url), (error) => error instanceof EngineError
-        && error.code === "config" && !error.message.includes("s3"));
+  for (const address of wrong) {
+    test(`${JSON.stringify(address.slice(0, 60))} is refused, and not quoted`, () => {
+      assert.throws(() => parseAddress(address), (error) => error instanceof EngineError
+        && error.code === "config" && !/s3|@|u:/.test(error.message));
     });
   }
-  test("what is shown of it has neither user nor password", () => {
-    const { shown } = parseAddress("nats://wr1ter:s3cret@h1,h2:1/plants?replicas=3");
-    assert.equal(shown, "nats://h1,h2:1/plants");
-  });
 });

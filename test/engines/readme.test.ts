@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
 import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
-import { Cluster, withCluster } from "./cluster.ts";
+import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 
 const chapter = readFileSync(join(root, "src", "engines", "README.md"), "utf8");
@@ -27,7 +27,7 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
   writeFileSync(join(folder, "stream.mjs"), text.replace(listening,
     `0, "127.0.0.1", () => console.log(server.address().port)`));
   const fake = await Fake.start();
-  const env = { PLANTS_STORE: `nats://u:s3cret@${fake.host}/plants`, PLANTS_TOKEN: token };
+  const env = { ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"), PLANTS_TOKEN: token };
   const child = spawn(process.execPath, ["stream.mjs"], { cwd: folder, env });
   t.after(() => child.kill("SIGKILL"));
   const [port] = await once(child.stdout, "data");
@@ -40,15 +40,15 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
 
 const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
 
-describe("the chapter of the engines", { ...withCluster, timeout: 60_000 }, () => {
-  test("makes a stream that the store takes, by a user that may do no more", async () => {
+describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {
+  test("work as written: each user can do what its comment says, and no more", async () => {
     await cluster.create("plants", JSON.parse(blockOf("json stream")));
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
-    const told: string[] = [];
-    const store = await cluster.open("plants", { warn: (line) => told.push(line) });
+    const warnings: string[] = [];
+    const store = await cluster.open("plants", { warn: (line) => warnings.push(line) });
     await store.append({ id: 1n, name: "Fern" });
     await store.close();
-    assert.match(told.join("\n"), /^not verified: .*monitor=PORT/);
+    assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
     assert.ok(monitor > 0);
 
     const path = join(temporaryFolder(), "out.ndjson");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { looseRecord } from "../../src/engines/message.ts";
+import { encodeMessage } from "../../src/engines/message.ts";
 import type { NatsLimits, NatsStore } from "../../src/engines/nats.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { StoreError } from "../../src/store.ts";
@@ -71,7 +71,7 @@ describe("a message without a response", { timeout }, () => {
 
 describe("a slow link", { timeout }, () => {
   test("delivers a message that takes longer than every time limit, and it is asked for once", async () => {
-    const payload = looseRecord("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}').toString();
+    const payload = encodeMessage("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}').toString();
     let isDone = false;
     const fake = await Fake.start({
       stream: holding(1),
@@ -99,7 +99,7 @@ describe("a slow link", { timeout }, () => {
     assert.equal(fake.connections, 1);
   });
   test("delivers what is read in any order, and nothing is asked for twice", async () => {
-    const payload = looseRecord("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}').toString();
+    const payload = encodeMessage("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}').toString();
     const later: string[] = [];
     const fake = await Fake.start({
       stream: holding(10),

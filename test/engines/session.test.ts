@@ -1,19 +1,22 @@
 /** The session with servers: credentials, checks and hosts, on servers that send what a test wants. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import dns from "node:dns/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { after, describe, test } from "node:test";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { Fake, openFake } from "./fake.ts";
-import type { Script } from "./fake.ts";
+import { ack, Fake, openFake, quick, startMonitors, varzOf } from "./fake.ts";
+import type { Script, Varz } from "./fake.ts";
 
 const timeout = 30_000;
 const fern = { id: 1n, name: "Fern" };
 
-async function open(script: Script = {}, options: NatsOptions = {}, query = "") {
+async function open(script: Script = {}, options: NatsOptions = {}) {
   const fake = await Fake.start(script);
   const warnings: string[] = [];
-  const store = await openFake([fake], { warn: (line) => warnings.push(line), ...options }, query);
+  const store = await openFake([fake],
+    { warn: (line) => warnings.push(line), limits: { checkMillis: 50 }, ...options });
   return { fake, store, warnings };
 }
 
@@ -25,60 +28,198 @@ const isRefused = (code: string, pattern: RegExp) => (error: unknown): boolean =
   return true;
 };
 
-describe("the credentials", { timeout }, () => {
-  const logins: readonly (readonly [credentials: string | undefined, login: object])[] = [
-    ["wr1ter\ns3cret\n", { user: "wr1ter", pass: "s3cret" }],
-    ["wr1ter\ns3cret", { user: "wr1ter", pass: "s3cret" }],
-    ["wr1ter\r\n s3/@: \"ä\r\n\r\n", { user: "wr1ter", pass: " s3/@: \"ä" }],
-    [undefined, {}],
-  ];
-  for (const [credentials, login] of logins) {
-    test(`${JSON.stringify(credentials)} are sent in CONNECT`, async () => {
-      const fake = await Fake.start();
-      const store = await openNats(`nats://${fake.host}/plants`,
-        credentials === undefined ? {} : { credentials });
-      await store.close();
-      const [, connect = ""] = /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
-      const { user, pass } = JSON.parse(Buffer.from(connect, "latin1").toString());
-      assert.deepEqual(JSON.parse(JSON.stringify({ user, pass })), login);
+describe("the servers' versions", { timeout }, () => {
+  for (const version of ["2.13.9", "2.12.15", "2.11.17", "2.10.27", "1.99.0", "2", ""]) {
+    test(`${JSON.stringify(version)} is refused, unless the address allows an old server`, async () => {
+      const fake = await Fake.start({ info: { version } });
+      await assert.rejects(openFake([fake]), isRefused("refused", /version 2\.14 or later/));
+      const store = await openFake([fake], {}, "?old-server=allow");
+      await store.append(fern);
     });
   }
-  for (const credentials of ["", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx"]) {
-    test(`${JSON.stringify(credentials)} are refused before a server is contacted`, async () => {
-      const fake = await Fake.start();
-      for (const each of [credentials, () => credentials]) {
-        await assert.rejects(openFake([fake], { credentials: each }),
-          isRefused("refused", /credentials: expected two lines/));
-      }
-      assert.equal(fake.connections, 0);
+  for (const version of ["2.14.0", "2.15.1", "3.0.0"]) {
+    test(`${version} is accepted`, async () => {
+      await (await open({ info: { version } })).store.append(fern);
     });
   }
-  test("of a function are read again for every connection", async () => {
-    let count = 0;
-    const { fake, store } = await open({}, { credentials: () => `user${++count}\npw` });
-    await store.append(fern);
-    fake.cut();
-    await until("it is back", () => fake.connections === 2);
-    await store.append(fern);
-    assert.match(fake.said[0] ?? "", /"user":"user2"/, "the first was read for the check");
-    assert.match(fake.said[1] ?? "", /"user":"user3"/);
+});
+
+/** Whether a plant is stored; false where it was refused as not stored. */
+const stores = (store: { append(plant: typeof fern): Promise<unknown> }): Promise<boolean> =>
+  store.append(fern).then(() => true, () => false);
+
+describe("the monitors", { timeout }, () => {
+  /** A fake server with a monitor, which holds the stream with others, and leads it. */
+  async function begin(cluster: object | undefined, ...others: (Varz | undefined)[]) {
+    const fake = await Fake.start(cluster ? { cluster: { leader: "n1", ...cluster } } : {});
+    const monitors = await startMonitors(varzOf("n1", fake.serverId), ...others);
+    const warnings: string[] = [];
+    const hosts = [fake.host, ...others.map((_, index) => `127.0.0.${index + 2}:1`)];
+    const opened = openNats(`nats://${hosts.join()}/plants?monitor=${monitors.port}`,
+      { limits: { ...quick, checkMillis: 50 }, warn: (line) => warnings.push(line) });
+    opened.then((store) => after(() => store.close()), () => undefined);
+    return { fake, monitors, opened, warnings };
+  }
+  const replica = (name: string, changes = {}) => ({ name, current: true, active: 1e8, ...changes });
+  const up = { replicas: [replica("n2")] };
+
+  test("of all servers that hold the stream verify it: plants are stored, nothing is reported",
+    async () => {
+      const { opened, warnings } = await begin(up, varzOf("n2", "ID2"));
+      assert.equal(await stores(await opened), true);
+      assert.deepEqual(warnings, []);
+    });
+  test("that redirect are not followed, and verify nothing", async () => {
+    const { fake, monitors, opened, warnings } = await begin(undefined);
+    const [other] = monitors.varzs;
+    const target = await startMonitors(other);
+    monitors.varzs[0] = { redirect: `http://127.0.0.1:${target.port}/varz` };
+    const store = await opened;
+    assert.equal(await stores(store), false);
+    assert.match(warnings.join("\n"), /not verified: that .* syncs every write/);
+    assert.deepEqual(target.asked, [[]]);
+    assert.deepEqual(fake.plants, []);
+    monitors.varzs[0] = other;
+    await until("it is verified", () => stores(store));
   });
-  test("that cannot be read are reported, and read again until they can be", async () => {
-    let read = (): string => "u\ns3cret";
-    const { fake, store, warnings } = await open({}, { credentials: () => read() });
-    for (const next of ["s3cret", new Error("cannot read FILE")]) {
-      read = () => {
-        if (typeof next === "string") return next;
-        throw next;
-      };
-      const reported = warnings.length;
-      fake.cut();
-      await until("it is reported", () => warnings.slice(reported).join().includes("credentials"));
-      read = () => "u\ns3cret";
-      await until("it stores", () => store.append(fern).then(() => true, () => false));
+  test("must be the connected server's: another server's id verifies nothing", async () => {
+    const { fake, monitors, opened } = await begin(undefined);
+    monitors.varzs[0] = varzOf("n1", "another");
+    const store = await opened;
+    assert.equal(await stores(store), false);
+    assert.deepEqual(fake.plants, []);
+    monitors.varzs[0] = varzOf("n1", fake.serverId);
+    await until("it is verified", () => stores(store));
+  });
+  test("must include each server that holds the stream and is up", async () => {
+    const { fake, opened, warnings } = await begin({ replicas: [replica("n2"), replica("n3")] },
+      varzOf("n2", "ID2"));
+    const store = await opened;
+    assert.equal(await stores(store), false);
+    assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host/);
+    assert.deepEqual(fake.plants, []);
+  });
+  for (const changes of [{ offline: true }, { current: false }, { active: 10e9 }]) {
+    test(`of a server that is down (${JSON.stringify(changes)}) are asked when it is back`, async () => {
+      const { fake, monitors, opened, warnings } =
+        await begin({ replicas: [replica("n2", changes)] }, undefined);
+      const store = await opened;
+      assert.equal(await stores(store), true, "one that is down does not stop the others");
+      assert.match(warnings.join("\n"), /^n2 is down: not verified .*asked when it is back$/);
+      fake.script = { cluster: { leader: "n2", replicas: [replica("n1")] } };
+      monitors.varzs[1] = varzOf("n2", "ID2", { jetstream: { config: {} } });
+      await until("it is refused", () => !store.stats.isReachable);
+      assert.match(warnings.join("\n"), /127\.0\.0\.2:\d+\/varz: expected sync_interval: always/);
+      monitors.varzs[1] = varzOf("n2", "ID2");
+      await until("it is verified", () => stores(store));
+    });
+  }
+  test("of a server that is going down does not stop the others", async () => {
+    const { fake, monitors, opened, warnings } = await begin(up, varzOf("n2", "ID2"));
+    const store = await opened;
+    monitors.varzs[1] = undefined;
+    const asked = monitors.asked[1]?.length ?? 0;
+    await until("it is asked in vain", () => (monitors.asked[1]?.length ?? 0) > asked + 1);
+    fake.script = { cluster: { leader: "n1", replicas: [replica("n2", { offline: true })] } };
+    await until("it is reported", () => warnings.some((line) => line.startsWith("n2 is down")));
+    assert.equal(await stores(store), true);
+    assert.equal(fake.connections, 1, "the connection was kept");
+  });
+  for (const [what, changes] of [
+    ["that does not sync", { jetstream: { config: { sync_interval: 120e9 } } }],
+    ["of an old version", { version: "2.12.3" }],
+  ] as const) {
+    test(`of any listed server ${what}: refused`, async () => {
+      const { opened } = await begin(up, varzOf("n2", "ID2", changes));
+      await assert.rejects(opened, isRefused("config", /127\.0\.0\.2:\d+\/varz: expected/));
+    });
+  }
+  test("are asked again on each connection", async () => {
+    const { fake, monitors, opened } = await begin(undefined);
+    const store = await opened;
+    assert.equal(await stores(store), true);
+    const [right] = monitors.varzs;
+    monitors.varzs[0] = { ...right, jetstream: { config: {} } };
+    fake.cut();
+    await until("it is known", () => !store.stats.isReachable);
+    assert.equal(await stores(store), false);
+    monitors.varzs[0] = right;
+    await until("it stores", () => stores(store));
+  });
+});
+
+describe("the stream of a connection that is used", { timeout }, () => {
+  const edits: readonly Readonly<Record<string, unknown>>[] = [
+    { retention: "interest" }, { max_age: 1 }, { discard: "old", max_msgs: 5 }, { storage: "memory" },
+    { max_msgs_per_subject: 1 }, { num_replicas: 1 }, { allow_rollup_hdrs: true }, { sealed: true },
+  ];
+  for (const config of edits) {
+    test(`is checked at intervals: with ${JSON.stringify(config)} plants are refused`, async () => {
+      const { fake, store, warnings } = await open();
+      assert.equal(await stores(store), true);
+      fake.script = { config };
+      await until("it is known", () => !store.stats.isReachable);
+      assert.match(warnings.join("\n"), new RegExp(`${Object.keys(config)[0]}: expected`));
+      await assert.rejects(store.append(fern), { code: "unreachable" });
+      fake.script = {};
+      await until("it is right again", () => stores(store));
+    });
+  }
+  test("is checked at once after an acknowledgement whose number was passed before", async () => {
+    let seq = 10;
+    const { fake, store } = await open({ onPlant: () => ack(seq) },
+      { limits: { checkMillis: 3_600_000 } });
+    assert.equal(await stores(store), true);
+    seq = 11;
+    assert.equal(await stores(store), true);
+    const asked = fake.said[0]?.split("STREAM.INFO").length;
+    assert.equal(asked, 2, "the control: a higher number is no reason");
+    fake.script = { config: { storage: "memory" }, onPlant: () => ack(1) };
+    await stores(store);
+    await until("it is known", () => !store.stats.isReachable);
+  });
+  test("without a leader is waited for, as one that is not wrong", async () => {
+    const { fake, store } = await open();
+    assert.equal(await stores(store), true);
+    for (const stream of [{ error: { err_code: 10008, description: "no leader" } }, "nobody"] as const) {
+      const asked = fake.said[0]?.length ?? 0;
+      fake.script = { stream };
+      await until("it is asked", () => fake.said[0]?.slice(asked).includes("STREAM.INFO") ?? false);
+      assert.equal(store.stats.isReachable, true);
+      fake.script = {};
+      assert.equal(await stores(store), true);
     }
-    assert.match(warnings.join("\n"), /credentials: expected two lines/);
-    assert.match(warnings.join("\n"), /credentials: cannot read FILE/);
-    assert.doesNotMatch(warnings.join("\n"), /s3cret/);
+    assert.equal(fake.connections, 1);
+  });
+});
+
+describe("a name with several addresses", { timeout }, () => {
+  test("leads to each of them in turn", async (t) => {
+    const stuck = await Fake.start({ onPlant: () => undefined });
+    const good = await Fake.start({}, "127.0.0.2", stuck.port);
+    const lookup = t.mock.method(dns, "lookup", (name: string) => Promise.resolve(
+      name === "cluster.test" ? [{ address: "127.0.0.1" }, { address: "127.0.0.2" }] : []));
+    syncBuiltinESMExports();
+    t.after(() => {
+      lookup.mock.restore();
+      syncBuiltinESMExports();
+    });
+    const warnings: string[] = [];
+    const store = await openNats(`nats://cluster.test:${stuck.port}/plants`,
+      { limits: quick, warn: (line) => warnings.push(line) });
+    t.after(() => store.close());
+    assert.equal(await stores(store), true);
+    assert.ok(stuck.plants.length > 0, "the fault fired");
+    assert.equal(good.plants.length, 1);
+    assert.match(warnings.join("\n"), /^cluster\.test:\d+ \(127\.0\.0\.1\): it acknowledges nothing$/m);
+  });
+  test("that cannot be resolved is reported, and the next host is tried", async () => {
+    const good = await Fake.start();
+    const warnings: string[] = [];
+    const store = await openNats(`nats://no-such-host.invalid:1,${good.host}/plants`,
+      { limits: quick, warn: (line) => warnings.push(line) });
+    after(() => store.close());
+    assert.equal(await stores(store), true);
+    assert.match(warnings.join("\n"), /^no-such-host\.invalid:1: .*no-such-host\.invalid/m);
   });
 });

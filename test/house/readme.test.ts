@@ -33,7 +33,7 @@ const shell = (command: string, cwd: string, env = {}) => spawnSync("sh", ["-c",
   cwd, encoding: "utf8", env: cleanEnvironment(env), timeout: 60_000,
 });
 
-/** A folder that a shell takes for the checkout: the README's commands name dist/server.js. */
+/** Makes a folder with a link to dist, in which the README's commands run. */
 function checkout(): string {
   const folder = temporaryFolder();
   symlinkSync(join(root, "dist"), join(folder, "dist"));
@@ -44,14 +44,14 @@ const withNode = (folder: string) => ({ PATH: `${folder}:${process.env["PATH"]}`
 
 // Transcripts
 
-/** What differs from run to run: identities, times, checksums. */
+/** Masks what differs from run to run: identities, times, checksums. */
 const masked = (text: string): string => text.trimEnd()
   .replace(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, "UUID")
   .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
   .replace(/^Date: .*$/gm, "Date: NOW")
   .replace(/"crc":"[\da-f]{8}"/g, '"crc":"CRC"');
 
-/** Runs a transcript, command by command; its outputs in the README's words. */
+/** Runs the commands of a transcript and returns each with its output. */
 async function replay(transcript: string): Promise<readonly (readonly [string, string])[]> {
   const folder = checkout();
   if (!transcript.includes("server.js")) {
@@ -80,7 +80,7 @@ async function replay(transcript: string): Promise<readonly (readonly [string, s
 
 const transcripts = blocks.filter(({ language }) => language === "console");
 for (const [index, { document, text }] of transcripts.entries()) {
-  test(`transcript ${index + 1}, of ${document.name}, happens as written`, async () => {
+  test(`transcript ${index + 1}, of ${document.name}, produces what is written`, async () => {
     const outputs = await replay(text);
     const found = outputs.map(([line, output]) => `$ ${line}${output && `\n${output}`}\n`).join("");
     assert.equal(masked(found), masked(text));
@@ -101,6 +101,27 @@ test("the commands to start and to test are scripts of package.json", () => {
   const { start: startScript, test: testScript, prestart, pretest } = manifest.scripts;
   assert.deepEqual([startScript, prestart], ["exec node dist/server.js", "npm run --silent build"]);
   assert.match(`${pretest} ${testScript}`, /build.* test\/\*\/\*\.test\.ts$/);
+});
+
+test("SIGTERM for npm start reaches the server, not a shell around it", async (t) => {
+  const exitOf = async (script: string): Promise<readonly unknown[]> => {
+    const child = spawn("/bin/sh", ["-c", script], {
+      cwd: checkout(), detached: true, stdio: ["ignore", "pipe", "ignore"],
+      env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token }),
+    });
+    const { pid = 0 } = child;
+    const exited = once(child, "exit");
+    await once(child.stdout, "data");
+    child.kill("SIGTERM");
+    const [code, signal] = await exited;
+    if (signal !== null) process.kill(-pid, "SIGKILL");
+    return [code, signal];
+  };
+  const { start: script } = manifest.scripts;
+  assert.deepEqual(await exitOf(script), [0, null]);
+  const control = await exitOf(`${script.replace("exec ", "")}; true`);
+  t.diagnostic(`without exec: ${control.join()}`);
+  assert.deepEqual(control, [null, "SIGTERM"]);
 });
 
 test("the commands for tokens make a file that the server accepts", async () => {
@@ -163,7 +184,7 @@ for (const [name, tool, question] of tools) {
     t.diagnostic(version);
     const folder = checkout();
     const server = await startIn(folder);
-    // jq 1.6 rounds: the README says so.
+    // jq 1.6 rounds large numbers, as the README says.
     const ids = /^jq-1\.[0-6]/.test(version) ? ["-7", "2147483648"]
       : ["-9223372036854775808", "9007199254740993", "9223372036854775807"];
     for (const id of ids) {
@@ -178,7 +199,7 @@ for (const [name, tool, question] of tools) {
 
 // Examples
 
-/** A package that has plant-store among its dependencies, and the peers where they are. */
+/** Makes a package that depends on plant-store, and on the peers if they are installed. */
 function project(): string {
   const folder = temporaryFolder();
   mkdirSync(join(folder, "node_modules"));
@@ -190,7 +211,7 @@ function project(): string {
   return folder;
 }
 
-/** Loaded before an example: its port is any free one, and told on stdout. */
+/** Loaded before an example: makes it listen on any free port, and prints the port. */
 const anyPort = `const { Server } = require("node:net");
 const { listen } = Server.prototype;
 Server.prototype.listen = function (first, ...others) {
@@ -235,7 +256,7 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
   });
 }
 
-test("the worked example of a journal is one", () => {
+test("the worked example of a journal is a valid journal", () => {
   const lines = blockOf("ndjson", "example").split("\n");
   const [header = ""] = lines;
   assert.match(decodeHeader(Buffer.from(header)) ?? "", /^[\da-f-]{36}$/);

@@ -69,14 +69,18 @@ function capabilities(): string {
   return tableOf("reaches | files", rows.map(([name, list]) => [name, list.join(", ")]));
 }
 
-/** Keeps the document's order, which is the reader's; files that it lacks come last. */
+/**
+ * The first sentence of each file, up to a colon or semicolon if that says enough. Keeps the document's order, which is
+ * the reader's; files that it lacks come last.
+ */
 function tour(found: string): string {
   const order = [...found.matchAll(/`(src\/[^`]+)`/g)].map(([, file = ""]) => file);
   const placeOf = ({ name }: Source): number => (order.indexOf(name) + 1 || Infinity);
   const rows = sources.toSorted((a, b) => placeOf(a) - placeOf(b) || 0).map((source) => {
     const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(source.text) ?? [];
-    const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|");
-    return [code(source.name), grouped(tokensOf(source)), sentence];
+    const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|").replace(/\.$/, "");
+    const [brief = ""] = sentence.split(/[:;] /);
+    return [code(source.name), grouped(tokensOf(source)), brief.includes(" ", 12) ? brief : sentence];
   });
   return tableOf("file | tokens | what it is", [...rows, ["all", sumOf(sources), ""]]);
 }

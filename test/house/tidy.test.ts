@@ -35,14 +35,15 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:fs": ["journal/files.ts", "journal/lock.ts", "program/secrets.ts"],
   "node:net": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:tls": ["http/", "journal/lock.ts", "program/", "engines/"],
+  "node:dns": ["engines/address.ts"],
   "node:https": ["http/strict-server.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
-    "engines/session.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
+    "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
     "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
-  "node:dns": [], "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
+  "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
 };
 
 /** What is loaded on demand, and by which file. */
@@ -224,8 +225,8 @@ const pending: readonly string[] = [
   "a line has at most 100 columns",
   "a function has at most 45 code lines",
   "a blank line stands before every docblock and between functions",
-  "a module of Node that reaches something is imported only where the table says",
-  "program has at most 10500 tokens", "engines has at most 6000 tokens",
+  "core has at most 22300 tokens", "program has at most 10500 tokens",
+  "engines has at most 6000 tokens",
   "at most three code lines of tests for each of src",
   "at most 2 % of comment clauses begin oddly",
   "src uses the words of the glossary", "the documents use the words of the glossary",

@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { Host } from "../../src/program/host.ts";
 import { BearerTokens, isToken, makeToken, tokenDigest } from "../../src/http/bearer.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import { parseTokensFile, readTokensFile } from "../../src/program/secrets.ts";
@@ -199,7 +200,8 @@ for (const [what, text, line] of badFiles) {
 const folder = temporaryFolder();
 const good = `ci ${a}\n`;
 const userId = process.geteuid?.();
-const silent = { userId, log: (_: string, text: string): void => assert.fail(text) };
+const hostWith = (log: Host["log"]): Host => ({ userId, log }) as Host;
+const silent = hostWith((_, text) => assert.fail(text));
 
 for (const mode of [0o600, 0o400, 0o700, 0o640, 0o440]) {
   test(`a tokens file of mode ${mode.toString(8)} is read`, () => {
@@ -216,8 +218,8 @@ for (const mode of [0o604, 0o644, 0o444]) {
     writeFileSync(path, good);
     chmodSync(path, mode);
     const lines: string[] = [];
-    const log = (level: string, text: string) => void lines.push(`${level} ${text}`);
-    assert.deepEqual([...readTokensFile(path, { userId, log }).keys()], [a]);
+    const host = hostWith((level, text) => void lines.push(`${level} ${text}`));
+    assert.deepEqual([...readTokensFile(path, host).keys()], [a]);
     const wanted = `others can read it, mode ${mode.toString(8)}`;
     assert.deepEqual(lines, [`info tokens file ${path}: ${wanted}`]);
   });

@@ -1,5 +1,6 @@
 /** The command line and the environment: what is read of them, and how mistakes are told. */
 import assert from "node:assert/strict";
+import { resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { readCommand, type Command } from "../../src/program/command.ts";
@@ -7,6 +8,7 @@ import { limitTable } from "../../src/config.ts";
 import { environmentOf, settingTable, unknownVariables } from "../../src/program/settings.ts";
 import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
+import type { Host } from "../../src/program/host.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run } from "../support/support.ts";
 
@@ -61,7 +63,7 @@ const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, v
 test("with nothing given, everything has the default of the interface, and is frozen", () => {
   const config = serve("");
   assert.deepEqual(config, {
-    host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
+    host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
     storeCredentials: "", tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
     admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
@@ -136,13 +138,15 @@ const companions: Readonly<Record<string, Environment>> = {
   "--store-credentials": { PLANTS_STORE: "nats://h/plants" },
 };
 
-test("--log-requests is a switch; its variable is yes or empty", () => {
+test("--log-requests is a switch; its variable is yes, 1, true or empty", () => {
   assert.equal(serve("--log-requests").logRequests, true);
-  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "yes" }).logRequests, true);
+  for (const value of ["yes", "1", "true"]) {
+    assert.equal(serve("", { PLANTS_LOG_REQUESTS: value }).logRequests, true);
+  }
   assert.equal(serve("", { PLANTS_LOG_REQUESTS: "" }).logRequests, false);
-  for (const value of ["no", "1", "true", "YES", "yes "]) {
+  for (const value of ["no", "0", "TRUE", "YES", "yes "]) {
     const { exitCode, message } = refusal("", { PLANTS_LOG_REQUESTS: value });
-    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes")], [78, true]);
+    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes, 1 or true")], [78, true]);
   }
   for (const line of ["--log-requests=yes", "--log-requests yes", "verify --log-requests a",
     "--log-requests --log-requests"]) assert.equal(refusal(line).exitCode, 64, line);
@@ -151,12 +155,15 @@ test("--log-requests is a switch; its variable is yes or empty", () => {
 for (const [flag, variable, name, good, bad] of settings) {
   const need = companions[flag] ?? {};
   test(`${flag} and ${variable} set ${name}`, () => {
+    /** The path of a journal becomes absolute. */
+    const read = (value: string): string =>
+      name === "store" && !value.includes("://") ? resolve(value) : value;
     for (const value of good) {
       const other = { ...need, [variable]: good.find((one) => one !== value) ?? "" };
-      assert.equal(`${serve([flag, value], need)[name]}`, value);
-      assert.equal(`${serve([`${flag}=${value}`], need)[name]}`, value);
-      assert.equal(`${serve([], { ...need, [variable]: value })[name]}`, value);
-      assert.equal(`${serve([flag, value], other)[name]}`, value, "the flag wins");
+      assert.equal(`${serve([flag, value], need)[name]}`, read(value));
+      assert.equal(`${serve([`${flag}=${value}`], need)[name]}`, read(value));
+      assert.equal(`${serve([], { ...need, [variable]: value })[name]}`, read(value));
+      assert.equal(`${serve([flag, value], other)[name]}`, read(value), "the flag wins");
     }
     assert.deepEqual(serve([], { [variable]: "" }), serve(""), "an empty variable is none");
   });
@@ -255,34 +262,34 @@ const mistakes: readonly Mistakes[] = [
   ["--port 1", { HOST: "a/b", PORT: "x" }, 78, [/^HOST /]],
   // The head's time-out is a part of the request's. Named is who says it.
   ["--head-timeout 40000", {}, 64,
-    [/^--head-timeout must not be above --request-timeout.*: 40000 and 30000 milliseconds$/]],
+    [/^--head-timeout must not be above --request-timeout: 40000 and 30000 milliseconds$/]],
   ["--request-timeout 9999", {}, 64, [/^--head-timeout .* --request-timeout.* 10000 and 9999 /]],
   ["", { PLANTS_HEAD_TIMEOUT: "30001" }, 78,
-    [/^PLANTS_HEAD_TIMEOUT must not be above --request-timeout.* 30001 and 30000 /]],
+    [/^--head-timeout must not be above --request-timeout: 30001 and 30000 /]],
   ["--head-timeout 200", { PLANTS_REQUEST_TIMEOUT: "199" }, 64,
-    [/^--head-timeout .* PLANTS_REQUEST_TIMEOUT, .* 200 and 199 /]],
-  ["--port 1", { PLANTS_REQUEST_TIMEOUT: "199" }, 78, [/ PLANTS_REQUEST_TIMEOUT, /]],
+    [/^--head-timeout .* 200 and 199 /]],
+  ["--port 1", { PLANTS_REQUEST_TIMEOUT: "199" }, 78, [/^--head-timeout .* 10000 and 199 /]],
   ["--head-timeout 200 --request-timeout 199", {}, 64, [/^--head-timeout .* 200 and 199 /]],
   ["--port x --head-timeout 40000", {}, 64, [/^--port /, /^--head-timeout .* --request-timeout/]],
   // Both, or neither.
-  ["--tls-cert c", {}, 64, [/^--tls-cert needs --tls-key$/]],
-  ["--tls-key k", {}, 64, [/^--tls-key needs --tls-cert$/]],
-  ["", { PLANTS_TLS_KEY: "k" }, 78, [/^PLANTS_TLS_KEY needs --tls-cert$/]],
+  ["--tls-cert c", {}, 64, [/^--tls-cert and --tls-key need each other$/]],
+  ["--tls-key k", {}, 64, [/^--tls-cert and --tls-key need each other$/]],
+  ["", { PLANTS_TLS_KEY: "k" }, 78, [/^--tls-cert and --tls-key need each other$/]],
   // A socket that is handed in is where it listens, and nothing else says so too.
-  ["--port 1", { LISTEN_PID: "4711", LISTEN_FDS: "1" }, 64, [/^--port cannot .*LISTEN_FDS/]],
+  ["--port 1", { LISTEN_PID: "4711", LISTEN_FDS: "1" }, 64, [/^--host, --port and --socket cannot .*LISTEN_FDS/]],
   ["", { LISTEN_PID: "4711", LISTEN_FDS: "1", PLANTS_SOCKET: "s", HOST: "a" }, 78,
-    [/^PLANTS_SOCKET cannot/, /^HOST cannot/]],
+    [/^--host, --port and --socket cannot/]],
   ["", { LISTEN_PID: "4711", LISTEN_FDS: "2" }, 78, [/^LISTEN_FDS must be 1, found "2"$/]],
   ["--stop", {}, 64, [/^serve has no option "--stop": see --help$/]],
   ["--port --host", {}, 64, [/^--port needs a value$/]],
   ["--port --stop 80", {}, 64, [/^--port needs a value$/]],
   ["-abc", {}, 64, [/^serve has no option "-a": see --help$/]],
   ["--tls-key k --tls-cert", {}, 64, [/^--tls-cert needs a value$/]],
-  ["--drain-timoet 1", {}, 64, [/did you mean --drain-timeout\?$/]],
-  ["--prt 1", {}, 64, [/"--prt": see --help$/]],
+  ["--drain-timeuot 1", {}, 64, [/did you mean --drain-timeout\?$/]],
+  ["--prt 1", {}, 64, [/"--prt": did you mean --port\?$/]],
   // A file of credentials is for a stream, and no address holds any.
   ["--store-credentials c", {}, 64, [/^--store-credentials needs a stream as --store$/]],
-  ["", { PLANTS_STORE_CREDENTIALS: "c", PLANTS_STORE: "a" }, 78, [/^PLANTS_STORE_CREDENTIALS needs/]],
+  ["", { PLANTS_STORE_CREDENTIALS: "c", PLANTS_STORE: "a" }, 78, [/^--store-credentials needs/]],
   ["--store nats://u:S3cret@h/p --store-credentials c", {}, 64,
     [/^--store must be .* without credentials, found a text with an @$/]],
   ["import a", {}, 64, [/^import needs a stream as --store or PLANTS_STORE$/]],
@@ -331,9 +338,8 @@ test("one warning names all unknown variables, with suggestions and without thei
 test("neither the settings nor the tokens show a secret when they are inspected", () => {
   const secret = "S3cret-token";
   const config = serve("", { PLANTS_TOKEN: secret, PLANTS_TOKENS_FILE: "" });
-  const guard = { userId: undefined, log: () => undefined };
-  const tokens = openTokens(config, { PLANTS_TOKEN: secret }, guard);
-  const generated = openTokens(config, {}, guard);
+  const tokens = openTokens(config, { environment: { PLANTS_TOKEN: secret } } as unknown as Host);
+  const generated = openTokens(config, { environment: {} } as Host);
   assert.notEqual(generated.generated(), "", "the control: there is one");
   for (const shown of [config, tokens, generated, { tokens: tokens.accepted }]) {
     for (const text of [inspect(shown, { showHidden: true, depth: 9 }), JSON.stringify(shown)]) {

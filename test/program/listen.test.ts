@@ -138,8 +138,8 @@ test("one that is handed in for another process is not taken", { timeout, skip: 
   });
 
 const refused: readonly (readonly [says: string, options: Handed, outcome: RegExp])[] = [
-  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --port cannot be set/],
-  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: PORT cannot be set/],
+  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --host, --port and --socket cannot be set/],
+  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: --host, --port and --socket cannot be set/],
   ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
 ];
 for (const [says, options, outcome] of refused) {
