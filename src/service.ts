@@ -13,9 +13,8 @@ import { checkTrailer, readHead } from "./http/head.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
-import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
-import { isPlain, newPlantJson, plantJson, readNewPlant } from "./plant.ts";
+import { isPlain, plantJson, readNewPlant } from "./plant.ts";
 import {
   appendJson,
   appendJsonTo,
@@ -116,7 +115,7 @@ export class PlantService implements Application {
     // Most clients send that text: all that the strict way would find is known by its form.
     const text = body.toString("latin1");
     if (isPlain(text)) return text;
-    return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
+    return readNewPlant(body, this.#limits.nestingMax);
   }
 
   #refuse(
