@@ -13,9 +13,8 @@ import { checkTrailer, readHead } from "./http/head.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
-import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
-import { isPlain, newPlantJson, plantJson, readNewPlant } from "./plant.ts";
+import { isPlain, plantJson, readNewPlant } from "./plant.ts";
 import { appendJsonOf, StoreError, type AppendJson } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -122,7 +121,7 @@ export class PlantService implements Application {
     // follows. This is safe, because its form allows nothing that the strict way would refuse.
     const text = body.toString("latin1");
     if (isPlain(text)) return text;
-    return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
+    return readNewPlant(body, this.#limits.nestingMax);
   }
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */
