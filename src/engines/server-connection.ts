@@ -126,7 +126,8 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const hello = JSON.stringify({ ...introduction, ...login });
+      const nonce = String(this.#info["nonce"] ?? "");
+      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
@@ -167,7 +168,7 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Writes; one system call sends everything written within a turn of the event loop. This is safe:
+  /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
    * no later turn begins before `setImmediate` has run. */
   #write(bytes: Buffer | string): void {
     const socket = this.#socket;

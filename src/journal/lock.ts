@@ -202,13 +202,16 @@ export const abstractOf = (identity: string) =>
     ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")]
     : [];
 
-/** The sockets in a journal's directory that lock it by any of its names, or once did. */
+/**
+ * The sockets in a journal's directory that lock it by any of its names, or once did. Asks lstat
+ * what an entry is: Deno's directory entries do not know sockets.
+ */
 const locksBeside = (path: string, identity: string): readonly string[] =>
   fs
-    .readdirSync(dirname(path), { withFileTypes: true })
+    .readdirSync(dirname(path))
+    .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)
+    .map((name) => join(dirname(path), name))
     .filter(
-      (entry) =>
-        entry.isSocket() &&
-        /\.lock-(\d+-\d+)-\w{8}$/.exec(entry.name)?.[1] === identity
-    )
-    .map(({ name }) => join(dirname(path), name));
+      (name) =>
+        fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket() === true
+    );

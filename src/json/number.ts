@@ -1,11 +1,4 @@
-/** A JSON number, exactly as it was written: never rounded (RFC 8259, 6). */
-export class JsonNumber {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-}
+/** The integer that a JSON number is: exact, never rounded (RFC 8259, 6). */
 
 /** The integers that each format allows, both ends included. */
 export const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n } as const;
@@ -22,7 +15,7 @@ export type NumberProblem = "fraction" | "range";
  * Linear in the number's length: `1e1000000000` is never expanded, and costs nothing.
  */
 export function exactInteger(
-  { text }: JsonNumber,
+  text: string,
   { min, max }: Range
 ): bigint | NumberProblem {
   // No int64 has more than 19 digits: such a text needs no look at its parts.
@@ -35,7 +28,7 @@ export function exactInteger(
 }
 
 /** The parts of a JSON number: sign, whole, fraction, power. */
-const decimalForm = /^(-?)(\d+)\.?(\d*)e?(.*)$/i;
+const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
 
 /** The value of a text with a fraction, a power, or many digits; `digitsMax` bounds the work. */
 function integerOfDecimal(
