@@ -30,6 +30,12 @@ export interface PlantStore {
     readonly append: AppendJson;
   };
 
+  /**
+   * The same for a plant with a key, 22 characters of base64url: stores it at most once within the
+   * store's window. Rejects with a StoreError `conflict` if the key was used for another plant.
+   */
+  appendOnce?(plant: NewPlant, key: string): Promise<"stored" | "replayed">;
+
   /** Takes no more; resolves when all that was taken is settled. */
   close(): Promise<void>;
 }
@@ -40,6 +46,7 @@ export type StoreErrorCode =
   | "busy"
   | "closed"
   | "unknown"
+  | "conflict"
   | "invalid"
   | "unreachable"
   | "tooLarge";

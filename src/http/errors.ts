@@ -287,6 +287,7 @@ const fault: Reason = [
 
 /** A StoreError's own message may tell of the inside: of paths, of the system's errors. */
 const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
+  conflict: fault,
   invalid: ["fault", "The store took it for no plant; nothing was stored."],
   full: ["full", "The store has no space left; nothing was stored."],
   busy: ["busy", "Too many records wait for the store; nothing was stored."],
