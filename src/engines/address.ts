@@ -28,8 +28,8 @@ export interface NatsOptions {
   readonly tls?: ConnectionOptions;
 
   /**
-   * Called with a line for each problem: a server that is lost, a setting that is not verified;
-   * and when plants are acknowledged again. Default: no call.
+   * Called with a line for each problem, such as a server that is lost or a setting that is not
+   * verified, and when plants are acknowledged again. Default: not called.
    */
   readonly warn?: (message: string) => void;
 }
@@ -76,7 +76,7 @@ export function parseAddress(address: string) {
     needsTls: scheme === "tls",
     replicas: Number(options.get("replicas") ?? 3),
 
-    /** The port of the servers' /varz; 0: they are not asked. */
+    /** The port of the servers' monitors; 0: they are not asked. */
     monitor: Number(options.get("monitor") ?? 0),
     allowsOldServer: options.has("old-server"),
 
@@ -91,27 +91,22 @@ export function parseAddress(address: string) {
 
 /**
  * Returns every address of every host: a name may lead to several servers. A name that cannot be
- * resolved stands for itself: connecting to it fails with the reason.
+ * resolved is returned as it is: connecting to it fails with the reason.
  */
 export async function endpointsOf({
   hosts,
   limits
 }: Settings): Promise<readonly Endpoint[]> {
   const endpoints = hosts.map(async (host) => {
-    const patience = setTimeout(limits.handshakeMillis, [], { ref: false });
-    const found = await Promise.race([
-      lookup(host.address, { all: true }).catch(() => []),
-      patience
-    ]);
-    const addresses = new Set(found.map(({ address }) => address));
-    if (addresses.size < 2) addresses.clear();
-    return addresses.size === 0
-      ? [host]
-      : [...addresses].map((address) => ({
-          ...host,
-          address,
-          shown: `${host.shown} (${address})`
-        }));
+    const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
+    const found = lookup(host.address, { all: true }).catch(() => []);
+    const addresses = await Promise.race([found, timeout]);
+    if (addresses.length < 2) return [host];
+    return addresses.map(({ address }) => ({
+      ...host,
+      address,
+      shown: `${host.shown} (${address})`
+    }));
   });
   return (await Promise.all(endpoints)).flat();
 }

@@ -1,4 +1,4 @@
-/** Checks whether a stream and its servers keep what they acknowledge, before anything is sent. */
+/** Checks whether a stream and its servers keep what they acknowledge. */
 import { setTimeout } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
@@ -12,12 +12,12 @@ import {
 import type { Connection } from "./server-connection.ts";
 
 /**
- * Checks the stream and, if their monitors can be asked, the servers that hold it. A server that
- * is up but does not respond has up to `noProgressMillis`: it may be going down.
+ * Checks the stream and, with `monitor=PORT`, the servers that hold it. Waits up to
+ * `noProgressMillis` for a server that is up and does not respond: it may be going down.
  *
- * @param patienceMillis how long to wait for a leader that responds
- * @returns the names of the servers that hold the stream, are down, and could not be asked
- * @throws EngineError `config`, `unreachable`
+ * @param patienceMillis the time to wait for a leader that responds
+ * @returns the names of servers that hold the stream, are down, and could not be asked
+ * @throws EngineError `config` for a wrong setting, `unreachable` if a server does not respond
  */
 export async function check(
   connection: Connection,
@@ -46,7 +46,7 @@ export async function check(
 
 const notVerified = (missing: readonly string[], monitor: number): string =>
   `not verified: that ${missing.join(" and ")} syncs every write: ` +
-  `no listed host answers for it at http port ${monitor}, /varz`;
+  `no listed host has its monitor at port ${monitor}`;
 
 /**
  * Asks for the stream's settings.
@@ -81,8 +81,7 @@ async function checkStream(
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/** The servers that hold a stream, by name. A server that is down, or has yet to catch up, does
- * not take part in an acknowledgement. */
+/** The names of the servers that hold a stream. One that is not current counts as down. */
 interface Holders {
   readonly up: readonly string[];
   readonly down: readonly string[];
@@ -95,7 +94,7 @@ function holdersOf(
   const up = leader ? [String(leader)] : [];
   const down: string[] = [];
   for (const replica of Array.isArray(replicas) ? replicas : []) {
-    // `active`: nanoseconds since the leader heard of it; it hears of each once a second.
+    // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
     const { name, current, offline, active } = objectOf(replica);
     const isHeard = Number(active ?? 0) < ackTimeoutMillis * 1e6;
     const isUp = current === true && offline !== true && isHeard;
@@ -104,7 +103,7 @@ function holdersOf(
   return { up, down };
 }
 
-/** Returns what is wrong with a stream and what to do, or "". */
+/** Returns the problems of a stream and their correction, or "". */
 function problemOf(
   error: unknown,
   found: JsonObject,
@@ -132,8 +131,8 @@ function problemOf(
   );
 }
 
-/** Returns the settings that a stream must have: its own, except for those that lose, forget, drop
- * or do not acknowledge a plant. */
+/** Returns the settings that a stream must have: its own, corrected where they could lose a plant
+ * or leave it without an acknowledgement. */
 function requirements(
   found: JsonObject,
   { stream, replicas, limits }: Settings
@@ -178,7 +177,7 @@ function requirements(
     // A 200 needs an acknowledgement.
     no_ack: undefined,
 
-    // With a rollup header, the credentials that publish can empty the stream.
+    // With a rollup header, the user that publishes could empty the stream.
     allow_rollup_hdrs: found["allow_rollup_hdrs"] && false,
 
     // A sealed stream takes nothing.
@@ -186,7 +185,7 @@ function requirements(
   };
 }
 
-/** A message is sent again until its deadline: the stream must recognise it for much longer. */
+/** Returns how long a stream must remember ids: much longer than a message is sent again. */
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
   4 * appendMillis;
 
@@ -215,7 +214,7 @@ async function checkServers(settings: Settings): Promise<ReadonlySet<string>> {
   return new Set((await Promise.all(verified)).flat());
 }
 
-/** Checks one; a monitor that does not respond verifies nothing. */
+/** Asks one monitor. One that does not respond, or redirects, verifies nothing. */
 async function checkServer(
   { address }: Endpoint,
   { monitor, allowsOldServer, limits }: Settings
@@ -223,7 +222,7 @@ async function checkServer(
   const host = address.includes(":") ? `[${address}]` : address;
   const url = `http://${host}:${monitor}/varz`;
 
-  // A redirect would lead to a host that nobody listed.
+  // A redirect could lead to a host that is not listed.
   const signal = AbortSignal.timeout(limits.handshakeMillis);
   const response = fetch(url, { redirect: "error", signal });
   const varz: unknown = await response

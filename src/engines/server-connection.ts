@@ -29,7 +29,7 @@ const introduction = {
   no_responders: true
 };
 
-/** Differs from the tokens of `publish`, which are numbers. */
+/** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
 export class Connection {
@@ -37,8 +37,8 @@ export class Connection {
   readonly #settings: Settings;
   readonly #onReply: (token: string, reply: Frame) => void;
 
-  /** The subject that all responses are sent to, followed by a token. No other connection has it:
-   * a copy of this process, made by a snapshot of its machine, gets no response of ours. */
+  /** The start of the subjects that responses are sent to. Each connection has its own, so that a
+   * clone of this process gets no response to another's messages. */
   readonly #inbox = `_INBOX.${randomId()}`;
 
   /** The calls of `ask` that wait. */
@@ -47,10 +47,11 @@ export class Connection {
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   #info: JsonObject = {};
 
-  // The loop over the socket's bytes throws its errors. A socket under TLS has no such loop.
+  /** Its errors are thrown by the loop over its bytes. A socket under TLS has no such loop, and its
+   * errors are those of the TLS socket: ignoring them here is safe. */
   #socket = new Socket().on("error", () => undefined);
 
-  /** The time limit of the handshake; after the handshake, the pings. */
+  /** The time limit of the handshake, then the interval of the pings. */
   #timer: NodeJS.Timeout | undefined;
   #pingsMissed = 0;
 
@@ -76,7 +77,7 @@ export class Connection {
     return Number(this.#info["max_payload"]);
   }
 
-  /** The server's id: it draws another one each time it starts. */
+  /** The server's id, which is another one after each start. */
   get serverId(): string {
     return String(this.#info["server_id"]);
   }
@@ -166,7 +167,8 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Sends all that is written within a turn of the event loop with one system call. */
+  /** Writes; one system call sends everything written within a turn of the event loop. This is safe:
+   * no later turn begins before `setImmediate` has run. */
   #write(bytes: Buffer | string): void {
     const socket = this.#socket;
 
@@ -176,7 +178,7 @@ export class Connection {
     socket.write(bytes);
   }
 
-  /** @throws EngineError for a server whose acknowledgements are not safe, or that we cannot use */
+  /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer(): void {
     if (this.#info["version"] === undefined) throw protocolError("no INFO");
     const {

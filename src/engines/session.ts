@@ -1,7 +1,8 @@
 /**
- * A session: one connection at a time, to each host in turn, used once its stream is checked.
+ * A session with a cluster: one connection at a time, to each address in turn. It is ready to use
+ * once the stream and the servers are checked.
  *
- *   host -> handshake -> check -> ready -> lost -> the next host …
+ *   address -> handshake -> check -> ready -> lost -> the next address …
  */
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
@@ -28,8 +29,8 @@ type State =
   /** A connection is ready. */
   | { readonly is: "ready" }
 
-  /** Since a time in milliseconds; `isInCheck`: a new connection's stream is being checked, and no
-   * longer ago than an election may take. */
+  /** `since`: a time in milliseconds. `isInCheck`: a new connection is being checked, and the loss
+   * is more recent than an election may take. */
   | { readonly is: "lost"; readonly since: number; readonly isInCheck: boolean }
 
   /** An operator has to put something right. */
@@ -42,13 +43,13 @@ export class Session {
   #state: State = { is: "starting" };
   #connection: Connection | undefined;
 
-  /** Ends the pause before the next check. */
+  /** Aborted to end the pause before the next check. */
   #suspicion = new AbortController();
 
-  /** What was reported since a plant was acknowledged last. */
+  /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
 
-  /** The names of the servers that hold the stream, and could not be asked at the last check. */
+  /** The names of the servers that hold the stream and could not be asked at the last check. */
   #unasked: readonly string[] = [];
 
   constructor(settings: Settings, handlers: SessionHandlers) {
@@ -56,7 +57,7 @@ export class Session {
     this.#handlers = handlers;
   }
 
-  /** The connection to publish on, while there is one. */
+  /** The connection to publish on, if there is one. */
   get ready(): Connection | undefined {
     const connection = this.#connection;
     return this.#state.is === "ready" && connection?.isOpen
@@ -64,7 +65,7 @@ export class Session {
       : undefined;
   }
 
-  /** Whether an append may wait: a server is there, or was a moment ago. */
+  /** Whether an append may wait: a server is connected, or was a moment ago. */
   get isReachable(): boolean {
     const state = this.#state;
     if (state.is !== "lost") return state.is === "ready";
@@ -75,10 +76,10 @@ export class Session {
   }
 
   /**
-   * Connects, and reconnects until `close`. Resolves when the stream has passed its check, or when
-   * every host was tried once without success; the session then keeps trying.
+   * Connects, and reconnects until `close`. Resolves once a connection has passed its check, or
+   * every address was tried once. In the second case, the session keeps trying.
    *
-   * @throws EngineError for a mistake that time does not correct
+   * @throws EngineError for a mistake that somebody has to correct
    */
   start(): Promise<void> {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
@@ -89,7 +90,7 @@ export class Session {
     this.#connection?.close(reason);
   }
 
-  /** Checks the stream now: an acknowledgement had a number that the stream had passed. */
+  /** Checks the stream without waiting for the next interval. */
   checkNow(): void {
     this.#suspicion.abort();
   }
@@ -97,6 +98,7 @@ export class Session {
   close(): void {
     this.#state = { is: "closed" };
     this.leave("the store is closed");
+    this.#connection = undefined;
   }
 
   /** Reports a problem once, until plants are acknowledged again. */
@@ -111,7 +113,7 @@ export class Session {
     this.#reported.clear();
   }
 
-  /** What a server sends cannot forge a second line. */
+  /** Keeps each warning on one line: a server's text could contain a forged second one. */
   #warn(text: string): void {
     if (this.#state.is !== "closed")
       this.#settings.warn?.(text.replace(/\s+/g, " "));
@@ -137,14 +139,14 @@ export class Session {
         failures = isEarly ? failures + 1 : 0;
         if (error.code === "refused") refusals++;
 
-        // A wrong stream is wrong on all servers. Credentials and certificates may be wrong on one.
+        // A wrong stream is wrong on all servers. One server alone may refuse credentials.
         const isFinal =
           error.code === "config" || refusals === endpoints.length;
         const isStarting = this.#state.is === "starting";
         if (isFinal && isStarting && round === 0) return reject(error);
         this.report(error.message);
 
-        // While the session starts, its caller waits. Later it does not keep the process running.
+        // Keeps the process running only while the caller of `start` waits.
         const pause = this.#pauseMillis(failures / endpoints.length);
         await setTimeout(pause, undefined, { ref: isStarting });
       }
@@ -152,14 +154,14 @@ export class Session {
     }
   }
 
-  /** Returns a pause that is short for the first round of servers, and doubles with each round. */
+  /** Returns a pause that is short in the first round of servers, and doubles with each round. */
   #pauseMillis(rounds: number): number {
     const { reconnectMillisMin, reconnectMillisMax } = this.#settings.limits;
     const millis = reconnectMillisMin * 2 ** (Math.floor(rounds) - 1);
     return Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2);
   }
 
-  /** Serves by one connection until it ends; returns the reason. */
+  /** Uses one connection until it ends; returns the reason. */
   async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
     const { onReply, onDenied } = this.#handlers;
     const connection = new Connection(endpoint, this.#settings, onReply);
@@ -189,19 +191,19 @@ export class Session {
     }
   }
 
-  /** Makes a connection the one to publish on after its check; checks again at intervals. */
+  /** Checks a connection, makes it ready, and checks it again at intervals. */
   async #serve(connection: Connection, onChecked: () => void): Promise<void> {
     const { appendMillis, checkMillis, noProgressMillis } =
       this.#settings.limits;
     const state = this.#state;
 
-    // From here on appends wait: an election is no outage.
+    // Appends wait during this check: an election is not an outage.
     if (state.is === "lost") {
       const isInCheck = performance.now() - state.since < appendMillis;
       this.#state = { ...state, isInCheck };
     }
     await this.#check(connection, noProgressMillis);
-    if (!this.#isCurrent(connection)) return;
+    if (connection !== this.#connection) return;
     this.#state = { is: "ready" };
     onChecked();
     this.#handlers.onReady();
@@ -209,17 +211,12 @@ export class Session {
       const { signal } = this.#suspicion;
       const pause = setTimeout(checkMillis, undefined, { ref: false, signal });
       await pause.catch(() => undefined);
-      if (!this.#isCurrent(connection)) return;
+      if (connection !== this.#connection) return;
       this.#suspicion = new AbortController();
 
-      // A response may be long on its way through a slow link that is busy.
+      // Waits without limit: a slow link may carry other messages before the response.
       await this.#check(connection, Infinity);
     }
-  }
-
-  /** Whether neither the connection nor the session has ended. */
-  #isCurrent(connection: Connection): boolean {
-    return connection === this.#connection && this.#state.is !== "closed";
   }
 
   /** @throws EngineError */
@@ -234,6 +231,6 @@ export class Session {
 }
 
 const unverified =
-  "not verified: that the servers sync each write (monitor=PORT: they are asked)";
+  "not verified: that the servers sync each write (monitor=PORT asks them)";
 const unverifiedOne =
   "not verified that it syncs every write; it is asked when it is back";

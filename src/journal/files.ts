@@ -18,7 +18,7 @@ const durableFlags = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 /** The mode, less the umask, of the journal and of what stands beside it: both hold plants. */
 const mode = 0o640;
 
-/** What the journal needs of a disk; tests replace it. */
+/** The operations that the journal needs of a disk; tests replace them. */
 export type Disk = typeof realDisk;
 
 export type JournalFile = ReturnType<typeof openedFile>;

@@ -65,8 +65,8 @@ interface RotationRequest {
 }
 
 /**
- * What the loop does: `working`; sleeping, `idle` until there is work, or `awaitingRotation` of a
- * renamed file; `ended`, for the journal is closed, or failed for good.
+ * The state of the loop: `working`; asleep, `idle` until there is work, or `awaitingRotation` of a
+ * renamed file; `ended`, because the journal is closed, or has failed for good.
  */
 type State = "working" | "idle" | "awaitingRotation" | "ended";
 
@@ -83,7 +83,7 @@ export class Journal
   /** The file. `bytes` is where its durable records end, `seq` the last one's number. */
   #current: OpenFile;
 
-  /** Where the file must be found: after a failed rotation it may have been moved anywhere. */
+  /** The place where the file must be: after a failed rotation it may have been moved anywhere. */
   #watched: "path" | "anywhere" = "path";
 
   #state: State = "working";
@@ -101,7 +101,7 @@ export class Journal
     this.#loop = this.#run();
   }
 
-  /** What is on stable storage in the current file, and what waits for a write or is in one. */
+  /** The records and bytes on stable storage in the current file, and the appends in the queue. */
   get stats() {
     return {
       records: this.#current.seq,
@@ -322,7 +322,7 @@ export class Journal
     const { disk, path } = this.#settings;
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
-    // What made a rotation fail may still be at the path, which then cannot be looked at.
+    // The cause of a failed rotation may still be at the path, and make this fail.
     const there = this.#watched === "anywhere" ? ifPossible(look) : look();
     const isAtPath = there?.identity === identity;
     this.#check(isAtPath ? there : file.look());

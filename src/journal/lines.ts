@@ -2,7 +2,7 @@
 import type { JournalFile } from "./files.ts";
 import { decodeRecord, lineBytesMax, lineFeed } from "./record.ts";
 
-/** What reading needs of a file. */
+/** The part of a file that reading needs. */
 export type Bytes = Pick<JournalFile, "size" | "read">;
 
 export type Line = ReturnType<typeof lineAt>;

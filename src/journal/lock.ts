@@ -1,5 +1,5 @@
 /**
- * Who holds the journal: Unix sockets as locks, which end with their process, kill -9 included.
+ * The lock: who holds the journal. Unix sockets, which end with their process, kill -9 included.
  *
  * On Linux one is abstract: it excludes by any of the file's names within one network namespace.
  * Another stands beside the journal, FILE.lock-DEVICE-INODE-RANDOM: it excludes between namespaces.

@@ -1,5 +1,5 @@
 /**
- * What the end of a journal means: clean, torn by a crash, or damaged.
+ * Examines the end of a journal: is it clean, torn by a crash, or damaged?
  *
  * Two offsets decide. C is the highest `synced` of any whole line with a valid checksum:
  * everything before it was on stable storage. X is the first offset, from the last certified line
@@ -86,7 +86,7 @@ export function examine(file: Bytes) {
   } as const;
 }
 
-/** What the next record must continue. */
+/** The part of a record that the next one must continue. */
 export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
 /**

@@ -1,5 +1,5 @@
 /** Requests per second as an SVG: bars are medians, whiskers hold 80 of 100 rounds. */
-import { figuresOf, type Comparison } from "./rounds.ts";
+import { numbersOf, type Comparison } from "./rounds.ts";
 import { spreadOf } from "./statistics.ts";
 import type { Variant } from "./variants.ts";
 
@@ -28,7 +28,7 @@ export function chartOf(
   // The fixed bytes are the generator's limit, no server to compare with.
   const rows = variants.filter(({ key }) => key !== "raw").map(({ key, name, keeps, skipped }) => ({
     label: name, kind: keeps === "nothing" || keeps === "durable" ? keeps : "file",
-    skipped, ...spreadOf(figuresOf(comparison, key, "perSecond")),
+    skipped, ...spreadOf(numbersOf(comparison, key, "perSecond")),
   }));
   const most = Math.max(...rows.flatMap(({ high }) => (Number.isFinite(high) ? [high] : [])));
   const scale = (value: number): number => ((width - left - right) * value) / most;

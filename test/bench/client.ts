@@ -13,7 +13,7 @@ export interface Answer {
   readonly body: string;
 }
 
-/** One request at a time; `onResponse` is told of each. */
+/** Sends one request at a time; `onResponse` is called with each response. */
 export class Client {
   readonly socket: Socket;
   #text = "";

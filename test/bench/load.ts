@@ -34,7 +34,7 @@ export function applyLoad(
 }
 
 /** Numbers by name out of a program's JSON. */
-export function figuresIn(value: unknown): (name: string) => number {
+export function numbersIn(value: unknown): (name: string) => number {
   return (name) => {
     const found: unknown = Object(value)[name];
     if (typeof found !== "number") throw new Error(`a program that measures told no ${name}`);
@@ -51,7 +51,7 @@ async function runWrk(
   const env = { PLANTS_TOKEN: token, BENCH_BODY: body };
   const text = await run(cores, ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`,
     "--timeout", "10s", "-s", join(here, "post.lua"), url], env);
-  const figure = figuresIn(JSON.parse(/^figures (.*)$/m.exec(text)?.[1] ?? "{}"));
+  const figure = numbersIn(JSON.parse(/^numbers (.*)$/m.exec(text)?.[1] ?? "{}"));
   assertClean(figure("refused"), figure("broken"), url);
   const acknowledged = figure("requests");
   return {
@@ -72,8 +72,8 @@ async function runAutocannon(
     "--headers", `Authorization=Bearer ${token}`, "--headers", "Content-Type=application/json",
     "--body", body, url]);
   const report: unknown = JSON.parse(text);
-  const figure = figuresIn(report);
-  const latency = figuresIn(Object(report).latency);
+  const figure = numbersIn(report);
+  const latency = numbersIn(Object(report).latency);
   assertClean(figure("non2xx"), figure("errors") + figure("timeouts"), url);
   const acknowledged = figure("2xx");
   // Its latencies are whole milliseconds.

@@ -107,7 +107,7 @@ export function factsOf(folder: string, generator: string, isPinned: boolean): F
   };
 }
 
-/** What makes these figures worth less. */
+/** What makes these numbers worth less. */
 export function doubtsOf(facts: Facts): readonly string[] {
   const doubts = [
     "One machine, and server and generator share its memory, caches and kernel.",

@@ -62,9 +62,9 @@ export const help = `npm run bench -- [options]
   --cores LIST         one: servers on one core, load on the other; both: all on both (one,both)
   --journals LIST      records of the journals that growth opens (0,1000000,10000000)
   --folder FOLDER      where the stores are, for the choice of disk (the temporary folder)
-  --out FILE           all figures as JSON (test/bench/results.json)
+  --out FILE           all numbers as JSON (test/bench/results.json)
   --chart FILE         the chart (test/bench/chart.svg; none with --quick, --servers, --against)
-  --quick              a smoke run of three minutes: its figures mean little`;
+  --quick              a smoke run of three minutes: its numbers mean little`;
 
 export function readOptions(argv: readonly string[]): Options | "help" {
   const text = { type: "string" } as const;

@@ -1,4 +1,4 @@
--- The one request of every run, for wrk. Its figures leave as one line of JSON.
+-- The one request of every run, for wrk. Its numbers leave as one line of JSON.
 wrk.method = "POST"
 wrk.headers["Authorization"] = "Bearer " .. os.getenv("PLANTS_TOKEN")
 wrk.headers["Content-Type"] = "application/json"
@@ -7,7 +7,7 @@ wrk.body = os.getenv("BENCH_BODY")
 done = function(summary, latency, requests)
   local errors = summary.errors
   local broken = errors.connect + errors.read + errors.write + errors.timeout
-  io.write(string.format('figures {"requests":%d,"micros":%d,"refused":%d,"broken":%d,',
+  io.write(string.format('numbers {"requests":%d,"micros":%d,"refused":%d,"broken":%d,',
     summary.requests, summary.duration, errors.status, broken))
   io.write(string.format('"p50":%d,"p99":%d,"p999":%d,"max":%d}\n', latency:percentile(50),
     latency:percentile(99), latency:percentile(99.9), latency.max))

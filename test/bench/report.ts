@@ -1,11 +1,11 @@
-/** The figures as Markdown tables. */
+/** The numbers as Markdown tables. */
 import type { FreshResult, FreshSample } from "./fresh.ts";
 import type { GrowthResult } from "./growth.ts";
 import type { LatencyResult } from "./latency.ts";
 import type { Facts } from "./machine.ts";
 import type { Key } from "./options.ts";
 import type { OpenLoop } from "./openloop.ts";
-import { comparisonAt, figuresOf, type Comparison, type RoundsResult } from "./rounds.ts";
+import { comparisonAt, numbersOf, type Comparison, type RoundsResult } from "./rounds.ts";
 import type { SlowResult } from "./slow.ts";
 import { median, ratioOf, spreadOf, type Spread } from "./statistics.ts";
 import type { Sample } from "./turns.ts";
@@ -83,14 +83,14 @@ function reportRatios(rounds: RoundsResult): string {
 }
 
 const ratioBy = (pick: keyof Sample, over: Key, under: Key) => (comparison: Comparison): Spread =>
-  ratioOf(figuresOf(comparison, over, pick), figuresOf(comparison, under, pick));
+  ratioOf(numbersOf(comparison, over, pick), numbersOf(comparison, under, pick));
 
 /** A write alone takes its turn at one connection only. */
 function latencyRatio(comparison: Comparison): Spread {
-  const writes = figuresOf(comparison, "write", "p50");
-  const sums = figuresOf(comparison, "bar", "p50").map((micros, round) =>
+  const writes = numbersOf(comparison, "write", "p50");
+  const sums = numbersOf(comparison, "bar", "p50").map((micros, round) =>
     micros + (writes[round] ?? NaN));
-  return ratioOf(figuresOf(comparison, "plant-store", "p50"), sums);
+  return ratioOf(numbersOf(comparison, "plant-store", "p50"), sums);
 }
 
 function reportComparison(
@@ -102,7 +102,7 @@ function reportComparison(
     const spread = (pick: keyof Sample): Spread =>
       spreadOf(samples.map((sample) => sample[pick]));
     const ofBar = (pick: keyof Sample): Spread =>
-      ratioOf(figuresOf(comparison, key, pick), figuresOf(comparison, "bar", pick));
+      ratioOf(numbersOf(comparison, key, pick), numbersOf(comparison, "bar", pick));
     const variant = variants.find((one) => one.key === key);
     const name = variant ? `${key}: ${variant.name}` : "write: one durable write, no server";
     return [
@@ -162,7 +162,7 @@ function reportGrowth({ journals, skipped }: GrowthResult): readonly string[] {
 }
 
 function reportFresh(fresh: FreshResult): readonly string[] {
-  const figures: readonly { readonly pick: (sample: FreshSample) => number }[] = [
+  const numbers: readonly { readonly pick: (sample: FreshSample) => number }[] = [
     { pick: ({ startMillis }) => startMillis },
     { pick: ({ idle }) => idle.rssMiB },
     { pick: ({ loaded }) => loaded.rssMiB },
@@ -171,7 +171,7 @@ function reportFresh(fresh: FreshResult): readonly string[] {
   const ofBar = fresh.find(({ key }) => key === "bar")?.samples ?? [];
   const rows = fresh.map(({ key, samples }) => [
     key,
-    ...stats.flatMap(({ pick }) => [
+    ...numbers.flatMap(({ pick }) => [
       withSpread(spreadOf(samples.map(pick))),
       fixed(ratioOf(samples.map(pick), ofBar.map(pick)).median),
     ]),
@@ -237,7 +237,7 @@ const withError = (spread: Spread): string =>
 
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
-  // The first column is words; the others are figures.
+  // The first column is words; the others are numbers.
   const rule = head.map((_, index) => (index === 0 ? "---" : "---:"));
   return [line(head), line(rule), ...rows.map(line)].join("\n");
 }

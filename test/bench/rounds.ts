@@ -2,7 +2,7 @@
  * with one core or both. */
 import { join } from "node:path";
 import { run, type Setting } from "./child.ts";
-import { figuresIn } from "./load.ts";
+import { numbersIn } from "./load.ts";
 import { othersBetween, readUse } from "./machine.ts";
 import { here, type Key } from "./options.ts";
 import {
@@ -82,7 +82,7 @@ async function writeAlone(durable: Live, seconds: number, setting: Setting): Pro
   const program = join(here, "servers", "write.mjs");
   const text = await run(setting.servers,
     [process.execPath, program, join(folder, "write"), String(seconds), journalIn(folder)]);
-  const figure = figuresIn(JSON.parse(text));
+  const figure = numbersIn(JSON.parse(text));
   return {
     acknowledged: figure("acknowledged"),
     perSecond: figure("perSecond"),
@@ -95,7 +95,7 @@ async function writeAlone(durable: Live, seconds: number, setting: Setting): Pro
 }
 
 /** One figure of a contestant, round by round; none where it was not measured. */
-export const figuresOf = (
+export const numbersOf = (
   { runs }: Comparison,
   key: RunKey,
   pick: keyof Sample,

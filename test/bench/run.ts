@@ -48,7 +48,7 @@ async function main(options: Options): Promise<void> {
         + `of warm-up, ${Math.round((Date.now() - began) / 1000)} s in all`,
     },
     doubts: [
-      ...(options.quick ? ["A SMOKE RUN: too short for figures to rely on."] : []),
+      ...(options.quick ? ["A SMOKE RUN: too short for numbers to rely on."] : []),
       ...doubtsOf(facts),
     ],
     ...results,
@@ -56,7 +56,7 @@ async function main(options: Options): Promise<void> {
   process.stdout.write(`${reportOf(all, variants)}\n`);
   if (all.failures.length > 0) process.exitCode = 1;
   writeFileSync(options.out, `${JSON.stringify(all, undefined, 2)}\n`);
-  log(`all figures: ${options.out}`);
+  log(`all numbers: ${options.out}`);
   drawChart(bench, all, facts);
 }
 
@@ -70,7 +70,7 @@ function drawChart({ options, variants, log }: Bench, { rounds }: Results, facts
   log(`chart: ${options.chart}`);
 }
 
-/** A part that fails is told, and the others are measured nevertheless. */
+/** Logs a part that fails, and measures the others nevertheless. */
 async function measureAll(bench: Bench): Promise<Omit<Results, "facts" | "doubts">> {
   const failures: string[] = [];
   const attempt = async <T>(

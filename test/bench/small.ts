@@ -66,7 +66,7 @@ function post(url: string, agent: Agent, id: number): Promise<void> {
   });
 }
 
-interface Figures {
+interface Numbers {
   readonly start: number;
   readonly rest: number;
   readonly own: number;
@@ -74,7 +74,7 @@ interface Figures {
 }
 
 /** Starts it, waits for its first answer, leaves it alone, and loads it where asked. */
-async function measure(args: readonly string[], isLoaded: boolean): Promise<Figures> {
+async function measure(args: readonly string[], isLoaded: boolean): Promise<Numbers> {
   const store = join(folder, `${process.hrtime.bigint()}.ndjson`);
   const env = { PATH: process.env["PATH"], PLANTS_TOKEN: "garden", PLANTS_STORE: store };
   const begun = performance.now();
@@ -101,7 +101,7 @@ async function measure(args: readonly string[], isLoaded: boolean): Promise<Figu
 }
 
 // In turns, so that what the machine does besides falls on all alike; the last one under load.
-const all = new Map<string, Figures[]>();
+const all = new Map<string, Numbers[]>();
 for (let turn = 1; turn <= turns; turn++) {
   for (const [name, args] of Object.entries(variants)) {
     all.set(name, [...all.get(name) ?? [], await measure(args, turn === turns)]);
@@ -110,9 +110,9 @@ for (let turn = 1; turn <= turns; turn++) {
 
 console.log("| | start to first answer, ms | at rest, MiB | of it its own | peak under load |");
 console.log("| --- | --- | --- | --- | --- |");
-for (const [name, figures] of all) {
-  const median = (field: keyof Figures): string =>
-    (figures.map((each) => each[field]).toSorted((a, b) => a - b)[turns >> 1] ?? NaN).toFixed(1);
-  const peak = figures.at(-1)?.peak.toFixed(1);
+for (const [name, numbers] of all) {
+  const median = (field: keyof Numbers): string =>
+    (numbers.map((each) => each[field]).toSorted((a, b) => a - b)[turns >> 1] ?? NaN).toFixed(1);
+  const peak = numbers.at(-1)?.peak.toFixed(1);
   console.log(`| ${name} | ${median("start")} | ${median("rest")} | ${median("own")} | ${peak} |`);
 }

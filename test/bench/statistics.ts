@@ -1,4 +1,4 @@
-/** The few figures that the tables need. */
+/** The few numbers that the tables need. */
 
 /** What is usual: the median, and between which values 80 of 100 lie. */
 export interface Spread {

@@ -85,7 +85,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   test("tls:// is refused by servers without TLS", async () => {
     await refused("plants", /expected a server with TLS/, "refused", { scheme: "tls" });
   });
-  test("all servers are asked whether they sync, one that was down when it is back", async () => {
+  test("each server is asked whether it syncs; one that is down stops nothing, and is asked when it is back", async () => {
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const warnings: string[] = [];
     const options = { query: `?monitor=${monitor}`, warn: (line: string) => void warnings.push(line),
@@ -106,7 +106,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     await store.append({ id: 4n, name: "Fern" });
     await Promise.all([store.close(), again.close()]);
   });
-  test("a full stream is 503 with no space, nothing is evicted, and space returns", async () => {
+  test("a full stream is 503 50301, nothing is evicted, and new room is used", async () => {
     await cluster.create("small", { max_msgs: 10 });
     const store = await cluster.open("small", { user: "admin" });
     const port = await serve(store);
@@ -123,7 +123,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     });
     await store.close();
   });
-  test("a plant that no server takes is 413, and the connection goes on", async () => {
+  test("a plant over max_payload is 413, and the connection stays open", async () => {
     const store = await cluster.open("plants");
     const port = await serve(store);
     const large = `{"id":1,"name":"${"x".repeat(1_048_500)}"}`;
@@ -133,21 +133,21 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     assert.equal(next?.status, 200);
     await store.close();
   });
-  test("a permission that is taken away is 503 at once, and told", async () => {
+  test("a permission that is taken away is 503 at once, and reported", async () => {
     await cluster.create("denied");
-    const told: string[] = [];
+    const warnings: string[] = [];
     const store = await cluster.open("denied",
-      { user: "half", warn: (line) => told.push(line) });
+      { user: "half", warn: (line) => warnings.push(line) });
     const port = await serve(store);
     const [answer] = await exchange(port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
     assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
-    assert.match(told.join("\n"), /Permissions Violation for Publish to \\?"denied/);
+    assert.match(warnings.join("\n"), /Permissions Violation for Publish to \\?"denied/);
     await store.close();
   });
 });
 
 describe("where the servers do not sync", { ...withCluster, timeout }, () => {
-  test("the store is refused if it may ask, and the reason names the setting", async () => {
+  test("the store is refused if it may ask; the message names the setting", async () => {
     const lax = await Cluster.start({ servers: 1, sync: "2m" });
     await lax.create("plants", { num_replicas: 1 });
     const [{ monitor } = assert.fail("no server")] = lax.servers;

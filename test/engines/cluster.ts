@@ -1,10 +1,10 @@
-/** A real cluster of three servers on loopback, and a small client of the tests' own: what the
- * engine says of a stream is compared with what this one reads from it. */
+/** A real cluster of three servers on loopback, and a small client of the tests' own, which reads
+ * what the engine has stored. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
 import { connect, createServer } from "node:net";
 import type { Socket } from "node:net";
@@ -65,7 +65,6 @@ export function environmentFor(PLANTS_STORE: string, credentials: string) {
 export interface ClusterOptions {
   /** Default: `always`. */
   readonly sync?: "always" | "2m";
-  readonly maxFileStore?: string;
   readonly maxPayload?: string;
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
@@ -75,8 +74,6 @@ export interface ClusterOptions {
   /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3, and all monitors one port. */
   readonly hasAddresses?: boolean;
 
-  /** What the user `writer` may publish. Default: all it needs to serve. */
-  readonly publish?: readonly string[];
   readonly servers?: number;
 
   /** A configuration to use instead, of the chapter's ports. */
@@ -210,15 +207,15 @@ export class Cluster {
   /** Makes a stream that is right, but for what is given; waits until it has a leader. */
   async create(stream: string, changes: Readonly<Record<string, unknown>> = {}): Promise<void> {
     const config = { ...rightStream(stream), ...changes };
-    await until(`stream ${stream} is made`, async () => {
+    await until(`stream ${stream} is created`, async () => {
       const answer = await this.admin<StreamInfo>(`STREAM.CREATE.${stream}`, config);
       return answer.error === undefined;
     });
-    await until(`stream ${stream} answers`, async () =>
+    await until(`stream ${stream} responds`, async () =>
       (await this.info(stream)).state !== undefined);
   }
 
-  /** One request to JetStream's interface, by any server that answers. */
+  /** Sends a request to JetStream's interface, by any server that responds. */
   async admin<Answer>(subject: string, body: unknown = ""): Promise<Answer> {
     let answer: Answer | undefined;
     const text = body === "" ? "" : JSON.stringify(body);
@@ -246,8 +243,8 @@ export class Cluster {
     return found.findIndex((text) => /"name": *"plant-store"/.test(text));
   }
 
-  /** Every message of a stream, in order: read when all servers name the same leader and end. One
-   * that was cut off, and led, answers from what it has until it hears of the others. */
+  /** Reads every message of a stream in order, once all servers name the same leader and end. A
+   * leader that was cut off responds with what it has until it is connected to the others. */
   async read(stream: string): Promise<readonly string[]> {
     let state: StreamInfo["state"];
     let leader: string | undefined;
@@ -323,10 +320,9 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxFileStore = "2GB", maxPayload = "1MB", tls, publish } = options;
+  const { sync = "always", maxPayload = "1MB", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
-  const allowed = publish ?? ["plants", "$JS.API.STREAM.INFO.plants"];
   const cluster = count === 1 ? "" : `cluster {
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
   authorization { user: route, password: routepw${index}, timeout: 2 }
@@ -338,7 +334,7 @@ listen: "${host}:${port}"
 http: "${host}:${monitor}"
 max_payload: ${maxPayload}
 jetstream {
-  store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: ${maxFileStore}
+  store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: 2GB
   sync_interval: ${sync}
 }
 ${cluster}
@@ -347,7 +343,7 @@ accounts {
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: ${JSON.stringify(allowed)}, subscribe: [ "_INBOX.>" ] } }
+      publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
       publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
   ] }
@@ -437,7 +433,7 @@ class TestClient {
       this.#waiting.set(reply, (text) => {
         clearTimeout(timer);
         this.#waiting.delete(reply);
-        if (text === "") reject(new Error("nobody answers"));
+        if (text === "") reject(new Error("no server responds"));
         else resolve(text);
       });
       this.#socket.write(`PUB ${subject} ${reply} ${Buffer.byteLength(body)}\r\n${body}\r\n`);
@@ -465,6 +461,3 @@ class TestClient {
   }
 }
 
-/** A server's log, for a test that fails. */
-export const logOf = (cluster: Cluster, name: string): string =>
-  readFileSync(join(cluster.folder, `${name}.log`), "utf8");

@@ -1,5 +1,5 @@
-/** A server that says what a test wants, and keeps what it was told: for what a real one can't be
- * made to say on demand. */
+/** A server that sends what a test wants, and keeps what it received: for what a real server does
+ * not send on demand. */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";

@@ -1,5 +1,5 @@
-/** The program on a stream: how it starts and is refused, two of them on one stream, moving in and
- * out, and that it costs nothing who does not ask for it. */
+/** The program on a stream: start, refusals, two processes on one stream, import and export. A
+ * server with a journal loads none of this. */
 import assert from "node:assert/strict";
 import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -97,7 +97,7 @@ test("the file of credentials is read again for each connection, with one warnin
     assert.doesNotMatch(server.stdout() + JSON.stringify(server.events()), /s3cret/);
   });
 
-test("who has a journal needs nothing of an engine: without its files all goes on", { timeout },
+test("a server with a journal loads no file of the engine", { timeout },
   async () => {
     const folder = join(temporaryFolder(), "dist");
     cpSync(dirname(program), folder, { recursive: true });
@@ -113,7 +113,7 @@ test("who has a journal needs nothing of an engine: without its files all goes o
     "the control: with a stream they are needed");
   });
 
-test("no host is there: it listens, and answers 503 until one is", { timeout }, async () => {
+test("without a server it listens, and responds with 503 until one can be reached", { timeout }, async () => {
   const fake = await Fake.start({ greeting: "" });
   const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
   const [refusal] = await exchange(server.port, fern(1), { answers: 1 });
@@ -130,14 +130,14 @@ test("no host is there: it listens, and answers 503 until one is", { timeout }, 
 });
 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
-  test("a stream that is not there is refused with its JSON: exit 78", async () => {
+  test("a missing stream ends with 78 and the JSON that creates it", async () => {
     const { code, stderr, stdout } =
       await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
   });
-  test("two on one stream, 1,000 connections, one killed: all that either acknowledged is there",
+  test("two processes on one stream, 1,000 connections, one process killed: every acknowledged plant is there",
     async (t) => {
       await cluster.create("plants");
       const env = cluster.env("plants");
@@ -156,7 +156,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       assert.equal(compared.twice, 0);
       assert.deepEqual([...loads[1].refused], []);
     });
-  test("SIGTERM waits for what is in flight, and SIGHUP does no harm", async () => {
+  test("SIGTERM waits for plants in flight, and SIGHUP has no effect", async () => {
     const server = await start({ env: cluster.env("plants") });
     server.process.kill("SIGHUP");
     const load = new Load(server.port, 32);
@@ -166,7 +166,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     assert.equal(await server.end(), 0, server.stderr());
     assert.equal((await compare(cluster, load.acknowledged)).missing, 0);
   });
-  test("import and export: their exit codes and words, and a journal that verify accepts", async () => {
+  test("import and export: exit codes, output, and a journal that verify accepts", async () => {
     const folder = temporaryFolder();
     await cluster.create("moved");
     const env = cluster.env("moved", "admin");

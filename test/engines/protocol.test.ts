@@ -1,4 +1,4 @@
-/** The reader of the protocol, and the address. */
+/** The parser of the protocol, and the address. */
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
@@ -35,14 +35,14 @@ const expected = [
   ["-ERR 'Authorization Violation'", "", ""],
 ];
 
-describe("the protocol", () => {
-  test("is read in one piece", async () => {
+describe("the bytes of a server", () => {
+  test("are parsed in one piece", async () => {
     assert.deepEqual(await read([stream]), expected);
   });
-  test("is read byte by byte", async () => {
+  test("are parsed byte by byte", async () => {
     assert.deepEqual(await read([...stream].map((byte) => Buffer.of(byte))), expected);
   });
-  test("is read the same, cut in two anywhere", async () => {
+  test("are parsed the same, split anywhere", async () => {
     for (let cut = 1; cut < stream.length; cut++) {
       assert.deepEqual(await read([stream.subarray(0, cut), stream.subarray(cut)]), expected,
         `cut at ${cut}`);
@@ -70,7 +70,7 @@ describe("the protocol", () => {
     });
   }
 
-  test("a message that is published tells its headers' and its whole length in bytes", () => {
+  test("a published message begins with the lengths of its headers and of all in bytes", () => {
     const headers = headersOf("Nats-Msg-Id: a.5\r\n", "Nats-Expected-Stream: plants\r\n");
     const bytes = publication("plants", "_INBOX.a.5", headers, Buffer.from('{"name":"ä€"}'));
     assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 60 76\r\nNATS/1.0\r\n"

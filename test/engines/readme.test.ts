@@ -40,15 +40,15 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
 
 const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
 
-describe("the chapter of the engines", { ...withCluster, timeout: 60_000 }, () => {
-  test("makes a stream that the store takes, by a user that may do no more", async () => {
+describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {
+  test("work as written: each user can do what its comment says, and no more", async () => {
     await cluster.create("plants", JSON.parse(blockOf("json stream")));
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
-    const told: string[] = [];
-    const store = await cluster.open("plants", { warn: (line) => told.push(line) });
+    const warnings: string[] = [];
+    const store = await cluster.open("plants", { warn: (line) => warnings.push(line) });
     await store.append({ id: 1n, name: "Fern" });
     await store.close();
-    assert.match(told.join("\n"), /^not verified: .*monitor=PORT/);
+    assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
     assert.ok(monitor > 0);
 
     const path = join(temporaryFolder(), "out.ndjson");
