@@ -75,10 +75,18 @@ export class NatsStore
   /** The number of the message that was acknowledged last, of those that were new. */
   #lastSeq = 0;
 
+  /**
+   * Stores a plant unless the stream has the key, within its duplicate window. A second call while
+   * the first one is in progress shares its outcome. Undefined if the option `keys` is false.
+   */
+  readonly appendOnce?: NonNullable<PlantStore["appendOnce"]>;
+
   constructor(settings: Settings, inFlight: InFlight) {
     super();
     this.#settings = settings;
     this.#inFlight = inFlight;
+    if (settings.keys)
+      this.appendOnce = (plant, key) => this.#appendOnce(plant, key);
   }
 
   /** The address without credentials. */
@@ -111,11 +119,7 @@ export class NatsStore
     append: this.#append
   };
 
-  /**
-   * Stores a plant unless the stream has the key, within its duplicate window. A second call while
-   * the first one is in progress shares its outcome.
-   */
-  async appendOnce(
+  async #appendOnce(
     plant: NewPlant,
     key: string
   ): Promise<"stored" | "replayed"> {

@@ -343,9 +343,12 @@ accounts {
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
+      subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
-      publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*" ], subscribe: [ "_INBOX.>" ] } }
+    { user: keyless, password: keylesspw, permissions: {
+      publish: [ "*", "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
   ] }
 }
 ${tls === undefined ? "" : `tls { ${tls} }`}

@@ -19,7 +19,7 @@ const newKey = (): string => String(++keys).padStart(21, "-") + "A";
 
 /** "stored", "replayed", or the code of the StoreError. */
 const once = (store: NatsStore, plant: NewPlant, key: string): Promise<string> =>
-  store.appendOnce(plant, key).catch((error: unknown) =>
+  (store.appendOnce ?? assert.fail("no keys"))(plant, key).catch((error: unknown) =>
     (error instanceof StoreError ? error.code : `fault: ${String(error)}`));
 
 /** A stream of one message at most, whose ids a test decides on. */
@@ -84,13 +84,13 @@ describe("a plant with a key", { timeout }, () => {
     assert.equal(fake.plants.length, 3);
   });
   test("whose attempts stored nothing is replayed, even with the very bytes of the other process", async () => {
+    let payload = "";
     const { store } = await open((published, count) => {
       if (isRead(published)) return stored(1, payload);
       ({ payload } = published);
       if (count === 1) return nobody(published.reply);
       return count === 2 ? fails(10158, "duplicate message id is in process", 409) : ack(1, duplicate);
     });
-    let payload = "";
     assert.equal(await once(store, fern, newKey()), "replayed");
   });
   test("waits while another process's message with the key is in process, and asks again", async () => {
@@ -141,6 +141,15 @@ describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => 
     t.diagnostic(JSON.stringify([...counts]));
     assert.equal((await cluster.read("keys")).length, 100);
     for (const store of stores) await store.close();
+  });
+  test("a user that must not read the stream is refused at the start, unless keys are off", async () => {
+    await cluster.create("unread");
+    await assert.rejects(cluster.open("unread", { user: "keyless" }), { code: "config",
+      message: /Permissions Violation for Publish to "\$JS\.API\.STREAM\.MSG\.GET\.unread".*: keys/ });
+    const store = await cluster.open("unread", { user: "keyless", keys: false });
+    await store.append(fern);
+    assert.equal(store.appendOnce, undefined);
+    await store.close();
   });
   test("a full stream still replays what it has, and a refusal leaves the key free", async () => {
     await cluster.create("fullkeys", { max_msgs: 1 });
