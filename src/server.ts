@@ -14,6 +14,7 @@ const host: Host = {
   environment: process.env,
   pid: process.pid,
   userId: process.geteuid?.(),
+  isTerminal: stdout.isTTY,
   print: (line) =>
     write(stdout, line).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== "EPIPE") throw unwritable("stdout", error);
@@ -43,8 +44,11 @@ function warn(message: string): void {
  */
 function write(stream: NodeJS.WriteStream, line: string): Promise<void> {
   return new Promise((resolve, reject) => {
+    // Corked, a pipe's reader gets both as one.
+    stream.cork();
     stream.write(line);
     stream.write("\n", (error) => (error ? reject(error) : resolve()));
+    stream.uncork();
   });
 }
 
@@ -53,13 +57,18 @@ const unwritable = (name: string, { message }: Error): ExitError =>
 
 /**
  * Reads the limit from a diagnostic report, which takes some milliseconds: Node has no other way.
- * Nothing else of the report is kept. Called before the first connection, so that the report has no
- * address to look up.
+ * Nothing else of the report is kept. It leaves out the network, which it would ask for interfaces
+ * and for the names of addresses.
  */
 function openFilesMax(): number {
-  const { userLimits } = process.report.getReport() as {
+  const report: typeof process.report & { excludeNetwork?: boolean } =
+    process.report;
+  const { excludeNetwork = false } = report;
+  report.excludeNetwork = true;
+  const { userLimits } = report.getReport() as {
     readonly userLimits?: { readonly open_files: { readonly hard: unknown } };
   };
+  report.excludeNetwork = excludeNetwork;
   return Number(userLimits?.open_files.hard);
 }
 

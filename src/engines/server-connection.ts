@@ -129,7 +129,8 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const hello = JSON.stringify({ ...introduction, ...login });
+      const nonce = String(this.#info["nonce"] ?? "");
+      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
       // If this is not permitted, the server says so before it answers PING.
@@ -175,7 +176,7 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Writes; one system call sends everything written within a turn of the event loop. This is safe:
+  /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
    * no later turn begins before `setImmediate` has run. */
   #write(bytes: Buffer | string): void {
     const socket = this.#socket;

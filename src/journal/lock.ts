@@ -98,12 +98,25 @@ export async function isLocked(
  * @throws Error if a process may listen there
  */
 export async function removeAbandoned(path: string): Promise<void> {
-  if (fs.lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true)
-    return;
-  const found = await probe(path);
-  if (found !== undefined)
-    throw new Error(`something else is at ${path}: ${found}`);
-  fs.unlinkSync(path);
+  const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  if (found?.isSocket() !== true) return;
+  const listener = await probe(path);
+  if (listener !== undefined)
+    throw new Error(`something else is at ${path}: ${listener}`);
+
+  // Another start may have replaced the abandoned socket by its own since the probe. So the socket
+  // is moved aside, and that start gets its own back. One gap of microseconds remains: a process
+  // that has bound its socket and does not listen yet refuses connections, too.
+  const aside = `${path}.${Math.random().toString(36).slice(2, 10)}`;
+  fs.renameSync(path, aside);
+  const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
+  const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
+
+  // Fails if a third process listens at the path by now.
+  if (!isSame) fs.linkSync(aside, path);
+  fs.unlinkSync(aside);
+  if (!isSame)
+    throw new Error(`another process has begun to listen at ${path}`);
 }
 
 /**
@@ -189,13 +202,16 @@ export const abstractOf = (identity: string) =>
     ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")]
     : [];
 
-/** The sockets in a journal's directory that lock it by any of its names, or once did. */
+/**
+ * The sockets in a journal's directory that lock it by any of its names, or once did. Asks lstat
+ * what an entry is: Deno's directory entries do not know sockets.
+ */
 const locksBeside = (path: string, identity: string): readonly string[] =>
   fs
-    .readdirSync(dirname(path), { withFileTypes: true })
+    .readdirSync(dirname(path))
+    .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)
+    .map((name) => join(dirname(path), name))
     .filter(
-      (entry) =>
-        entry.isSocket() &&
-        /\.lock-(\d+-\d+)-\w{8}$/.exec(entry.name)?.[1] === identity
-    )
-    .map(({ name }) => join(dirname(path), name));
+      (name) =>
+        fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket() === true
+    );

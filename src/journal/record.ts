@@ -23,9 +23,9 @@
  *   265
  */
 import { crc32 } from "node:zlib";
-import { parseJson } from "../json/parse.ts";
 import {
   newPlantJson,
+  newPlantOf,
   plainForm,
   readNewPlant,
   type NewPlant
@@ -189,7 +189,7 @@ export function decodeRecord(line: Buffer) {
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {
   try {
-    const plant = readNewPlant(parseJson(json, 1));
+    const plant = newPlantOf(readNewPlant(json, 1));
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
   } catch {
     return undefined;

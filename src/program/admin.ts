@@ -32,7 +32,7 @@ export async function openAdmin(
   store: Store,
   health: Health
 ) {
-  const metrics = createMetrics(host, store);
+  const metrics = createMetrics(host, store, health);
   const respondTo = (
     method: string,
     path: string

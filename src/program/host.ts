@@ -12,6 +12,9 @@ export interface Host {
   /** Number of the user that the process acts as; undefined on systems without such numbers. */
   readonly userId: number | undefined;
 
+  /** Whether stdout is a terminal, where a person reads it. */
+  readonly isTerminal: boolean;
+
   /**
    * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error.
    *

@@ -4,6 +4,7 @@ import type { Server } from "node:http";
 import { dirname } from "node:path";
 import { realDisk } from "../journal/files.ts";
 import { removeAbandoned } from "../journal/lock.ts";
+import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
@@ -20,17 +21,24 @@ export async function listen(
   { socket, host, port, isInherited }: Config
 ) {
   if (socket !== "") {
-    const folder = dirname(socket);
-
-    // The system's own message is that of a folder without permission.
-    if (!realDisk.look(folder))
-      throw new Error(`${socket}: there is no folder ${folder}`);
+    assertFolder(socket);
     await removeAbandoned(socket);
   }
   server.listen(
     isInherited ? { fd: 3 } : socket === "" ? { port, host } : { path: socket }
   );
   await once(server, "listening");
+}
+
+/**
+ * Refuses a path whose folder is missing: the system's own message does not say so.
+ *
+ * @throws ExitError `io` that names the folder
+ */
+export function assertFolder(path: string) {
+  const folder = dirname(path);
+  if (!realDisk.look(folder))
+    throw new ExitError("io", `${path}: there is no folder ${folder}`);
 }
 
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */

@@ -1,17 +1,29 @@
 /** Metrics of the process in Prometheus' text format 0.0.4. */
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
-import type { ResponseSummary } from "../index.ts";
+import { catalogue } from "../http/errors.ts";
 import { ifPossible } from "../journal/error.ts";
 import { version } from "./help.ts";
+import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";
+
+/** What metrics are read from. */
+export interface Source {
+  readonly host: Host;
+  readonly store: Store;
+  readonly health: Health;
+  connections: number;
+
+  /** End of the current certificate; undefined without TLS. */
+  notAfter: Date | undefined;
+}
 
 /**
  * Reads a metric when it is scraped. It is left out if it is undefined or cannot be read. A metric
  * without this function is counted as it happens.
  */
-type Read = (stats: Store["stats"], host: Host) => number | undefined;
+type Read = (source: Source) => number | undefined;
 
 const metric =
   (type: "counter" | "gauge" | "histogram") => (help: string, read?: Read) => ({
@@ -36,6 +48,10 @@ export const metricTable = {
   plant_store_http_sent_bytes_total: counter(
     "bytes written, counted when a connection closes"
   ),
+  plant_store_connections: gauge(
+    "open connections",
+    ({ connections }) => connections
+  ),
   plant_store_connections_refused_total: counter(
     "connections over the limit, closed without a response"
   ),
@@ -45,32 +61,39 @@ export const metricTable = {
   plant_store_batch_records: histogram("records that shared a write"),
   plant_store_queue_records: gauge(
     "records not written yet",
-    ({ queue }) => queue.records
+    ({ store }) => store.stats.queue.records
   ),
   plant_store_queue_bytes: gauge(
     "bytes of the plants not written yet",
-    ({ queue }) => queue.bytes
+    ({ store }) => store.stats.queue.bytes
   ),
   plant_store_journal_bytes: gauge(
     "size of the current file",
-    ({ bytes }) => bytes
+    ({ store }) => store.stats.bytes
   ),
   plant_store_journal_records: gauge(
     "records in the current file",
-    ({ records }) => records
+    ({ store }) => store.stats.records
   ),
   plant_store_journal_rotations_total: counter("rotations to a new file"),
   plant_store_engine_reachable: gauge(
     "1 while a server of the stream is connected, else 0",
-    ({ isReachable }) =>
-      isReachable === undefined ? undefined : Number(isReachable)
+    ({ store: { stats } }) =>
+      stats.isReachable === undefined ? undefined : Number(stats.isReachable)
+  ),
+  plant_store_ready: gauge("1 while /readyz is 200, else 0", ({ health }) =>
+    Number(!health.notReadyReason())
+  ),
+  plant_store_tls_not_after_timestamp_seconds: gauge(
+    "end of the TLS certificate, Unix time",
+    ({ notAfter }) => notAfter && notAfter.getTime() / 1e3
   ),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
-  process_cpu_seconds_total: counter("CPU time", (_, host) => {
+  process_cpu_seconds_total: counter("CPU time", ({ host }) => {
     const { user, system } = host.cpuUsage();
     return (user + system) / 1e6;
   }),
-  process_resident_memory_bytes: gauge("resident memory", (_, host) =>
+  process_resident_memory_bytes: gauge("resident memory", ({ host }) =>
     host.residentBytes()
   ),
   process_start_time_seconds: gauge(
@@ -112,7 +135,15 @@ const bucketBounds = {
 };
 
 /** Creates the metrics, and counts from now on. */
-export function createMetrics(host: Host, store: Store) {
+export function createMetrics(host: Host, store: Store, health: Health) {
+  const source: Source = {
+    host,
+    store,
+    health,
+    connections: 0,
+    notAfter: undefined
+  };
+
   /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
   const samples = new Map<string, number>();
 
@@ -136,26 +167,36 @@ export function createMetrics(host: Host, store: Store) {
     observe("plant_store_append_seconds", millis / 1_000);
   });
 
+  const count = (status: number, error: number | "" = "", times = 1) =>
+    add(
+      `plant_store_http_requests_total{status="${status}",error="${error}"}`,
+      times
+    );
+
   // Samples begin at 0, so that the rate of the first event is seen.
   observe("plant_store_batch_records", 0, 0);
   observe("plant_store_append_seconds", 0, 0);
-  add('plant_store_http_requests_total{status="200",error=""}', 0);
+  count(200, "", 0);
+  for (const { error } of Object.values(catalogue))
+    count(Math.floor(error / 100), error, 0);
   add(
     `plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`
   );
 
   return {
     add,
-    count: ({ status, error }: ResponseSummary) =>
-      add(
-        `plant_store_http_requests_total{status="${status}",error="${error ?? ""}"}`
-      ),
+    count,
+    source,
 
     /** Counts a server's connections; with TLS, the decrypted bytes. */
     watch(server: Server): void {
       server.on("drop", () => add("plant_store_connections_refused_total"));
       const event =
         "setSecureContext" in server ? "secureConnection" : "connection";
+      server.on("connection", (socket: Socket) => {
+        source.connections++;
+        socket.once("close", () => source.connections--);
+      });
       server.on(event, (socket: Socket) =>
         socket.once("close", () => {
           add("plant_store_http_received_bytes_total", socket.bytesRead);
@@ -168,10 +209,10 @@ export function createMetrics(host: Host, store: Store) {
     text: () =>
       Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
-          const value = read ? ifPossible(() => read(store.stats, host)) : 0;
+          const value = read ? ifPossible(() => read(source)) : 0;
           if (value === undefined) return "";
-          const counted = [...samples].filter(([sample]) =>
-            sample.startsWith(name)
+          const counted = [...samples].filter(
+            ([sample]) => !read && sample.startsWith(name)
           );
           const lines = (counted[0] ? counted : [[name, value]]).map((sample) =>
             sample.join(" ")

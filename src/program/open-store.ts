@@ -3,6 +3,7 @@ import type { EventEmitter } from "node:events";
 import { openJournal, type JournalError, type PlantStore } from "../index.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
+import { assertFolder } from "./listen.ts";
 import { isStream, type Config } from "./settings.ts";
 
 /** What the program needs of a store. A journal has every member but `isReachable`. */
@@ -34,7 +35,10 @@ export async function openStore(
   const warn = (message: string) => log("warn", message);
 
   // The limits are the journal's: a stream has its own.
-  if (!isStream(address)) return openJournal(address, { limits, warn });
+  if (!isStream(address)) {
+    assertFolder(address);
+    return openJournal(address, { limits, warn });
+  }
 
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");

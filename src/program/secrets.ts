@@ -26,7 +26,7 @@ export const readTokensFile = (path: string, host: Host) =>
   );
 
 /**
- * Reads a certificate and its private key, as options of TLS.
+ * Reads a certificate and its private key, as options of TLS, and the certificate's end.
  *
  * @throws ExitError that names the file, also if the two do not belong together
  */
@@ -34,11 +34,14 @@ export const readTlsPair = (certPath: string, keyPath: string, host: Host) =>
   readGuarded("TLS certificate", certPath, host, "public", (cert) => {
     const leaf = new X509Certificate(cert);
     return readGuarded("TLS key", keyPath, host, "warn", (key) => {
-      createSecureContext({ cert, key });
+      if (key.includes("ENCRYPTED"))
+        throw new TypeError("expected a key without a passphrase");
 
       // OpenSSL accepts a key of another algorithm, and every handshake would fail.
-      if (leaf.checkPrivateKey(createPrivateKey(key))) return { cert, key };
-      throw new TypeError(`expected the key of ${certPath}, found another`);
+      if (!leaf.checkPrivateKey(createPrivateKey(key)))
+        throw new TypeError(`expected the key of ${certPath}, found another`);
+      createSecureContext({ cert, key });
+      return { cert, key, notAfter: new Date(leaf.validTo) };
     });
   });
 

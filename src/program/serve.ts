@@ -31,6 +31,8 @@ export async function serve(config: Config, host: Host): Promise<number> {
   const running = await starting;
   const { server, store, failed, health, accessLog, admin } = running;
   announce(running, config, host);
+  reportExpiry(running, log);
+  setInterval(() => reportExpiry(running, log), dayMillis).unref();
 
   // Every accepted request gets its response, until the deadline.
   const reason = await Promise.race([shutdown.requested, failed]);
@@ -47,6 +49,8 @@ export async function serve(config: Config, host: Host): Promise<number> {
   log("info", `ended, with ${exitCode}`, { exitCode });
   return exitCode;
 }
+
+const dayMillis = 86_400_000;
 
 type Running = Awaited<ReturnType<typeof start>>;
 
@@ -96,7 +100,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
-        admin?.metrics.count(summary);
+        admin?.metrics.count(summary.status, summary.error);
       }
     });
     admin?.metrics.watch(server);
@@ -105,7 +109,8 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // A connection that could not be accepted, on systems that report it.
     server.on("error", (error) => log("warn", messageOf(error)));
     health.become("ready");
-    const parts = { server, store, failed, tokens, readTls };
+    const { notAfter } = tls ?? {};
+    const parts = { server, store, failed, tokens, readTls, notAfter };
     return { ...parts, health, accessLog, admin };
   } catch (error) {
     admin?.close();
@@ -135,7 +140,7 @@ function warnOfSettings({ limits }: Config, host: Host) {
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, tokens, admin }: Running,
+  { server, store, tokens, notAfter, admin }: Running,
   config: Config,
   { log, print }: Host
 ): void {
@@ -159,13 +164,24 @@ function announce(
     admin: admin?.base,
     [kind]: address,
     records,
-    tokens: names
+    tokens: names,
+    notAfter
   });
 
   // The server serves whether or not the line can be printed.
   print(announcement(base, config, tokens.generated())).catch(
     (error: unknown) => log("warn", messageOf(error))
   );
+}
+
+/** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
+function reportExpiry({ notAfter, admin }: Running, log: Log) {
+  if (!notAfter) return;
+  if (admin) admin.metrics.source.notAfter = notAfter;
+  const millis = notAfter.getTime() - Date.now();
+  const verb = millis < 0 ? "expired" : "expires";
+  if (millis < 14 * dayMillis)
+    log("warn", `the TLS certificate ${verb} at ${notAfter.toISOString()}`);
 }
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
@@ -178,14 +194,20 @@ function reload(
   const again = (what: string, read: () => void) => {
     try {
       read();
-      log("info", `${what} reloaded`, { tokens: tokens.names() });
+      const { notAfter } = running;
+      log("info", `${what} reloaded`, { tokens: tokens.names(), notAfter });
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
   };
   if (tokensFile !== "") again("tokens", tokens.reload);
   if (tlsCert !== "")
-    again("certificate and key", () => server.setSecureContext?.(readTls()));
+    again("certificate and key", () => {
+      const tls = readTls();
+      server.setSecureContext?.(tls);
+      running.notAfter = tls.notAfter;
+    });
+  reportExpiry(running, log);
 
   // A stream has nothing to rotate.
   store.rotate?.().then(

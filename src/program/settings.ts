@@ -1,7 +1,8 @@
 /** The settings of `serve`, from flags and environment: read once, and frozen. */
+import { resolve } from "node:path";
 import {
   basePathForm,
-  basePathWanted,
+  basePathExpected,
   describeBounds,
   isWithin,
   limitTable,
@@ -64,7 +65,7 @@ export const settingTable = {
     flag: "base-path",
     defaultValue: "",
     form: basePathForm,
-    expected: basePathWanted,
+    expected: basePathExpected,
     meaning: "prefix of /plants in the path, such as /v1"
   },
   store: {
@@ -116,9 +117,9 @@ export const settingTable = {
   logRequests: {
     flag: "log-requests",
     defaultValue: "",
-    form: /^(?:yes)?$/,
-    expected: "yes",
-    meaning: "log every request, and how long it took"
+    form: /^(?:yes|1|true)?$/,
+    expected: "yes, 1 or true",
+    meaning: "log every request, and how long it took: yes, 1 or true"
   }
 } as const;
 
@@ -164,7 +165,8 @@ export function readConfig(given: Given) {
     ...texts,
     port: Number(texts.port),
     failedLinesMax: Number(texts.failedLinesMax),
-    logRequests: texts.logRequests === "yes",
+    logRequests: texts.logRequests !== "",
+    store: isStream(texts.store) ? texts.store : resolve(texts.store),
     isInherited: isInherited(given),
     limits: Object.freeze(limits)
   });

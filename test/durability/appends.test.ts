@@ -1,75 +1,154 @@
 /**
- * Whatever a host hands to `append`, and whatever keeps a batch from becoming lines: every append
- * settles, with a StoreError where it is not stored, and the journal's file opens again.
+ * Appending: one durable write for the plants that arrive together, limits to the record and the
+ * byte, and for each plant an outcome that is true, whatever a host appends.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
-import { constants } from "node:os";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { realDisk, type JournalFile } from "../../src/journal/files.ts";
+import { setImmediate } from "node:timers/promises";
+import { inspect } from "node:util";
+import type { Limits } from "../../src/config.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { JournalError } from "../../src/journal/error.ts";
-import { headerBytes, plantText, recordText } from "../../src/journal/record.ts";
-import { type NewPlant } from "../../src/plant.ts";
-import { SimulatedDisk } from "../support/simdisk.ts";
+import { plantText, recordText } from "../../src/journal/record.ts";
+import type { NewPlant } from "../../src/plant.ts";
+import { appendJson } from "../../src/store.ts";
+import {
+  append, ENOSPC, EIO, fern, headerBytes, outcomeOf, plantOf, simulated,
+} from "../support/journals.ts";
 import { root, temporaryFolder } from "../support/support.ts";
-import { StoreError } from "../../src/store.ts";
 
-const path = "/plants.ndjson";
-const fern: NewPlant = { id: 1n, name: "Fern" };
+const many = (count: number): NewPlant[] => Array<NewPlant>(count).fill(fern);
+const stored = (count: number): string[] => Array<string>(count).fill("stored");
 
-/** A journal; the plants of its file, as JSON, once it is closed and has opened again. */
-async function simulated() {
-  const disk = new SimulatedDisk();
-  const warnings: string[] = [];
-  const warn = (message: string): void => void warnings.push(message);
-  const journal = await openJournal(path, { disk, warn });
-  const reopened = async (): Promise<string[]> => {
+test("plants appended in one turn share one write, in their order", async () => {
+  const { journal, bytes, writes, records } = await simulated();
+  const ids = [3n, 1n, 2n];
+  await Promise.all(ids.map((id) => journal.append({ id, name: "" })));
+  assert.equal(writes(), 1);
+  const third = bytes().length;
+  await journal.append(fern);
+  const fourth = bytes().length;
+  await journal.append(fern);
+  assert.equal(writes(), 3, "the control: those of three turns do not share");
+  assert.deepEqual(records().map(({ seq, synced, plant }) => [seq, synced, plant.id]),
+    [[1, headerBytes, 3], [2, headerBytes, 1], [3, headerBytes, 2], [4, third, 1], [5, fourth, 1]]);
+  await journal.close();
+});
+
+test("plants that arrive while a write is in flight join the next one", async () => {
+  const { during, writes, records } = await simulated();
+  assert.deepEqual(await during(() => undefined, fern, fern), stored(3));
+  assert.equal(writes(), 2);
+  const [one, ...others] = records().map(({ synced }) => synced);
+  assert.deepEqual([one, new Set(others).size], [headerBytes, 1]);
+});
+
+test("plants that the event loop still delivers join the write, while there are a tenth more",
+  async () => {
+    const { journal, writes } = await simulated();
+    const outcomes: Promise<string[]>[] = [];
+    for (const count of [1, 2, 4, 8, 1]) {
+      outcomes.push(append(journal, ...many(count)));
+      await setImmediate();
+    }
+    assert.deepEqual(new Set((await Promise.all(outcomes)).flat()), new Set(["stored"]));
+    assert.equal(writes(), 1);
+    await append(journal, fern);
+    assert.equal(writes(), 2, "the control");
     await journal.close();
-    await (await openJournal(path, { disk })).close();
-    const lines = disk.bytes(path)?.toString().trimEnd().split("\n").slice(1) ?? [];
-    return lines.map((line) => /"plant":(\{.*\}),"crc"/.exec(line)?.[1] ?? line);
-  };
-  return { journal, reopened, warnings };
-}
+  });
 
-/** "stored", or the StoreError's code. */
-const outcome = (stored: Promise<void>): Promise<string> =>
-  stored.then(() => "stored", (error: unknown) =>
-    error instanceof StoreError ? error.code : String(error));
+test("plants that come with every turn of the event loop do not fill the queue", async () => {
+  const { journal, writes } = await simulated();
+  const outcomes: Promise<string[]>[] = [];
+  // As a client that pipelines: 300 with each turn, twice as many as the queue holds.
+  for (let turns = 0; turns < 28; turns++) {
+    outcomes.push(append(journal, ...many(300)));
+    await setImmediate();
+  }
+  assert.deepEqual(new Set((await Promise.all(outcomes)).flat()), new Set(["stored"]));
+  assert.ok(writes() > 1 && writes() < 28, `${writes()} writes`);
+});
 
-const revoked = Proxy.revocable({}, {});
-revoked.revoke();
+test("no plant is acknowledged before its write has returned", async () => {
+  for (const lies of [false, true]) {
+    const { disk, journal, bytes, records } = await simulated();
+    disk.lies = lies;
+    const begun = disk.hold();
+    let acknowledged = 0;
+    const appends = many(3).map((plant) => journal.append(plant).then(() => { acknowledged++; }));
+    await begun;
+    assert.deepEqual([acknowledged, bytes().length], [0, headerBytes]);
+    disk.letGo();
+    await Promise.all(appends);
+    disk.restart({ bytes: false, names: false });
+    assert.equal(records().length, lies ? 0 : 3, "the control: a disk that lies");
+  }
+});
 
-const noPlants: readonly (readonly [says: string, plant: unknown])[] = [
-  ["null", null],
-  ["undefined", undefined],
-  ["a number", 7],
-  ["text", "Fern"],
-  ["an array", []],
-  ["a getter that throws", { id: 1n, get name() { throw new Error("boom"); } }],
-  ["a revoked proxy", revoked.proxy],
-  ["a name that is a String object", { id: 1n, name: Object("Fern") as unknown }],
+const limits: readonly (readonly [says: string, limits: Partial<Limits>, plants: NewPlant[],
+  outcomes: string[]])[] = [
+  ["three records at a limit of three", { queueRecordsMax: 3 }, many(3), stored(3)],
+  ["four records at a limit of three", { queueRecordsMax: 3 }, many(4), [...stored(3), "busy"]],
+  ["plants of 1024 bytes at a limit of 1024", { queueBytesMax: 1024 },
+    [plantOf(1000), plantOf(24)], stored(2)],
+  ["plants of 1025 bytes at a limit of 1024", { queueBytesMax: 1024 },
+    [plantOf(1000), plantOf(25)], ["stored", "busy"]],
+  ["one plant over the limit alone", { queueBytesMax: 1024 }, [plantOf(5000)], ["stored"]],
+  ["one plant over the limit after another", { queueBytesMax: 1024 },
+    [fern, plantOf(5000), fern], ["stored", "busy", "stored"]],
 ];
 
-for (const [says, plant] of noPlants) {
-  test(`append of ${says} rejects with a StoreError, and nothing is written`, async () => {
-    const { journal, reopened } = await simulated();
-    assert.equal(await outcome(journal.append(plant as NewPlant)), "invalid");
-    assert.equal(await outcome(journal.append(fern)), "stored");
-    assert.deepEqual(await reopened(), ['{"id":1,"name":"Fern"}']);
+for (const [says, limit, plants, expected] of limits) {
+  test(`the queue accepts what its limits allow, again and again: ${says}`, async () => {
+    const { journal, records } = await simulated(limit);
+    for (let times = 0; times < 3; times++) {
+      assert.deepEqual(await append(journal, ...plants), expected);
+    }
+    const count = expected.filter((outcome) => outcome === "stored").length;
+    assert.equal(records().length, 3 * count, "a plant that is busy is not stored");
   });
 }
 
-test("what a getter throws is the StoreError's cause", async () => {
-  const { journal } = await simulated();
-  const boom = new Error("boom");
-  const plant: NewPlant = { id: 1n, get name(): string { throw boom; } };
-  await assert.rejects(journal.append(plant), { name: "StoreError", cause: boom });
-  await journal.close();
+test("the queue's limit counts the write in flight, too", async () => {
+  const { during } = await simulated({ queueRecordsMax: 2 });
+  assert.deepEqual(await during(() => undefined, fern, fern), ["stored", "stored", "busy"]);
+});
+
+const lineBytes = (seq: number, end: number): number =>
+  recordText(seq, new Date(0).toISOString(), end, "").length;
+const frame = lineBytes(1, headerBytes);
+
+for (const [says, bytes, expected] of [
+  ["1024 bytes", [400, 1024 - 400 - 2 * frame], 1],
+  ["1025 bytes", [400, 1025 - 400 - 2 * frame], 2],
+  ["one record of 5000 bytes and another", [5000, 100], 2],
+  ["one record alone of 5000 bytes", [5000], 1],
+] as const) {
+  test(`a batch has at most batchBytesMax bytes: ${says} at 1024`, async () => {
+    const { journal, writes, records } = await simulated({ batchBytesMax: 1024 });
+    assert.deepEqual(await append(journal, ...bytes.map(plantOf)), stored(bytes.length));
+    assert.equal(writes(), expected);
+    assert.equal(new Set(records().map(({ synced }) => synced)).size, expected);
+  });
+}
+
+test("a batch keeps its limit where a record's number gets a digit more", async () => {
+  for (const [batchBytesMax, expected] of [[1024, 2], [1026, 1]] as const) {
+    const { journal, bytes, writes } = await simulated({ batchBytesMax });
+    for (let seq = 1; seq < 9; seq++) await append(journal, fern);
+    const end = bytes().length;
+    // Records 9 and 10 have 1,025 bytes together. Each counts as if it had the longer number: one
+    // byte more.
+    const room = 1025 - lineBytes(9, end) - lineBytes(10, end);
+    const before = writes();
+    assert.deepEqual(await append(journal, plantOf(500), plantOf(room - 500)), stored(2));
+    assert.equal(writes() - before, expected);
+    assert.equal(bytes().length - end, 1025 + (expected === 2 ? String(end + 600).length - 3 : 0));
+    await journal.close();
+  }
 });
 
 /** A plant whose member is one value when it is first read, and another ever after. */
@@ -78,13 +157,34 @@ function fickle(member: keyof NewPlant, first: unknown, later: unknown): NewPlan
   const get = (): unknown => (reads++ === 0 ? first : later);
   return Object.defineProperty({ id: 1n, name: "Fern", tag: "shade" }, member, { get }) as NewPlant;
 }
+const revoked = Proxy.revocable({}, {});
+revoked.revoke();
+const boom = new Error("boom");
 
-const fickles: readonly (readonly [says: string, plant: NewPlant, written: string])[] = [
+/** What a host may append; `written`: its JSON in the file, undefined if it is invalid. */
+const given: readonly (readonly [says: string, plant: unknown, written?: string])[] = [
+  ["an id over int64", { id: 2n ** 63n, name: "" }],
+  ["an id under int64", { id: -(2n ** 63n) - 1n, name: "" }],
+  ["an id that is a number", { id: 7, name: "" }],
+  ["an id that is text", { id: "7", name: "" }],
+  ["no id", { name: "" }],
+  ["no name", { id: 7n }],
+  ["a name that is null", { id: 7n, name: null }],
+  ["a name with a lone surrogate", { id: 7n, name: "\ud800" }],
+  ["a name that is a String object", { id: 1n, name: Object("Fern") as unknown }],
+  ["a tag with a lone surrogate", { id: 7n, name: "", tag: "a\udc00" }],
+  ["a tag that is null", { id: 7n, name: "", tag: null }],
+  ["null in its place", null],
+  ["undefined in its place", undefined],
+  ["a number in its place", 7],
+  ["text in its place", "Fern"],
+  ["an array in its place", []],
+  ["a getter that throws", { id: 1n, get name() { throw boom; } }],
+  ["a revoked proxy", revoked.proxy],
   ["an id that becomes text", fickle("id", 7n, '7,"name":"","x":'),
     '{"id":7,"name":"Fern","tag":"shade"}'],
-  ["an id that leaves int64", fickle("id", 7n, 2n ** 64n),
-    '{"id":7,"name":"Fern","tag":"shade"}'],
-  ["a name that becomes half of a pair", fickle("name", "Moss", "\ud800"),
+  ["an id that leaves int64", fickle("id", 7n, 2n ** 64n), '{"id":7,"name":"Fern","tag":"shade"}'],
+  ["a name that becomes a lone surrogate", fickle("name", "Moss", "\ud800"),
     '{"id":1,"name":"Moss","tag":"shade"}'],
   ["a name that becomes nothing", fickle("name", "Moss", undefined),
     '{"id":1,"name":"Moss","tag":"shade"}'],
@@ -93,13 +193,25 @@ const fickles: readonly (readonly [says: string, plant: NewPlant, written: strin
   ["a tag that appears", fickle("tag", undefined, 7), '{"id":1,"name":"Fern"}'],
 ];
 
-for (const [says, plant, written] of fickles) {
-  test(`what was checked is what is written, and opens again: ${says}`, async () => {
-    const { journal, reopened } = await simulated();
-    assert.equal(await outcome(journal.append(plant)), "stored");
-    assert.deepEqual(await reopened(), [written]);
+for (const [says, plant, written] of given) {
+  test(`a plant with ${says} is ${written ? "written as it was checked" : "invalid"}`, async () => {
+    const { path, disk, journal, writes, bytes } = await simulated();
+    const outcome = outcomeOf(journal.append(plant as NewPlant));
+    assert.equal(await outcome, written ? "stored" : "invalid");
+    assert.deepEqual([await append(journal, fern), writes()], [["stored"], written ? 2 : 1]);
+    await journal.close();
+    await (await openJournal(path, { disk })).close();
+    const plants = [...`${bytes()}`.matchAll(/"plant":(\{.*\}),"crc"/g)].map(([, json]) => json);
+    assert.deepEqual(plants, [...written ? [written] : [], plantText(fern)]);
   });
 }
+
+test("an error that a getter throws is the StoreError's cause", async () => {
+  const { journal } = await simulated();
+  const plant: NewPlant = { id: 1n, get name(): string { throw boom; } };
+  await assert.rejects(journal.append(plant), { name: "StoreError", cause: boom });
+  await journal.close();
+});
 
 /** What can keep a batch from becoming lines; the next one becomes them. */
 const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => () => void])[] = [
@@ -124,64 +236,20 @@ const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => 
 ];
 
 for (const [says, arrange] of obstacles) {
-  test(`${says}: every append of the batch settles, and the journal goes on`, async (t) => {
-    const { journal, reopened, warnings } = await simulated();
-    journal.on("failed", (error: JournalError) => assert.fail(error));
+  test(`${says}: every append of the batch settles, and the journal continues`, async (t) => {
+    const { journal, warnings, failures, records } = await simulated();
     const remove = arrange(t);
-    const refused = await Promise.all([1n, 2n, 3n].map((id) =>
-      outcome(journal.append({ id, name: "" }))));
-    assert.deepEqual(refused, Array(3).fill("unknown"));
-    assert.equal(warnings.length, 1, "the operator is told, once for the batch");
-    assert.match(warnings.join(), /^\/plants\.ndjson: 3 plants are not stored: \w/);
+    assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("unknown"));
+    assert.equal(warnings.length, 1, "one warning for the batch");
+    assert.match(warnings.join(), /^\/plants\.ndjson: \w.*; 3 plants are not stored$/);
     remove();
-    assert.equal(await outcome(journal.append({ id: 4n, name: "" })), "stored");
-    assert.deepEqual(await reopened(), ['{"id":4,"name":""}']);
+    assert.deepEqual([await append(journal, { id: 4n, name: "" }), failures], [["stored"], []]);
+    assert.deepEqual(records().map(({ plant }) => plant.id), [4]);
+    await journal.close();
   });
 }
 
-test("a file that another has cut is not made longer again after a write that failed", async () => {
-  const real = join(temporaryFolder(), "plants.ndjson");
-  let isFull = false;
-  const errno = -constants.errno.ENOSPC;
-  const noSpace = Object.assign(new Error("ENOSPC: no space left"), { errno });
-  const open = (name: string): JournalFile => {
-    const file = realDisk.open(name);
-    const write = (bytes: Buffer): Promise<number> =>
-      isFull ? Promise.reject(noSpace) : file.append(bytes);
-    return { ...file, append: write };
-  };
-  const journal = await openJournal(real, { disk: { ...realDisk, open } });
-  const failed = once(journal, "failed");
-  assert.equal(await outcome(journal.append(fern)), "stored");
-  truncateSync(real, headerBytes);
-  isFull = true;
-  assert.equal(await outcome(journal.append(fern)), "unknown", "its end is not what it was");
-  await failed;
-  assert.equal(statSync(real).size, headerBytes);
-  await journal.close();
-});
-
-test("a write that gives seq a digit more is within batchBytesMax, too", async () => {
-  const disk = new SimulatedDisk();
-  const batchBytesMax = 1024;
-  const journal = await openJournal(path, { disk, limits: { batchBytesMax } });
-  const size = (): number => disk.bytes(path)?.length ?? 0;
-  const writes = (): number => disk.calls.filter((call) => call === "append").length;
-  for (let seq = 1; seq <= 8; seq++) await journal.append(fern);
-  const [bytes, calls] = [size(), writes()];
-  const at = new Date(0).toISOString();
-  const lineBytes = (seq: number, plant: NewPlant): number =>
-    recordText(seq, at, bytes, plantText(plant)).length;
-  const rest = batchBytesMax + 1 - lineBytes(9, fern) - lineBytes(10, { id: 1n, name: "" });
-  const long: NewPlant = { id: 1n, name: "x".repeat(rest) };
-  await Promise.all([journal.append(fern), journal.append(long)]);
-  const second = String(bytes + lineBytes(9, fern)).length - String(bytes).length;
-  assert.equal(size() - bytes, batchBytesMax + 1 + second, "both in one were a byte too long");
-  assert.equal(writes() - calls, 2);
-  await journal.close();
-});
-
-test("a caller's function that throws is no fault of the journal, nor of its batch", () => {
+test("a caller's function that throws fails neither the journal nor its batch", () => {
   const dist = join(root, "dist");
   const script = `
     import { openJournal } from ${JSON.stringify(join(dist, "index.js"))};
@@ -200,7 +268,7 @@ test("a caller's function that throws is no fault of the journal, nor of its bat
   assert.match(readFileSync(join(folder, "plants.ndjson"), "utf8"), /Fern.*\n.*Moss.*\n.*Ivy/);
 });
 
-test('a listener to "failed" that throws does not get into the way of closing', () => {
+test('a listener to "failed" that throws does not prevent closing', () => {
   const folder = temporaryFolder();
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
     import { rmSync } from "node:fs";
@@ -212,7 +280,88 @@ test('a listener to "failed" that throws does not get into the way of closing', 
     await journal.append({ id: 1n, name: "" }).catch((error) => console.log(error.code));
     await journal.close();
     console.log("closed");`], { cwd: folder, encoding: "utf8", timeout: 60_000 });
-  const told = stdout.trimEnd().split("\n").toSorted();
-  assert.deepEqual([status, told], [0, ["closed", "thrown", "unknown"]], stderr);
+  const lines = stdout.trimEnd().split("\n").toSorted();
+  assert.deepEqual([status, lines], [0, ["closed", "thrown", "unknown"]], stderr);
   assert.deepEqual(readdirSync(folder), [], "its lock is gone");
+});
+
+test("close settles all that was accepted, accepts no more, and may be called again", async () => {
+  const { path, disk, journal, records } = await simulated({ batchBytesMax: 1024 });
+  const accepted = append(journal, ...many(99));
+  const closed = Promise.all([journal.close(), journal[Symbol.asyncDispose]()]);
+  const late = append(journal, fern);
+  await closed;
+  assert.deepEqual(await accepted, stored(99));
+  assert.deepEqual([await late, await append(journal, fern)], [["closed"], ["closed"]]);
+  assert.equal(records().length, 99);
+  await (await openJournal(path, { disk })).close();
+});
+
+test("stats has the records and bytes of the file, and of the queue", async () => {
+  const { path, disk, journal, bytes } = await simulated();
+  const queue = { records: 0, bytes: 0 };
+  assert.deepEqual(journal.stats, { records: 0, bytes: headerBytes, queue });
+  const begun = disk.hold();
+  const first = journal.append(fern);
+  await begun;
+  const second = journal.append(fern);
+  const waiting = { records: 2, bytes: 2 * plantText(fern).length };
+  assert.deepEqual(journal.stats, { records: 0, bytes: headerBytes, queue: waiting });
+  disk.letGo();
+  await Promise.all([first, second]);
+  assert.deepEqual(journal.stats, { records: 2, bytes: bytes().length, queue });
+  await journal.close();
+  const again = await openJournal(path, { disk });
+  assert.deepEqual(again.stats, { records: 2, bytes: bytes().length, queue });
+  await again.close();
+});
+
+test("the duration of a batch is that of its write, without its callers' work", async () => {
+  const { journal } = await simulated();
+  const measured = new Promise<number>((resolve) => {
+    journal.once("batch", (_, millis) => resolve(millis));
+  });
+  const begun = performance.now();
+  journal[appendJson].append('{"id":1,"name":"Fern"}', () => {
+    // A caller that computes for that long.
+    while (performance.now() < begun + 200);
+  });
+  const millis = await measured;
+  assert.ok(millis < performance.now() - begun - 100, `${millis}`);
+  await journal.close();
+});
+
+test("events: a durable batch, a batch that found no space, and the failure", async () => {
+  const { disk, journal } = await simulated();
+  const events: string[] = [];
+  journal.on("batch", (records, millis) => {
+    assert.ok(millis >= 0 && Number.isFinite(millis), `${millis}`);
+    assert.equal(journal.stats.queue.records, 0);
+    events.push(`batch of ${records}`);
+  });
+  journal.on("full", () => void events.push("full"));
+  journal.on("failed", () => void events.push("failed"));
+  assert.deepEqual(await append(journal, fern, fern, fern), stored(3));
+  disk.fail("append", { errno: ENOSPC });
+  assert.deepEqual([await append(journal, fern), await append(journal, fern)], [["full"], ["stored"]]);
+  disk.fail("append", { errno: EIO });
+  assert.deepEqual(await append(journal, fern), ["unknown"]);
+  await setImmediate();
+  assert.deepEqual([events, disk.faultsFired], [["batch of 3", "full", "batch of 1", "failed"], 2]);
+  await journal.close();
+});
+
+test("an inspected journal shows no plant, neither waiting nor written", async () => {
+  const { disk, journal } = await simulated();
+  const shown = (): string => inspect(journal, { depth: Infinity, showHidden: true })
+    + JSON.stringify(journal) + String(journal);
+  const begun = disk.hold();
+  const appends = append(journal, { id: 1n, name: "s3cret" }, { id: 2n, name: "s3cret" });
+  await begun;
+  assert.equal(journal.stats.queue.records, 2, "the control: it has them");
+  assert.doesNotMatch(shown(), /s3cret/);
+  disk.letGo();
+  assert.deepEqual(await appends, stored(2));
+  assert.doesNotMatch(shown(), /s3cret/);
+  await journal.close();
 });

@@ -5,20 +5,14 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { crc32 } from "node:zlib";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
+import { headerStart, lineOf, record } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 const path = "/plants.ndjson";
-const at = "2026-11-21T02:56:07.123Z";
-const sealed = (text: string): string =>
-  `${text},"crc":"${crc32(text).toString(16).padStart(8, "0")}"}\n`;
 const headerOf = (version: number): string =>
-  sealed(`{"journal":"plant-store","version":${version},`
-    + `"file":"5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f","at":"${at}"`);
-const record = (seq: number, synced: number): string =>
-  sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":{"id":7,"name":"Fern"}`);
+  lineOf(headerStart().replace('"version":1', `"version":${version}`));
 
 const heads = {
   "is ours": headerOf(1), "is of version 2": headerOf(2), "is another's": "hello\n",
@@ -34,7 +28,7 @@ const X = first.length;
 /** What stands at X, with its LF. */
 const linesAtX = {
   none: "", good: record(2, X), "with a wrong seq": record(5, X),
-  "with a wrong synced": record(2, X - 9), "no record": sealed('{"seq":2'),
+  "with a wrong synced": record(2, X - 9), "no record": lineOf('{"seq":2'),
   bad: record(2, X).replace("Fern", "Moss"), "bad with a NUL": record(2, X).replace("F", "\0"),
   "NULs": `${"\0".repeat(20)}\n`, blank: "\n", "in CRLF": record(2, X).replace("\n", "\r\n"),
 } as const;

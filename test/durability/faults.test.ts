@@ -5,20 +5,16 @@
  * `dist` with one line changed. A test whose tool is missing is skipped, and says so.
  */
 import assert from "node:assert/strict";
-import { spawn, spawnSync, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import {
   appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync,
 } from "node:fs";
-import { request } from "node:http";
 import { dirname, join } from "node:path";
-import { json } from "node:stream/consumers";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { crc32 } from "node:zlib";
-import {
-  cleanEnvironment, complaintsOf, program, root, temporaryFolder, token,
-} from "../support/support.ts";
+import * as journals from "../support/journals.ts";
+import { launch, type Answer } from "../support/launch.ts";
+import { program, root, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write:retval=1:when=9",
@@ -26,54 +22,6 @@ const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write
 const noLimits = noStrace || missing(["prlimit", "--version"]);
 const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]);
 const noNetwork = missing(["unshare", "-n", "true"]);
-
-interface Answer { readonly status: number; readonly error: number | undefined }
-type Server = Awaited<ReturnType<typeof launch>>;
-
-const children = new Set<ChildProcess>();
-after(() => children.forEach((child) => child.kill("SIGKILL")));
-let sockets = 0;
-
-/** Starts the program on a Unix socket: it is seen from every network namespace.
- * @param wrapper what the command line begins with; it must end by becoming the program */
-async function launch({ wrapper = [] as readonly string[], args = [] as readonly string[],
-  folder = temporaryFolder(), store = join(folder, "plants.ndjson"), server = program,
-  node = [process.execPath] as readonly string[], env = {} } = {}) {
-  const socketPath = join(folder, `${++sockets}.sock`);
-  const [command = "", ...rest] =
-    [...wrapper, ...node, server, "--socket", socketPath, "--store", store, ...args];
-  const child = spawn(command, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"],
-    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }) });
-  children.add(child);
-  let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
-  /** The exit code, or the deadly signal's name. */
-  const ended = once(child, "exit").then(([code, signal]) => {
-    children.delete(child);
-    return (code ?? signal) as number | string;
-  });
-  await Promise.race([once(child.stdout, "data"), ended.then((code) => {
-    throw Object.assign(new Error(`ended with ${code}: ${stderr}`), { code });
-  })]);
-  /** Status 0: there is no answer. */
-  const post = (id: number, name = `plant-${id}`): Promise<Answer> => new Promise((resolve) => {
-    const asked = request({ socketPath, path: "/plants", method: "POST", agent: false,
-      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" } });
-    const none = (): void => resolve({ status: 0, error: undefined });
-    asked.on("error", none).on("response", (answer) => {
-      json(answer).then((body) => resolve({ status: answer.statusCode ?? 0,
-        error: (body as { error?: number }).error }), none);
-    });
-    asked.end(JSON.stringify({ id, name }));
-  });
-  const { pid = 0 } = child;
-  return { process: child, pid, path: store, stderr: () => complaintsOf(stderr), post, ended };
-}
-
-function end(server: Server, signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> {
-  server.process.kill(signal);
-  return server.ended;
-}
 
 const write = "await appendAll(file, bytes);";
 /** The wait makes sure that the answer has left. */
@@ -85,14 +33,10 @@ const retrying = () => patched("journal.js", [[write,
 const uncut = () => patched("journal.js", [["file.truncate(end);", ";"],
   [" || file.size() !== end", ""]]);
 
-/** The ids of a journal's records, in order, and what is wrong with the first bad line. */
-function read(path: string): { readonly ids: readonly number[]; readonly fault: string } {
-  const lines = readFileSync(path, "utf8").split(/(?<=\n)/);
-  const bad = lines.findIndex((line) => line.slice(-19)
-    !== `,"crc":"${crc32(line.slice(0, -19)).toString(16).padStart(8, "0")}"}\n`);
-  const ids = lines.slice(1, bad < 0 ? lines.length : bad).map((line) =>
-    (JSON.parse(line) as { plant: { id: number } }).plant.id);
-  return { ids, fault: bad < 0 ? "" : `line ${bad + 1} is not whole` };
+/** The ids of a journal's records, and what is wrong with its first bad line. */
+function read(path: string) {
+  const { ids, fault } = journals.read(readFileSync(path));
+  return { ids, fault };
 }
 
 async function until(holds: () => boolean | Promise<boolean>, says: string): Promise<void> {
@@ -146,7 +90,7 @@ async function isFullOnce(errno: string, server: string): Promise<void> {
   assert.deepEqual(readFileSync(running.path), before);
   assert.deepEqual(await running.post(3), stored);
   assert.deepEqual(read(running.path), { ids: [1, 3], fault: "" });
-  assert.equal(await end(running), 0);
+  assert.equal(await running.end(), 0);
   assert.equal((await running.writes()).filter((line) => line.includes("(INJECTED)")).length, 1);
 }
 
@@ -171,7 +115,7 @@ async function isFinal(inject: string, server: string): Promise<void> {
   assert.deepEqual(read(running.path), { ids: [1], fault: "" });
   const again = await launch({ store: running.path });
   assert.deepEqual(await again.post(5), stored);
-  assert.equal(await end(again), 0);
+  assert.equal(await again.end(), 0);
   assert.deepEqual(read(running.path), { ids: [1, 5], fault: "" });
 }
 
@@ -199,7 +143,7 @@ test("the rest of a short write of a real file is written", { skip: noLimits }, 
   spawnSync("prlimit", ["--fsize=unlimited", "--pid", String(running.pid)]);
   running.process.kill("SIGCONT");
   assert.deepEqual(await answer, stored);
-  assert.equal(await end(running), 0);
+  assert.equal(await running.end(), 0);
   assert.deepEqual(read(running.path), { ids: [1, 2], fault: "" });
   const [, , short, rest] = (await running.writes()).map((line) =>
     (/, (\d+)\) += (\d+)/.exec(line) ?? []).slice(1).map(Number));
@@ -235,7 +179,7 @@ async function fills(server: string): Promise<void> {
     "service returns by itself");
   kept.push(99);
   assert.deepEqual(read(path), { ids: kept, fault: "" });
-  assert.equal(await end(running), 0);
+  assert.equal(await running.end(), 0);
 }
 
 test("a full file system: 50301, no torn byte; when it is freed plants are stored again",
@@ -249,7 +193,7 @@ async function earlyAnswers(server: string): Promise<{ readonly early: number }>
   const running = await traced([], server);
   const answers = await Promise.all(Array.from({ length: 40 }, (_, n) => running.post(n + 1)));
   assert.deepEqual(answers, Array<Answer>(40).fill(stored));
-  await end(running);
+  await running.end();
   const written = new Set<string>();
   const begun = new Map<string, readonly string[]>();
   let [early, answered] = [0, 0];
@@ -296,7 +240,7 @@ async function killLoop(server: string, roundsMax: number, aim: "torn" | "lost" 
     const isTorn = read(running.path).fault !== "";
     const again = await launch({ store: running.path });
     const { ids, fault } = read(running.path);
-    await end(again);
+    await again.end();
     const copies = readdirSync(dirname(running.path)).filter((name) => name.includes(".torn-"));
     assert.deepEqual([fault, copies.length], ["", isTorn ? 1 : 0]);
     found.torn += copies.length;
@@ -326,11 +270,11 @@ async function hasOneWriter(server: string, wrappers: readonly (readonly string[
     await assert.rejects(launch({ server, wrapper: each, store: first.path }), { code: 75 });
   }
   assert.deepEqual(readFileSync(first.path), before);
-  assert.equal(await end(first, "SIGKILL"), "SIGKILL");
+  assert.equal(await first.end("SIGKILL"), "SIGKILL");
   for (const each of wrappers) {
     const next = await launch({ server, wrapper: each, store: first.path });
     assert.deepEqual(await next.post(2), stored);
-    await end(next, "SIGKILL");
+    await next.end("SIGKILL");
   }
 }
 const apart = ["unshare", "-n"];
@@ -351,7 +295,7 @@ test("a program without a lock is noticed", () => assert.rejects(hasOneWriter(
 async function refusesDamage(server: string): Promise<void> {
   const running = await launch({ server });
   for (const id of [1, 2]) assert.deepEqual(await running.post(id), stored);
-  await end(running);
+  await running.end();
   const text = readFileSync(running.path, "utf8").replace("plant-2", "plant-3");
   writeFileSync(running.path, text);
   await assert.rejects(launch({ server, store: running.path }), { code: 65 });
@@ -381,7 +325,7 @@ for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
     const flags = [...flagsFor(folder), ...net];
     const first = await launch({ folder, node: [node, ...flags] });
     assert.deepEqual(await first.post(1), stored);
-    await end(first, "SIGKILL");
+    await first.end("SIGKILL");
     appendFileSync(first.path, "torn");
     for (const flag of flags.slice(1)) {
       const fewer = [node, ...flags.filter((each) => each !== flag)];
@@ -390,7 +334,7 @@ for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
     const second = await launch({ folder, node: [node, ...flags] });
     assert.match(second.stderr(), /a torn end of 4 bytes was moved to/);
     assert.deepEqual(await second.post(2), stored);
-    assert.equal(await end(second), 0);
+    assert.equal(await second.end(), 0);
     const { status } = spawnSync(node, [...flags, program, "verify", second.path]);
     assert.deepEqual([status, read(second.path)], [0, { ids: [1, 2], fault: "" }]);
   });

@@ -13,27 +13,18 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { crc32 } from "node:zlib";
-import { realDisk } from "../../src/journal/files.ts";
-import type { Disk } from "../../src/journal/files.ts";
+import { realDisk, type Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
+import {
+  at, headerStart, header, headerBytes, lineOf, record, recordStart,
+} from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
 const bytesOf = (...parts: readonly (Buffer | string)[]): Buffer =>
   Buffer.concat(parts.map((part) => Buffer.from(part)));
 const nuls = (count: number): Buffer => Buffer.alloc(count);
-const hex = (text: string): string => crc32(text).toString(16).padStart(8, "0");
-const sealed = (text: string, crc = hex(text)): string => `${text},"crc":"${crc}"}\n`;
-const at = "2026-11-21T02:56:07.123Z";
-const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
-const headerText = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
-const header = sealed(headerText);
-const plant = '{"id":7,"name":"Fern"}';
-const recordText = (seq: number, synced: number, text = plant): string =>
-  `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${text}`;
-const record = (seq: number, synced: number, text = plant): string =>
-  sealed(recordText(seq, synced, text));
 /** While `synced` has three digits all records have one length, and the n-th begins here. */
 const size = record(1, 133).length;
 const place = (seq: number): number => 133 + (seq - 1) * size;
@@ -80,7 +71,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header without its last byte but one, a NUL, an LF",
     bytesOf(header.slice(0, -2), nuls(1), "\n"), refused(0)],
   ["a header with a wrong checksum, a NUL for its LF",
-    bytesOf(sealed(headerText, "00000000").slice(0, -1), nuls(1)), refused(0)],
+    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)), refused(0)],
   ["a part of a header with a UUID in capitals", bytesOf(header.slice(0, 45), "5F0C"), refused(0)],
   ["a part of a header with another's UUID", bytesOf(header.slice(0, 45), "T:Z"), refused(0)],
   ["a part of a header with another member behind its UUID",
@@ -96,10 +87,10 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a text", bytesOf("hello\n"), refused(0)],
   ["a text that begins like a header", bytesOf('{"journal":"systemd'), refused(0)],
   ["a record and no header", bytesOf(record(1, 0)), refused(0)],
-  ["a header of version 2", bytesOf(sealed(headerText.replace(":1,", ":2,"))), refused(0)],
-  ["a header of another", bytesOf(sealed(headerText.replace("plant", "plane"))), refused(0)],
-  ["a header with a wrong checksum", bytesOf(sealed(headerText, "00000000")), refused(0)],
-  ["the same without LF", bytesOf(sealed(headerText, "00000000").slice(0, -1)), refused(0)],
+  ["a header of version 2", bytesOf(lineOf(headerStart().replace(":1,", ":2,"))), refused(0)],
+  ["a header of another", bytesOf(lineOf(headerStart().replace("plant", "plane"))), refused(0)],
+  ["a header with a wrong checksum", bytesOf(lineOf(headerStart(), "00000000")), refused(0)],
+  ["the same without LF", bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)), refused(0)],
   ["a header in CRLF", bytesOf(header.slice(0, -1), "\r\n"), refused(0)],
   ["a header, no LF, a record", bytesOf(header.slice(0, -1), record(1, 132)), refused(0)],
   ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
@@ -149,7 +140,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a bad line, NULs behind it", bytesOf(changed(six, end - 20, "x"), nuls(9)), torn(place(6))],
   ["a last line's checksum in capitals, no LF",
     bytesOf(six, capitals(lettered).slice(0, -1)), torn(end)],
-  ["a wrong checksum, no LF", bytesOf(six, sealed(recordText(7, C), "00000000").slice(0, -1)),
+  ["a wrong checksum, no LF", bytesOf(six, lineOf(recordStart(7, C), "00000000").slice(0, -1)),
     torn(end)],
   ["two mebibytes cut short", bytesOf(six, long.slice(0, -9)), torn(end)],
 
@@ -170,8 +161,8 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a blank line within the last write", bytesOf(four, fifth, "\n", sixth), refused(place(6))],
   ["a blank line, NULs behind", bytesOf(six, "\n", nuls(9)), refused(end)],
   ["a last line in CRLF", bytesOf(six.subarray(0, -1), "\r\n"), refused(place(6))],
-  ["a good checksum over no record", bytesOf(six, sealed('{"seq":7')), refused(end)],
-  ["the same without LF", bytesOf(six, sealed('{"seq":7').slice(0, -1)), refused(end)],
+  ["a good checksum over no record", bytesOf(six, lineOf('{"seq":7')), refused(end)],
+  ["the same without LF", bytesOf(six, lineOf('{"seq":7').slice(0, -1)), refused(end)],
   ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)],
 ];
 
@@ -209,7 +200,7 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
   const open = () => openJournal(path, { disk, warn: (text) => warnings.push(text) });
   if (verdict.kind === "refused") {
     await assert.rejects(open, isRefusal(path, verdict.at));
-    await assert.rejects(open, isRefusal(path, verdict.at), "the lock was let go");
+    await assert.rejects(open, isRefusal(path, verdict.at), "the lock was released");
     assert.deepEqual([bytes(path), names(), warnings], [before, [path], []]);
     return;
   }
@@ -233,8 +224,8 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
   const line = bytes(path).toString("utf8", opened.length);
   const when = /"at":"([^"]*)"/.exec(line)?.[1] ?? "";
   const seq = 1 + Number(opened.toString("latin1").match(/(?<=\{"seq":)\d+/g)?.at(-1) ?? 0);
-  const text = recordText(seq, opened.length, '{"id":8,"name":"Moss"}').replace(at, when);
-  assert.equal(line, sealed(text));
+  const text = recordStart(seq, opened.length, '{"id":8,"name":"Moss"}').replace(at, when);
+  assert.equal(line, lineOf(text));
 }
 
 /** The message names the file, the offset and the command that helps. */
@@ -424,4 +415,29 @@ test("a clock in the year 10000 makes no journal; one that is set makes it", asy
   clock.mock.restore();
   await (await openJournal(path)).close();
   assert.equal(bytes(path).length, 133);
+});
+
+test("opening reads the end only: as much of 200,000 records as of 2,000", async () => {
+  const readOf = async (records: number): Promise<number> => {
+    const lines = [header];
+    for (let seq = 1, end = headerBytes, synced = end; seq <= records; seq++) {
+      if (seq % 100 === 0) synced = end;
+      end += lines[lines.push(record(seq, synced)) - 1]?.length ?? 0;
+    }
+    const { path } = real(bytesOf(lines.join("")));
+    let bytes = 0;
+    const open: typeof realDisk.open = (name) => {
+      const file = realDisk.open(name);
+      const read = (offset: number, length: number): Buffer => {
+        bytes += length;
+        return file.read(offset, length);
+      };
+      return { ...file, read };
+    };
+    await (await openJournal(path, { disk: { ...realDisk, open } })).close();
+    return bytes;
+  };
+  const [tiny, small, big] = [await readOf(200), await readOf(2_000), await readOf(200_000)];
+  assert.ok(tiny > 10_000 && tiny < small, `the control: ${tiny} bytes read of a small one`);
+  assert.ok(big < small + 4096 && big < 2 ** 18, `${small} and ${big} bytes read`);
 });

@@ -9,23 +9,17 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { crc32 } from "node:zlib";
 import { JournalError, openJournal } from "../../src/index.ts";
 import { realDisk } from "../../src/journal/files.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
+import { crcOf, headerStart, lineOf, record, uuid } from "../support/journals.ts";
 import { run, temporaryFolder } from "../support/support.ts";
 
-const hex = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
-const sealed = (text: string): string => `${text},"crc":"${hex(text)}"}\n`;
-const at = "2026-11-21T02:56:07.123Z";
-const [ours, another] = ["5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", "0".repeat(36)];
-const headerOf = (uuid: string): string =>
-  sealed(`{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`);
-const record = (seq: number, synced: number): string =>
-  sealed(`{"seq":${seq},"at":"${at}","synced":${synced},"plant":{"id":${seq},"name":"Fern"}`);
-const copyOf = (uuid: string, offset: number, size: number, lines: string): string => {
-  const copy = `{"rewrite":"${uuid}","offset":${offset},"size":${size}}\n${lines}`;
-  return `${hex(copy)} ${copy}`;
+const [ours, another] = [uuid, "0".repeat(36)];
+const headerOf = (file: string): string => lineOf(headerStart(file));
+const copyOf = (file: string, offset: number, size: number, lines: string): string => {
+  const copy = `{"rewrite":"${file}","offset":${offset},"size":${size}}\n${lines}`;
+  return `${crcOf(copy)} ${copy}`;
 };
 
 /** A certified record, and from C on a write of two. */

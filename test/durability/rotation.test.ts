@@ -1,7 +1,4 @@
-/**
- * Rotation beyond the plain rename: one that failed and what is watched after it, and journals
- * that are symbolic links. The files are real.
- */
+/** Rotation: one file after the other, rotations that fail, and journals that are symbolic links. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
@@ -14,19 +11,78 @@ import { setImmediate as turn } from "node:timers/promises";
 import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { StoreError } from "../../src/store.ts";
+import { EIO, fern, headerBytes, idsIn, outcomeOf, read, simulated } from "../support/journals.ts";
+import * as journals from "../support/journals.ts";
 import { exchange, post, start, temporaryFolder } from "../support/support.ts";
 
 const limits = { rotationMillis: 10 };
 
-/** Appends a plant: "stored", or the StoreError's code. */
 const append = (journal: Journal, id: bigint): Promise<string> =>
-  journal.append({ id, name: "Fern" }).then(() => "stored", (error: unknown) =>
-    error instanceof StoreError ? error.code : String(error));
+  outcomeOf(journal.append({ id, name: "Fern" }));
 
-const idsIn = (path: string): number[] =>
-  readFileSync(path, "utf8").trimEnd().split("\n").slice(1)
-    .map((line) => (JSON.parse(line) as { plant: { id: number } }).plant.id);
+test("after a rename and rotate() the journal continues in a new file, and loses no plant", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path);
+  assert.equal(await journal.rotate(), false, "the control: a file in its place stays");
+  await append(journal, 1n);
+  renameSync(path, `${path}.1`);
+  const during = append(journal, 2n);
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await during, "stored");
+  await append(journal, 3n);
+  await journal.close();
+  assert.deepEqual([...idsIn(`${path}.1`), ...idsIn(path)], [1, 2, 3]);
+  const [first] = read(readFileSync(path)).records;
+  assert.deepEqual([first?.seq, first?.synced], [1, headerBytes]);
+  for (const name of [path, `${path}.1`]) await (await openJournal(name)).close();
+});
+
+test("a batch in flight lands in the old file, a plant that waits in the new one", async () => {
+  const { path, disk, journal, during } = await simulated();
+  let rotated: Promise<boolean> | undefined;
+  const outcomes = during(() => {
+    disk.rename(path, `${path}.1`);
+    rotated = journal.rotate();
+  }, { id: 2n, name: "" });
+  assert.deepEqual([await outcomes, await rotated], [["stored", "stored"], true]);
+  assert.match(String(disk.bytes(`${path}.1`)), /"id":1,/);
+  assert.match(String(disk.bytes(path)), /"seq":1,.*"id":2,/);
+  await journal.close();
+});
+
+test("a renamed file waits for its rotation as long as it may, and no longer", async () => {
+  const { path, disk, journal } = await simulated({ rotationMillis: 60_000 });
+  disk.rename(path, `${path}.1`);
+  let isSettled = false;
+  const outcome = append(journal, 1n).finally(() => { isSettled = true; });
+  // It is written, and its path looked at: from there on it waits.
+  while (!disk.calls.includes("append")) await turn();
+  for (let turns = 0; turns < 100; turns++) await turn();
+  assert.equal(isSettled, false);
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await outcome, "stored");
+  assert.match(String(disk.bytes(`${path}.1`)), /"seq":1,/);
+  assert.doesNotMatch(String(disk.bytes(path)), /"seq"/);
+  await journal.close();
+});
+
+test("a file that can't be looked at any more is not rotated away: the journal fails", async () => {
+  const { path, disk, journal, failures } = await simulated();
+  disk.rename(path, `${path}.1`);
+  disk.fail("look", { errno: EIO });
+  assert.equal(await journal.rotate(), false);
+  assert.deepEqual(await journals.append(journal, fern), ["unknown"]);
+  assert.deepEqual([disk.faultsFired, disk.names(), failures], [1, [`${path}.1`], ["failed 74"]]);
+  await journal.close();
+});
+
+test("a journal fails once, whether a batch or a rotation finds the fault", async () => {
+  const { path, disk, journal, failures, bytes } = await simulated();
+  disk.put(path, Buffer.concat([bytes(), Buffer.from("x")]));
+  const outcome = append(journal, 1n);
+  assert.equal(await journal.rotate().catch(() => false), false);
+  assert.deepEqual([await outcome, failures], ["unknown", ["failed 74"]]);
+});
 
 /** A journal whose rotation has failed, for a folder was in the way; that is gone again. */
 async function afterFailedRotation() {
@@ -54,6 +110,14 @@ test("after a failed rotation the file is watched again once it is put back", as
   await failed;
   assert.deepEqual(idsIn(path), [1, 2, 3]);
   await journal.close();
+});
+
+test("after a failed rotation the old file stays current until a new one can be created", async () => {
+  const { path, journal } = await afterFailedRotation();
+  assert.equal(await journal.rotate(), true);
+  assert.equal(await append(journal, 2n), "stored");
+  await journal.close();
+  assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
 });
 
 test("after a failed rotation a path that can't even be looked at fails nothing", async () => {
@@ -269,7 +333,7 @@ test("mv of a link and SIGHUP, as the README says: the program goes on in a new 
   assert.ok(stderr);
   server.process.kill("SIGHUP");
   while (server.stderr() === "") await once(stderr, "data");
-  assert.match(server.stderr(), /rotated: now writing to plants\.ndjson\n$/);
+  assert.match(server.stderr(), /rotated: now writing to .*\/plants\.ndjson\n$/);
   assert.equal(await store(2), 200);
   assert.equal(await server.end(), 0);
   assert.deepEqual([idsIn(target), idsIn(path)], [[1], [2]]);

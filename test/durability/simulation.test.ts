@@ -8,20 +8,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { crc32 } from "node:zlib";
 import type { JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { StoreError } from "../../src/store.ts";
 import {
   SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
 } from "../support/simdisk.ts";
+import { EDQUOT, EFBIG, EIO, ENOSPC, headerBytes, outcomeOf, read } from "../support/journals.ts";
 import { seeded } from "../support/support.ts";
 
 const path = "/plants.ndjson";
-const headerBytes = 133;
 const limits = { batchBytesMax: 1024, rotationMillis: 10 };
-const [EIO, EFBIG, ENOSPC, EDQUOT] = [5, 27, 28, 122];
 const noSpace: ReadonlySet<number | undefined> = new Set([EFBIG, ENOSPC, EDQUOT]);
 
 /** The same numbers for the same seed; `below`: whole ones from 0. */
@@ -50,33 +47,6 @@ class WatchedDisk extends SimulatedDisk {
     super.restart(survival);
     this.interrupted = undefined;
   }
-}
-
-interface Found { readonly seq: number; readonly synced: number; readonly plant: { id: number } }
-/** The ids of a journal's sound lines, and what is wrong behind them, if anything. */
-function read(bytes: Buffer): { readonly ids: readonly number[]; readonly fault: string } {
-  const ids: number[] = [];
-  let offset = 0;
-  let last = { seq: 0, synced: headerBytes };
-  const result = (fault: string) => ({ ids, fault: fault && `${fault} at ${offset}` });
-  while (offset < bytes.length) {
-    const lf = bytes.indexOf("\n", offset);
-    if (lf < 0) return result("no LF");
-    const line = bytes.toString("utf8", offset, lf);
-    const crc = crc32(line.slice(0, -18)).toString(16).padStart(8, "0");
-    if (line.slice(-18) !== `,"crc":"${crc}"}`) return result("a wrong checksum");
-    if (offset === 0) {
-      if (!line.startsWith('{"journal":"plant-store","version":1,')) return result("no header");
-    } else {
-      const { seq, synced, plant } = JSON.parse(line) as Found;
-      if (seq !== last.seq + 1) return result(`seq ${seq}`);
-      if (synced !== offset && synced !== last.synced) return result(`synced ${synced}`);
-      last = { seq, synced };
-      ids.push(plant.id);
-    }
-    offset = lf + 1;
-  }
-  return result(offset === 0 ? "no header" : "");
 }
 
 type Planned = readonly [operation: Operation, skip: number, fault: Fault];
@@ -226,8 +196,7 @@ class Run {
     const id = this.#told.size + 1;
     this.#told.set(id, "unknown");
     const name = "Fern".repeat(this.#dice.below(150));
-    return journal.append({ id: BigInt(id), name }).then(() => "stored", (error: unknown) =>
-      error instanceof StoreError ? error.code : `${error}`).then((told) => {
+    return outcomeOf(journal.append({ id: BigInt(id), name })).then((told) => {
       this.#told.set(id, told);
       this.story.push(`${id} ${told}`);
       this.#count(told);

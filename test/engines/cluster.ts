@@ -67,6 +67,13 @@ export interface ClusterOptions {
   readonly sync?: "always" | "2m";
   readonly maxPayload?: string;
 
+  /** Further users of the account, in the servers' own syntax. */
+  readonly users?: string;
+
+  /** Lines to use instead of the accounts, and how the tests' own client logs in then. */
+  readonly accounts?: string;
+  readonly login?: (nonce: string) => object;
+
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
   readonly ca?: Buffer;
@@ -113,20 +120,36 @@ export class Cluster {
   readonly servers: readonly Server[];
   readonly folder: string;
 
-  readonly #ca: Buffer | undefined;
+  readonly #options: ClusterOptions;
 
-  private constructor(folder: string, servers: readonly Server[], ca: Buffer | undefined) {
+  private constructor(folder: string, servers: readonly Server[], options: ClusterOptions) {
     this.folder = folder;
     this.servers = servers;
-    this.#ca = ca;
+    this.#options = options;
   }
 
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
    * of the test that started them. Without the binary there are none: the tests are skipped. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
+    if ("missing" in binary) return new Cluster(temporaryFolder(), [], options);
+
+    // Another process may take a port that was free: then a server ends, and others are tried.
+    for (let tries = 1; ; tries++) {
+      const cluster = await Cluster.#spawn(options);
+      const ready = cluster.servers.map((server) => cluster.ready(server));
+      const [failed] = (await Promise.allSettled(ready)).filter(({ status }) => status === "rejected");
+      if (!failed) {
+        after(() => cluster.stop());
+        return cluster;
+      }
+      await cluster.stop();
+      if (tries === 3 && failed.status === "rejected") throw failed.reason;
+    }
+  }
+
+  static async #spawn(options: ClusterOptions): Promise<Cluster> {
     const { servers: count = 3 } = options;
     const folder = temporaryFolder();
-    if ("missing" in binary) return new Cluster(folder, [], undefined);
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
     const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
@@ -145,10 +168,7 @@ export class Cluster {
       const name = `n${index + 1}`;
       return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
     }));
-    const cluster = new Cluster(folder, servers, options.ca);
-    after(() => cluster.stop());
-    for (const server of servers) await cluster.ready(server);
-    return cluster;
+    return new Cluster(folder, servers, options);
   }
 
   /** The address of a stream on these servers, or on proxies before them. */
@@ -171,8 +191,10 @@ export class Cluster {
   }
 
   async ready(server: Server): Promise<void> {
-    await until(`${server.name} is ready`, async () =>
-      (await fetchText(server, "/healthz")).includes('"ok"'));
+    await until(`${server.name} is ready`, async () => {
+      assert.equal(server.process.exitCode, null, `${server.name} runs`);
+      return (await fetchText(server, "/healthz")).includes('"ok"');
+    });
   }
 
   /** Kills a server as a crash would, and waits for its end. */
@@ -223,7 +245,7 @@ export class Cluster {
       for (const server of this.servers) {
         const { process: child } = server;
         if (child.exitCode !== null || child.signalCode !== null) continue;
-        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
         client?.end();
         if (!reply) continue;
@@ -250,7 +272,7 @@ export class Cluster {
     let leader: string | undefined;
     await until("all servers agree", async () => {
       const infos = await Promise.all(this.servers.map(async (server) => {
-        const client = await TestClient.open(server, this.#ca).catch(() => undefined);
+        const client = await TestClient.open(server, this.#options).catch(() => undefined);
         const reply = await client?.request(`$JS.API.STREAM.INFO.${stream}`, "")
           .catch(() => undefined);
         client?.end();
@@ -265,7 +287,7 @@ export class Cluster {
     assert.ok(state);
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
     const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
-    const client = await TestClient.open(found, this.#ca);
+    const client = await TestClient.open(found, this.#options);
     const messages: string[] = [];
     for (let seq = 1; seq <= state.last_seq; seq += 500) {
       const count = Math.min(500, state.last_seq - seq + 1);
@@ -320,7 +342,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxPayload = "1MB", tls } = options;
+  const { sync = "always", maxPayload = "1MB", users = "", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
   const cluster = count === 1 ? "" : `cluster {
@@ -338,7 +360,7 @@ jetstream {
   sync_interval: ${sync}
 }
 ${cluster}
-accounts {
+${options.accounts ?? `accounts {
   $SYS { users: [ { user: sys, password: syspw } ] }
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
@@ -346,11 +368,13 @@ accounts {
       publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
       subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
-      publish: [ "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "$JS.API.STREAM.INFO.denied", "$JS.API.STREAM.MSG.GET.denied" ]
+      subscribe: [ "_INBOX.>" ] } }
     { user: keyless, password: keylesspw, permissions: {
       publish: [ "*", "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+    ${users}
   ] }
-}
+}`}
 ${tls === undefined ? "" : `tls { ${tls} }`}
 `;
 }
@@ -412,20 +436,18 @@ class TestClient {
     this.#socket = socket;
   }
 
-  static async open({ host, port }: Server, ca?: Buffer): Promise<TestClient> {
-    let socket = connect(port, host);
-    if (ca) {
-      socket.on("error", () => undefined);
-      await once(socket, "data");
-      socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
-    }
+  static async open({ host, port }: Server, options: ClusterOptions): Promise<TestClient> {
+    const { ca, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
+    let socket = connect(port, host).on("error", () => undefined);
+    const [info] = await once(socket, "data");
+    const { nonce = "" } = JSON.parse(/{.*}/.exec(String(info))?.[0] ?? "{}") as { nonce?: string };
+    if (ca) socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
     const client = new TestClient(socket);
     socket.on("error", () => undefined);
     socket.on("data", (bytes: Buffer) => client.#read(bytes));
-    await once(socket, ca ? "secureConnect" : "connect");
-    const login = { verbose: false, pedantic: false, user: "admin", pass: "adminpw", headers: true,
-      no_responders: true };
-    socket.write(`CONNECT ${JSON.stringify(login)}\r\nSUB _INBOX.admin.> 1\r\n`);
+    if (ca) await once(socket, "secureConnect");
+    const hello = { verbose: false, pedantic: false, headers: true, no_responders: true };
+    socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`);
     return client;
   }
 

@@ -39,7 +39,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:https": ["http/strict-server.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
-    "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
+    "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
     "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],

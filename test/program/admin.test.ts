@@ -206,8 +206,11 @@ test("the figures add up with what has happened", { timeout }, async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--max-connections", "3"] });
   const none = await figuresOf(server);
+  for (const { error } of Object.values(catalogue)) {
+    assert.equal(none.get(requests(Math.floor(error / 100), error)), 0, "each cause begins at 0");
+  }
   for (const [sample, value] of none) {
-    if (!/^(?:process|plant_store_(?:build|journal_bytes))/.test(sample)) {
+    if (!/^(?:process|plant_store_(?:build|ready|journal_bytes))/.test(sample)) {
       assert.equal(value, 0, sample);
     }
   }
@@ -224,6 +227,7 @@ test("the figures add up with what has happened", { timeout }, async () => {
     socket.write(plant.repeat(4) + stranger.repeat(2));
     assert.equal((await answers).length, 6);
   }
+  assert.equal((await figuresOf(server)).get("plant_store_connections"), 3);
   const refused = connect(server.port, "127.0.0.1").on("error", () => undefined);
   await once(refused, "close");
   for (const socket of sockets) {
@@ -248,7 +252,8 @@ test("the figures add up with what has happened", { timeout }, async () => {
   assert.equal((await store(server))[0]?.status, 200);
 
   const figures = await figuresOf(server);
-  const counted = [...figures].filter(([sample]) => sample.startsWith("plant_store_http_requests"));
+  const counted = [...figures].filter(([sample, count]) =>
+    sample.startsWith("plant_store_http_requests") && count > 0);
   assert.deepEqual(Object.fromEntries(counted), {
     [requests(200, "")]: 13, [requests(401, 40101)]: 7, [requests(400, 40001)]: 1,
   });
@@ -411,8 +416,8 @@ test("each figure has its HELP and TYPE, once, and is in the table", { timeout }
   const { body } = await ask(placeOf(server), "/metrics");
   const described = [...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)];
   assert.deepEqual(described.map(([, name, same, type]) => [name, same, type]),
-    Object.entries(metricTable).filter(([name]) => name !== "plant_store_engine_reachable")
-      .map(([name, { type }]) => [name, name, type]), "of a journal, all but the engine's");
+    Object.entries(metricTable).filter(([name]) => !/_(?:engine|tls)_/.test(name))
+      .map(([name, { type }]) => [name, name, type]), "without a stream and TLS, all but theirs");
   assert.equal(await server.end(), 0);
 });
 
@@ -454,8 +459,10 @@ test("while it drains it is not ready, and the admin listener is there to the en
     const server = await start();
     const socket = await underWay(server);
     assert.equal(await readyOf(server), "200 ready");
+    assert.equal((await figuresOf(server)).get("plant_store_ready"), 1);
     server.process.kill("SIGTERM");
     assert.equal(await readyAfter(server, "200 ready"), "503 draining");
+    assert.equal((await figuresOf(server)).get("plant_store_ready"), 0);
     assert.equal((await ask(placeOf(server), "/livez")).status, 200);
     assert.equal((await ask(placeOf(server), "/metrics")).status, 200);
     const answers = readAnswers(socket, 1);

@@ -1,5 +1,6 @@
 /** The command line and the environment: what is read of them, and how mistakes are told. */
 import assert from "node:assert/strict";
+import { resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { readCommand, type Command } from "../../src/program/command.ts";
@@ -62,7 +63,7 @@ const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, v
 test("with nothing given, everything has the default of the interface, and is frozen", () => {
   const config = serve("");
   assert.deepEqual(config, {
-    host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: "plants.ndjson",
+    host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
     storeCredentials: "", tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
     admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
@@ -137,13 +138,15 @@ const companions: Readonly<Record<string, Environment>> = {
   "--store-credentials": { PLANTS_STORE: "nats://h/plants" },
 };
 
-test("--log-requests is a switch; its variable is yes or empty", () => {
+test("--log-requests is a switch; its variable is yes, 1, true or empty", () => {
   assert.equal(serve("--log-requests").logRequests, true);
-  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "yes" }).logRequests, true);
+  for (const value of ["yes", "1", "true"]) {
+    assert.equal(serve("", { PLANTS_LOG_REQUESTS: value }).logRequests, true);
+  }
   assert.equal(serve("", { PLANTS_LOG_REQUESTS: "" }).logRequests, false);
-  for (const value of ["no", "1", "true", "YES", "yes "]) {
+  for (const value of ["no", "0", "TRUE", "YES", "yes "]) {
     const { exitCode, message } = refusal("", { PLANTS_LOG_REQUESTS: value });
-    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes")], [78, true]);
+    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes, 1 or true")], [78, true]);
   }
   for (const line of ["--log-requests=yes", "--log-requests yes", "verify --log-requests a",
     "--log-requests --log-requests"]) assert.equal(refusal(line).exitCode, 64, line);
@@ -152,12 +155,15 @@ test("--log-requests is a switch; its variable is yes or empty", () => {
 for (const [flag, variable, name, good, bad] of settings) {
   const need = companions[flag] ?? {};
   test(`${flag} and ${variable} set ${name}`, () => {
+    /** The path of a journal becomes absolute. */
+    const read = (value: string): string =>
+      name === "store" && !value.includes("://") ? resolve(value) : value;
     for (const value of good) {
       const other = { ...need, [variable]: good.find((one) => one !== value) ?? "" };
-      assert.equal(`${serve([flag, value], need)[name]}`, value);
-      assert.equal(`${serve([`${flag}=${value}`], need)[name]}`, value);
-      assert.equal(`${serve([], { ...need, [variable]: value })[name]}`, value);
-      assert.equal(`${serve([flag, value], other)[name]}`, value, "the flag wins");
+      assert.equal(`${serve([flag, value], need)[name]}`, read(value));
+      assert.equal(`${serve([`${flag}=${value}`], need)[name]}`, read(value));
+      assert.equal(`${serve([], { ...need, [variable]: value })[name]}`, read(value));
+      assert.equal(`${serve([flag, value], other)[name]}`, read(value), "the flag wins");
     }
     assert.deepEqual(serve([], { [variable]: "" }), serve(""), "an empty variable is none");
   });

@@ -71,13 +71,14 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   const [serving, ...others] = events.map(({ level, time, pid: id, hostname: on, ...own }) => own);
   const base = `http://127.0.0.1:${port}`;
   const tokens = ["PLANTS_TOKEN", "alice"];
+  const path = join(cwd, "plants.ndjson");
   assert.deepEqual(serving, {
-    version, base, journal: "plants.ndjson", records: 0, tokens,
-    msg: `serving ${base}, 0 records in plants.ndjson, tokens: PLANTS_TOKEN,alice`,
+    version, base, journal: path, records: 0, tokens,
+    msg: `serving ${base}, 0 records in ${path}, tokens: PLANTS_TOKEN,alice`,
   });
   assert.deepEqual(others, [
     { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
-    { msg: "rotated: now writing to plants.ndjson" },
+    { msg: `rotated: now writing to ${path}` },
     { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
   ]);
 });
@@ -155,7 +156,7 @@ test("only failed requests are logged unless all are asked for, with their time"
       [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
         undefined, 40101, true],
     ];
-    const garbage = [40, "400 This is no HTTP message as RFC 9112 defines it.", undefined,
+    const garbage = [40, "400 This is not an HTTP message as RFC 9112 defines it.", undefined,
       undefined, 400, undefined, 40001, false];
     assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
     assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);

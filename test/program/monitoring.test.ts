@@ -63,6 +63,7 @@ const bucket = (le: string): string => `plant_store_append_seconds_bucket{le="${
 const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, string>>]>> = {
   PlantStoreDown: [12, { up: "1x10 0x20" }],
   PlantStoreRestarts: [12, { process_start_time_seconds: "5x10 660 720x20" }],
+  PlantStoreNotReady: [12, { plant_store_ready: "1x10 0x20" }],
   PlantStoreNoSpace: [11, { [requests("50301")]: "0x10 1x20" }],
   PlantStoreUnknownOutcome: [11, { [requests("50302")]: "0x10 1x20" }],
   PlantStoreSlowAppend: [21, {
@@ -70,6 +71,8 @@ const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, 
     [bucket("+Inf")]: "0+100x10 1050+50x20",
   }],
   PlantStoreConnectionsRefused: [11, { plant_store_connections_refused_total: "0x10 1x20" }],
+  // The clock of promtool begins with 1970: 14 days and 10 minutes later.
+  PlantStoreCertificateEnds: [11, { plant_store_tls_not_after_timestamp_seconds: "1210200x30" }],
 };
 
 test("each alert fires in its minute, alone and not before", { skip }, () => {

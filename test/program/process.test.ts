@@ -117,7 +117,7 @@ test("of a SIGHUP each half does its work, whatever becomes of the other", bound
   assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
   assert.equal(await server.end(), 0);
   assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
-    + "tokens stay\nplant-store: rotated: now writing to plants\\.ndjson\n"
+    + "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n"
     + "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"));
 });
 

@@ -268,7 +268,8 @@ test("a tokens file that others can read is served, with one info line", async (
   const tokens = join(temporaryFolder(), "tokens");
   writeFileSync(tokens, `alice ${tokenDigest("one")}\n`);
   chmodSync(tokens, 0o644);
-  const server = await start({ args: ["--tokens", tokens] });
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--tokens", tokens] });
   assert.equal(await post({ port: server.port }, 1, "one"), 200);
   writeFileSync(tokens, `alice ${tokenDigest("two")}\n`);
   server.process.kill("SIGHUP");
@@ -280,7 +281,7 @@ test("a tokens file that others can read is served, with one info line", async (
   await printed(server, "stderr", "old tokens stay");
   assert.equal(await post({ port: server.port }, 1, "three"), 401);
   assert.equal(await server.end(), 0);
-  const notRotated = "not rotated: plants.ndjson was not renamed";
+  const notRotated = `not rotated: ${join(cwd, "plants.ndjson")} was not renamed`;
   const lines = server.events().filter(({ res }) => !res).map(({ level, msg }) => `${level} ${msg}`);
   assert.deepEqual(lines.filter((line) => !/^30 (?:serving|draining|ended)/.test(line)), [
     `30 tokens file ${tokens}: others can read it, mode 644`,
@@ -369,5 +370,7 @@ test("a locked journal is 75, a damaged one 65, no directory 74; none is touched
   assert.equal(damaged.code, 65);
   assert.match(damaged.stderr, /at offset \d+, .*verify/);
   assert.deepEqual(readFileSync(path), bytes);
-  assert.equal((await run(["--port", "0", "--store", "none/x"], {}, folder)).code, 74);
+  const missing = await run(["--port", "0", "--store", "none/x"], {}, folder);
+  assert.deepEqual([missing.code, missing.stderr], [74,
+    `plant-store: ${join(folder, "none/x")}: there is no folder ${join(folder, "none")}\n`]);
 });

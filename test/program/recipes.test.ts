@@ -110,6 +110,21 @@ test("the unit waits longer for the end than the drain, and restarts only where 
   for (const code of codes.split(" ")) assert.match(readme, new RegExp(`^\\| ${code} \\|`, "m"));
 });
 
+const noSystemctl = missing(["systemctl", "--version"]);
+test("systemctl enables both units of the recipes", { skip: noSystemctl }, () => {
+  const folder = temporaryFolder();
+  const units = join(folder, "etc", "systemd", "system");
+  mkdirSync(units, { recursive: true });
+  for (const name of [unit, "plant-store.socket"]) {
+    writeFileSync(join(units, name), recipeOf(name));
+    const { status, stderr } = spawnSync("systemctl", [`--root=${folder}`, "enable", name],
+      { encoding: "utf8" });
+    assert.deepEqual([name, status], [name, 0], stderr);
+  }
+  assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [unit]);
+  assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), ["plant-store.socket"]);
+});
+
 // logrotate
 
 const noLogrotate = missing(["logrotate", "--version"]);

@@ -143,6 +143,30 @@ test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
     assert.deepEqual(await ended, [0, null], errors);
   });
 
+test("SIGTERM at npm start ends npm and the server, which drains", { timeout, skip: hasNpm ? false : noNpm },
+  async (t) => {
+    const folder = temporaryFolder();
+    const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+    const manifest = { name: "npm-start", type: "module", scripts: { start: scripts.start } };
+    writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
+    symlinkSync(join(root, "dist"), join(folder, "dist"));
+    const npm = spawn("npm", ["start", "--silent"], {
+      cwd: folder, env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token }), detached: true,
+      stdio: ["ignore", "pipe", "ignore"],
+    });
+    const { pid: group = 0 } = npm;
+    t.after(() => npm.exitCode ?? process.kill(-group, "SIGKILL"));
+    const [line] = await once(npm.stdout, "data");
+    const socket = await underWay(Number(/:(\d+)\n/.exec(`${line}`)?.[1]));
+    const answers = readAnswers(socket, 1);
+    npm.kill("SIGTERM");
+    socket.write(fern);
+    assert.equal((await answers)[0]?.status, 200);
+    // No process keeps stdout: npm, its shell and the server have ended.
+    await once(npm, "close");
+    assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
+  });
+
 /** Just before it listens, the program changes the files and gets a signal; it goes on when the
  * signal was delivered. */
 const whileStarting = (name: NodeJS.Signals, change = ""): string => `
@@ -173,7 +197,7 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
     [401, 200]);
   assert.equal(await server.end(), 0);
   assert.equal(server.stderr(), "plant-store: tokens reloaded\n"
-    + "plant-store: rotated: now writing to plants.ndjson\n");
+    + `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
 });
 

@@ -30,7 +30,7 @@ const pairs = temporaryFolder();
 for (const name of ["a", "b"]) {
   execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
     "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`,
-    "-days", "1", "-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    "-days", "30", "-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
   ], { cwd: pairs, stdio: "ignore" });
 }
 const ca = ["a", "b"].map((name) => readFileSync(join(pairs, `${name}.crt`)));
@@ -124,7 +124,14 @@ const refused: readonly (readonly [says: string, change: (cwd: string) => void, 
     const { privateKey } = generateKeyPairSync("ed25519");
     writeFileSync(join(cwd, "key"), privateKey.export({ type: "pkcs8", format: "pem" }));
   }, /TLS key key: expected the key of crt, found another/],
-  ["a key of another certificate", (cwd) => put(cwd, "a", "b"), /TLS key key: .*mismatch/],
+  ["a key of another certificate", (cwd) => put(cwd, "a", "b"),
+    /TLS key key: expected the key of crt, found another/],
+  ["an encrypted key", (cwd) => {
+    put(cwd, "a", "a");
+    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    const options = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
+    writeFileSync(join(cwd, "key"), privateKey.export(options));
+  }, /TLS key key: expected a key without a passphrase/],
   ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: ./],
   ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: ./],
   ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),
@@ -172,6 +179,39 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   const warnings = server.stderr().split("\n").filter((line) => line.includes("can read"));
   assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
 });
+
+/** A pair of one day that began some days ago, or begins now, in the places that the program reads. */
+function putExpiring(cwd: string, days: number): void {
+  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+    "-nodes", "-keyout", "key", "-out", "crt", "-days", `${days}`, "-subj", "/CN=a"],
+  { cwd, stdio: "ignore" });
+  chmodSync(join(cwd, "key"), 0o600);
+}
+
+test("the end of the certificate is logged, is a metric, and is warned of from 14 days before",
+  { timeout }, async () => {
+    const cwd = temporaryFolder();
+    putExpiring(cwd, 13);
+    const server = await start({ cwd, args: [...args, "--admin", "0"] });
+    const scraped = async (): Promise<number> => {
+      const page = await (await fetch(`${server.events().find(({ admin }) => admin)?.["admin"]}/metrics`)).text();
+      return Number(/^plant_store_tls_not_after_timestamp_seconds (\d+)$/m.exec(page)?.[1]);
+    };
+    const inDays = (days: number) => (seconds: number): boolean =>
+      Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
+    assert.ok(inDays(13)(await scraped()));
+    putExpiring(cwd, 15);
+    server.process.kill("SIGHUP");
+    await told(server, "certificate and key reloaded");
+    assert.ok(inDays(15)(await scraped()));
+    assert.equal(await server.end(), 0);
+    const [warning, ...others] = server.events().filter(({ level }) => level > 30);
+    assert.match(warning?.msg ?? "", /^the TLS certificate expires at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    assert.deepEqual(others, [], "none for 15 days");
+    const ends = server.events().flatMap(({ notAfter }) => typeof notAfter === "string" ? [notAfter] : []);
+    assert.equal(ends.length, 2, "at the start and at the reload");
+    assert.ok(inDays(13)(Date.parse(ends[0] ?? "") / 1_000) && inDays(15)(Date.parse(ends[1] ?? "") / 1_000));
+  });
 
 /** How many descriptors a process has open. */
 const descriptors = (server: Running): number =>

@@ -1,0 +1,173 @@
+/** Writes that fail or are short, and other processes that change the file: the outcomes are true. */
+import assert from "node:assert/strict";
+import {
+  appendFileSync, copyFileSync, mkdirSync, renameSync, rmSync, statSync, truncateSync,
+} from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { realDisk } from "../../src/journal/files.ts";
+import { openJournal } from "../../src/journal/journal.ts";
+import {
+  append, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, simulated,
+} from "../support/journals.ts";
+import type { SimulatedDisk } from "../support/simdisk.ts";
+import { temporaryFolder } from "../support/support.ts";
+
+test("the rest of a short write is written before the plants are acknowledged", async () => {
+  for (const bytes of [1, 50, 200]) {
+    const { disk, journal, writes, records } = await simulated();
+    disk.fail("append", { bytes });
+    assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("stored"));
+    assert.deepEqual([disk.faultsFired, writes()], [1, 2]);
+    disk.restart({ bytes: false, names: false });
+    assert.equal(records().length, 3);
+  }
+});
+
+for (const [name, errno] of Object.entries({ ENOSPC, EDQUOT, EFBIG })) {
+  test(`${name}: nothing is stored, the file is truncated, the next plant is stored`, async () => {
+    for (const bytes of [0, 1, 100, 1e6]) {
+      const { disk, journal, failures, bytes: file, records } = await simulated();
+      await journal.append(fern);
+      const before = file();
+      disk.fail("append", { errno, bytes });
+      assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("full"));
+      assert.deepEqual([disk.faultsFired, file(), failures], [1, before, []]);
+      assert.deepEqual(await append(journal, fern), ["stored"]);
+      disk.restart({ bytes: false, names: false });
+      assert.equal(records().length, 2);
+    }
+  });
+}
+
+test("no space after a part of a batch was written: none of it is stored", async () => {
+  const { disk, journal, bytes } = await simulated();
+  disk.fail("append", { bytes: 150 });
+  disk.fail("append", { errno: ENOSPC, bytes: 20 }, 1);
+  assert.deepEqual(await append(journal, fern, fern), ["full", "full"]);
+  assert.deepEqual([disk.faultsFired, bytes().length], [2, headerBytes]);
+});
+
+test("no space for one batch: the next one, which waited, is tried as usual", async () => {
+  const { disk, during } = await simulated();
+  const outcomes = during(() => disk.fail("append", { errno: ENOSPC }), fern);
+  assert.deepEqual(await outcomes, ["full", "stored"]);
+});
+
+/** Faults after which nothing can be trusted; `isTruncated`: the file then ends where it did. */
+const final: readonly (
+  readonly [says: string, isTruncated: boolean, fail: (disk: SimulatedDisk) => void]
+)[] = [
+  ["EIO", true, (disk) => disk.fail("append", { errno: EIO, bytes: 100 })],
+  ["EACCES", true, (disk) => disk.fail("append", { errno: EACCES, bytes: 0 })],
+  ["no space, and the truncation fails", false, (disk) => {
+    disk.fail("append", { errno: ENOSPC, bytes: 100 });
+    disk.fail("truncate", { errno: EIO });
+  }],
+  ["no space, and its size can't be read", false, (disk) => {
+    disk.fail("append", { errno: ENOSPC, bytes: 100 });
+    disk.fail("size", { errno: EIO });
+  }],
+  ["its path can't be looked at", false, (disk) => disk.fail("look", { errno: EIO })],
+];
+
+for (const [says, isTruncated, fail] of final) {
+  test(`${says}: all are unknown, waiting and later ones too; "failed" comes once`, async () => {
+    const { disk, journal, failures, bytes, during } = await simulated();
+    await journal.append(fern);
+    const before = bytes();
+    assert.deepEqual(await during(() => fail(disk), fern, fern), Array(3).fill("unknown"));
+    assert.ok(disk.faultsFired > 0);
+    assert.deepEqual(await append(journal, fern), ["unknown"]);
+    assert.deepEqual(failures, ["failed 74"]);
+    if (isTruncated) assert.deepEqual(bytes(), before);
+    await Promise.all([journal.close(), journal.close()]);
+    assert.deepEqual(await append(journal, fern), ["unknown"], "the reason does not change");
+    assert.equal(await journal.rotate(), false);
+  });
+}
+
+/** Changes by another process; each is real, and so is the file. */
+const intrusions: readonly (readonly [says: string, act: (path: string) => void])[] = [
+  ["grows", (name) => appendFileSync(name, "x\n")],
+  ["is truncated", (name) => truncateSync(name, headerBytes)],
+  ["is emptied", (name) => truncateSync(name, 0)],
+  ["is deleted", (name) => rmSync(name)],
+  ["is renamed, and no rotation follows", (name) => renameSync(name, `${name}.1`)],
+  ["is replaced by its own copy", (name) => {
+    copyFileSync(name, `${name}.1`);
+    renameSync(`${name}.1`, name);
+  }],
+  ["is renamed, and a directory takes its place", (name) => {
+    renameSync(name, `${name}.1`);
+    mkdirSync(name);
+  }],
+];
+
+for (const [says, act] of intrusions) {
+  for (const when of ["before", "during"] as const) {
+    test(`the file ${says} ${when} a write: no plant is acknowledged, and the journal fails`,
+      async () => {
+        const path = join(temporaryFolder(), "plants.ndjson");
+        const failures: string[] = [];
+        let isNext = false;
+        const open: typeof realDisk.open = (name) => {
+          const file = realDisk.open(name);
+          const write = async (bytes: Buffer): Promise<number> => {
+            if (isNext) act(path);
+            return file.append(bytes);
+          };
+          return { ...file, append: write };
+        };
+        const disk = { ...realDisk, open };
+        const journal = await openJournal(path, { disk, limits: { rotationMillis: 10 } });
+        journal.on("failed", ({ code }) => failures.push(code));
+        assert.deepEqual(await append(journal, fern, fern), ["stored", "stored"], "the control");
+        if (when === "before") act(path);
+        else isNext = true;
+        assert.deepEqual(await append(journal, fern, fern), ["unknown", "unknown"]);
+        assert.deepEqual(await append(journal, fern), ["unknown"]);
+        assert.deepEqual(failures, ["failed"]);
+        await Promise.all([journal.close(), journal.close()]);
+      });
+  }
+}
+
+for (const [says, errno] of [["EIO", EIO], ["no space", ENOSPC]] as const) {
+  test(`${says}, and another process has appended: its bytes are not truncated away`, async () => {
+    const { path, disk, journal, bytes, failures } = await simulated();
+    void disk.hold();
+    const other = disk.open(path).append(Buffer.from("another's".repeat(99)));
+    disk.fail("append", { errno }, 1);
+    const outcomes = append(journal, fern, fern);
+    // The journal has looked at the file, and its write waits behind the other process's.
+    while (!disk.calls.includes("look")) await setImmediate();
+    disk.letGo();
+    await other;
+    assert.deepEqual([await outcomes, disk.faultsFired], [["unknown", "unknown"], 1]);
+    assert.equal(bytes().length, headerBytes + 9 * 99);
+    assert.deepEqual([await append(journal, fern), failures], [["unknown"], ["failed 74"]]);
+    await journal.close();
+  });
+}
+
+test("a file that another process has truncated is not extended after a failed write", async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  let isFull = false;
+  const open: typeof realDisk.open = (name) => {
+    const file = realDisk.open(name);
+    const write = (bytes: Buffer): Promise<number> => {
+      if (!isFull) return file.append(bytes);
+      truncateSync(path, headerBytes);
+      return Promise.reject(Object.assign(new Error("ENOSPC"), { errno: -ENOSPC }));
+    };
+    return { ...file, append: write };
+  };
+  const journal = await openJournal(path, { disk: { ...realDisk, open } });
+  assert.deepEqual(await append(journal, fern), ["stored"]);
+  isFull = true;
+  assert.deepEqual(await append(journal, fern), ["unknown"], "its end is not what it was");
+  assert.equal(statSync(path).size, headerBytes);
+  await journal.close();
+});

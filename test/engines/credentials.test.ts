@@ -1,0 +1,217 @@
+/** The forms of credentials: what is sent to a server, what is refused before, and real servers. */
+import assert from "node:assert/strict";
+import { createPublicKey, verify } from "node:crypto";
+import { after, describe, test } from "node:test";
+import { inspect } from "node:util";
+import { readCredentials } from "../../src/engines/credentials.ts";
+import { EngineError, openNats } from "../../src/engines/nats.ts";
+import type { NatsOptions } from "../../src/engines/nats.ts";
+import { Cluster, until, withCluster } from "./cluster.ts";
+import { Fake, openFake } from "./fake.ts";
+import { compare, Load, serve } from "./load.ts";
+import { createKey, credsOf, jwtOf } from "./nkeys.ts";
+
+const timeout = 60_000;
+const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
+const fern = { id: 1n, name: "Fern" };
+
+/** The seed and public key of the NATS documentation. */
+const seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+const nkey = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+const jwt = "eyJhbGci.eyJqdGki-_x.c2lnbmF0dXJl";
+
+/** Whether a signature of the nonce is that of the key. */
+function isSigned(sig: unknown, nonce: string): boolean {
+  const bits = [...nkey].map((char) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(char)
+    .toString(2).padStart(5, "0")).join("");
+  const bytes = Buffer.from(bits.match(/.{8}/g)?.map((byte) => parseInt(byte, 2)) ?? []);
+  const x = bytes.subarray(1, 33).toString("base64url");
+  const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
+  return verify(null, Buffer.from(nonce), key, Buffer.from(String(sig), "base64url"));
+}
+
+const isRefused = (error: unknown): boolean => {
+  assert.ok(error instanceof EngineError, String(error));
+  assert.equal(error.code, "refused");
+  assert.match(error.message, /^the store's credentials: expected a \.creds file, an nkey seed/);
+  return true;
+};
+
+describe("the credentials", { timeout }, () => {
+  const forms: readonly (readonly [what: string, text: string | undefined, login: object])[] = [
+    ["user and password", "wr1ter\ns3cret\n", { user: "wr1ter", pass: "s3cret" }],
+    ["both without an end of line", "wr1ter\ns3cret", { user: "wr1ter", pass: "s3cret" }],
+    ["both with CRLF, and blank lines", "wr1ter\r\n s3/@: \"ä\r\n\r\n", { user: "wr1ter", pass: " s3/@: \"ä" }],
+    ["a user named token", "token x\ns3cret\n", { user: "token x", pass: "s3cret" }],
+    ["a token", "token s3 cret\n", { auth_token: "s3 cret" }],
+    ["a seed", `${seed}\n`, { nkey }],
+    ["a .creds file", credsOf(jwt, seed), { jwt }],
+    ["a .creds file with CRLF", credsOf(jwt, seed).replaceAll("\n", "\r\n"), { jwt }],
+    ["none", undefined, {}],
+  ];
+  for (const [what, credentials, login] of forms) {
+    test(`${what}: sent in CONNECT, with the nonce signed where there is a seed`, async () => {
+      const fake = await Fake.start({ info: { nonce: "n0nce-_" } });
+      const options: NatsOptions = credentials === undefined ? {} : { credentials };
+      await (await openNats(`nats://${fake.host}/plants`, options)).close();
+      const [, connect = ""] = /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
+      const { name, verbose, pedantic, protocol, headers, no_responders, sig, ...sent } =
+        JSON.parse(Buffer.from(connect, "latin1").toString());
+      assert.deepEqual(sent, login);
+      const hasSeed = "nkey" in login || "jwt" in login;
+      assert.equal(sig !== undefined, hasSeed);
+      if (hasSeed) assert.ok(isSigned(sig, "n0nce-_"));
+      assert.deepEqual([name, verbose, pedantic, protocol, headers, no_responders],
+        ["plant-store", false, false, 1, true, true]);
+    });
+  }
+  const wrong = ["", "\n", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx", "token ",
+    "token  \n\n\nx", seed.toLowerCase(), `${seed}A`, seed.slice(1), `U${seed.slice(1)}`, nkey,
+    createKey("account").seed, createKey("operator").seed, credsOf(jwt, nkey), credsOf("", seed)];
+  for (const credentials of wrong) {
+    test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`,
+      async () => {
+        const fake = await Fake.start();
+        for (const each of [credentials, () => credentials]) {
+          await assert.rejects(openFake([fake], { credentials: each }), isRefused);
+        }
+        assert.equal(fake.connections, 0);
+      });
+  }
+  test("with 2,000 single mistakes in a seed: each is found, or has no effect", () => {
+    const right = readCredentials(seed)("nonce");
+    let found = 0;
+    for (let round = 0; round < 2_000; round++) {
+      const at = Math.floor(Math.random() * seed.length);
+      const char = String.fromCharCode(33 + Math.floor(Math.random() * 94));
+      const text = seed.slice(0, at) + [char, "", char + seed[at]][round % 3] + seed.slice(at + 1);
+      try {
+        assert.deepEqual(readCredentials(text)("nonce"), right, text);
+      } catch (error) {
+        if (error instanceof assert.AssertionError) throw error;
+        isRefused(error);
+        found++;
+      }
+    }
+    assert.ok(found > 1_900, `${found} were found`);
+  });
+  test("are not in a store that is logged or inspected, nor in its functions", async () => {
+    const store = await openFake([await Fake.start()], { credentials: credsOf(jwt, seed) });
+    const shown = inspect(store, { showHidden: true, depth: 20, getters: true })
+      + inspect(readCredentials(seed), { showHidden: true, depth: 20 });
+    assert.doesNotMatch(shown, /SUAC|eyJ/);
+  });
+  test("of a function are read again for every connection", async () => {
+    let count = 0;
+    const fake = await Fake.start();
+    const store = await openFake([fake], { credentials: () => `user${++count}\npw` });
+    await store.append(fern);
+    fake.cut();
+    await until("it is back", () => fake.connections === 2);
+    await store.append(fern);
+    assert.match(fake.said[0] ?? "", /"user":"user2"/, "the first was read for the check");
+    assert.match(fake.said[1] ?? "", /"user":"user3"/);
+  });
+  test("that cannot be read are reported, and read again until they can be", async () => {
+    let read = (): string => "u\ns3cret";
+    const fake = await Fake.start();
+    const warnings: string[] = [];
+    const store = await openFake([fake],
+      { credentials: () => read(), warn: (line) => warnings.push(line) });
+    for (const next of ["s3cret", new Error("cannot read FILE")]) {
+      read = () => {
+        if (typeof next === "string") return next;
+        throw next;
+      };
+      const reported = warnings.length;
+      fake.cut();
+      await until("it is reported", () => warnings.slice(reported).join().includes("credentials"));
+      read = () => "u\ns3cret";
+      await until("it stores", () => store.append(fern).then(() => true, () => false));
+    }
+    assert.match(warnings.join("\n"), /credentials: expected a \.creds file/);
+    assert.match(warnings.join("\n"), /credentials: cannot read FILE/);
+    assert.doesNotMatch(warnings.join("\n"), /s3cret/);
+  });
+});
+
+const operator = createKey("operator");
+const [system, plants, stranger] = [createKey("account"), createKey("account"), createKey("account")];
+const unlimited = { subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true,
+  conn: -1, leaf: -1 };
+const storing = { mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 };
+const userOf = (account = plants, more = {}, publish = [">"]) => {
+  const key = createKey("user");
+  const claims = { pub: { allow: publish }, sub: { allow: ["_INBOX.>"] }, subs: -1, data: -1, payload: -1 };
+  return { key, jwt: jwtOf("user", key.id, account, claims, more) };
+};
+const adminUser = userOf();
+const accountJwts = [system, plants].map((key) => {
+  const limits = { ...unlimited, ...(key === plants ? storing : {}) };
+  return `${key.id}: ${jwtOf("account", key.id, operator, { limits, default_permissions: {} })}`;
+});
+const cluster = await Cluster.start({
+  accounts: `operator: ${jwtOf("operator", operator.id, operator, { system_account: system.id })}
+resolver: MEMORY
+resolver_preload: { ${accountJwts.join("\n")} }
+`,
+  login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) }),
+});
+const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string => credsOf(text, key.seed);
+const writer = () => ["plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants"];
+
+describe("servers with operator, account and user JWTs", { ...withCluster, timeout }, () => {
+  test("serve a user by its .creds, in long tests while the leader is killed, and no other user", async (t) => {
+    await cluster.create("plants");
+    const store = await cluster.open("plants", { credentials: credsFor(userOf(plants, {}, writer())) });
+    const load = new Load(await serve(store), 32);
+    await load.more(500);
+    if (isLong) {
+      const leader = await cluster.leader("plants");
+      await cluster.kill(leader);
+      await load.more(500);
+      cluster.restart(leader);
+      await cluster.ready(leader);
+    }
+    await load.end();
+    const { stored, missing, twice } = await compare(cluster, load.acknowledged);
+    t.diagnostic(`${load.acknowledged.length} acknowledged, ${stored} stored`);
+    assert.deepEqual([missing, twice], [0, 0]);
+    await store.close();
+    const [one, two] = [userOf(), userOf()];
+    const past = { exp: Math.floor(Date.now() / 1000) - 10 };
+    for (const credentials of [credsOf(one.jwt, two.key.seed), credsFor(userOf(stranger)),
+      credsFor(userOf(plants, past)), one.key.seed]) {
+      await assert.rejects(cluster.open("plants", { credentials }),
+        { code: "refused", message: /Authorization Violation/ });
+    }
+  });
+  test("refuse a JWT that expires while it serves, and take a new one without a restart", async () => {
+    await cluster.create("short");
+    let credentials = credsFor(userOf(plants, { exp: Math.floor(Date.now() / 1000) + 3 }));
+    const warnings: string[] = [];
+    const store = await cluster.open("short",
+      { credentials: () => credentials, warn: (line) => warnings.push(line) });
+    after(() => store.close());
+    await store.append(fern);
+    await until("it has expired", () => !store.stats.isReachable);
+    assert.match(warnings.join("\n"), /User Authentication Expired/);
+    await assert.rejects(store.append(fern), { code: "unreachable" });
+    credentials = credsFor(userOf());
+    await until("it stores", () => store.append(fern).then(() => true, () => false));
+  });
+});
+
+describe("a server with nkeys", { ...withCluster, timeout }, () => {
+  test("serves a user by its seed, and no other seed", async () => {
+    const user = createKey("user");
+    const server = await Cluster.start({ servers: 1, users: `{ nkey: ${user.id} }` });
+    await server.create("plants", { num_replicas: 1 });
+    const query = "?replicas=1";
+    const store = await server.open("plants", { credentials: user.seed, query });
+    await store.append(fern);
+    await store.close();
+    await assert.rejects(server.open("plants", { credentials: createKey("user").seed, query }),
+      { code: "refused", message: /Authorization Violation/ });
+  });
+});

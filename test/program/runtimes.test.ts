@@ -1,0 +1,86 @@
+/** Program and library on Deno and Bun, and their locks beside Node's.
+ * PLANT_TEST_RUNTIMES: binaries named deno or bun, with colons between. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { command } from "../support/package.ts";
+import { program, root, run, start, temporaryFolder, token } from "../support/support.ts";
+
+const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
+const none = "PLANT_TEST_RUNTIMES is not set: .ci/run installs Deno and Bun and sets it";
+const skip = given.length === 0 ? none : false;
+if (skip) console.error(`runtimes.test.ts: skipped: ${none}`);
+test("PLANT_TEST_RUNTIMES names other runtimes to test on", { skip }, () => {
+  assert.ok(given.every((path) => ["deno", "bun"].includes(basename(path))), given.join());
+});
+
+const argsOf = (node: string) => (basename(node) === "deno" ? ["run", "--allow-all"] : []);
+const plants = (cwd: string): string => readFileSync(join(cwd, "plants.ndjson"), "utf8");
+async function post(url: string, id: string): Promise<void> {
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const answer = await fetch(`${url}/plants`, {
+    method: "POST", headers, body: `{"id":${id},"name":"Fern"}`,
+  });
+  assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
+}
+
+/** The flags with which a process has its journal open (proc(5)). */
+function flagsOf(pid: number | undefined): number {
+  const fd = readdirSync(`/proc/${pid}/fd`)
+    .find((each) => readlinkSync(`/proc/${pid}/fd/${each}`).endsWith("/plants.ndjson"));
+  const info = readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8");
+  return parseInt(/^flags:\s+(\d+)/m.exec(info)?.[1] ?? "", 8);
+}
+
+for (const node of given) {
+  const name = `${basename(node)} ${command(root, node, "--version").stdout.match(/\d+[.\d]+/)}`;
+
+  test(`${name} keeps a plant through kill -9, with O_DSYNC, and drains on SIGTERM`, async () => {
+    const cwd = temporaryFolder();
+    for (const [id, signal, code] of [
+      ["9007199254740993", "SIGKILL", null], ["-9223372036854775808", "SIGTERM", 0],
+    ] as const) {
+      const server = await start({ node, nodeArgs: argsOf(node), cwd });
+      await post(server.url, id);
+      const dsyncAndAppend = 0o12000;
+      assert.equal(flagsOf(server.process.pid) & dsyncAndAppend, dsyncAndAppend);
+      assert.equal(await server.end(signal), code);
+      assert.ok(plants(cwd).includes(`"plant":{"id":${id},"name":"Fern"}`));
+    }
+    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
+  });
+
+  test(`${name} runs the library`, () => {
+    const cwd = temporaryFolder();
+    writeFileSync(join(cwd, "library.mjs"), `
+      import { createPlantServer, openJournal } from "${pathToFileURL(join(root, "dist/index.js"))}";
+      const store = await openJournal("plants.ndjson");
+      const server = createPlantServer({ store, tokens: ["${token}"] });
+      await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+      const answer = await fetch("http://127.0.0.1:" + server.address().port + "/plants", {
+        method: "POST", body: '{"id":9007199254740993,"name":"Fern"}',
+        headers: { Authorization: "Bearer ${token}", "Content-Type": "application/json" },
+      });
+      console.log(answer.status, await answer.text(), await server.drain());
+      await store.close();`);
+    const { stdout, said } = command(cwd, node, ...argsOf(node), "library.mjs");
+    assert.equal(stdout, '200 {"name":"Fern"}\n true\n', said);
+    assert.ok(plants(cwd).includes('"id":9007199254740993'));
+  });
+}
+
+test("a journal has one writer, whichever runtimes the two processes have", { skip }, async () => {
+  const all = [...given, process.execPath];
+  for (const first of all) {
+    const cwd = temporaryFolder();
+    const server = await start({ node: first, nodeArgs: argsOf(first), cwd });
+    for (const second of all) {
+      const { status, said } = command(cwd, second, ...argsOf(second), program, "--port", "0");
+      assert.equal(status, 75, `${second} beside ${first}: ${said}`);
+    }
+    await post(server.url, "1");
+    assert.equal(await server.end(), 0);
+  }
+});

@@ -1,0 +1,65 @@
+/** The program on a Unix socket, which every user and network namespace can reach. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { request } from "node:http";
+import { dirname, join } from "node:path";
+import { json } from "node:stream/consumers";
+import { after } from "node:test";
+import { cleanEnvironment, complaintsOf, program, temporaryFolder, token } from "./support.ts";
+
+export interface Answer { readonly status: number; readonly error: number | undefined }
+export type Launched = Awaited<ReturnType<typeof launch>>;
+
+/** Children that a test has started; they are killed at the end of its file. */
+export const children = new Set<ChildProcess>();
+after(() => children.forEach((child) => child.kill("SIGKILL")));
+let sockets = 0;
+
+/** The path of the next program's socket. */
+export const nextSocket = (folder: string): string => join(folder, `${sockets + 1}.sock`);
+
+/**
+ * Starts the program; rejects if it ends first, with its exit code and what it complained of.
+ * @param wrapper what the command line begins with; it must end by becoming the program
+ * @param folder where its socket is
+ */
+export async function launch({
+  wrapper = [] as readonly string[], args = [] as readonly string[],
+  store = join(temporaryFolder(), "plants.ndjson"), folder = dirname(store), server = program,
+  node = [process.execPath] as readonly string[], env = {},
+} = {}) {
+  const socketPath = nextSocket(folder);
+  sockets++;
+  const [command = "", ...rest] =
+    [...wrapper, ...node, server, "--socket", socketPath, "--store", store, ...args];
+  const child = spawn(command, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"],
+    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }) });
+  children.add(child);
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+  /** The exit code, or the deadly signal's name. */
+  const ended = once(child, "close").then(([code, signal]) => {
+    children.delete(child);
+    return (code ?? signal) as number | string;
+  });
+  await Promise.race([once(child.stdout, "data"), ended.then((code) => {
+    throw Object.assign(new Error(`${code} ${complaintsOf(stderr)}`), { code });
+  })]);
+  /** Status 0: there is no response. */
+  const post = (id: number, name = `plant-${id}`): Promise<Answer> => new Promise((resolve) => {
+    const asked = request({ socketPath, path: "/plants", method: "POST", agent: false,
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" } });
+    const none = (): void => resolve({ status: 0, error: undefined });
+    asked.on("error", none).on("response", (answer) => {
+      json(answer).then((body) => resolve({ status: answer.statusCode ?? 0,
+        error: (body as { error?: number }).error }), none);
+    });
+    asked.end(JSON.stringify({ id, name }));
+  });
+  const end = (signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> => {
+    child.kill(signal);
+    return ended;
+  };
+  const { pid = 0 } = child;
+  return { process: child, pid, path: store, stderr: () => complaintsOf(stderr), post, ended, end };
+}
