@@ -64,7 +64,7 @@ async function checkStream(
     // A leader that has just lost its quorum may never respond: ask again.
     const millis = limits.noProgressMillis / 8;
     const pause = setTimeout(millis);
-    const subject = `$JS.API.STREAM.INFO.${stream}`;
+    const subject = `${settings.api}.STREAM.INFO.${stream}`;
     const { error, config, cluster } = await connection.ask(subject, millis);
 
     // 10008, JetStream is away for now: an election, as no response is.
@@ -105,7 +105,7 @@ function problemOf(
   found: JsonObject,
   settings: Settings
 ): string {
-  const { stream } = settings;
+  const { api, stream } = settings;
   const wanted = requirements(found, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
@@ -119,11 +119,11 @@ function problemOf(
     ...wanted
   };
   const advice = error
-    ? "create it"
-    : `correct it by $JS.API.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
+    ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it"
+    : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
   return (
     `the stream ${stream}: ${problems.join("; ")}\n` +
-    `${advice} by $JS.API.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
+    `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
   );
 }
 
@@ -185,6 +185,10 @@ function requirements(
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
   4 * appendMillis;
 
+const reasons: Readonly<Record<string, string>> = {
+  duplicate_window: " (four times the deadline of an append)"
+};
+
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */
 const differences = (
   found: JsonObject,
@@ -194,7 +198,10 @@ const differences = (
     const [right = "none", is = "none"] = [wanted, found].map((all) =>
       JSON.stringify(all[name])
     );
-    return right === is ? [] : [`${name}: expected ${right}, found ${is}`];
+    const reason = reasons[name] ?? "";
+    return right === is
+      ? []
+      : [`${name}: expected ${right}${reason}, found ${is}`];
   });
 
 /**
