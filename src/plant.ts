@@ -1,4 +1,5 @@
 /** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
+import { ok as assert } from "node:assert";
 import { exactInteger, int64 } from "./json/number.ts";
 import { canonicalString } from "./json/string.ts";
 import { parseJson } from "./json/parse.ts";
@@ -7,7 +8,7 @@ import { checkSchema, type Schema } from "./json/schema.ts";
 /** A plant as the service returns it: without its `id`. */
 export interface Plant {
   readonly name: string;
-  /** The type of the plant. */
+  /** The plant's type. */
   readonly tag?: string | undefined;
 }
 
@@ -59,7 +60,7 @@ export const errorSchema = {
   }
 } as const satisfies Schema;
 
-/** A value that is no NewPlant; its message names every violation. */
+/** Why a value is not a NewPlant. The message names every violation. */
 export class PlantError extends Error {}
 
 /**
@@ -75,22 +76,27 @@ export function readNewPlant(json: Buffer, nestingMax: number): string {
   if (typeof value === "string" || violations.size > 0)
     throw new PlantError([...violations].join("; "));
 
-  return joined(
-    exactInteger(value.get("id") ?? "", int64),
-    canonicalString(value.get("name")),
-    canonicalString(value.get("tag"))
-  );
+  const id = exactInteger(value.get("id") ?? "", int64);
+  const name = canonicalString(value.get("name"));
+  assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
+  return joined(id, name, canonicalString(value.get("tag")));
 }
 
-/** In ASCII, without escapes. */
+/** A JSON string of printable ASCII without escapes. */
 const plainString = String.raw`"([ !#-[\]-~]*)"`;
 
-/** Nearly every NewPlant, as `newPlantJson` writes it: what has this form needs no parsing. */
+/**
+ * The form of nearly every NewPlant that `newPlantJson` writes: an id of up to 18 digits, and plain
+ * strings.
+ */
 export const plainForm = String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}(?:,"tag":${plainString})?}`;
 
 const plain = new RegExp(`^${plainForm}$`);
 
-/** Whether a text is a NewPlant by its form: it needs no other check. Any other may be one, too. */
+/**
+ * Returns whether a text is surely a NewPlant, in the text that `newPlantJson` writes. Any other text
+ * may be one, too.
+ */
 export const isPlain = (text: string): boolean => plain.test(text);
 
 /** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
@@ -101,11 +107,11 @@ export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
 const joined = (id: bigint | string, name?: string, tag?: string): string =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
-/** Its Plant's text: without the `id`, which stands first. */
+/** Returns the Plant's text: that of the NewPlant without `id`, its first member. */
 export const plantJson = (json: string): string =>
   `{${json.slice(json.indexOf(",") + 1)}`;
 
-/** The NewPlant of such a text: its `id` stands first, and JSON.parse would round it. */
+/** Parses a text of `newPlantJson`. JSON.parse would round the `id`, its first member. */
 export const newPlantOf = (json: string): NewPlant => ({
   ...JSON.parse(json),
   id: BigInt(json.slice(6, json.indexOf(",")))

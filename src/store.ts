@@ -2,39 +2,54 @@
 import { int64 } from "./json/number.ts";
 import { newPlantOf, type NewPlant } from "./plant.ts";
 
-/**
- * The name of a store's own `append` without a promise. It is not exported to embedders: what it
- * is given is written without another look.
- */
+/** Where plants are kept: the journal, a replicated store, or a host's own. */
+export interface PlantStore {
+  /**
+   * Resolves once the plant is on stable storage. Rejects with a StoreError if it is not, or if
+   * that is unknown.
+   */
+  append(plant: NewPlant): Promise<void>;
+
+  /**
+   * A variant of `append` without a promise. It is used only while `append` is still `of`: a host
+   * may have replaced `append`, or put a proxy before the store.
+   */
+  readonly [appendJson]?: {
+    readonly of: PlantStore["append"];
+    readonly append: AppendJson;
+  };
+
+  /** Refuses further plants. Resolves when every append has settled. */
+  close(): Promise<void>;
+}
+
+/** Not exported to embedders: the store writes what it is given without another check. */
 export const appendJson = Symbol("appendJson");
 
 /**
- * Takes a NewPlant as `newPlantJson` writes it; `settle` is called once, later: without an error
- * when it is on stable storage.
+ * Stores a NewPlant in the form of `newPlantJson`.
  *
- * @throws StoreError where it is not taken
+ * @param settle called once, later: without an error when the plant is on stable storage
+ * @throws StoreError if the plant is refused at once
  */
 export type AppendJson = (
   json: string,
   settle: (error?: unknown) => void
 ) => void;
 
-/** Where plants are kept; everything above the store knows only this. */
-export interface PlantStore {
-  /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
-  append(plant: NewPlant): Promise<void>;
-
-  /** Stands for `of` alone: who has put another in its place, or a proxy before it, is asked. */
-  readonly [appendJson]?: {
-    readonly of: PlantStore["append"];
-    readonly append: AppendJson;
-  };
-
-  /** Takes no more; resolves when all that was taken is settled. */
-  close(): Promise<void>;
+/** Returns a store's own AppendJson, or one that passes plants to `append` as objects. */
+export function appendJsonOf(store: PlantStore): AppendJson {
+  const own = store[appendJson];
+  if (own?.of === store.append) return own.append;
+  return (json, settle) =>
+    void store.append(newPlantOf(json)).then(
+      () => settle(),
+      (error: unknown) =>
+        settle(error ?? new Error("the store rejected without a reason"))
+    );
 }
 
-/** `unknown`: it may be stored or not; in all other cases nothing was stored. */
+/** `unknown`: the plant may have been stored. Any other code: nothing was stored. */
 export type StoreErrorCode =
   | "full"
   | "busy"
@@ -55,13 +70,13 @@ export class StoreError extends Error {
   }
 }
 
-/** What keeps an engine from its work; what became of a single plant, a StoreError tells. */
+/** Why an engine cannot work. A StoreError says what became of a single plant. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
 
   /**
-   * `config`: somebody has to put something right; `refused`: so says one host, perhaps not all;
-   * `unreachable`: time may mend it; `data`: a stream or a file does not hold what it must.
+   * `config`: the operator must correct something; `refused`: the same on one host, perhaps not on
+   * all; `unreachable`: may pass by itself; `data`: a stream or file lacks what it must have.
    */
   readonly code: "config" | "refused" | "unreachable" | "data";
 
@@ -71,33 +86,25 @@ export class EngineError extends Error {
   }
 }
 
-/** When it emits what. */
+/** The events of the journal and the engines, with their arguments. */
 export interface StoreEvents<Failure extends Error = Error> {
-  /** Once: no later write can be trusted. */
+  /** At most once: the store can never write again. */
   readonly failed: [error: Failure];
-  /** A batch is durable, and acknowledged now: so long after its write was begun. */
+
+  /** A batch is acknowledged: it is on stable storage, `millis` after its write began. */
   readonly batch: [records: number, millis: number];
-  /** A batch was taken back: there is no space. */
+
+  /** A batch was refused for lack of space. */
   readonly full: [];
 }
 
-/** A host's own store is given plants as objects. */
-export const appendJsonTo =
-  (store: PlantStore): AppendJson =>
-  (json, settle) =>
-    void store.append(newPlantOf(json)).then(
-      () => settle(),
-      (error: unknown) =>
-        settle(error ?? new Error("the store rejected, and did not say why"))
-    );
-
 /**
- * A plant of a library's caller as it may be kept.
+ * Copies a plant that a library's caller gives, if it can be stored.
  *
- * Each member is read once: a getter may answer twice differently, and what is checked must be
- * what is written.
+ * Reads each member once: a getter may return something else the second time, and only what was
+ * checked may be written.
  *
- * @throws StoreError `invalid` for what int64 or JSON can't hold
+ * @throws StoreError `invalid` for what int64 or JSON cannot represent
  */
 export function checkPlant(given: NewPlant): NewPlant {
   let cause: unknown;
@@ -108,10 +115,11 @@ export function checkPlant(given: NewPlant): NewPlant {
       return tag === undefined ? { id, name } : { id, name, tag };
     }
   } catch (error) {
-    cause = error; // null has no members, and a getter or a proxy may throw
+    // null has no members. A getter or a proxy may throw.
+    cause = error;
   }
   const expected =
-    "a plant is an int64 id as bigint, a name, and a tag or none";
+    "a plant must have an int64 id as bigint, a name, and a tag or none";
   throw new StoreError("invalid", expected, { cause });
 }
 

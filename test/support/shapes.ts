@@ -41,6 +41,9 @@ export const shapes: readonly (readonly [what: string, body: Body])[] = [
     `\\u${(0x1000 + (index % 0x8000)).toString(16)}${index}`)],
   ["members within members", (size) =>
     '{"x":'.repeat(60) + object((index) => `name${index}`)(size) + "}".repeat(60)],
+  // A hash that begins with 0 is the same for all of them.
+  ["names of U+0000, of every length", (size) =>
+    object((index) => "\\u0000".repeat(index))(60_000 * Math.sqrt(size / 3))],
   // Where V8 hashes array indexes without a seed, these are equal modulo 2^16 or 2^15.
   ["colliding members by 65536", object((index) => `${(index * 2 ** 16) % (2 ** 32 - 1)}`)],
   ["colliding members by 32768", object((index) => String(index * 2 ** 15))],
