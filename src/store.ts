@@ -11,6 +11,13 @@ export interface PlantStore {
   append(plant: NewPlant): Promise<void>;
 
   /**
+   * The same for a plant with a key, 22 characters of base64url: stores it at most once within the
+   * store's window. Rejects with a StoreError `conflict` if the key was used for another plant. A
+   * store without this method keeps no keys.
+   */
+  appendOnce?(plant: NewPlant, key: string): Promise<"stored" | "replayed">;
+
+  /**
    * A variant of `append` without a promise. It is used only while `append` is still `of`: a host
    * may have replaced `append`, or put a proxy before the store.
    */
@@ -55,6 +62,7 @@ export type StoreErrorCode =
   | "busy"
   | "closed"
   | "unknown"
+  | "conflict"
   | "invalid"
   | "unreachable"
   | "tooLarge";

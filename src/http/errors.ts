@@ -290,6 +290,7 @@ const fault: Reason = [
 
 /** Replaces a StoreError's own message, which may contain paths and system errors. */
 const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
+  conflict: fault,
   invalid: [
     "fault",
     "The store refused the plant as invalid; nothing was stored."
