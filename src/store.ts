@@ -14,20 +14,35 @@ export const appendJson = Symbol("appendJson");
  *
  * @throws StoreError where it is not taken
  */
-export type AppendJson = (
-  json: string,
-  settle: (error?: unknown) => void
-) => void;
+export type AppendJson = (json: string, settle: Settle, key?: string) => void;
+
+/** Called with an error, or with the outcome: `stored` if none is given. */
+export type Settle = (error?: unknown, outcome?: Outcome) => void;
+
+/** `replayed`: the plant was stored before, under the same key. */
+export type Outcome = "stored" | "replayed";
 
 /** Where plants are kept; everything above the store knows only this. */
 export interface PlantStore {
   /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
   append(plant: NewPlant): Promise<void>;
 
-  /** Stands for `of` alone: who has put another in its place, or a proxy before it, is asked. */
+  /**
+   * Stores a plant at most once within a window, whatever number of calls has its key.
+   *
+   * Resolves with `replayed` if the plant is stored under this key. A second call waits for one
+   * that is in progress, and shares its outcome. Rejects with the StoreError `conflict` if the key
+   * was used for another plant. Without this method the header `Idempotency-Key` is not looked at.
+   *
+   * @param key 16 bytes in base64url: a digest of the client's token and its key
+   */
+  readonly appendOnce?:
+    ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
+
+  /** Used in place of these two methods only: a method that a host has replaced is called. */
   readonly [appendJson]?: {
-    readonly of: PlantStore["append"];
     readonly append: AppendJson;
+    readonly of: Pick<PlantStore, "append" | "appendOnce">;
   };
 
   /** Takes no more; resolves when all that was taken is settled. */
@@ -42,7 +57,8 @@ export type StoreErrorCode =
   | "unknown"
   | "invalid"
   | "unreachable"
-  | "tooLarge";
+  | "tooLarge"
+  | "conflict";
 
 /** Why a plant was not acknowledged. */
 export class StoreError extends Error {
