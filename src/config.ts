@@ -1,23 +1,22 @@
 /**
- * Every limit with its unit, default and reason; what only the program can be set to is in
+ * Every limit with its unit, default, bounds and reason. Settings of the program alone are in
  * program/settings.ts.
  *
- * A number that is not in the table of limits limits nothing.
+ * A number that is not in a table of limits limits nothing.
  */
 
-/** A whole number within bounds. */
+/** A limit: a whole number within bounds. */
 export interface Limit {
-  /** Its name on the command line, without the dashes. */
+  /** The name on the command line, without the dashes. */
   readonly flag: string;
   readonly unit:
     "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
 
-  /** What holds where nothing is given. */
   readonly defaultValue: number;
   readonly min: number;
   readonly max: number;
 
-  /** What it limits, and why, or why so; the README and `--help` show it. */
+  /** What it limits, and why. The README and `--help` show it. */
   readonly reason: string;
 }
 
@@ -25,7 +24,7 @@ const kib = 1024;
 const mib = 1024 * kib;
 const minute = 60_000;
 
-/** The name is the library's; the entries are laid out so that they read as a table. */
+/** The limits by their names in the library. Each name ends with its unit. */
 export const limitTable = {
   bodyBytesMax: {
     flag: "max-body",
@@ -33,7 +32,7 @@ export const limitTable = {
     defaultValue: mib,
     min: 1,
     max: 16 * mib,
-    reason: "the largest body: it is held in memory while it is read and parsed"
+    reason: "the largest body: it stays in memory while it is read and parsed"
   },
   headBytesMax: {
     flag: "max-head",
@@ -42,7 +41,7 @@ export const limitTable = {
     min: 256,
     max: mib,
     reason:
-      "request line and fields: held in memory before anything is known of their sender"
+      "request line and fields: they stay in memory before the sender is known"
   },
   headFieldsMax: {
     flag: "max-fields",
@@ -51,7 +50,7 @@ export const limitTable = {
     min: 8,
     max: 900,
     reason:
-      "header fields: each costs memory and time; Node 20 loses those past about 1,000"
+      "header fields: each costs memory and time; Node 20 loses fields after about the thousandth"
   },
   nestingMax: {
     flag: "max-nesting",
@@ -67,7 +66,7 @@ export const limitTable = {
     defaultValue: 10_000,
     min: 100,
     max: 60 * minute,
-    reason: "how long a TLS handshake, or a request's head, may take to come"
+    reason: "how long a TLS handshake or a header section may take to arrive"
   },
   requestMillis: {
     flag: "request-timeout",
@@ -75,7 +74,7 @@ export const limitTable = {
     defaultValue: 30_000,
     min: 100,
     max: 60 * minute,
-    reason: "how long a whole request, with its body, may take to come"
+    reason: "how long a whole request, with its body, may take to arrive"
   },
   idleMillis: {
     flag: "idle-timeout",
@@ -83,7 +82,8 @@ export const limitTable = {
     defaultValue: 65_000,
     min: 100,
     max: 60 * minute,
-    reason: "how long a connection may rest: most proxies close first, at 60 s"
+    reason:
+      "how long a connection without a request in progress stays open: most proxies close first, at 60 s"
   },
   checkMillis: {
     flag: "timeout-check",
@@ -91,7 +91,7 @@ export const limitTable = {
     defaultValue: 500,
     min: 10,
     max: 1_000,
-    reason: "how often the head's and the request's time-outs are looked at"
+    reason: "how often the timeouts are checked"
   },
   discardBytesMax: {
     flag: "max-discard",
@@ -99,7 +99,8 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: 0,
     max: 1024 * mib,
-    reason: "what an early answer goes on reading, so that its client sees it"
+    reason:
+      "what is discarded after an early response, so that its client sees it"
   },
   discardMillis: {
     flag: "discard-timeout",
@@ -108,7 +109,7 @@ export const limitTable = {
     min: 10,
     max: minute,
     reason:
-      "how long an early answer, or a connection that ends, goes on reading"
+      "how long it is discarded, and how long a closing connection waits for its client"
   },
   connectionsMax: {
     flag: "max-connections",
@@ -116,7 +117,8 @@ export const limitTable = {
     defaultValue: 1_024,
     min: 1,
     max: 1_000_000,
-    reason: "at once: each holds a descriptor; one more is closed unanswered"
+    reason:
+      "open connections: each needs a descriptor; one more is closed without a response"
   },
   bodiesBytesMax: {
     flag: "max-bodies",
@@ -124,7 +126,7 @@ export const limitTable = {
     defaultValue: 64 * mib,
     min: 1,
     max: 4096 * mib,
-    reason: "all bodies in memory together; over it the largest is refused"
+    reason: "all bodies in memory together: beyond it the largest is refused"
   },
   queueRecordsMax: {
     flag: "max-queue",
@@ -132,7 +134,8 @@ export const limitTable = {
     defaultValue: 4_096,
     min: 1,
     max: 1_000_000,
-    reason: "what waits for the disk: one that stalls must not fill the memory"
+    reason:
+      "what waits for the store: a disk that stalls must not fill the memory"
   },
   queueBytesMax: {
     flag: "max-queue-bytes",
@@ -140,7 +143,7 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: kib,
     max: 1024 * mib,
-    reason: "the same in bytes; a record alone is taken whatever its size"
+    reason: "the same in bytes; a single record is accepted whatever its size"
   },
   batchBytesMax: {
     flag: "max-batch",
@@ -149,7 +152,7 @@ export const limitTable = {
     min: kib,
     max: 64 * mib,
     reason:
-      "plants that share a write, which a crash may tear; one alone is written whole"
+      "records that share a write, which a crash may tear; a single record is written whole"
   },
   keysBytesMax: {
     flag: "key-window",
@@ -167,7 +170,7 @@ export const limitTable = {
     min: 10,
     max: minute,
     reason:
-      "how long a renamed journal waits for the SIGHUP that makes a new one"
+      "how long a renamed journal waits for the SIGHUP that creates a new one"
   },
   drainMillis: {
     flag: "drain-timeout",
@@ -179,27 +182,30 @@ export const limitTable = {
   }
 } as const satisfies Readonly<Record<string, Limit>>;
 
-/** What may stand before `/plants` in the path: segments as they are sent (RFC 3986, 3.3). */
-export const basePathForm = /^(?:\/[\w.~!$&'()*+,;=:@%-]+)*$/;
-export const basePathWanted = "a path such as /v1, with no / at its end";
+/** pchar = unreserved / pct-encoded / sub-delims / ":" / "@" (RFC 3986, 3.3) */
+const pchar = String.raw`[\w.~!$&'()*+,;=:@%-]`;
+
+/** The path before `/plants`: segments as they are sent, none of them empty. */
+export const basePathForm = new RegExp(`^(?:/${pchar}+)*$`);
+export const basePathExpected = "a path such as /v1, with no / at its end";
 
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
 /**
- * The limits' defaults, with some of them replaced; frozen.
+ * Returns all limits, frozen: the given ones, and the defaults of the others.
  *
- * @throws RangeError for an unknown name, or a value outside of the table's bounds
+ * @throws RangeError for an unknown name, or a value outside its bounds
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
-  const table = new Map<string, Limit>(Object.entries(limitTable));
+  const table: Readonly<Record<string, Limit>> = limitTable;
   const numbers = new Map(
-    [...table].map(([name, limit]) => [name, limit.defaultValue])
+    Object.entries(table).map(([name, limit]) => [name, limit.defaultValue])
   );
 
-  // Each is read once: a getter may answer twice differently.
+  // Reads each value once: a getter may return something else the second time.
   for (const [name, value] of Object.entries(given)) {
-    const limit = table.get(name);
+    const limit = numbers.has(name) && table[name];
     if (!limit) throw new RangeError(`there is no limit ${name}`);
     if (!isWithin(limit, value))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
@@ -207,25 +213,21 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
   }
 
   const limits = Object.fromEntries(numbers) as Limits;
-  // The parser's own rule: the head is a part of the request.
-  if (limits.headMillis > limits.requestMillis) {
-    throw new RangeError(
-      "the head's time-out must not be above the whole request's"
-    );
-  }
+  // Node requires this, too: the head is a part of the request.
+  if (limits.headMillis > limits.requestMillis)
+    throw new RangeError("headMillis must not exceed requestMillis");
   return Object.freeze(limits);
 }
 
-/** Whether a limit, or a port, may be this number. */
+/** Returns whether a limit, or a port, may have this value. */
 export const isWithin = (
-  limit: Pick<Limit, "min" | "max">,
+  { min, max }: Pick<Limit, "min" | "max">,
   value: number
-): boolean =>
-  Number.isInteger(value) && value >= limit.min && value <= limit.max;
+): boolean => Number.isInteger(value) && value >= min && value <= max;
 
-/** What a limit must be, in words. */
-export const describeBounds = (limit: Limit): string =>
-  `a whole number of ${limit.unit}, ${limit.min} to ${limit.max}`;
+/** Returns what a limit must be, in words. */
+export const describeBounds = ({ unit, min, max }: Limit): string =>
+  `a whole number of ${unit}, ${min} to ${max}`;
 
 /** The limits of the engine in engines/, where one is asked for; the unit is last in each name. */
 export const natsLimits = {

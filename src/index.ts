@@ -1,4 +1,4 @@
-/** The library's face: what is exported here is the public API. Importing it does nothing. */
+/** The public API for embedding. Importing it has no effect. */
 import type { RequestListener } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
 import {
@@ -8,15 +8,15 @@ import {
 import type { PlantOptions } from "./options.ts";
 import { PlantService } from "./service.ts";
 
-/** `tls`: certificate, key and the like, as node:https takes them. */
 export type PlantServerOptions = PlantOptions & {
+  /** Certificate, key and other options of node:https. Default: none, and the server is node:http. */
   readonly tls?: TlsOptions | undefined;
 };
 
 /**
- * A node:http server, or https with `tls`, with everything set; to `listen` is the caller's.
+ * Returns a fully configured server. The caller calls `listen` and `drain`.
  *
- * @throws RangeError for a bad limit, TypeError that names any other bad option
+ * @throws RangeError for an invalid limit, TypeError that names any other invalid option
  */
 export function createPlantServer(
   options: PlantServerOptions
@@ -25,9 +25,9 @@ export function createPlantServer(
 }
 
 /**
- * A listener for a server that exists already: what its parser refuses, and time, stay its own.
+ * Returns a listener for an existing server, whose parser and timeouts stay its own.
  *
- * @throws as createPlantServer
+ * @throws as createPlantServer does
  */
 export function createPlantHandler(options: PlantOptions): RequestListener {
   const service = new PlantService(options);

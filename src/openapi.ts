@@ -1,21 +1,21 @@
-/** The OpenAPI 3.1 description, made from the schemas, the catalogue and the route. */
+/** The OpenAPI 3.1 description, built from the schemas, the catalogue and the route. */
 import { catalogue } from "./http/errors.ts";
 import { plantsMethod, plantsPath } from "./http/router.ts";
 import type { Schema } from "./json/schema.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
 
-/** The whole description as a value that JSON.stringify takes. */
+/** Returns the description as a value for JSON.stringify. */
 export function describeApi(): unknown {
   return {
     openapi: "3.1.0",
     info: {
       title: "Plant store",
 
-      // The interface's, which is not this package's: it changes with the contract alone.
+      // The interface's version, not the package's: it changes with the contract alone.
       version: "1.0.0",
       license: { name: "MIT", identifier: "MIT" }
     },
-    // Where it listens is not known here: a base path stands behind this.
+    // The address is unknown here. A base path is appended to it.
     servers: [{ url: "/" }],
     security: [{ bearer: [] }],
     paths: { [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant() } },
@@ -24,7 +24,7 @@ export function describeApi(): unknown {
         Plant: plantSchema,
         NewPlant: {
           ...newPlantSchema,
-          allOf: newPlantSchema.allOf.map(referred)
+          allOf: newPlantSchema.allOf.map(reference)
         },
         Error: errorSchema
       },
@@ -33,44 +33,44 @@ export function describeApi(): unknown {
   };
 }
 
-/** The one operation. */
+/** Returns the one operation. */
 const createPlant = (): unknown => ({
   operationId: "createPlant",
   summary: "Create a plant",
-  requestBody: { required: true, content: jsonOf(newPlantSchema) },
+  requestBody: { required: true, content: contentOf(newPlantSchema) },
   responses: {
-    200: answer("The plant is on stable storage", plantSchema),
-    400: answer(
+    200: responseOf("The plant is on stable storage", plantSchema),
+    400: responseOf(
       causesWith((status) => status === 400),
       errorSchema
     ),
-    default: answer(
+    default: responseOf(
       causesWith((status) => status !== 400),
       errorSchema
     )
   }
 });
 
-/** The catalogue's rows of some statuses, as one sentence. */
-function causesWith(isMeant: (status: number) => boolean): string {
+/** Returns the catalogue's rows of some statuses, as one sentence. */
+function causesWith(isIncluded: (status: number) => boolean): string {
   return Object.values(catalogue)
-    .filter(({ error }) => isMeant(Math.floor(error / 100)))
+    .filter(({ error }) => isIncluded(Math.floor(error / 100)))
     .map(({ error, when }) => `${error}: ${when}`)
     .join("; ");
 }
 
-const answer = (description: string, schema: Schema): unknown => ({
+const responseOf = (description: string, schema: Schema): unknown => ({
   description,
-  content: jsonOf(schema)
+  content: contentOf(schema)
 });
 
-/** Every body is one JSON text. */
-const jsonOf = (schema: Schema): unknown => ({
-  "application/json": { schema: referred(schema) }
+/** Returns the content of every body: one JSON text. */
+const contentOf = (schema: Schema): unknown => ({
+  "application/json": { schema: reference(schema) }
 });
 
-/** A schema with a title stands in the description once, under its title. */
-const referred = (schema: Schema): unknown =>
+/** Returns a reference to a schema with a title, which stands in the description once. */
+const reference = (schema: Schema): unknown =>
   schema.title === undefined
     ? schema
     : { $ref: `#/components/schemas/${schema.title}` };

@@ -1,29 +1,34 @@
-/** What a service is made of: given by an embedder, or by the program. */
-import { basePathForm, basePathWanted, type Limits } from "./config.ts";
+/** The options of a service, from an embedder or from the program. */
+import { basePathExpected, basePathForm, type Limits } from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
 import type { ResponseListener } from "./http/connection.ts";
 import type { PlantStore } from "./store.ts";
 
 export interface PlantOptions {
+  /** Where plants are kept. The caller opens and closes it. */
   readonly store: PlantStore;
 
-  /** Each a b64token or `sha256:HEX`; a BearerTokens can be replaced while serving. */
+  /** b64tokens or `sha256:HEX`. The tokens of a BearerTokens can be replaced while serving. */
   readonly tokens: BearerTokens | readonly string[];
 
-  /** What stands before `/plants` in the path, such as `/v1`. Default: nothing. */
+  /** The path before `/plants`, such as `/v1`. Default: empty. */
   readonly basePath?: string | undefined;
 
-  /** Replaces defaults of config.ts. */
+  /** Limits other than the defaults of config.ts. */
   readonly limits?: Partial<Limits> | undefined;
 
-  /** Told of every fault that was answered with 50001. Default: nobody is. */
+  /** Called with each internal error: each had the response 50001. Default: none. */
   readonly onFault?: ((error: unknown) => void) | undefined;
 
-  /** Told of every answer before it leaves, for logs and figures. Default: nobody is. */
+  /** Called with each response before it leaves, for logs and metrics. Default: none. */
   readonly onResponse?: ResponseListener | undefined;
 }
 
-/** JavaScript gives anything: what is no option fails here, not at somebody's first request. */
+/**
+ * Checks options as JavaScript may give them, so that a mistake fails before the first request.
+ *
+ * @throws TypeError that names the option and what was expected
+ */
 export function checkOptions({
   store,
   tokens,
@@ -39,12 +44,11 @@ export function checkOptions({
   expect(
     "tokens",
     isList || tokens instanceof BearerTokens,
-    "a list of texts, or a BearerTokens"
+    "a list of strings, or a BearerTokens"
   );
-  expect("basePath", basePathForm.test(basePath), basePathWanted);
+  expect("basePath", basePathForm.test(basePath), basePathExpected);
 }
 
-/** @throws TypeError that names the option, and what was expected */
-function expect(option: string, isGood: boolean, expected: string): void {
-  if (!isGood) throw new TypeError(`${option} must be ${expected}`);
+function expect(option: string, holds: boolean, expected: string): void {
+  if (!holds) throw new TypeError(`${option} must be ${expected}`);
 }

@@ -1,15 +1,21 @@
 /**
- * The journey of a request, in the order of the interface: one unambiguous request, bearer, path,
- * method, Expect, media type and coding, size, body, JSON, schema, capacity, store, answer.
+ * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
+ * method, Expect, Idempotency-Key, media type and coding, size, body, JSON, schema, store, response.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
-import { BearerTokens } from "./http/bearer.ts";
+import { BearerTokens, scopedDigest } from "./http/bearer.ts";
 import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
-import { Connections, type Connection } from "./http/connection.ts";
-import { checkContent } from "./http/content.ts";
+import { Connections } from "./http/connection.ts";
+import { checkContent, checkExpect } from "./http/content.ts";
 import { ApiError, apiErrorOf, must } from "./http/errors.ts";
-import { checkTrailer, readHead } from "./http/head.ts";
+import {
+  checkTrailer,
+  readHead,
+  singletons,
+  singletonsWithKey
+} from "./http/head.ts";
+import { readIdempotencyKey } from "./http/idempotency-key.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
@@ -17,10 +23,10 @@ import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
 import { isPlain, newPlantJson, plantJson, readNewPlant } from "./plant.ts";
 import {
-  appendJson,
-  appendJsonTo,
+  appendJsonOf,
   StoreError,
-  type AppendJson
+  type AppendJson,
+  type Outcome
 } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -33,19 +39,22 @@ export class PlantService implements Application {
   readonly #bodies: BodyBudget;
   readonly #append: AppendJson;
 
-  /** @throws RangeError for a bad limit, TypeError for any other bad option */
+  /** Whether the store keeps keys. If not, the server does not look at Idempotency-Key. */
+  readonly #keepsKeys: boolean;
+
+  /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(options: PlantOptions) {
     checkOptions(options);
-    const { store, tokens, limits, basePath = "" } = options;
+    const { store, tokens, limits, basePath = "", onResponse } = options;
     this.#options = options;
     this.#limits = limitsWith(limits);
     this.#tokens =
       tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
     this.#bodies = new BodyBudget(this.#limits.bodiesBytesMax);
-    const own = store[appendJson];
-    this.#append = own?.of === store.append ? own.append : appendJsonTo(store);
-    this.connections = new Connections(this.#limits, options.onResponse);
+    this.#append = appendJsonOf(store);
+    this.#keepsKeys = store.appendOnce !== undefined;
+    this.connections = new Connections(this.#limits, onResponse);
   }
 
   handle(
@@ -54,86 +63,123 @@ export class PlantService implements Application {
     next: "continue" | "body"
   ): void {
     const connection = this.connections.of(request.socket);
-    // Behind a last answer nothing is executed.
     if (!connection.begin(response)) return;
 
-    // The head tells whether it comes in time: its body may well come during the shutdown.
+    // A request whose head arrives before the shutdown is stored, even if its body arrives later.
     const isLate = this.connections.isDraining;
 
-    // What can be checked on the head is, before a byte of the body and before `100 Continue`.
+    const refuse = (thrown: unknown): void =>
+      connection.refuse(response, this.#errorOf(thrown));
+
+    // Checks all that needs only the head before it reads a byte of the body or sends 100.
+    let key: string | undefined;
     try {
-      this.admit(request);
+      this.#admit(request);
+      checkExpect(request.headers);
+      key = this.#keyOf(request);
       checkContent(request.headers, this.#limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
-      return this.#refuse(connection, response, error);
+      return refuse(error);
     }
 
-    // Only now: who is told so sends its body (RFC 9110, 10.1.1).
+    // Asks the client to send its body (RFC 9110, 10.1.1).
     if (next === "continue") response.writeContinue();
 
     readBody(request, this.#limits, this.#bodies, (body) => {
-      // A host application, or a time-out, may have answered meanwhile.
+      // A host application or a timeout may have responded meanwhile.
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        connection.onBody(response);
         const plant = this.#readPlant(request, body);
         if (isLate)
           throw new StoreError("closed", "the server is shutting down");
 
-        // A 200 means durable: nothing is said before the store has settled.
-        this.#append(plant, (error) => {
-          if (error === undefined) connection.answer(response, answerOf(plant));
-          else this.#refuse(connection, response, error);
-        });
+        // A 200 means that the plant is on stable storage: it waits for the store.
+        this.#append(
+          plant,
+          (error, outcome) => {
+            if (error !== undefined) refuse(error);
+            else connection.answer(response, answerOf(plant, outcome));
+          },
+          key
+        );
       } catch (error) {
-        this.#refuse(connection, response, error);
+        refuse(error);
       }
     });
   }
 
+  refuseConnect(request: IncomingMessage): void {
+    try {
+      this.#admit(request);
+    } catch (error) {
+      const connection = this.connections.of(request.socket);
+      connection.refuseConnect(this.#errorOf(error));
+    }
+  }
+
   /**
-   * One unambiguous request, a good token, then path and method.
+   * Checks that a request is unambiguous, then its token, path and method.
    *
-   * @throws ApiError of the first that it is not
+   * @throws ApiError of the first check that fails; always for CONNECT
    */
-  admit(request: IncomingMessage): void {
-    const path = readHead(request, this.#limits);
+  #admit(request: IncomingMessage): void {
+    const path = readHead(
+      request,
+      this.#limits,
+      this.#keepsKeys ? singletonsWithKey : singletons
+    );
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
   }
 
   /**
-   * The body as JSON, and that as a NewPlant, in the text in which it is kept.
+   * Returns the key of the record: a digest, so that the store does not hold what the client sent.
    *
-   * @throws ApiError, JsonError or PlantError where it is neither
+   * @throws ApiError 400
+   */
+  #keyOf({ headers }: IncomingMessage): string | undefined {
+    const { "idempotency-key": value, authorization } = headers;
+    if (!this.#keepsKeys || value === undefined) return undefined;
+    return scopedDigest(authorization, readIdempotencyKey(String(value)));
+  }
+
+  /**
+   * Reads the body as a NewPlant.
+   *
+   * @returns its JSON as `newPlantJson` writes it
+   * @throws ApiError, JsonError or PlantError if it is not one
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);
     must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
 
-    // Most clients send that text: all that the strict way would find is known by its form.
+    // Most clients send the text that newPlantJson writes: a regular expression replaces all that
+    // follows. This is safe, because its form allows nothing that the strict way would refuse.
     const text = body.toString("latin1");
     if (isPlain(text)) return text;
     return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
   }
 
-  #refuse(
-    connection: Connection,
-    response: ServerResponse,
-    thrown: unknown
-  ): void {
-    // Told later: what the host's function throws does not get into the way of the answer.
-    const onFault = (fault: unknown): void =>
-      queueMicrotask(() => this.#options.onFault?.(fault));
-    connection.refuse(response, apiErrorOf(thrown, onFault));
+  /** Returns the response to a thrown value. Reports internal errors to the host. */
+  #errorOf(thrown: unknown): ApiError {
+    // Called later: what the host's function throws must not prevent the response.
+    return apiErrorOf(thrown, (fault) =>
+      queueMicrotask(() => this.#options.onFault?.(fault))
+    );
   }
 }
 
-/** A Plant: without the `id` of the NewPlant. */
-const answerOf = (newPlant: string): Answer => ({
+/** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
+const answerOf = (newPlant: string, outcome?: Outcome): Answer => ({
   status: 200,
-  headers: [],
-  body: `${plantJson(newPlant)}\n`
+  body: `${plantJson(newPlant)}\n`,
+  ...(outcome === "replayed" ? replayed : stored)
 });
+
+const stored = { headers: [] } as const;
+const replayed = {
+  headers: ["Idempotency-Replayed", "true"],
+  replayed: true
+} as const;

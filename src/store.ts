@@ -2,17 +2,47 @@
 import { int64 } from "./json/number.ts";
 import { newPlantOf, type NewPlant } from "./plant.ts";
 
-/**
- * The name of a store's own `append` without a promise. It is not exported to embedders: what it
- * is given is written without another look.
- */
+/** Where plants are kept: the journal, a replicated store, or a host's own. */
+export interface PlantStore {
+  /**
+   * Resolves once the plant is on stable storage. Rejects with a StoreError if it is not, or if
+   * that is unknown.
+   */
+  append(plant: NewPlant): Promise<void>;
+
+  /**
+   * Stores a plant once within a window, however often it is called with the same key. Optional:
+   * without it the server does not look at `Idempotency-Key`.
+   *
+   * Resolves with `replayed` if the plant was stored under this key before. While a first call is
+   * in progress, a second one waits and shares its outcome. Rejects with the StoreError `conflict`
+   * if the key was used for another plant.
+   *
+   * @param key 16 bytes in base64url, 22 characters: a digest of the client's token and key
+   */
+  readonly appendOnce?:
+    ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
+
+  /**
+   * A variant of both methods without a promise. It is used only while they are still these: a host
+   * may have replaced one, or put a proxy before the store.
+   */
+  readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
+    readonly variant: AppendJson;
+  };
+
+  /** Refuses further plants. Resolves when every append has settled. */
+  close(): Promise<void>;
+}
+
+/** Not exported to embedders: the store writes what it is given without another check. */
 export const appendJson = Symbol("appendJson");
 
 /**
- * Takes a NewPlant as `newPlantJson` writes it; `settle` is called once, later: without an error
- * when it is on stable storage.
+ * Stores a NewPlant in the form of `newPlantJson`.
  *
- * @throws StoreError where it is not taken
+ * @param settle called once, later: without an error when the plant is on stable storage
+ * @throws StoreError if the plant is refused at once
  */
 export type AppendJson = (json: string, settle: Settle, key?: string) => void;
 
@@ -22,34 +52,27 @@ export type Settle = (error?: unknown, outcome?: Outcome) => void;
 /** `replayed`: the plant was stored before, under the same key. */
 export type Outcome = "stored" | "replayed";
 
-/** Where plants are kept; everything above the store knows only this. */
-export interface PlantStore {
-  /** Resolves when it is on stable storage; rejects with a StoreError where not, or not known. */
-  append(plant: NewPlant): Promise<void>;
-
-  /**
-   * Stores a plant at most once within a window, whatever number of calls has its key.
-   *
-   * Resolves with `replayed` if the plant is stored under this key. A second call waits for one
-   * that is in progress, and shares its outcome. Rejects with the StoreError `conflict` if the key
-   * was used for another plant. Without this method the header `Idempotency-Key` is not looked at.
-   *
-   * @param key 16 bytes in base64url: a digest of the client's token and its key
-   */
-  readonly appendOnce?:
-    ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
-
-  /** Used in place of these two methods only: a method that a host has replaced is called. */
-  readonly [appendJson]?: {
-    readonly append: AppendJson;
-    readonly of: Pick<PlantStore, "append" | "appendOnce">;
+/** Returns a store's own AppendJson, or one that passes plants to `append` as objects. */
+export function appendJsonOf(store: PlantStore): AppendJson {
+  const own = store[appendJson];
+  const { append, appendOnce } = store;
+  if (own?.append === append && own.appendOnce === appendOnce)
+    return own.variant;
+  return (json, settle, key) => {
+    const plant = newPlantOf(json);
+    const stored =
+      key === undefined
+        ? store.append(plant).then(() => undefined)
+        : store.appendOnce?.(plant, key);
+    void stored?.then(
+      (outcome) => settle(undefined, outcome),
+      (error: unknown) =>
+        settle(error ?? new Error("the store rejected without a reason"))
+    );
   };
-
-  /** Takes no more; resolves when all that was taken is settled. */
-  close(): Promise<void>;
 }
 
-/** `unknown`: it may be stored or not; in all other cases nothing was stored. */
+/** `unknown`: the plant may have been stored. Any other code: nothing was stored. */
 export type StoreErrorCode =
   | "full"
   | "busy"
@@ -71,13 +94,13 @@ export class StoreError extends Error {
   }
 }
 
-/** What keeps an engine from its work; what became of a single plant, a StoreError tells. */
+/** Why an engine cannot work. A StoreError says what became of a single plant. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
 
   /**
-   * `config`: somebody has to put something right; `refused`: so says one host, perhaps not all;
-   * `unreachable`: time may mend it; `data`: a stream or a file does not hold what it must.
+   * `config`: the operator must correct something; `refused`: the same on one host, perhaps not on
+   * all; `unreachable`: may pass by itself; `data`: a stream or file lacks what it must have.
    */
   readonly code: "config" | "refused" | "unreachable" | "data";
 
@@ -87,33 +110,25 @@ export class EngineError extends Error {
   }
 }
 
-/** When it emits what. */
+/** The events of the journal and the engines, with their arguments. */
 export interface StoreEvents<Failure extends Error = Error> {
-  /** Once: no later write can be trusted. */
+  /** At most once: the store can never write again. */
   readonly failed: [error: Failure];
-  /** A batch is durable, and acknowledged now: so long after its write was begun. */
+
+  /** A batch is acknowledged: it is on stable storage, `millis` after its write began. */
   readonly batch: [records: number, millis: number];
-  /** A batch was taken back: there is no space. */
+
+  /** A batch was refused for lack of space. */
   readonly full: [];
 }
 
-/** A host's own store is given plants as objects. */
-export const appendJsonTo =
-  (store: PlantStore): AppendJson =>
-  (json, settle) =>
-    void store.append(newPlantOf(json)).then(
-      () => settle(),
-      (error: unknown) =>
-        settle(error ?? new Error("the store rejected, and did not say why"))
-    );
-
 /**
- * A plant of a library's caller as it may be kept.
+ * Copies a plant that a library's caller gives, if it can be stored.
  *
- * Each member is read once: a getter may answer twice differently, and what is checked must be
- * what is written.
+ * Reads each member once: a getter may return something else the second time, and only what was
+ * checked may be written.
  *
- * @throws StoreError `invalid` for what int64 or JSON can't hold
+ * @throws StoreError `invalid` for what int64 or JSON cannot represent
  */
 export function checkPlant(given: NewPlant): NewPlant {
   let cause: unknown;
@@ -124,10 +139,11 @@ export function checkPlant(given: NewPlant): NewPlant {
       return tag === undefined ? { id, name } : { id, name, tag };
     }
   } catch (error) {
-    cause = error; // null has no members, and a getter or a proxy may throw
+    // null has no members. A getter or a proxy may throw.
+    cause = error;
   }
   const expected =
-    "a plant is an int64 id as bigint, a name, and a tag or none";
+    "a plant must have an int64 id as bigint, a name, and a tag or none";
   throw new StoreError("invalid", expected, { cause });
 }
 

@@ -1,61 +1,95 @@
-/** Bearer credentials (RFC 6750) against the SHA-256 of the tokens; no token itself is kept. */
+/** Bearer credentials (RFC 6750), compared with the SHA-256 of each accepted token. */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { must } from "./errors.ts";
 
-/** The tokens that are accepted; they can be replaced while a server uses them. */
+/** The accepted tokens, as digests. They can be replaced while a server uses them. */
 export class BearerTokens {
   #digests: readonly Buffer[] = [];
 
-  /** Of the token that was presented last: to write here is faster than to make a Buffer. */
+  /**
+   * Scratch space for the digest of the presented token: writing to it is faster than allocating.
+   * Sharing it is safe, because `check` writes and compares within one synchronous call.
+   */
   readonly #presented = Buffer.alloc(tokenDigest("").length);
 
   /**
    * @param tokens each a b64token, or `sha256:` and the 64 hexadecimal digits of its digest
-   * @throws TypeError for none, or a bad one
+   * @throws TypeError for an empty list or an invalid token
    */
   constructor(tokens: readonly string[]) {
     this.replace(tokens);
   }
 
-  /** Accepts these tokens from now on, and no other; where it throws, the old ones stay. */
+  /**
+   * Accepts these tokens and no others from now on.
+   *
+   * @throws TypeError as the constructor does; the old tokens stay then
+   */
   replace(tokens: readonly string[]): void {
     if (tokens.length === 0)
-      throw new TypeError("tokens must hold at least one: never run open");
+      throw new TypeError("tokens must have at least one token");
     this.#digests = tokens.map(digestOf);
   }
 
-  /** @throws ApiError 400 or 401 when the value of Authorization does not hold an accepted token */
+  /**
+   * Checks the value of an Authorization field.
+   *
+   * @throws ApiError 400 or 401 if it does not contain an accepted token
+   */
   check(authorization: string | undefined): void {
     const presented = this.#presented;
     presented.write(tokenDigest(tokenOf(authorization)), "latin1");
 
-    // All are compared, and each in constant time: timing tells nothing of any token.
+    // Compares all digests, each in constant time: the duration reveals nothing of any token.
     let isKnown = false;
     for (const known of this.#digests)
       isKnown = timingSafeEqual(known, presented) || isKnown;
-    must(isKnown, "token", "The bearer token is not one that is known here.");
+    must(isKnown, "token", "The bearer token is unknown.");
   }
 }
 
-/** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
-export const isToken = (text: string): boolean =>
-  /^[A-Za-z0-9._~+/-]+=*$/.test(text);
+/**
+ * Returns a digest of a text within the scope of a token: 16 bytes in base64url. Another token gives
+ * another digest of the same text.
+ *
+ * @param authorization a value that `check` has accepted
+ */
+export function scopedDigest(
+  authorization: string | undefined,
+  text: string
+): string {
+  const token = hash("sha256", tokenOf(authorization), "buffer");
+  const digest = hash(
+    "sha256",
+    Buffer.concat([token, Buffer.from(text)]),
+    "buffer"
+  );
+  return digest.toString("base64url", 0, 16);
+}
 
-/** A new token of 256 random bits. */
-export const makeToken = (): string => randomBytes(32).toString("base64url");
+/** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
+const b64token = "[A-Za-z0-9._~+/-]+=*";
+const tokenForm = new RegExp(`^${b64token}$`);
+
+export const isToken = (text: string): boolean => tokenForm.test(text);
+
+/** Returns a new token of 256 random bits. */
+export const generateToken = (): string =>
+  randomBytes(32).toString("base64url");
 
 /**
- * `sha256:` and the hexadecimal digest of a token's bytes: what may be stored in its place.
+ * Returns `sha256:` and the digest of a token's bytes in hexadecimal: it can be given and stored in
+ * place of the token.
  *
- * Hexadecimal is what `hash` makes fastest, in half of the time of a Buffer.
+ * `hash` makes hexadecimal in half the time that it takes to make a Buffer.
  */
 export const tokenDigest = (token: string): string =>
   `sha256:${hash("sha256", token, "hex")}`;
 
-/** A token's digest, as it may be given in the place of the token. */
+/** The form of a token's digest. */
 export const digestForm = /^sha256:[0-9a-f]{64}$/;
 
-/** What is compared, of a token or of its digest as it stands in a tokens file. */
+/** Returns the bytes to compare for a configured token or digest. */
 function digestOf(token: string): Buffer {
   if (digestForm.test(token)) return Buffer.from(token);
   if (!isToken(token))
@@ -64,11 +98,13 @@ function digestOf(token: string): Buffer {
 }
 
 /** credentials = "Bearer" 1*SP b64token (RFC 6750, 2.1); the scheme in any case (RFC 9110, 11.1) */
-function tokenOf(authorization = ""): string {
-  const [, token] =
-    /^bearer +([A-Za-z0-9._~+/-]+=*)$/i.exec(authorization) ?? [];
+const credentialsForm = new RegExp(`^bearer +(${b64token})$`, "i");
 
-  // Another scheme is as good as none (401); what begins with Bearer was meant to be it (400).
+/** Returns the token of a valid Authorization field. */
+function tokenOf(authorization = ""): string {
+  const [, token] = credentialsForm.exec(authorization) ?? [];
+
+  // Another scheme counts as no credentials (401). Bearer with another form is malformed (400).
   must(
     token !== undefined || /^bearer(?![^\s,])/i.test(authorization),
     "anonymous",

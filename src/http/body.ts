@@ -1,25 +1,27 @@
-/** A bounded read of the body, and the discarding of one after an early answer. */
+/** Reads a bounded body, and discards one after an early response. */
+import { ok as assert } from "node:assert";
 import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { ApiError, must } from "./errors.ts";
 
-/** What has come of a body that is still being read. */
-interface HeldBody {
+/** A body that is being read. */
+interface Body {
+  /** The bytes that have arrived. */
   bytes: number;
 
-  /** Gives it up: there is no room, or nobody who sends it. */
+  /** Ends the reading: there is no room, or the client has gone. */
   readonly refuse: () => void;
 }
 
 /**
- * All bodies that are being read.
+ * The bytes of all bodies that are being read, within one limit.
  *
- * Together they stay within a limit, and who holds most of it pays for who comes. So a share of
- * it, the limit by the number of connections, is always free for each.
+ * Beyond it the largest body is refused. So every client finds room for a body of the limit divided
+ * by the number of connections.
  */
 export class BodyBudget {
   readonly #bytesMax: number;
-  readonly #bodies = new Set<HeldBody>();
+  readonly #bodies = new Set<Body>();
   #bytes = 0;
 
   constructor(bytesMax: number) {
@@ -30,13 +32,13 @@ export class BodyBudget {
     return this.#bytes + bytes <= this.#bytesMax;
   }
 
-  /** Counts a piece that has come; whoever holds most is refused until all are within the limit. */
-  add(body: HeldBody, bytes: number): void {
+  /** Counts a piece of a body. Refuses the largest bodies until the rest is within the limit. */
+  add(body: Body, bytes: number): void {
     this.#bodies.add(body);
     body.bytes += bytes;
     this.#bytes += bytes;
 
-    // Of equals who asks for more. All are looked at, but only where one of them has to go.
+    // Refuses, on a tie, the body that asks for more. The search is linear, but rare.
     while (!this.hasRoom(0)) {
       const all = [...this.#bodies];
       all
@@ -45,68 +47,68 @@ export class BodyBudget {
     }
   }
 
-  release(body: HeldBody): void {
+  /** Stops counting a body. A body that is not counted is ignored. */
+  release(body: Body): void {
     if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
+    assert(this.#bytes >= 0, "a body was counted out twice");
   }
 }
 
 /**
- * Refuses what a host application has read: its end would never come.
+ * Checks that no host application has read the body: its end would never come.
  *
- * @throws ApiError 500, also where an encoding was set, which makes text of the bytes
+ * @throws ApiError 500, also after setEncoding, which turns bytes into text
  */
 export function checkUnread(request: IncomingMessage): void {
   const { readableDidRead, readableEnded, readableEncoding } = request;
   must(
     !readableDidRead && !readableEnded && readableEncoding === null,
     "bodyTaken",
-    "The body was read before: the plants' handler must come first."
+    "The host application has read the body: call the plant handler first."
   );
 }
 
-/** Called once; where the client goes away before the body's end, with an error, or never. */
-type Done = (body: Buffer | ApiError) => void;
-
 /**
- * Reads the body. A declared length reserves nothing: what counts is what has arrived.
+ * Reads the body. A declared length reserves nothing: only bytes that have arrived count.
+ *
+ * @param done called once with the body, or with the reason why it is refused. Not called if the
+ * client closes before a first byte.
  */
 export function readBody(
   request: IncomingMessage,
   limits: Limits,
   all: BodyBudget,
-  done: Done
-) {
+  done: (body: Buffer | ApiError) => void
+): void {
   const declaredBytes = Number(request.headers["content-length"]);
-  let body: Buffer = nothing;
+  let buffer: Buffer = nothing;
   let isDone = false;
-
-  const refuse = (): void =>
-    finish(
-      new ApiError(
-        "bodies",
-        "Too much is being sent at once; nothing was stored."
-      )
-    );
-  const held: HeldBody = { bytes: 0, refuse };
 
   const finish = (result: Buffer | ApiError): void => {
     if (isDone) return;
     isDone = true;
-    body = nothing;
-    all.release(held);
+    buffer = nothing;
+    all.release(body);
     done(result);
   };
-
-  const end = (): void => finish(body.subarray(0, held.bytes));
+  const refuse = (): void =>
+    finish(
+      new ApiError(
+        "bodies",
+        "Too many bytes of bodies are arriving; nothing was stored."
+      )
+    );
+  const body: Body = { bytes: 0, refuse };
+  const end = (): void => finish(buffer.subarray(0, body.bytes));
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
 
-    // Nearly every body comes in one piece, and is whole then: where there is room it is not
-    // counted, and its end, which node tells later, is not waited for.
+    // Nearly every body arrives in one piece. It is complete, although node reports its end later.
+    // Not counting it is safe: it is parsed before the next piece of any body arrives.
     if (chunk.length === declaredBytes && all.hasRoom(declaredBytes))
       return finish(chunk);
-    if (held.bytes + chunk.length > limits.bodyBytesMax) {
+    if (body.bytes + chunk.length > limits.bodyBytesMax) {
       return finish(
         new ApiError(
           "size",
@@ -115,37 +117,38 @@ export function readBody(
       );
     }
 
-    // Nobody waits for the rest of it when its client has gone.
-    if (held.bytes === 0) request.once("close", refuse);
-    body = held.bytes === 0 ? chunk : joined(body, held.bytes, chunk);
-    all.add(held, chunk.length);
-    if (held.bytes === declaredBytes) end();
+    // Releases the bytes of a client that has gone.
+    if (body.bytes === 0) request.once("close", refuse);
+    buffer = body.bytes === 0 ? chunk : joined(buffer, body.bytes, chunk);
+    all.add(body, chunk.length);
+    if (body.bytes === declaredBytes) end();
   });
 
   if (!(declaredBytes > 0)) request.on("end", end);
 
-  // Where a host application has paused it.
+  // A host application may have paused it.
   request.resume();
 }
 
 const nothing = Buffer.alloc(0);
 
-/** Pieces are copied together at once: a million chunks of one byte would weigh 300 MB. */
-function joined(body: Buffer, bytes: number, chunk: Buffer): Buffer {
+/** Copies pieces together as they arrive: a million chunks of one byte would take 300 MB. */
+function joined(buffer: Buffer, bytes: number, chunk: Buffer): Buffer {
   const end = bytes + chunk.length;
 
-  // Twice the room, so that a body is copied a few times, however many pieces it has.
+  // Doubles the room, so that a body is copied a few times, however many pieces it has.
   const roomy =
-    end > body.length
-      ? Buffer.concat([body.subarray(0, bytes)], 2 * end)
-      : body;
+    end > buffer.length
+      ? Buffer.concat([buffer.subarray(0, bytes)], 2 * end)
+      : buffer;
   chunk.copy(roomy, bytes);
   return roomy;
 }
 
 /**
- * Reads on and discards after an early answer, so that a client that is still sending gets to see
- * it; `giveUp` is called over `discardBytesMax` or `discardMillis`.
+ * Discards the rest of a body, so that a client that is still sending sees the early response.
+ *
+ * @param giveUp called after `discardMillis`, or beyond `discardBytesMax`
  */
 export function discardBody(
   request: IncomingMessage,
@@ -163,6 +166,6 @@ export function discardBody(
     if (bytes > limits.discardBytesMax) giveUp();
   });
 
-  // Where a host application has paused it.
+  // A host application may have paused it.
   request.resume();
 }

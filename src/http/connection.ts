@@ -11,7 +11,8 @@ import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
 /** A response as a listener sees it. `error` and `message` are those of an Error. */
 export type ResponseSummary = Pick<ApiError, "status"> &
-  Partial<Pick<ApiError, "error" | "message">>;
+  Partial<Pick<ApiError, "error" | "message">> &
+  Pick<Answer, "replayed">;
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It
@@ -49,7 +50,7 @@ export class Connections {
   }
 }
 
-/** A connection's state: `open`, then perhaps `closing`, then perhaps `Unparsed`. */
+/** A connection's state: `open`, then perhaps `closing`, then perhaps `unparsed`. */
 type State =
   /** Every request is executed. */
   | "open"
@@ -57,20 +58,15 @@ type State =
   /** One response is, or will be, the last. No request after its own is executed. */
   | "closing"
 
-  /** Node's parser has stopped. */
-  | Unparsed;
+  /** Node's parser has stopped: nothing that arrives is a request. */
+  | "unparsed";
 
-interface Unparsed {
-  /** Bytes that had been read when the parser stopped. None after them becomes a request. */
-  readonly readBytes: number;
-}
-
-/** What an idle connection does not change, except for `readBytes`. */
-interface Snapshot {
+/** What a check has found. */
+interface Check {
   readonly atMillis: number;
-  readonly latest: ServerResponse | undefined;
-  readonly unsentBytes: number;
-  readonly readBytes: number;
+
+  /** Grows while the client reads. */
+  readonly sentBytes: number;
 }
 
 /** One socket and its requests in turn. */
@@ -82,10 +78,8 @@ export class Connection {
   /** The response to the latest request. The responses to all requests before it leave first. */
   #latest: ServerResponse | undefined;
 
-  /** The response whose request's body has been read. Node reports the end a moment later. */
-  #read: ServerResponse | undefined;
-
-  #snapshot: Snapshot | undefined;
+  /** The latest check that found the connection in use. */
+  #check: Check | undefined;
 
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
@@ -126,11 +120,6 @@ export class Connection {
     return true;
   }
 
-  /** Notes that a request's body has been read to its end. */
-  onBody(response: ServerResponse): void {
-    this.#read = response;
-  }
-
   /** Responds, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
@@ -141,36 +130,36 @@ export class Connection {
 
     this.#all.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
-    if (this.#isWhole(response)) return;
+
+    // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
+    if (response.req.complete) return;
     discardBody(response.req, this.#all.limits, () => {
       response.req.pause();
       this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
     });
   }
 
-  /** Responds with an error, while the body arrives or after it. */
+  /** Responds with an error, before the body is read, while it arrives or after it. */
   refuse(response: ServerResponse, error: ApiError): void {
     if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
 
-    // A client that expects 100 and did not get it may send the body or not: its length is in
-    // doubt. Node closes then, whatever our headers say.
-    const isInDoubt = expect !== undefined && request.readableFlowing !== true;
+    // A client that expects 100 and does not get it may send the body or not. Node closes then,
+    // whatever our headers say.
+    const isUnread = request.readableFlowing !== true;
+    const isInDoubt = isUnread && expect !== undefined;
     const isTooLong =
-      !this.#isWhole(response) &&
-      Number(length) > this.#all.limits.discardBytesMax;
+      isUnread && Number(length) > this.#all.limits.discardBytesMax;
     if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
     this.answer(response, error);
   }
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
   refuseConnect(error: ApiError): void {
-    // Node has removed its own listeners: a reset, or a client that does not read, needs ours.
+    // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
-    this.#socket.on("timeout", () => this.onTimeout());
-
-    this.#state = { readBytes: this.#socket.bytesRead };
+    this.#state = "unparsed";
     this.#answerRaw(error);
   }
 
@@ -178,17 +167,12 @@ export class Connection {
   onParserError(code: string): void {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
-
-    // The parser repeats its error with every further piece.
-    if (typeof this.#state === "object") {
-      const bytes = this.#socket.bytesRead - this.#state.readBytes;
-      if (bytes > this.#all.limits.discardBytesMax) this.#socket.destroy();
-      return;
-    }
+    if (this.#state === "unparsed") return;
 
     const latest = this.#latest;
     const within = latest?.req.complete === false ? latest : undefined;
-    this.#state = { readBytes: this.#socket.bytesRead };
+    this.#state = "unparsed";
+    this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
@@ -199,52 +183,39 @@ export class Connection {
   }
 
   /**
-   * Closes the connection after `idleMillis` without a byte in either direction, if it is idle.
-   *
-   * A client that waits for our response is not idle. A client that does not read it is.
-   */
-  onTimeout(): void {
-    const isWaiting = !this.isAnswered() && this.#socket.writableLength === 0;
-    if (isWaiting) this.#socket.setTimeout(this.#all.limits.idleMillis);
-    else this.#socket.destroy();
-  }
-
-  /** Returns whether node's parser still reads what arrives. */
-  get isParsed(): boolean {
-    return typeof this.#state === "string";
-  }
-
-  /**
-   * Returns whether bytes alone have kept the connection open for `idleMillis`: every byte renews
-   * node's own timer. Meanwhile no request was begun or answered, and no response left. A head that
-   * has begun to arrive is not seen here: only node's parser knows it.
+   * Checks whether the connection is idle: for `idleMillis` no response was expected or sent,
+   * whatever arrived. A client that waits for our response is not idle. A client that does not read
+   * its response is idle.
    *
    * @param nowMillis by a monotonic clock
+   * @returns whether it is idle, unless node's parser has begun a request. If that is certain here,
+   * the socket is destroyed.
    */
-  isOverdue(nowMillis: number): boolean {
-    const { bytesRead, writableLength, writableEnded } = this.#socket;
-    const latest = this.#latest;
-    const before = this.#snapshot;
-    if (
-      before === undefined ||
-      before.latest !== latest ||
-      before.unsentBytes !== writableLength ||
-      // The response is not written yet, or #closeGently limits the time.
-      latest?.writableEnded === false ||
-      writableEnded
-    ) {
-      this.#snapshot = {
-        atMillis: nowMillis,
-        latest,
-        unsentBytes: writableLength,
-        readBytes: bytesRead
-      };
+  isIdle(nowMillis: number): boolean {
+    const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
+      this.#socket;
+    const { bytesRead, bytesWritten, writableLength, writableEnded } = socket;
+
+    // Node does not document the handle. Without it, a write counts when all of it has been sent.
+    const queuedBytes = socket._handle?.writeQueueSize ?? 0;
+    const sentBytes = bytesWritten - writableLength - queuedBytes;
+
+    // #closeGently has a time limit of its own.
+    const isBusy =
+      writableEnded ||
+      (this.#latest?.writableEnded === false && writableLength === 0);
+    const last = this.#check;
+    if (isBusy || last?.sentBytes !== sentBytes) {
+      this.#check = { atMillis: nowMillis, sentBytes };
       return false;
     }
-    return (
-      nowMillis - before.atMillis >= this.#all.limits.idleMillis &&
-      bytesRead > before.readBytes
-    );
+    if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
+
+    // The parser counts the first request from the time of connecting.
+    const isCertain =
+      writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
+    if (isCertain) socket.destroy();
+    return true;
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */
@@ -274,16 +245,6 @@ export class Connection {
       this.#state = "closing";
       this.#closeGently();
     }
-  }
-
-  /** Returns whether the response's request has arrived to its end. */
-  #isWhole(response: ServerResponse): boolean {
-    if (this.#read === response || response.req.complete) return true;
-
-    // Node reports the end of a request that declares no body later.
-    const { "content-length": length = "0", "transfer-encoding": coding } =
-      response.req.headers;
-    return length === "0" && coding === undefined;
   }
 
   /** Writes a response after all others, then closes as gently as after an early response. */

@@ -1,40 +1,45 @@
-/** What a head says of the body: expectation, media type, charset, content coding, length. */
+/** What a head says about the body: Expect, media type, charset, content coding, length. */
 import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
 
+/** @throws ApiError 417 unless Expect is absent, or 100-continue */
+export function checkExpect({
+  expect = "100-continue"
+}: IncomingHttpHeaders): void {
+  must(
+    expect.toLowerCase() === "100-continue",
+    "expectation",
+    "Expect must be 100-continue."
+  );
+}
+
 /**
- * Lets a body through that can be one JSON text within the limit.
+ * Checks that the body can be one JSON text within the limit.
  *
- * @throws ApiError 417, 415 or 413, in this order, and before `100 Continue` is sent
+ * @throws ApiError 415 or 413, in this order
  */
 export function checkContent(
   headers: IncomingHttpHeaders,
   bodyBytesMax: number
 ): void {
   const {
-    expect,
     "content-type": contentType,
-    "content-encoding": contentCoding
+    "content-encoding": contentCoding = "identity",
+    "content-length": length = 0
   } = headers;
 
-  must(
-    expect === undefined || /^100-continue$/i.test(expect),
-    "expectation",
-    "Expect must be 100-continue."
-  );
-
-  // Nearly every client writes it so: then there is nothing to parse.
+  // Nearly every client writes it this way: there is nothing to parse then.
   if (contentType !== "application/json") checkMediaType(contentType);
 
   must(
-    contentCoding === undefined || /^identity$/i.test(contentCoding),
+    contentCoding.toLowerCase() === "identity",
     "contentCoding",
     "Content-Encoding must be identity or absent, but is %.",
     shown(contentCoding)
   );
 
   must(
-    Number(headers["content-length"] ?? 0) <= bodyBytesMax,
+    Number(length) <= bodyBytesMax,
     "declaredSize",
     "The body must not exceed % bytes, but Content-Length does.",
     bodyBytesMax
@@ -54,13 +59,14 @@ const parameterForm = new RegExp(
 function checkMediaType(contentType = ""): void {
   const [essence = ""] = /^[^ \t;]*/.exec(contentType) ?? [];
   must(
-    /^application\/json$/i.test(essence),
+    essence.toLowerCase() === "application/json",
     "mediaType",
     "Content-Type must be application/json, but is %.",
     shown(essence)
   );
 
-  // JSON is UTF-8 (RFC 8259, 8.1): who says otherwise, or says it twice, may mean other bytes.
+  // JSON is UTF-8 (RFC 8259, 8.1). A client that declares another charset, or two, may have sent
+  // other bytes.
   let isCharsetKnown = false;
   parameterForm.lastIndex = essence.length;
   while (parameterForm.lastIndex < contentType.length) {
@@ -74,7 +80,7 @@ function checkMediaType(contentType = ""): void {
 
     const charset = unquoted(parameter[2] ?? "");
     must(
-      !isCharsetKnown && /^utf-8$/i.test(charset),
+      !isCharsetKnown && charset.toLowerCase() === "utf-8",
       "charset",
       "The charset of Content-Type must be utf-8, once, or absent, but is %.",
       isCharsetKnown ? "repeated" : shown(charset)
@@ -83,16 +89,16 @@ function checkMediaType(contentType = ""): void {
   }
 }
 
-/** What a token or a quoted-string stands for (RFC 9110, 5.6.4). */
+/** Returns the value of a token or a quoted-string (RFC 9110, 5.6.4). */
 const unquoted = (text: string): string =>
   text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
 
-/** What clients send by mistake. Nothing else is repeated: it may be a token in a wrong place. */
+/** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
 const common = new RegExp(
   "^(?:(?:text|application)/(?:plain|html|csv|xml|octet-stream|" +
     "x-www-form-urlencoded)|multipart/form-data|gzip|br|zstd|utf-?16|iso-8859-1)$",
   "i"
 );
 
-const shown = (name = ""): string =>
+const shown = (name: string): string =>
   name === "" ? "empty or absent" : common.test(name) ? name : "another one";

@@ -1,21 +1,24 @@
-/** Every answer that is not a success, in one table. */
+/** The catalogue: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
 import { PlantError } from "../plant.ts";
 import { StoreError, type StoreErrorCode } from "../store.ts";
 
-/** What the catalogue says of one cause. */
+/** One cause of an unsuccessful response. */
 interface Row {
-  /** The status times 100, plus the number of the cause. It never changes its meaning. */
+  /** The status times 100, plus the number of the cause. Its meaning never changes. */
   readonly error: number;
-  /** When it is answered, as the README and the description tell it. */
+
+  /** When the response is sent: text for the README and the OpenAPI description. */
   readonly when: string;
-  /** Whether the connection can't be used after it; others may close it, too: see connection.ts. */
+
+  /** Whether the connection closes after it. Default: connection.ts decides. */
   readonly close?: boolean;
-  /** Names and values in turn, besides those of every answer. */
+
+  /** Names and values in turn, in addition to those of every response. */
   readonly headers?: readonly string[];
 }
 
-/** The challenges of RFC 6750, 3: bare where no credentials came, else with what is wrong. */
+/** Challenges (RFC 6750, 3): without an error if the request has no Bearer credentials. */
 const bearer = 'Bearer realm="plant-store"';
 const challenge = ["WWW-Authenticate", bearer] as const;
 const invalidRequest = [
@@ -31,37 +34,37 @@ const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
 const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 
-/** A row for each cause, in the order of the numbers: laid out so that it reads as a table. */
+/** One row for each cause, in the order of the numbers. */
 export const catalogue = {
   malformed: {
     error: 40001,
     close: true,
-    when: "no HTTP message as RFC 9112 defines it"
+    when: "not an HTTP message as RFC 9112 defines it"
   },
   target: {
     error: 40002,
     close: true,
-    when: "a target of no known form, or with a fragment"
+    when: "a target of an unknown form, or with a fragment"
   },
   host: {
     error: 40003,
     close: true,
-    when: "no Host, more than one, or no valid one"
+    when: "no Host, more than one, or an invalid one"
   },
   framing: {
     error: 40004,
     close: true,
-    when: "a length that is in doubt (RFC 9112, 6.1)"
+    when: "an ambiguous length (RFC 9112, 6.1)"
   },
   repeated: {
     error: 40005,
     close: true,
-    when: "a field that may stand once stands twice"
+    when: "a repeated field that must be single"
   },
   credentials: {
     error: 40006,
     headers: invalidRequest,
-    when: "no Bearer and one b64token"
+    when: "credentials other than Bearer and one b64token"
   },
   manyCredentials: {
     error: 40007,
@@ -72,24 +75,28 @@ export const catalogue = {
   empty: { error: 40008, when: "an empty body" },
   utf8: { error: 40009, when: "a body that is not UTF-8" },
   json: { error: 40010, when: "a body that is not JSON" },
-  duplicate: { error: 40011, when: "an object that has a member name twice" },
-  surrogate: { error: 40012, when: "an escaped half of a surrogate pair" },
-  nesting: { error: 40013, when: "arrays and objects nested over the limit" },
-  schema: { error: 40014, when: "JSON that is no NewPlant" },
+  duplicate: { error: 40011, when: "an object with a repeated member name" },
+  surrogate: { error: 40012, when: "an unpaired surrogate, escaped" },
+  nesting: { error: 40013, when: "arrays and objects nested beyond the limit" },
+  schema: { error: 40014, when: "JSON that is not a NewPlant" },
   truncated: {
     error: 40015,
     close: true,
     when: "a request that ended before its length"
   },
+  idempotencyKey: {
+    error: 40016,
+    when: "an invalid Idempotency-Key"
+  },
   anonymous: {
     error: 40101,
     headers: challenge,
-    when: "no Authorization, or none with Bearer"
+    when: "no Authorization, or another scheme than Bearer"
   },
   token: {
     error: 40102,
     headers: invalidToken,
-    when: "a token that is not known"
+    when: "an unknown token"
   },
   path: { error: 40401, when: "a path that does not exist" },
   method: { error: 40501, headers: allow, when: "a method other than POST" },
@@ -97,12 +104,12 @@ export const catalogue = {
     error: 40502,
     close: true,
     headers: allow,
-    when: "CONNECT: this is no proxy"
+    when: "CONNECT: the server is not a proxy"
   },
   timeout: {
     error: 40801,
     close: true,
-    when: "a head or a body that did not arrive in time"
+    when: "a header section or a body that did not arrive in time"
   },
   declaredSize: { error: 41301, when: "a Content-Length over the limit" },
   size: {
@@ -117,7 +124,7 @@ export const catalogue = {
   },
   tooLarge: {
     error: 41304,
-    when: "a plant that is too large for the store's engine"
+    when: "a plant that is too large for the replicated store"
   },
   mediaType: { error: 41501, when: "a media type other than application/json" },
   charset: {
@@ -130,21 +137,25 @@ export const catalogue = {
     when: "a coding other than identity"
   },
   expectation: { error: 41701, when: "an Expect other than 100-continue" },
+  conflict: {
+    error: 42201,
+    when: "an Idempotency-Key that was used for a different plant"
+  },
   headBytes: {
     error: 43101,
     close: true,
-    when: "a head over the limit in bytes"
+    when: "a header section over the limit in bytes"
   },
   headFields: {
     error: 43102,
     close: true,
     when: "more header fields than the limit"
   },
-  fault: { error: 50001, when: "a fault of this server" },
+  fault: { error: 50001, when: "an internal error" },
   bodyTaken: {
     error: 50002,
     close: true,
-    when: "embedded only: the host has read the body"
+    when: "embedded only: the host application has read the body"
   },
   transferCoding: {
     error: 50101,
@@ -154,34 +165,34 @@ export const catalogue = {
   full: {
     error: 50301,
     headers: retryAfter,
-    when: "no space: nothing was stored"
+    when: "the store has no space: nothing was stored"
   },
   unknown: {
     error: 50302,
     headers: retryAfter,
-    when: "failing: not known whether it was stored"
+    when: "the store is failing: unknown whether the plant was stored"
   },
   busy: {
     error: 50303,
     headers: retryAfter,
-    when: "too many records wait: nothing was stored"
+    when: "too many records wait for the store: nothing was stored"
   },
   bodies: {
     error: 50304,
     close: true,
     headers: retryAfter,
-    when: "all bodies together are over their limit, this is the largest: nothing was stored"
+    when: "all bodies together exceed their limit, and this one is the largest: nothing was stored"
   },
   closed: {
     error: 50305,
     close: true,
     headers: retryAfter,
-    when: "shutdown: nothing was stored"
+    when: "the server is shutting down: nothing was stored"
   },
   unreachable: {
     error: 50306,
     headers: retryAfter,
-    when: "out of reach: nothing was stored"
+    when: "the store is unreachable: nothing was stored"
   },
   version: {
     error: 50501,
@@ -193,23 +204,23 @@ export const catalogue = {
 /** The name of what is wrong. */
 export type Cause = keyof typeof catalogue;
 
-/** A message is one sentence for a person: longer ones are cut. */
+/** The longest message. A longer one is truncated. */
 export const messageCharactersMax = 500;
 
-/** An answer that is not a success. Its message is for the client: nothing of the inside. */
+/** A response that is not a success. Its message is for the client and reveals nothing internal. */
 export class ApiError extends Error {
   readonly status: number;
 
   /** The catalogue's number. */
   readonly error: number;
 
-  /** Whether the connection can't be used after this answer. */
+  /** Whether the connection closes after this response. */
   readonly close: boolean;
 
   /** Names and values in turn. */
   readonly headers: readonly string[];
 
-  /** The Error of the interface, as JSON; its LF leaves a terminal's prompt a line of its own. */
+  /** An Error as JSON. Its LF keeps a terminal's prompt on a line of its own. */
   readonly body: string;
 
   /** @param message one sentence: what is wrong, where, and what was expected */
@@ -229,9 +240,9 @@ export class ApiError extends Error {
 }
 
 /**
- * Throws an ApiError unless it holds.
+ * Throws an ApiError unless `holds`.
  *
- * @param message where a % stands in it, that is `value`: it is put together only where it is told
+ * @param message its % is replaced by `value`, only if the error is thrown
  */
 export function must(
   holds: boolean,
@@ -247,9 +258,9 @@ export function must(
 }
 
 /**
- * The answer to whatever was thrown.
+ * Returns the response to a thrown value.
  *
- * @param onFault told of what is a fault of ours: its answer says nothing of the inside
+ * @param onFault called with an internal error, whose response reveals nothing of it
  */
 export function apiErrorOf(
   thrown: unknown,
@@ -265,11 +276,11 @@ export function apiErrorOf(
   if (thrown instanceof PlantError) {
     return new ApiError(
       "schema",
-      `The body is no NewPlant: ${thrown.message}.`
+      `The body is not a NewPlant: ${thrown.message}.`
     );
   }
 
-  // A host's store may reject with anything, a code that we do not know included.
+  // A host's store may reject with anything, such as a StoreError with an unknown code.
   const isKnown =
     thrown instanceof StoreError && Object.hasOwn(storeReasons, thrown.code);
   const [cause, message] = isKnown ? storeReasons[thrown.code] : fault;
@@ -277,17 +288,20 @@ export function apiErrorOf(
   return new ApiError(cause, message);
 }
 
-/** What others' errors are answered with. */
+/** The response to an error that is not an ApiError. */
 type Reason = readonly [cause: Cause, message: string];
 
 const fault: Reason = [
   "fault",
-  "The server failed; the plant may have been stored or not."
+  "The server failed; it is unknown whether the plant was stored."
 ];
 
-/** A StoreError's own message may tell of the inside: of paths, of the system's errors. */
+/** Replaces a StoreError's own message, which may contain paths and system errors. */
 const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
-  invalid: ["fault", "The store took it for no plant; nothing was stored."],
+  invalid: [
+    "fault",
+    "The store refused the plant as invalid; nothing was stored."
+  ],
   full: ["full", "The store has no space left; nothing was stored."],
   busy: ["busy", "Too many records wait for the store; nothing was stored."],
   closed: ["closed", "The server is shutting down; nothing was stored."],
@@ -295,37 +309,41 @@ const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
     "tooLarge",
     "The plant is too large for the store; nothing was stored."
   ],
-  unreachable: [
-    "unreachable",
-    "The store is out of reach; nothing was stored."
+  conflict: [
+    "conflict",
+    "The Idempotency-Key was used for a different plant; nothing was stored."
   ],
+  unreachable: ["unreachable", "The store is unreachable; nothing was stored."],
   unknown: [
     "unknown",
     "The store is failing; it is unknown whether the plant was stored."
   ]
 };
 
-/** The answer to what node's parser (llhttp) refuses, by the code of its error. */
+/** Returns the response to what node's parser (llhttp) refuses with this code. */
 export const parserErrorOf = (code: string): ApiError =>
   new ApiError(...(parserReasons.get(code) ?? malformed));
 
 const malformed: Reason = [
   "malformed",
-  "This is no HTTP message as RFC 9112 defines it."
+  "This is not an HTTP message as RFC 9112 defines it."
 ];
 const framing: Reason = [
   "framing",
   "Content-Length or Transfer-Encoding must give one length."
 ];
 
-/** By the parser's codes; what is not in it is malformed. */
+/** Responses by the parser's codes. Any other code is `malformed`. */
 const parserReasons: ReadonlyMap<string, Reason> = new Map([
-  // Node's own: its time-outs for the head and the request come the parser's way.
+  // Node's own code for both of its timeouts, of the head and of the request.
   [
     "ERR_HTTP_REQUEST_TIMEOUT",
     ["timeout", "The request did not arrive in time."]
   ],
-  ["HPE_HEADER_OVERFLOW", ["headBytes", "The head is over its limit."]],
+  [
+    "HPE_HEADER_OVERFLOW",
+    ["headBytes", "The header section exceeds its limit."]
+  ],
   [
     "HPE_CHUNK_EXTENSIONS_OVERFLOW",
     ["chunkExtensions", "The chunk extensions are too long."]
@@ -333,10 +351,10 @@ const parserReasons: ReadonlyMap<string, Reason> = new Map([
   ["HPE_INVALID_VERSION", ["version", "The HTTP version must be 1.0 or 1.1."]],
   [
     "HPE_INVALID_EOF_STATE",
-    ["truncated", "The connection was half-closed within a request."]
+    ["truncated", "The client half-closed the connection within a request."]
   ],
 
-  // Where both fields stand, the parser names the second (Nodes 20 to 26).
+  // If both fields are present, the code names the second one (Nodes 20 to 26).
   ["HPE_INVALID_TRANSFER_ENCODING", framing],
   ["HPE_INVALID_CONTENT_LENGTH", framing],
   ["HPE_UNEXPECTED_CONTENT_LENGTH", framing]

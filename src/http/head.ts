@@ -1,17 +1,23 @@
-/** Is it one unambiguous HTTP request? The checks on the head that node:http leaves out. */
+/** Is it one unambiguous HTTP request? Checks the head where node:http is lenient. */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
 import { must, type Cause } from "./errors.ts";
 
 /**
- * The path as sent, without the query, of what is one unambiguous request.
+ * Checks that a request is one unambiguous HTTP request.
  *
- * @throws ApiError 400, 431, 501 or 505: no plant is stored by any other request
+ * @param singletons the fields that must not be repeated
+ * @returns the target's path as sent, without the query
+ * @throws ApiError 400, 431, 501 or 505
  */
-export function readHead(request: IncomingMessage, limits: Limits): string {
+export function readHead(
+  request: IncomingMessage,
+  limits: Limits,
+  singletons: Singletons
+): string {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
-  // The parser serves "HTTP/2.0" and an HTTP/0.9 request line, too (RFC 9110, 2.5).
+  // The parser also accepts "HTTP/2.0" and an HTTP/0.9 request line (RFC 9110, 2.5).
   must(
     httpVersion === "1.1" || httpVersion === "1.0",
     "version",
@@ -21,26 +27,29 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
   must(
     rawHeaders.length <= 2 * limits.headFieldsMax,
     "headFields",
-    "The head must not have over % fields.",
+    "The header section must not have more than % fields.",
     limits.headFieldsMax
   );
 
-  // Embedded, the parser is the host's, with a limit of its own: ours holds there, too.
+  // The parser of a host application has a limit of its own. Ours applies there, too.
   const bytes =
-    method.length + url.length + lineFrameBytes + checkFields(rawHeaders);
+    method.length +
+    url.length +
+    lineFrameBytes +
+    checkFields(rawHeaders, singletons);
   must(
     bytes <= limits.headBytesMax,
     "headBytes",
-    "The head must not exceed % bytes.",
+    "The header section must not exceed % bytes.",
     limits.headBytesMax
   );
 
-  // HTTP/1.0 knows no Host; where one is sent, it must be valid all the same (RFC 9112, 3.2).
+  // HTTP/1.0 does not require Host. If it is present, it must be valid (RFC 9112, 3.2).
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
   must(
     hostForm.test(host),
     "host",
-    "Host must be one name or address, with a port or without."
+    "Host must be one name or address, with or without a port."
   );
 
   checkFraming(headers, httpVersion);
@@ -48,7 +57,7 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
 }
 
 /**
- * Lets a trailer through that has no more fields than a head may have; it is ignored otherwise.
+ * Checks that a trailer has at most as many fields as a head may have. Nothing else reads it.
  *
  * @throws ApiError 431
  */
@@ -59,32 +68,43 @@ export function checkTrailer(
   must(
     rawTrailers.length <= 2 * limits.headFieldsMax,
     "headFields",
-    "The trailer must not have over % fields.",
+    "The trailer must not have more than % fields.",
     limits.headFieldsMax
   );
 }
 
-/** What a head has besides method, target and fields: spaces, version, CRLF, the empty line. */
+/** The bytes of a head besides method, target and fields. */
 const lineFrameBytes = "  HTTP/1.1\r\n\r\n".length;
 
-/** What a field has besides its name and its value. */
+/** The bytes of a field besides its name and value. */
 const fieldFrameBytes = ": \r\n".length;
 
-/** What must not be repeated: of two, `headers` shows the first, and another server the second. */
-const singletons: ReadonlyMap<string, Cause> = new Map([
+type Singletons = ReadonlyMap<string, Cause>;
+
+/** Fields that must be single: `headers` has the first of two, another server may read the second. */
+export const singletons: Singletons = new Map([
   ["host", "host"],
   ["authorization", "manyCredentials"],
   ["content-type", "repeated"],
   ["content-length", "repeated"]
 ]);
 
-/** The bytes of all fields, none of which stands twice that must stand once. */
-function checkFields(rawHeaders: readonly string[]): number {
+/** The same if the store keeps keys. Node joins the two fields `"a` and `b"` to the key `"a, b"`. */
+export const singletonsWithKey: Singletons = new Map([
+  ...singletons,
+  ["idempotency-key", "repeated"]
+]);
+
+/** Checks that no singleton is repeated. Returns the bytes of all fields. */
+function checkFields(
+  rawHeaders: readonly string[],
+  singletons: Singletons
+): number {
   let bytes = 0;
-  // A text and no Set: nothing is made for a request that is as it should be.
+  // A string, not a Set: a valid request allocates nothing here.
   let seen = "";
 
-  // Names stand at even places, each with its value behind it.
+  // Names have even indexes, each followed by its value.
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = (rawHeaders[index] ?? "").toLowerCase();
     const value = rawHeaders[index + 1] ?? "";
@@ -95,7 +115,7 @@ function checkFields(rawHeaders: readonly string[]): number {
     must(
       !seen.includes(name),
       cause,
-      "The field % must not stand twice.",
+      "The field % must not be repeated.",
       name
     );
     seen += name;
@@ -109,7 +129,7 @@ const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
 /** Host = uri-host [ ":" port ] (RFC 9110, 7.2) */
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 
-/** Refuses a length given in two ways, or in one that HTTP/1.0 does not know (RFC 9112, 6.1). */
+/** Checks that the body's length is given in one way that the version allows (RFC 9112, 6.1). */
 function checkFraming(headers: IncomingHttpHeaders, version: string): void {
   const { "transfer-encoding": coding, "content-length": length } = headers;
   const isLength =
@@ -117,19 +137,19 @@ function checkFraming(headers: IncomingHttpHeaders, version: string): void {
   must(
     isLength,
     "framing",
-    "Content-Length must be one number, and not beside Transfer-Encoding."
+    "Content-Length must be one number, without Transfer-Encoding."
   );
 
   if (coding === undefined) return;
   must(
     version !== "1.0",
     "framing",
-    "Transfer-Encoding must not stand in an HTTP/1.0 request."
+    "An HTTP/1.0 request must not have Transfer-Encoding."
   );
 
-  // The parser takes "gzip, chunked", and hands on a body that nobody has decoded.
+  // The parser accepts "gzip, chunked" and passes on a body that is still encoded.
   must(
-    /^chunked$/i.test(coding),
+    coding.toLowerCase() === "chunked",
     "transferCoding",
     "Transfer-Encoding must be one chunked."
   );
@@ -151,7 +171,7 @@ const absoluteForm = new RegExp(
 /** authority-form = uri-host ":" port, of CONNECT alone (RFC 9112, 3.2.3) */
 const authorityForm = new RegExp(`^${authority}:\\d+$`);
 
-/** The target's path; "*" and CONNECT's authority are a path that nothing has. */
+/** Returns the target's path. Of "*" and CONNECT's authority it is "*", which no route has. */
 function pathOf(url: string, method: string): string {
   const isConnect = method === "CONNECT";
   const isPathless = isConnect

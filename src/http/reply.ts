@@ -2,12 +2,19 @@
 import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { ApiError } from "./errors.ts";
 
-/** Its headers are names and values in turn, besides those of every answer. */
-export type Answer = Pick<ApiError, "status" | "headers" | "body">;
+/** A response as a value. `headers` are names and values in turn, besides those of every response. */
+export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
+  /** Whether nothing was stored because the same request was stored before. */
+  readonly replayed?: true;
+};
 
 const mediaType = "application/json";
 
-/** Answers; the connection is closed behind it where the response should not keep it alive. */
+/**
+ * Writes a response. Afterwards the connection closes if `shouldKeepAlive` is false.
+ *
+ * @throws Error if the response has been begun before: node's writeHead checks it
+ */
 export function reply(
   response: ServerResponse,
   { status, headers, body }: Answer
@@ -23,18 +30,23 @@ export function reply(
   if (!response.shouldKeepAlive) fields.push("Connection", "close");
   response.writeHead(status, fields);
 
-  // Head and body leave as one string: where it is ASCII in Latin-1, for 5 to 12 % more answers.
+  // Head and body leave as one string. If it is ASCII, Latin-1 gives 5 to 12 % more responses.
   const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") response.write(body, coding);
 
-  // Given to `end`, node would send the body and an empty end as two pieces, by writev.
+  // Given the body, `end` would send it and an empty end as two pieces, by writev.
   if (written.push(response) === 1) setImmediate(endReplies);
 }
 
-/** Answers of this turn of the event loop, whose end is still to be told. */
+/**
+ * Responses that this turn of the event loop has written and not ended.
+ *
+ * All servers of a process share the list. That is safe: an entry is only ended, in the order of
+ * writing, within the same turn. No server sees an entry, nor an error, of another one.
+ */
 let written: ServerResponse[] = [];
 
-/** Ends what `reply` has written: it does so by itself when the turn of the event loop ends. */
+/** Ends what `reply` has written. `reply` schedules it for the end of the turn. */
 export function endReplies(): void {
   const ended = written;
   written = [];
@@ -42,7 +54,7 @@ export function endReplies(): void {
     try {
       response.end();
     } catch (error) {
-      // A host's own `end` is no fault of the others in this turn.
+      // An `end` that a host has replaced must not keep the other responses from ending.
       queueMicrotask(() => {
         throw error;
       });
@@ -50,7 +62,7 @@ export function endReplies(): void {
   }
 }
 
-/** The whole answer as text, for what node's parser refuses: there is no ServerResponse then. */
+/** Returns a whole response as text, for requests that have no ServerResponse. */
 export function rawReply({ status, body, headers }: Answer): string {
   const own = headers.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`

@@ -1,25 +1,30 @@
-/** Method and path to the one operation. */
+/** Routes method and path to the one operation. */
 import { must } from "./errors.ts";
 
 export const plantsPath = "/plants";
 export const plantsMethod = "POST";
 
 /**
- * Lets POST on the wanted path through.
+ * Checks that a request is a POST to the expected path.
  *
- * @param path compared as sent, byte for byte: `/plants/` and `/Plants` are other paths
- * @throws ApiError 404 before 405: a path that is not there allows no method
+ * @param path as sent; compared byte for byte: `/plants/` and `/Plants` are other paths
+ * @throws ApiError 404 or 405; 405 for every CONNECT
  */
 export function checkRoute(
   method: string | undefined,
   path: string,
-  wanted: string
+  expected: string
 ): void {
   must(
-    path === wanted,
+    method !== "CONNECT",
+    "connect",
+    "CONNECT is not supported: the server is not a proxy."
+  );
+  must(
+    path === expected,
     "path",
     "There is nothing at this path: expected %.",
-    wanted
+    expected
   );
   must(
     method === plantsMethod,

@@ -1,4 +1,4 @@
-/** node:http, set up strictly: its limits, and our answer wherever its own has no body. */
+/** Sets node:http up strictly: its limits, and our responses where its own have no body. */
 import { createServer as createHttp, type Server } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
@@ -9,18 +9,17 @@ import type { Socket } from "node:net";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
-import { ApiError } from "./errors.ts";
-import { Sockets } from "./sockets.ts";
+import { trackSockets, type Sockets } from "./sockets.ts";
 
-/** What is served: all that the server knows of what becomes of a request. */
+/** What the server needs of an application. */
 export interface Application {
-  /** Of the server's connections; their limits are the server's. */
+  /** The server's connections. Their limits are the server's. */
   readonly connections: Connections;
 
   /**
-   * Takes a request, and answers it through its connection.
+   * Responds to a request through its connection.
    *
-   * @param next what the client waits for: a 100 that nobody has sent yet, or to send its body
+   * @param next what the client waits for before it sends the body: `100 Continue`, or nothing
    */
   handle(
     request: IncomingMessage,
@@ -28,31 +27,28 @@ export interface Application {
     next: "continue" | "body"
   ): void;
 
-  /**
-   * Lets the head of a request through that is to be answered as asked.
-   *
-   * @throws ApiError what it is answered instead
-   */
-  admit(request: IncomingMessage): void;
+  /** Responds to a CONNECT through its connection. Node makes no ServerResponse for it. */
+  refuseConnect(request: IncomingMessage): void;
 }
 
 /**
- * Its `close` and `closeIdleConnections` end connections gently, also those whose next request
- * has not come with its whole head: node's own leave a head that has begun.
+ * A node:http or node:https server. Its `close` and `closeIdleConnections` close connections
+ * gently, also those on which a head has begun to arrive: node's own leave these open.
  */
 export type DrainableServer = Server & {
   /**
-   * Answers what is under way, and closes all connections gently.
+   * Responds to every request in progress, and closes all connections gently. A later call returns
+   * the first drain's promise.
    *
-   * @returns false where, after `drainMillis`, requests were cut off without their answer
+   * @returns false if requests were cut off without a response after `drainMillis`
    */
   drain(): Promise<boolean>;
 
-  /** Of an https server: what handshakes from now on use. Connections stay. */
+  /** With TLS: replaces what handshakes use from now on. Connections stay. */
   setSecureContext?: TlsServer["setSecureContext"];
 };
 
-/** A server that hands every request to the application, and answers what node would not. */
+/** Returns a server that passes every request to the application. */
 export function createStrictServer(
   application: Application,
   tls?: TlsOptions
@@ -64,11 +60,7 @@ export function createStrictServer(
     ? createHttps({ ...tls, ...options })
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
-
-  // Node's timer for bytes in either direction. Sockets closes connections that bytes alone keep.
-  server.timeout = limits.idleMillis;
-
-  const sockets = new Sockets(server, connections, tls ? "tls" : "plain");
+  const sockets = trackSockets(server, connections, tls ? "tls" : "tcp");
   listenTo(server, application, sockets);
 
   const drain = (): Promise<boolean> =>
@@ -92,21 +84,20 @@ export function createStrictServer(
     // pins it.
     httpAllowHalfOpen: true,
 
-    // Replaces node's own, which `close` calls: it destroys, and bytes that the kernel has not sent
-    // yet would be lost.
-    closeIdleConnections: () => sockets.closeIdle(),
+    // Replaces node's own, which `close` calls. That one destroys, and the client would lose bytes
+    // that the kernel has not sent yet.
+    closeIdleConnections: sockets.closeIdle,
 
-    // A later call returns the first drain's promise.
     drain: () => (drained ??= drain())
   });
 }
 
-/** Of either server, and of the admin listener: node:http has no use for the last two. */
+/** Returns the options of the server and of the admin listener. node:http ignores the last two. */
 export const optionsOf = (limits: Limits): TlsOptions => ({
-  // Also against an inherited NODE_OPTIONS.
+  // Also overrules an inherited NODE_OPTIONS.
   insecureHTTPParser: false,
 
-  // head.ts looks at it: node's own 400 has no body.
+  // Node's own 400 has no body. head.ts checks Host.
   requireHostHeader: false,
 
   maxHeaderSize: limits.headBytesMax,
@@ -115,13 +106,14 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   keepAliveTimeout: limits.idleMillis,
   connectionsCheckingInterval: limits.checkMillis,
 
-  // Who half-closes gets the answer: node:https would end the connection then.
+  // Responds to clients that half-close: node:https would end the connection.
   allowHalfOpen: true,
 
-  // A connection counts from its first byte: node's own limit is two minutes.
+  // Replaces node's two minutes.
   handshakeTimeout: limits.headMillis
 });
 
+/** Replaces every listener of node that would respond or close by itself. */
 function listenTo(
   server: Server,
   application: Application,
@@ -133,7 +125,7 @@ function listenTo(
     application.handle(request, response, "body")
   );
 
-  // Unheard, node would answer these two by itself: 100 before our checks, a 417 without a body.
+  // Without these, node sends 100 before our checks, and a 417 without a body.
   server.on("checkContinue", (request, response) =>
     application.handle(request, response, "continue")
   );
@@ -141,33 +133,13 @@ function listenTo(
     application.handle(request, response, "body")
   );
 
-  // Unheard, node would close the connection without a word.
-  server.on("connect", (request) =>
-    connections
-      .of(request.socket)
-      .refuseConnect(connectError(application, request))
-  );
+  // Without this, node closes the connection without a response.
+  server.on("connect", (request) => application.refuseConnect(request));
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (sockets.carriesHttp(socket))
+    if (sockets.http.has(socket))
       connections.of(socket).onParserError(error.code ?? "");
-    // It was never secured: there is nobody to answer.
+    // The TLS handshake failed: the client cannot read a response.
     else socket.destroy();
   });
-
-  // Unheard, node would destroy it, whoever is waited for.
-  server.on("timeout", (socket: Socket) => connections.of(socket).onTimeout());
-}
-
-/** CONNECT is refused like every request, but a good path is what it cannot have. */
-function connectError(
-  application: Application,
-  request: IncomingMessage
-): ApiError {
-  try {
-    application.admit(request);
-  } catch (thrown) {
-    if (thrown instanceof ApiError && thrown.status !== 404) return thrown;
-  }
-  return new ApiError("connect", "CONNECT is not supported: this is no proxy.");
 }

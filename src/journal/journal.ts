@@ -56,7 +56,9 @@ export async function openJournal(
 ): Promise<Journal> {
   const settings = settingsOf(path, options);
   const { path: absolute, disk, warn } = settings;
-  return new Journal(settings, await openFile(disk, absolute, warn));
+  const keys = new KeyWindow(settings.limits.keysBytesMax);
+  const file = await openFile(disk, absolute, warn, keys);
+  return new Journal(settings, file, keys);
 }
 
 /** Path and options; what the path's links lead to is resolved at each opening. */
@@ -106,20 +108,16 @@ export class Journal
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: Settings, current: OpenFile) {
+  constructor(settings: Settings, current: OpenFile, keys: KeyWindow) {
     super();
     this.#settings = settings;
     this.#current = current;
-    const { keysBytesMax } = settings.limits;
-    this.#keys = new KeyWindow(keysBytesMax);
-    if (keysBytesMax > 0) {
-      this.#keys.addFile(current.file);
+    this.#keys = keys;
+    if (settings.limits.keysBytesMax > 0) {
       this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
     }
-    this[appendJson] = {
-      append: this.#append,
-      of: { append: this.append, appendOnce: this.appendOnce }
-    };
+    const { append, appendOnce } = this;
+    this[appendJson] = { append, appendOnce, variant: this.#append };
     this.#loop = this.#run();
   }
 
@@ -221,10 +219,7 @@ export class Journal
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) {
-        this.#current = await openFile(disk, path, warn);
-        this.#keys.addFile(this.#current.file);
-      }
+      if (isNew) this.#current = await openFile(disk, path, warn, this.#keys);
       this.#watched = "path";
       request.resolve(isNew);
     } catch (error) {

@@ -63,6 +63,7 @@ export class KeyWindow {
    * longer. A file without keys costs the read and a search of each block.
    */
   addFile(file: Bytes): void {
+    if (this.#bytesMax === 0) return;
     const size = file.size();
     let start = this.#startIn(file, size);
     this.skip(start);

@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import {
   basePathForm,
-  basePathWanted,
+  basePathExpected,
   describeBounds,
   isWithin,
   limitTable,
@@ -65,7 +65,7 @@ export const settingTable = {
     flag: "base-path",
     defaultValue: "",
     form: basePathForm,
-    expected: basePathWanted,
+    expected: basePathExpected,
     meaning: "prefix of /plants in the path, such as /v1"
   },
   store: {

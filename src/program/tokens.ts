@@ -1,5 +1,5 @@
 /** The accepted tokens of all sources: environment, tokens file, or generated here. */
-import { BearerTokens, makeToken, tokenDigest } from "../http/bearer.ts";
+import { BearerTokens, generateToken, tokenDigest } from "../http/bearer.ts";
 import { readTokensFile } from "./secrets.ts";
 import { tokenVariable, type Config } from "./settings.ts";
 import type { Host } from "./host.ts";
@@ -15,7 +15,7 @@ export function openTokens({ tokensFile }: Config, host: Host) {
   const { [tokenVariable]: token = "" } = host.environment;
 
   // The server never runs open: without a configured token it generates one.
-  const generated = token === "" && tokensFile === "" ? makeToken() : "";
+  const generated = token === "" && tokensFile === "" ? generateToken() : "";
   const single = generated || token;
   const source = generated ? "generated" : tokenVariable;
   const own = single === "" ? [] : [[tokenDigest(single), source] as const];

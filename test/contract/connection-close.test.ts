@@ -89,26 +89,6 @@ test("nothing waits for a client that has gone before its closing answer", { tim
     assert.deepEqual([store.names.length, timers()], [2, before]);
   });
 
-const waiting = [
-  ["a plant", "", [200]], ["a plant, with a refusal behind it", refused, [200, 401]],
-  ["a plant, with a CONNECT behind it", connectRequest, [200, 405]],
-  ["a plant, with garbage behind it", "garbage\r\n\r\n", [200, 400]],
-] as const;
-test("who waits for a slow store is not idle", { timeout, concurrency: true }, async (t) => {
-  await Promise.all(waiting.map(([says, behind, statuses]) => t.test(says, async () => {
-    const { server, port, store } = await serve({ limits: { idleMillis: 1_000 } });
-    store.hold();
-    const ends = await open(server, port);
-    await send(ends, Buffer.concat([plant, Buffer.from(behind)]));
-    for (let times = 0; times < 2; times++) {
-      await Promise.race([once(ends.ours, "timeout"), gone(ends)]);
-    }
-    const answers = readAnswers(ends.client.resume(), statuses.length);
-    store.release();
-    assert.deepEqual((await answers).map(({ status }) => status), statuses);
-  })));
-});
-
 const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
 const behinds = [
   ["nothing behind", ""], ["a CONNECT behind", connectRequest],

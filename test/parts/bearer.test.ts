@@ -6,7 +6,7 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Host } from "../../src/program/host.ts";
-import { BearerTokens, isToken, makeToken, tokenDigest } from "../../src/http/bearer.ts";
+import { BearerTokens, generateToken, isToken, tokenDigest } from "../../src/http/bearer.ts";
 import { ApiError } from "../../src/http/errors.ts";
 import { parseTokensFile, readTokensFile } from "../../src/program/secrets.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -139,7 +139,7 @@ test("no token itself is kept", () => {
 });
 
 test("a made token is a b64token of 256 bits, another each time, and its digest lets it in", () => {
-  const made = Array.from({ length: 100 }, makeToken);
+  const made = Array.from({ length: 100 }, generateToken);
   assert.equal(new Set(made).size, 100);
   for (const one of made) {
     assert.match(one, /^[\w-]{43}$/);
