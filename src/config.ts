@@ -83,7 +83,7 @@ export const limitTable = {
     min: 100,
     max: 60 * minute,
     reason:
-      "how long a connection without a request in progress stays open: most proxies close first, at 60 s"
+      "how long a connection without a request stays open: most proxies close first, at 60 s"
   },
   checkMillis: {
     flag: "timeout-check",

@@ -19,9 +19,8 @@ import { readIdempotencyKey } from "./http/idempotency-key.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
-import { parseJson } from "./json/parse.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
-import { isPlain, newPlantJson, plantJson, readNewPlant } from "./plant.ts";
+import { isPlain, plantJson, readNewPlant } from "./plant.ts";
 import {
   appendJsonOf,
   StoreError,
@@ -159,7 +158,7 @@ export class PlantService implements Application {
     // follows. This is safe, because its form allows nothing that the strict way would refuse.
     const text = body.toString("latin1");
     if (isPlain(text)) return text;
-    return newPlantJson(readNewPlant(parseJson(body, this.#limits.nestingMax)));
+    return readNewPlant(body, this.#limits.nestingMax);
   }
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */

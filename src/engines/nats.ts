@@ -82,8 +82,8 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<void> {
-    return appendPlant(plant, this.#append);
+  async append(plant: NewPlant): Promise<void> {
+    await appendPlant(plant, this.#append);
   }
 
   readonly #append: AppendJson = (json, settle) => {
@@ -105,8 +105,8 @@ export class NatsStore
   };
 
   readonly [appendJson] = {
-    of: NatsStore.prototype.append,
-    append: this.#append
+    append: NatsStore.prototype.append,
+    variant: this.#append
   };
 
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */

@@ -106,14 +106,14 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 
 /**
- * Reads JSON without the members that would break its conversion to a text or a number.
+ * Reads JSON without members named toString, which would break its conversion to a text.
  *
  * @throws SyntaxError for text that is not JSON
  */
 export const readObject = (json: Buffer | string): JsonObject =>
   objectOf(
     JSON.parse(String(json), (name, value) =>
-      name === "toString" || name === "valueOf" ? undefined : value
+      name === "toString" ? undefined : value
     )
   );
 

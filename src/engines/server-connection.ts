@@ -168,7 +168,7 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Writes; one system call sends everything written within a turn of the event loop. This is safe:
+  /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
    * no later turn begins before `setImmediate` has run. */
   #write(bytes: Buffer | string): void {
     const socket = this.#socket;

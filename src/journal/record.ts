@@ -14,7 +14,7 @@
  * plant   id in plain digits, name, and tag if there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
- * Two lines, in pieces, each with its offset in the file:
+ * Three lines, in pieces, each with its offset in the file:
  *
  *     0  {"journal":"plant-store","version":1,"file":"4dbac23b-be23-439e-9377-269255362075"
  *    82  ,"at":"2026-11-21T10:47:01.516Z"
@@ -22,12 +22,16 @@
  *   133  {"seq":1,"at":"2026-11-21T10:47:01.578Z","synced":133
  *   186  ,"plant":{"id":9007199254740993,"name":"Fern","tag":"shade"}
  *   246  ,"crc":"a06b479e"} LF
- *   265
+ *   265  {"seq":2,"at":"2026-11-21T10:47:02.006Z","synced":265
+ *   318  ,"key":"GZvgPTXzRR2v5tOmMDnAFg"
+ *   349  ,"plant":{"id":7,"name":"Moss"}
+ *   380  ,"crc":"f7145ec0"} LF
+ *   399
  */
 import { crc32 } from "node:zlib";
-import { parseJson } from "../json/parse.ts";
 import {
   newPlantJson,
+  newPlantOf,
   plainForm,
   readNewPlant,
   type NewPlant
@@ -221,7 +225,7 @@ export function decodeRecord(line: Buffer) {
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {
   try {
-    const plant = readNewPlant(parseJson(json, 1));
+    const plant = newPlantOf(readNewPlant(json, 1));
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
   } catch {
     return undefined;

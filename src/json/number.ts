@@ -1,31 +1,26 @@
-/** A JSON number, exactly as it was written: never rounded (RFC 8259, 6). */
-export class JsonNumber {
-  readonly text: string;
+/** The integer that a JSON number is, by its mathematical value (RFC 8259, 6): never rounded. */
 
-  constructor(text: string) {
-    this.text = text;
-  }
-}
-
-/** The integers that each format allows, both ends included. */
+/** The integers of each format, both ends included. */
 export const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n } as const;
 export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n } as const;
 
 type Range = typeof int64;
 
-/** Why a number is no integer of a range. */
+/** Why a number is not an integer of a range. */
 export type NumberProblem = "fraction" | "range";
 
 /**
- * The value of a number where it is an integer of the range, as `1.0` and `1e2` may be.
+ * Returns the integer of a range that a number is; `1.0` and `1e2` are integers, too.
  *
- * Linear in the number's length: `1e1000000000` is never expanded, and costs nothing.
+ * Linear in the number's length: `1e1000000000` is never expanded.
+ *
+ * @param text a number as JSON writes it
  */
 export function exactInteger(
-  { text }: JsonNumber,
+  text: string,
   { min, max }: Range
 ): bigint | NumberProblem {
-  // No int64 has more than 19 digits: such a text needs no look at its parts.
+  // No int64 has more than 19 digits, so nearly every integer has this form.
   const isPlain = /^-?\d{1,19}$/.test(text);
   const integer = isPlain
     ? BigInt(text)
@@ -34,27 +29,35 @@ export function exactInteger(
   return integer < min || integer > max ? "range" : integer;
 }
 
-/** The parts of a JSON number: sign, whole, fraction, power. */
-const decimalForm = /^(-?)(\d+)\.?(\d*)e?(.*)$/i;
+/**
+ * The parts of a number: minus, int, the digits of frac, exp without its "e" (RFC 8259, 6).
+ *
+ *     number = [ minus ] int [ frac ] [ exp ]
+ *     frac   = "." 1*DIGIT
+ *     exp    = "e" [ minus / plus ] 1*DIGIT
+ *
+ * It is looser than the grammar, because the text has been checked before.
+ */
+const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
 
-/** The value of a text with a fraction, a power, or many digits; `digitsMax` bounds the work. */
+/** Returns the integer of a number with frac, exp or many digits; `digitsMax` bounds the work. */
 function integerOfDecimal(
   text: string,
   digitsMax: number
 ): bigint | NumberProblem {
-  const [, sign = "", whole = "", fraction = "", power = ""] =
+  const [, minus = "", whole = "", fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
 
-  // Without the zeros at both ends: a body full of them costs one look at each.
+  // Zeros at both ends are left out, and each is looked at once: a body may be full of them.
   const digits = whole + fraction;
   const start = digits.search(/[1-9]/);
   if (start < 0) return 0n;
   let end = digits.length;
   while (digits[end - 1] === "0") end--;
 
-  // Number() of a long power is inexact or infinite, but then it outweighs any body's length.
+  // Number() makes a long power inexact or infinite. Then it outweighs the digits of any body.
   const exponent = Number(power) - fraction.length + (digits.length - end);
   if (exponent < 0) return "fraction";
   if (end - start + exponent > digitsMax) return "range";
-  return BigInt(sign + digits.slice(start, end)) * 10n ** BigInt(exponent);
+  return BigInt(minus + digits.slice(start, end)) * 10n ** BigInt(exponent);
 }

@@ -1,20 +1,19 @@
 /**
- * A strict reader of I-JSON (RFC 7493, RFC 8259) with exact numbers, in linear time.
+ * Checks I-JSON strictly, in linear time and little memory (RFC 7493, RFC 8259).
  *
- * Beyond JSON.parse: UTF-8 is checked, a byte order mark, a repeated member name, an unpaired
- * surrogate and deep nesting are errors, every error has a byte offset, a number stays text.
+ * Beyond JSON.parse: UTF-8 is checked; a byte order mark, a repeated member name, an unpaired
+ * surrogate and deep nesting are errors; every error has a byte offset; no number is rounded.
  */
 import { isUtf8 } from "node:buffer";
-import { JsonNumber } from "./number.ts";
+import { NameTable } from "./names.ts";
+import { stringOf } from "./string.ts";
 
-/** Objects are Maps: `__proto__` is a name like any other. */
-export type JsonValue =
-  | null
-  | boolean
-  | string
-  | JsonNumber
-  | readonly JsonValue[]
-  | ReadonlyMap<string, JsonValue>;
+/**
+ * A checked value: of an object, the members that are kept; of any other, its text.
+ *
+ * No value is built. A member's value is its text, too.
+ */
+export type JsonValue = string | ReadonlyMap<string, string>;
 
 export type JsonErrorCode =
   "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
@@ -34,133 +33,144 @@ export class JsonError extends Error {
 }
 
 /**
- * Reads one JSON text.
+ * Checks one JSON text, and returns its value.
  *
- * @param nestingMax how many arrays and objects may stand in one another
+ * @param nestingMax how many arrays and objects may be open at once
+ * @param kept the names of the members that are kept, if the text is an object
  * @throws JsonError
  */
-export function parseJson(body: Buffer, nestingMax: number): JsonValue {
-  if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) {
+export function parseJson(
+  body: Buffer,
+  nestingMax: number,
+  kept: readonly string[]
+): JsonValue {
+  const text = body.toString("utf8");
+  if (text.startsWith("\ufeff")) {
     throw new JsonError(
       "json",
       0,
       "found a byte order mark, expected a JSON value"
     );
   }
-  const text = body.toString("utf8");
-  if (isUtf8(body)) return new Reader(text, nestingMax).read();
+  // Decoding replaces each byte that is not UTF-8 by U+FFFD: a text without one was UTF-8.
+  if (!text.includes("\ufffd") || isUtf8(body))
+    return new Reader(text, nestingMax, kept).read();
 
-  // Decoding puts U+FFFD for what is not UTF-8: encoded again, it is the first to differ.
+  // The first byte that decoding has replaced is the first to differ.
   const again = Buffer.from(text);
   let offset = 0;
   while (again[offset] === body[offset]) offset++;
-  // Back to the first byte of a character that is cut off.
+  // It may be a later byte of a truncated character, whose first byte is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
   throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
 }
 
-/** Nearly every string: without escapes. */
-const unescaped = /"[^"\\\0-\x1f]*"/y;
+/** string = quotation-mark *unescaped quotation-mark: nearly every string (RFC 8259, 7). */
+const plainString = new RegExp(String.raw`"[^"\\\0-\x1f]*"`, "y");
 
-/** An escaped UTF-16 unit: alone, or as one half of a surrogate pair. */
+/** "\u" 4HEXDIG: alone, or as one half of a surrogate pair. */
 const hex = String.raw`[\da-fA-F]`;
 const single = String.raw`\\u(?![dD][89a-fA-F])${hex}{4}`;
 const high = String.raw`\\u[dD][89abAB]${hex}{2}`;
 const low = String.raw`\\u[dD][c-fC-F]${hex}{2}`;
 
 /**
- * Some characters of a string (RFC 8259, 7): I-JSON has no half of a pair (RFC 7493, 2.1).
+ * 1*999char (RFC 8259, 7). I-JSON has no half of a surrogate pair (RFC 7493, 2.1).
  *
- * Not all at once: each escape costs a place on the stack of the regular expression.
+ *     char      = unescaped / escape ( %x22 / "\" / "/" / "b" / "f" / "n" / "r" / "t" / "u" 4HEXDIG )
+ *     unescaped = %x20-21 / %x23-5B / %x5D-10FFFF
+ *
+ * The number is bounded because each escape takes a place on the regular expression's stack.
  */
 const characters = new RegExp(
   String.raw`(?:[^"\\\0-\x1f]+|\\["\\/bfnrt]|${single}|${high}${low}){1,999}`,
   "y"
 );
 
-/** The beginning of an escape that breaks off, or of a pair whose second half does. */
-const brokenEscape = new RegExp(
-  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})|\\(?!u)`,
+/** The part of an escape before a missing digit; it may be the second half of a pair. */
+const digitMissing = new RegExp(
+  String.raw`(?:${high})?\\u${hex}{0,3}(?!${hex})`,
   "y"
 );
 
-/** A word, or number = [ minus ] int [ frac ] [ exp ] (RFC 8259, 3 and 6) */
-const scalar = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+/** The backslash of an escape that does not exist. */
+const unknownEscape = new RegExp(String.raw`\\(?!u)`, "y");
 
-const words: ReadonlyMap<string, JsonValue> = new Map([
-  ["true", true],
-  ["false", false],
-  ["null", null]
-]);
+/**
+ * false / null / true / number (RFC 8259, 3 and 6).
+ *
+ *     number = [ "-" ] int [ frac ] [ exp ]
+ *     int    = "0" / ( %x31-39 *DIGIT )
+ *     frac   = "." 1*DIGIT
+ *     exp    = "e" [ "-" / "+" ] 1*DIGIT
+ */
+const scalar = new RegExp(
+  String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
+  "y"
+);
 
-/** Positions are in the decoded text; they turn into byte offsets when an error needs one. */
+/** An object's names are compared one by one up to this number. A table has the others. */
+const fewNames = 8;
+
+/** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
   readonly #text: string;
   readonly #nestingMax: number;
+  readonly #kept: readonly string[];
+
+  /** The kept members of the outermost object. */
+  readonly #members = new Map<string, string>();
 
   /** The position of the next character. */
   #next = 0;
 
-  /** How many arrays and objects are open. */
+  /** The number of open arrays and objects. */
   #nesting = 0;
 
-  constructor(text: string, nestingMax: number) {
+  #names: NameTable | undefined;
+
+  constructor(text: string, nestingMax: number, kept: readonly string[]) {
     this.#text = text;
     this.#nestingMax = nestingMax;
+    this.#kept = kept;
   }
 
+  /** JSON-text = ws value ws (RFC 8259, 2) */
   read(): JsonValue {
-    const value = this.#value();
+    const start = this.#value();
+    const value = this.#text.slice(start, this.#next);
     this.#space();
     if (this.#next < this.#text.length) this.#fail("the end of the body");
-    return value;
+    return value.startsWith("{") ? this.#members : value;
   }
 
-  #value(): JsonValue {
+  /** Passes a value after white space, and returns its position. */
+  #value(): number {
     this.#space();
-    switch (this.#text[this.#next]) {
+    const start = this.#next;
+    switch (this.#text[start]) {
       case "{":
-        return this.#object();
+        this.#items("}");
+        break;
       case "[":
-        return this.#array();
+        this.#items("]");
+        break;
       case '"':
-        return this.#string();
+        this.#string();
+        break;
       default:
-        return this.#scalar();
+        if (!this.#match(scalar)) this.#fail("a JSON value");
     }
+    return start;
   }
 
-  #object(): ReadonlyMap<string, JsonValue> {
-    const members = new Map<string, JsonValue>();
-    this.#items("}", () => {
-      this.#space();
-      const start = this.#next;
-      if (this.#text[start] !== '"') this.#fail("a member name in quotes");
-      const name = this.#string();
-
-      // I-JSON has no name twice (RFC 7493, 2.3): of two, readers take the one or the other.
-      if (members.has(name)) {
-        this.#next = start;
-        this.#fail(
-          "each name once",
-          "duplicate",
-          "a member name for the second time"
-        );
-      }
-      if (!this.#skip(":")) this.#fail('":"');
-      members.set(name, this.#value());
-    });
-    return members;
-  }
-
-  #array(): readonly JsonValue[] {
-    const items: JsonValue[] = [];
-    this.#items("]", () => items.push(this.#value()));
-    return items;
-  }
-
-  /** Reads what stands between the brackets of an array or object, with commas between. */
-  #items(end: string, readItem: () => void): void {
+  /**
+   * Passes an array or an object (RFC 8259, 4 and 5).
+   *
+   *     object = "{" [ member *( "," member ) ] "}"
+   *     array  = "[" [ value *( "," value ) ] "]"
+   */
+  #items(end: "}" | "]"): void {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(
         `at most ${this.#nestingMax} levels`,
@@ -168,57 +178,94 @@ class Reader {
         "one more level of nesting"
       );
     }
-    this.#next++;
+    const start = this.#next++;
     if (!this.#skip(end)) {
-      do readItem();
+      const names: string[] = [];
+      do end === "}" ? this.#member(start, names) : this.#value();
       while (this.#skip(","));
       if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
     }
     this.#nesting--;
   }
 
-  /** RFC 8259, 7: string = quotation-mark *char quotation-mark */
-  #string(): string {
-    const plain = this.#take(unescaped);
-    if (plain !== undefined) return plain.slice(1, -1);
+  /**
+   * member = string ":" value (RFC 8259, 4)
+   *
+   * @param object the object's position
+   * @param names the object's first names
+   */
+  #member(object: number, names: string[]): void {
+    this.#space();
+    const start = this.#next;
+    if (this.#text[start] !== '"') this.#fail("a member name in quotes");
+    const name = this.#nameAt(start);
+    const end = this.#next;
 
-    const start = this.#next++;
-    while (this.#take(characters) !== undefined);
-    if (this.#text[this.#next] === "\\") this.#failEscape();
-    if (this.#text[this.#next] !== '"') {
+    // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
+    const isNew =
+      !names.includes(name) &&
+      (names.length < fewNames
+        ? names.push(name) > 0
+        : this.#tableOfNames().add(name, start, object));
+    if (!isNew) {
+      this.#next = start;
+      this.#fail(
+        "each name once",
+        "duplicate",
+        "a member name for the second time"
+      );
+    }
+    this.#next = end;
+
+    if (!this.#skip(":")) this.#fail('":"');
+    const value = this.#value();
+    if (this.#nesting === 1 && this.#kept.includes(name))
+      this.#members.set(name, this.#text.slice(value, this.#next));
+  }
+
+  #tableOfNames(): NameTable {
+    const nameAt = (position: number): string => this.#nameAt(position);
+    return (this.#names ??= new NameTable(this.#text.length, nameAt));
+  }
+
+  /** Passes the string at a position, and returns its characters. */
+  #nameAt(position: number): string {
+    this.#next = position;
+    this.#string();
+    return stringOf(this.#text.slice(position + 1, this.#next - 1));
+  }
+
+  /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */
+  #string(): void {
+    if (this.#match(plainString)) return;
+
+    this.#next++;
+    while (this.#text[this.#next] !== '"') {
+      if (this.#match(characters)) continue;
+      if (this.#text[this.#next] === "\\") this.#failEscape();
       this.#fail(
         "a character, control characters escaped, or the string's closing quote"
       );
     }
-    // Every escape is a good one. To join a piece for each took 2.5 GB for 2^25 of them.
-    return JSON.parse(this.#text.slice(start, ++this.#next));
+    this.#next++;
   }
 
-  /** Refuses the escape that is next. */
+  /** Throws for the escape that is next. */
   #failEscape(): never {
-    const broken = this.#take(brokenEscape);
-    if (broken === "\\") this.#fail('one of " \\ / b f n r t u');
-    if (broken !== undefined) this.#fail("a hexadecimal digit");
+    if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
+    if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
     this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
   }
 
-  /** A number stays its text: what it is worth is asked where it is needed. */
-  #scalar(): JsonValue {
-    const text = this.#take(scalar) ?? this.#fail("a JSON value");
-    const word = words.get(text);
-    return word === undefined ? new JsonNumber(text) : word;
-  }
-
-  /** What is next, where it has a form; then it is passed. */
-  #take(form: RegExp): string | undefined {
+  /** Passes the next characters if they have the form, and returns whether they have. */
+  #match(form: RegExp): boolean {
     form.lastIndex = this.#next;
-    if (!form.test(this.#text)) return undefined;
-    const start = this.#next;
+    if (!form.test(this.#text)) return false;
     this.#next = form.lastIndex;
-    return this.#text.slice(start, this.#next);
+    return true;
   }
 
-  /** ws = *( space / tab / line feed / carriage return ) (RFC 8259, 2) */
+  /** ws = *( %x20 / %x09 / %x0A / %x0D ) (RFC 8259, 2) */
   #space(): void {
     for (; ; this.#next++) {
       const code = this.#text.charCodeAt(this.#next);
@@ -227,7 +274,7 @@ class Reader {
     }
   }
 
-  /** Whether the character is next, behind white space; then it is passed. */
+  /** Passes a character after white space if it is next, and returns whether it is. */
   #skip(character: string): boolean {
     this.#space();
     if (this.#text[this.#next] !== character) return false;
@@ -235,7 +282,7 @@ class Reader {
     return true;
   }
 
-  /** Refuses what is next. */
+  /** Throws for the character that is next. */
   #fail(
     expected: string,
     code: JsonErrorCode = "json",
@@ -245,7 +292,7 @@ class Reader {
     throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
   }
 
-  /** One character at the most: an answer never repeats what a client sent. */
+  /** Names the next character. A response repeats no more of what a client sent. */
   #found(): string {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";

@@ -1,99 +1,99 @@
-/** Checks JSON values against JSON Schemas: what plant.ts uses of them, all violations at once. */
-import { exactInteger, int32, int64, JsonNumber } from "./number.ts";
+/** Checks JSON values against JSON Schemas: the keywords that plant.ts uses, all violations. */
+import { exactInteger, int32, int64 } from "./number.ts";
 import type { JsonValue } from "./parse.ts";
 
-/** The keywords that are understood (JSON Schema 2020-12); `title` and `description` only tell. */
-export interface Schema {
+/** The keywords of a member (JSON Schema 2020-12). `title` and `description` check nothing. */
+export interface MemberSchema {
   readonly title?: string;
   readonly description?: string;
   readonly type?: "object" | "string" | "integer";
-  /** Of an integer; without it an int64 is meant. */
+  /** The range of an integer. Default: int64. */
   readonly format?: "int32" | "int64";
-  readonly properties?: Readonly<Record<string, Schema>>;
+}
+
+/** The keywords of a whole value. The members of members are not kept, so nothing checks them. */
+export interface Schema extends MemberSchema {
+  readonly properties?: Readonly<Record<string, MemberSchema>>;
   readonly required?: readonly string[];
   readonly allOf?: readonly Schema[];
 }
 
-/** What is wrong, and where. */
-export interface Violation {
-  /** A JSON Pointer (RFC 6901): "" is the whole value. */
-  readonly pointer: string;
-  /** What the place must be, and what it is; it completes a sentence that begins with the place. */
-  readonly message: string;
-}
-
 /**
- * Every violation, in the schema's order; none means valid. Nothing is coerced.
+ * Returns every violation once, in the schema's order. None means valid: nothing is coerced.
  *
- * @param pointer where the value stands in the whole
+ * A violation is a clause that begins with its place: a JSON Pointer (RFC 6901), or `it` for the
+ * whole value.
+ *
+ * @param found the violations of the schema that this one is a part of
  */
 export function checkSchema(
   schema: Schema,
   value: JsonValue,
-  pointer = ""
-): readonly Violation[] {
-  const { required = [], properties = {}, allOf = [] } = schema;
-  const found: Violation[] = [];
-  const wrong = typeViolation(schema, value);
-  if (wrong !== undefined) found.push({ pointer, message: wrong });
+  found = new Set<string>()
+): ReadonlySet<string> {
+  const { required, properties, allOf } = schema;
+  const problem = typeProblem(schema, value);
+  if (problem !== undefined) found.add(`it ${problem}`);
 
-  // Other values have no members: their type is told, and that is enough.
-  if (value instanceof Map) {
-    for (const name of required.filter((each) => !value.has(each))) {
-      found.push({
-        pointer: `${pointer}/${name}`,
-        message: "is required, but missing"
-      });
+  // A value of another type has no members that could be missing.
+  if (typeof value !== "string") {
+    for (const name of required ?? []) {
+      if (!value.has(name)) found.add(`/${name} is required, but missing`);
     }
-    for (const [name, inner] of Object.entries(properties)) {
-      const member: JsonValue | undefined = value.get(name);
-      if (member !== undefined)
-        found.push(...checkSchema(inner, member, `${pointer}/${name}`));
+    for (const name in properties) {
+      const [member, text] = [properties[name], value.get(name)];
+      if (member === undefined || text === undefined) continue;
+      const wrong = typeProblem(member, text);
+      if (wrong !== undefined) found.add(`/${name} ${wrong}`);
     }
   }
 
-  for (const part of allOf) found.push(...checkSchema(part, value, pointer));
-  // Two parts of an `allOf` may say the same of the same place: it is told once.
-  return [
-    ...new Map(
-      found.map((each) => [`${each.pointer} ${each.message}`, each])
-    ).values()
-  ];
+  for (const part of allOf ?? []) checkSchema(part, value, found);
+  return found;
 }
 
 const ranges = { int32, int64 } as const;
 
-/** What a value must be, and what it is instead; undefined where it is what it must be. */
-function typeViolation(
-  { type, format = "int64" }: Schema,
-  value: JsonValue
-): string | undefined {
-  const kind = kindOf(value);
-  if (type !== "integer") {
-    const wanted = type === "object" ? "an object" : "a string";
-    const isWanted = type === undefined || kind === wanted;
-    return isWanted ? undefined : `must be ${wanted}, but is ${kind}`;
-  }
-
-  const range = ranges[format];
-  const must = `must be an integer from ${range.min} to ${range.max}`;
-  if (!(value instanceof JsonNumber)) return `${must}, but is ${kind}`;
-  const integer = exactInteger(value, range);
-  return typeof integer === "bigint"
-    ? undefined
-    : `${must}, but ${problems[integer]}`;
-}
-
-/** Why a number is none of the integers that are meant. */
+/** Why a number is not an integer of its range. */
 const problems = {
   fraction: "has a fraction",
   range: "is outside of it"
 } as const;
 
-/** What a value is, in words: never the value, for an answer does not repeat what was sent. */
-function kindOf(value: JsonValue): string {
-  if (value === null || typeof value === "boolean") return String(value);
-  if (typeof value === "string") return "a string";
-  if (value instanceof JsonNumber) return "a number";
-  return value instanceof Map ? "an object" : "an array";
+/** Returns what a value must be and what it is, or undefined if it is that. */
+function typeProblem(
+  { type, format = "int64" }: MemberSchema,
+  value: JsonValue
+): string | undefined {
+  const kind = kindOf(value);
+  if (type !== "integer") {
+    const expected = type === "object" ? "an object" : "a string";
+    const isExpected = type === undefined || kind === expected;
+    return isExpected ? undefined : `must be ${expected}, but is ${kind}`;
+  }
+
+  const range = ranges[format];
+  const integer =
+    typeof value === "string" && kind === "a number"
+      ? exactInteger(value, range)
+      : undefined;
+  if (typeof integer === "bigint") return undefined;
+  const found = integer === undefined ? `is ${kind}` : problems[integer];
+  return `must be an integer from ${range.min} to ${range.max}, but ${found}`;
 }
+
+/** The kinds of values by the first characters of their texts; all others are numbers. */
+const kinds: Readonly<Record<string, string>> = {
+  "{": "an object",
+  "[": "an array",
+  '"': "a string",
+  t: "true",
+  f: "false",
+  n: "null"
+};
+
+/** Returns what a value is, in words: a response never repeats the value itself. */
+const kindOf = (value: JsonValue): string =>
+  typeof value === "string"
+    ? (kinds[value.charAt(0)] ?? "a number")
+    : "an object";

@@ -1,5 +1,5 @@
 /** Runs the command of the command line. */
-import { makeToken, tokenDigest } from "../http/bearer.ts";
+import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
 import { readCommand } from "./command.ts";
 import { exitCodes, reportError } from "./exit.ts";
@@ -21,7 +21,7 @@ export async function run(host: Host): Promise<number> {
     if (command.command === "import" || command.command === "export") {
       return await (await import("./transfer.ts")).transfer(command, host);
     }
-    if (command.command === "token") await generateToken(command.name, host);
+    if (command.command === "token") await printToken(command.name, host);
     else await host.print(texts[command.command]());
     return exitCodes.done;
   } catch (error) {
@@ -34,8 +34,8 @@ export async function run(host: Host): Promise<number> {
  * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
  * label.
  */
-async function generateToken(name: string, host: Host): Promise<void> {
-  const token = makeToken();
+async function printToken(name: string, host: Host): Promise<void> {
+  const token = generateToken();
   if (host.stderr.isTTY) await host.printError("the token, shown only now:");
   await host.printError(token);
   if (host.isTerminal) await host.print("its line for a tokens file:");

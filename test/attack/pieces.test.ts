@@ -11,6 +11,7 @@ import {
 } from "./hostile.ts";
 import { shapes } from "../support/shapes.ts";
 import { exchange, post, reader, seeded, start, token, type RawAnswer } from "../support/support.ts";
+import { patched } from "../support/tools.ts";
 
 const timeout = 60_000;
 const kept: NewPlant[] = [];
@@ -132,14 +133,18 @@ test("whatever the body, the answer is 200 or 400", { timeout }, async () => {
 
 const { PLANT_TEST_NODES: given = "" } = process.env;
 if (given === "") console.error("pieces.test.ts: PLANT_TEST_NODES is not set: only this Node");
+/** A body that takes 100 times its size in memory ends the process: its heap has 64 MiB. */
+const nodeArgs = ["--max-old-space-size=64"];
+
 /** A shape that costs the square of its size would take hours, and run into the time-out. */
 for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
   const version = execFileSync(node, ["-p", "process.version"], { encoding: "utf8" }).trim();
-  test(`${version} answers the largest body of every shape`, { timeout }, async (t) => {
-    const running = await start({ node });
+  const title = `${version} with a heap of 64 MiB responds to the largest body of every shape`;
+  test(title, { timeout }, async (t) => {
+    const running = await start({ node, nodeArgs });
     t.after(() => running.end("SIGKILL"));
     for (const [what, body] of shapes) {
-      const bytes = Buffer.from(body(1_048_576 - 64)).subarray(0, 1_048_576);
+      const bytes = Buffer.from(body(1_048_576 - 100)).subarray(0, 1_048_576);
       const [answer] = await exchange(running.port, post(bytes), { answers: 1 });
       assert.ok(answer?.status === 200 || answer?.status === 400, `${what}: ${answer?.status}`);
     }
@@ -147,3 +152,19 @@ for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
     assert.equal(running.stderr(), "");
   });
 }
+
+test("the control: a reader that keeps an object for each value ends the process", { timeout },
+  async (t) => {
+    const program = patched("parse.js",
+      [["return start;", "(globalThis.kept ??= []).push([start]); return start;"]], "json");
+    const running = await start({ program, nodeArgs });
+    t.after(() => running.end("SIGKILL"));
+    const [, body] = shapes.find(([what]) => what === "empty objects, not stored") ?? [];
+    const bytes = Buffer.from(body?.(1_048_576 - 100) ?? "");
+    let status: number | undefined = 200;
+    for (let times = 0; times < 9 && status === 200; times++) {
+      [{ status } = { status: undefined }] =
+        await exchange(running.port, post(bytes), { answers: 1 });
+    }
+    assert.equal(status, undefined);
+  });

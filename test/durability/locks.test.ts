@@ -217,8 +217,7 @@ test("a name that another user has taken is 75, and the message leads to who it 
 
 for (const [says, call, fault] of [
   ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) =>
-    // The first bind is netlink's, of process.report; the second the abstract socket's.
-    [errno, "bind", `error=${errno}:when=3`] as const),
+    [errno, "bind", `error=${errno}:when=2`] as const),
   ["it gets no name", "/^rename", "error=EPERM:when=1"],
 ] as const) {
   test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,

@@ -367,7 +367,7 @@ ${options.accounts ?? `accounts {
     { user: writer, password: writerpw, permissions: {
       publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
-      publish: [ "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "$JS.API.STREAM.INFO.denied" ], subscribe: [ "_INBOX.>" ] } }
     ${users}
   ] }
 }`}

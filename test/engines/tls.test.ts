@@ -37,9 +37,11 @@ const query = "?replicas=1";
 
 describe("over TLS", { ...withCluster, timeout }, () => {
   for (const scheme of ["tls", "nats"] as const) {
-    test(`${scheme}:// stores plants on a server that demands it`, async () => {
+    test(`${scheme}:// stores plants on a server that demands it`, async (t) => {
       const server = await serverOf(good);
+      const warnings = t.mock.method(process, "emitWarning", () => undefined);
       const store = await server.open("plants", { scheme, query, tls: trusting(good) });
+      assert.equal(warnings.mock.callCount(), 0, "node warns of a server name that is an address");
       const load = new Load(await serve(store), 16);
       await load.more(200);
       await load.end();

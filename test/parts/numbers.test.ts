@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { exactInteger, JsonNumber } from "../../src/json/number.ts";
+import { exactInteger } from "../../src/json/number.ts";
 import { seeded } from "../support/support.ts";
 
 const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n };
@@ -14,7 +14,7 @@ type Range = typeof int64;
 type Verdict = bigint | "fraction" | "range";
 
 const read = (text: string, { min, max }: Range): Verdict =>
-  exactInteger(new JsonNumber(text), { min, max });
+  exactInteger(text, { min, max });
 const zeros = (count: number): string => "0".repeat(count);
 const shown = (text: string): string =>
   text.length > 44 ? `${text.slice(0, 20)}...${text.slice(-20)} (${text.length} characters)` : text;

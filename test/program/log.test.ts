@@ -156,7 +156,7 @@ test("only failed requests are logged unless all are asked for, with their time"
       [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
         undefined, 40101, true],
     ];
-    const garbage = [40, "400 This is no HTTP message as RFC 9112 defines it.", undefined,
+    const garbage = [40, "400 This is not an HTTP message as RFC 9112 defines it.", undefined,
       undefined, 400, undefined, 40001, false];
     assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
     assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);

@@ -98,13 +98,13 @@ store.append({ id: 1, name: "Fern" });
 `;
 
 /** What tsc says of a consumer's file, each error with its line. */
-function compile(text: string, options: object): readonly string[] {
+function compile(text: string, options: object, type = "module"): readonly string[] {
   const compilerOptions = {
     target: "es2022", module: "nodenext", strict: true, exactOptionalPropertyTypes: true,
     noEmit: true, ...options,
   };
   writeFileSync(join(consumer, "consumer.ts"), text);
-  writeFileSync(join(consumer, "package.json"), '{"type":"module"}');
+  writeFileSync(join(consumer, "package.json"), JSON.stringify({ type }));
   writeFileSync(join(consumer, "tsconfig.json"),
     JSON.stringify({ compilerOptions, files: ["consumer.ts"] }));
   const { said } = command(consumer, join(modules, ".bin", "tsc"), "--pretty", "false");
@@ -129,4 +129,13 @@ test("without both, tsc says that it misses node's types: the README names what 
   assert.match(errors[0] ?? "", /node:http/);
   const readme = readFileSync(join(root, "src", "README.md"), "utf8");
   assert.match(readme, /needs `@types\/node`.* or `skipLibCheck`/);
+});
+
+test("CommonJS in TypeScript: TS1479 with module node16, none with node20, as the README says", () => {
+  const errorsWith = (module: string): readonly string[] =>
+    compile(good, { module, types: ["node"], typeRoots }, "commonjs");
+  assert.match(errorsWith("node16").join(), /^consumer\.ts\S+ error TS1479/);
+  for (const module of ["node20", "nodenext"]) assert.deepEqual(errorsWith(module), []);
+  const readme = readFileSync(join(root, "src", "README.md"), "utf8");
+  assert.match(readme, /`"module": "node20"`.*TS1479/);
 });
