@@ -179,7 +179,7 @@ export class NatsStore
   /** Asks the stream's leader. */
   #ask(request: string, body = ""): Promise<JsonObject> {
     return this.#inFlight.send({
-      subject: `$JS.API.${request}.${this.#settings.stream}`,
+      subject: `${this.#settings.api}.${request}.${this.#settings.stream}`,
       headers: headersOf(),
       payload: Buffer.from(body),
       deadline: undefined,

@@ -39,7 +39,7 @@ export class Connection {
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
    * clone of this process gets no response to another's messages. */
-  readonly #inbox = `_INBOX.${randomId()}`;
+  readonly #inbox: string;
 
   /** The calls of `ask` that wait. */
   readonly #asked = new Set<(reply: JsonObject) => void>();
@@ -70,6 +70,7 @@ export class Connection {
     this.#endpoint = endpoint;
     this.#settings = settings;
     this.#onReply = onReply;
+    this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
   /** The most bytes that the server takes in one message. */
@@ -102,7 +103,7 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, tls, credentials } = this.#settings;
+    const { limits, needsTls, isTlsFirst, credentials } = this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
@@ -111,17 +112,15 @@ export class Connection {
     try {
       const login = readCredentials(credentials);
       this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
+      if (isTlsFirst) this.#startTls();
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      if (needsTls || this.#info["tls_required"] === true) {
+      const isDemanded = needsTls || this.#info["tls_required"] === true;
+      if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
-        this.#socket = connectTls({
-          ...tls,
-          ...this.#endpoint.tls,
-          socket: this.#socket
-        });
+        this.#startTls();
         frames = framesOf(this.#socket, limits);
       }
 
@@ -136,6 +135,13 @@ export class Connection {
     } finally {
       this.close("it has ended");
     }
+  }
+
+  #startTls(): void {
+    const { tls } = this.#settings;
+    const options = typeof tls === "function" ? tls() : tls;
+    const { tls: names } = this.#endpoint;
+    this.#socket = connectTls({ ...options, ...names, socket: this.#socket });
   }
 
   /** Publishes a message; `onReply` gets each response with its token, a number. */

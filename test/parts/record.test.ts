@@ -4,9 +4,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  decodeHeader, decodeRecord, fillChecksums, headerBytes, headerText, placeholderCrc, plantText,
-  recordText,
+  decodeHeader, decodeRecord, fillChecksums, headerBytes, headerText, lineBytesMax, placeholderCrc,
+  plantText, recordText,
 } from "../../src/journal/record.ts";
+import { limitTable } from "../../src/config.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { root } from "../support/support.ts";
 
@@ -246,3 +247,9 @@ for (const [clock, isTaken] of clocks) {
     }
   });
 }
+
+test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
+  assert.equal(lineBytesMax, 64 * 2 ** 20);
+  assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
+  assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
+});
