@@ -78,10 +78,10 @@ export type StoreErrorCode =
   | "busy"
   | "closed"
   | "unknown"
+  | "conflict"
   | "invalid"
   | "unreachable"
-  | "tooLarge"
-  | "conflict";
+  | "tooLarge";
 
 /** Why a plant was not acknowledged. */
 export class StoreError extends Error {

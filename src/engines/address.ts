@@ -22,6 +22,9 @@ export interface NatsOptions {
   /** The user's credentials: see credentials.ts for the form. Default: none. */
   readonly credentials?: Credentials;
 
+  /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
+  readonly keys?: boolean;
+
   /** Limits that replace the defaults of config.ts. */
   readonly limits?: Partial<NatsLimits>;
 
@@ -53,9 +56,9 @@ export function settingsOf(address: string, options: NatsOptions) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   }
-  const { credentials, tls, warn } = options;
+  const { credentials, keys = true, tls, warn } = options;
   readCredentials(credentials);
-  return Object.freeze({ ...target, limits, credentials, tls, warn });
+  return Object.freeze({ ...target, limits, credentials, keys, tls, warn });
 }
 
 const host = "(?:\\[[\\da-fA-F:.]+\\]|[\\w.-]+)(?::\\d{1,5})?";

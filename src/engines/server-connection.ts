@@ -9,6 +9,7 @@ import type { Endpoint, Settings } from "./address.ts";
 import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
+  headersOf,
   isOldVersion,
   newVersion,
   protocolError,
@@ -31,6 +32,8 @@ const introduction = {
 
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
+
+const forKeys = ": keys of plants, import and export need this permission";
 
 export class Connection {
   readonly #endpoint: Endpoint;
@@ -103,7 +106,8 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, isTlsFirst, credentials } = this.#settings;
+    const { keys, limits, needsTls, isTlsFirst, stream, credentials } =
+      this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
@@ -127,7 +131,12 @@ export class Connection {
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.#info["nonce"] ?? "");
       const hello = JSON.stringify({ ...introduction, ...login(nonce) });
-      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
+      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
+
+      // If this is not permitted, the server says so before it answers PING.
+      const read = `$JS.API.STREAM.MSG.GET.${stream}`;
+      if (keys) this.publish(read, "0", headersOf(), Buffer.alloc(0));
+      this.#write("PING\r\n");
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {
@@ -274,8 +283,9 @@ export class Connection {
   /** Ends the connection. A denied message gets no other response, so this is its end, too. */
   #onError(text: string): void {
     const isDenied = /permissions violation/i.test(text);
+    const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
     this.close(
-      text,
+      text + hint,
       isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined
     );
   }

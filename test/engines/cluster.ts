@@ -376,9 +376,13 @@ ${options.accounts ?? `accounts {
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
+      subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
-      publish: [ "$JS.API.STREAM.INFO.denied" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "$JS.API.STREAM.INFO.denied", "$JS.API.STREAM.MSG.GET.denied" ]
+      subscribe: [ "_INBOX.>" ] } }
+    { user: keyless, password: keylesspw, permissions: {
+      publish: [ "*", "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
     ${users}
   ] }
 }`}
