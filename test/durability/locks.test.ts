@@ -42,9 +42,9 @@ const refused = (message: RegExp, ...given: Parameters<typeof serving>): Promise
 const locksIn = (folder: string): readonly string[] =>
   readdirSync(folder).filter((name) => name.includes(".lock-"));
 
-/** A folder that all may read, and a program in it. */
-function forAll(): string {
-  const server = patched("lock.js", []);
+/** A program in a folder that all may read; with a change, it is broken. */
+function forAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
+  const server = patched(file, changes);
   chmodSync(dirname(dirname(server)), 0o755);
   return server;
 }
@@ -97,15 +97,15 @@ const noSticky = noUsers || (existsSync(sticky) && readFileSync(sticky, "utf8").
 test("also in a sticky folder, where nobody can remove another user's stale lock",
   { skip: noSticky }, () => takeTurns(0o1770));
 
-test("a program whose locks other users can't connect to is noticed", { skip: noUsers }, () =>
-  assert.rejects(async () => {
-    const server = forAll();
-    const lock = join(dirname(server), "journal", "lock.js");
-    const text = readFileSync(lock, "utf8");
-    writeFileSync(lock, text.replace("writableAll: isPath", "writableAll: false"));
-    assert.notEqual(readFileSync(lock, "utf8"), text);
-    await takeTurns(0o770, server);
-  }, { name: "AssertionError" }));
+for (const [says, file, from, to] of [
+  ["whose locks other users can't connect to", "lock.js", "writableAll: isPath", "writableAll: false"],
+  ["without the lock beside the file", "lock.js", "entry.isSocket() &&", "false &&"],
+  ["without a lock", "open.js", "other = await disk.lock(path, identity, releases, warn)",
+    "other = undefined"],
+] as const) {
+  test(`a program ${says} is noticed`, { skip: noUsers }, () => assert.rejects(
+    async () => takeTurns(0o770, forAll(file, [from, to])), { name: "AssertionError" }));
+}
 
 test("verify sees from another network namespace, and by a link, that a server runs",
   { skip: noUsers }, async () => {
@@ -215,16 +215,25 @@ test("a name that another user has taken is 75, and the message leads to who it 
     await (await serving(path)).end();
   });
 
-for (const [says, call, fault] of [
-  ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) =>
-    [errno, "bind", `error=${errno}:when=2`] as const),
-  ["it gets no name", "/^rename", "error=EPERM:when=1"],
+/** The number of the bind call that a program makes for its lock beside the journal. */
+async function bindBeside(): Promise<number> {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const trace = join(dirname(path), "trace");
+  await (await serving(path, ["strace", "-D", "-f", "-q", "-o", trace, "-e", "trace=bind"])).end();
+  const binds = readFileSync(trace, "utf8").split("\n").filter((line) => line.includes("bind("));
+  return 1 + binds.findIndex((line) => line.includes(".lock-"));
+}
+
+for (const [says, call, errno] of [
+  ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) => [errno, "bind", errno] as const),
+  ["it gets no name", "/^rename", "EPERM"],
 ] as const) {
   test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,
     { skip: noStrace }, async () => {
       const path = join(temporaryFolder(), "plants.ndjson");
+      const when = call === "bind" ? await bindBeside() : 1;
       const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null",
-        "-e", `trace=${call}`, "-e", `inject=${call}:${fault}`]);
+        "-e", `trace=${call}`, "-e", `inject=${call}:error=${errno}:when=${when}`]);
       assert.match(first.stderr(), new RegExp(`^plant-store: ${path}: one of its two locks is `
         + `missing, .*\\.lock-.*\\n$`));
       assert.deepEqual(locksIn(dirname(path)), []);

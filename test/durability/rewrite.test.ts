@@ -43,6 +43,8 @@ const cases: readonly (readonly [
   ["whole and grown: the copy came back after a crash",
     whole + record(4, whole.length), copy, spent, [], 4],
   ["whole, a copy that is not", whole, copy.slice(0, -1), spent, [], 3],
+  ["whole, an empty copy", whole, "", spent, [], 3],
+  ["whole, a copy of NULs", whole, nuls(999), spent, [], 3],
   ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
     `removes .rewrite, then repairs it from offset ${C + record(2, C).length}`,
     [C + record(2, C).length], 2],

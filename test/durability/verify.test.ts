@@ -5,7 +5,7 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openJournal } from "../../src/index.ts";
-import type { Bytes } from "../../src/journal/lines.ts";
+import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { header, record } from "../support/journals.ts";
 import {
@@ -207,4 +207,22 @@ test("a file that is cut while it is read is read to its new end", () => {
   });
   const reason = "the last 100000 bytes are not a whole line";
   assert.deepEqual([spots, records], [[{ offset: 0, line: 1, reason }], 0]);
+});
+
+test("lines whose ends are at a block's end, or near it, are read whole", () => {
+  for (const blocks of [1, 2, 3]) {
+    for (const more of [-1, 0, 1]) {
+      const lengths = [blocks * 65_536 + more, 5, blocks * 65_536 - 7 + more];
+      const texts = lengths.map((length) => "x".repeat(length));
+      const file = Buffer.from(texts.join("\n"));
+      const found = [...linesOf({
+        size: () => file.length, read: (from, length) => file.subarray(from, from + length),
+      }, 0, file.length)];
+      assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
+        texts.map((text, index) => [text, index < 2]));
+      assert.deepEqual(found.map(({ offset }) => offset),
+        [0, found[0]?.end, found[1]?.end]);
+      assert.equal(found.at(-1)?.end, file.length);
+    }
+  }
 });
