@@ -256,7 +256,7 @@ test("a caller's function that throws fails neither the journal nor its batch", 
     import { appendJson } from ${JSON.stringify(join(dist, "store.js"))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
-    journal[appendJson].append('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
+    journal[appendJson].variant('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
     await journal.append({ id: 2n, name: "Moss" });
     await journal.append({ id: 3n, name: "Ivy" });
     await journal.close();
@@ -322,7 +322,7 @@ test("the duration of a batch is that of its write, without its callers' work", 
     journal.once("batch", (_, millis) => resolve(millis));
   });
   const begun = performance.now();
-  journal[appendJson].append('{"id":1,"name":"Fern"}', () => {
+  journal[appendJson].variant('{"id":1,"name":"Fern"}', () => {
     // A caller that computes for that long.
     while (performance.now() < begun + 200);
   });

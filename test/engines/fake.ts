@@ -163,6 +163,8 @@ export class Fake {
     const { subject, reply } = published;
     const { stream, config, cluster, onPlant = () => ack(this.plants.length) } = this.script;
     let answer: Answer;
+    const isProbe = subject.includes("STREAM.MSG.GET") && published.payload === "";
+    if (isProbe) return;
     if (subject.startsWith("$JS.API.STREAM.INFO.")) {
       const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
       answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);

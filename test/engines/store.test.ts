@@ -172,7 +172,7 @@ describe("an append", { timeout }, () => {
   test("is unknown where one attempt has no answer, and another was told twice that nobody is there",
     async () => {
       const onPlant = ({ reply }: Published, count: number) =>
-        (count === 2 ? { raw: nobody(reply).raw.repeat(2) } : undefined);
+        (count === 1 ? undefined : { raw: nobody(reply).raw.repeat(2) });
       const { fake, store } = await open({ onPlant }, { appendMillis: 600, noProgressMillis: 200 });
       assert.equal(await append(store), "unknown");
       assert.ok(fake.plants.length > 1, "the fault fired");
@@ -205,6 +205,12 @@ describe("the limits", { timeout }, () => {
     fake.script = {};
     assert.deepEqual(await Promise.all(three), ["stored", "stored", "stored"]);
     assert.equal(await append(store), "stored", "there is room again");
+  });
+  test("do not count while no server is reachable: all are refused as not stored", async () => {
+    const fake = await Fake.start({ greeting: "" });
+    const store = await openFake([fake], { limits: { handshakeMillis: 100, inFlightRecordsMax: 3 } });
+    const outcomes = await Promise.all(Array.from({ length: 9 }, () => append(store)));
+    assert.deepEqual(new Set(outcomes), new Set(["unreachable"]));
   });
   test("so many bytes in flight are taken, and one more byte is refused", async () => {
     const { fake, store } = await open({});
@@ -464,7 +470,7 @@ describe("at start", { timeout }, () => {
     [{ discard: "old" }, undefined],
     [{ persist_mode: "async" }, /persist_mode: expected none, found "async"/],
     [{ persist_mode: "default" }, undefined],
-    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000, found 11999/],
+    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append\), found 11999/],
     [{ duplicate_window: 4 * 3_000 * 1e6 }, undefined],
     [{ subjects: ["plants", "others"] }, /subjects: expected \["plants"\]/],
     [{ subjects: [">"] }, /subjects: expected \["plants"\]/],

@@ -59,14 +59,16 @@ test("the worked example in record.ts has the offsets and checksums that it stat
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
   const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(([, offset, text = ""]) =>
     ({ offset: Number(offset), text: text.replace(/ LF$/, "\n") }));
-  assert.equal(pieces.length, 6);
+  assert.equal(pieces.length, 10);
   const file = pieces.map(({ text }) => text).join("");
   for (const { offset, text } of pieces) assert.equal(file.indexOf(text), offset);
-  const [header = "", record = ""] = file.split("\n");
-  assert.equal(file, `${header}\n${record}\n`);
+  const [header = "", record = "", keyed = ""] = file.split("\n");
+  assert.equal(file, `${header}\n${record}\n${keyed}\n`);
   assert.equal(decodeHeader(Buffer.from(header)), header.slice(45, 81));
   assert.deepEqual(decodeRecord(Buffer.from(record)),
-    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, id: 9007199254740993n });
+    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, key: undefined, id: 9007199254740993n });
+  assert.deepEqual(decodeRecord(Buffer.from(keyed)),
+    { seq: 2, at: "2026-11-21T10:47:02.006Z", synced: 265, key: "GZvgPTXzRR2v5tOmMDnAFg", id: 7n });
   assert.match(source, new RegExp(`^ \\* +${file.length}$`, "m"));
 });
 
@@ -128,7 +130,7 @@ for (const [says, plant, json] of plants) {
     assert.deepEqual(bytes, Buffer.concat([line(textOf(json)), Buffer.from("\n")]));
     assert.equal(bytes.findIndex((byte) => byte < 0x20), bytes.length - 1, "its LF, nothing else");
     const { id } = plant;
-    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, id });
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, key: undefined, id });
   });
 }
 
