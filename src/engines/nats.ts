@@ -2,14 +2,14 @@
 import { EventEmitter } from "node:events";
 import type { NatsLimits } from "../config.ts";
 import type { JournalError } from "../journal/error.ts";
-import { appendPlant, plantText } from "../journal/record.ts";
+import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
-  checkPlant,
   EngineError,
   StoreError,
   type AppendJson,
+  type Outcome,
   type PlantStore,
   type StoreEvents
 } from "../store.ts";
@@ -68,7 +68,7 @@ export class NatsStore
     string,
     {
       readonly json: string;
-      readonly outcome: Promise<"stored" | "replayed">;
+      readonly outcome: Promise<Outcome>;
     }
   >();
 
@@ -79,14 +79,17 @@ export class NatsStore
    * Stores a plant unless the stream has the key, within its duplicate window. A second call while
    * the first one is in progress shares its outcome. Undefined if the option `keys` is false.
    */
-  readonly appendOnce?: NonNullable<PlantStore["appendOnce"]>;
+  readonly appendOnce: PlantStore["appendOnce"];
+  readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   constructor(settings: Settings, inFlight: InFlight) {
     super();
     this.#settings = settings;
     this.#inFlight = inFlight;
     if (settings.keys)
-      this.appendOnce = (plant, key) => this.#appendOnce(plant, key);
+      this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
+    const { append, appendOnce } = this;
+    this[appendJson] = { append, appendOnce, variant: this.#append };
   }
 
   /** The address without credentials. */
@@ -107,23 +110,18 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<void> {
-    return appendPlant(plant, this.#append);
+  async append(plant: NewPlant): Promise<void> {
+    await appendPlant(plant, this.#append);
   }
 
-  readonly #append: AppendJson = (json, settle) =>
-    void this.#store(json).then(() => settle(), settle);
+  readonly #append: AppendJson = (json, settle, key) =>
+    void this.#storeOnce(json, key).then(
+      (outcome) => settle(undefined, outcome),
+      settle
+    );
 
-  readonly [appendJson] = {
-    of: NatsStore.prototype.append,
-    append: this.#append
-  };
-
-  async #appendOnce(
-    plant: NewPlant,
-    key: string
-  ): Promise<"stored" | "replayed"> {
-    const json = plantText(checkPlant(plant));
+  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+    if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
     if (first) return first.outcome.then(() => "replayed");
@@ -165,7 +163,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<"stored" | "replayed"> {
+  async #store(json: string, key?: string): Promise<Outcome> {
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
     const member = key === undefined ? "" : `"key":"${key}",`;

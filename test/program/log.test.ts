@@ -276,6 +276,20 @@ test("a log whose reader stalls keeps no more than its stream does", async () =>
   assert.ok(dropped > lines / 4, "the control: it stalled");
 });
 
+test("a single line that is dropped is counted, too", async () => {
+  const stream = new PassThrough({ highWaterMark: 10 });
+  const log = logInto(stream);
+  log("info", "first");
+  log("info", "dropped");
+  let text = "";
+  stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
+  await once(stream, "drain");
+  stream.end();
+  await once(stream, "end");
+  assert.deepEqual(eventsOf(text).map(({ msg, dropped }) => [msg, dropped]),
+    [["first", undefined], ["1 lines were dropped: stderr is full, or stalled", 1]]);
+});
+
 for (const isTTY of [false, true]) {
   test(`no character forges a line, ${isTTY ? "on a terminal" : "nor is lost in JSON"}`, () => {
     const stream = new PassThrough();

@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { request, type RequestOptions } from "node:http";
 import { connect, type Socket } from "node:net";
+import { text } from "node:stream/consumers";
 import { after } from "node:test";
 import {
   exchange, post as postBytes, readAnswers, start as startProgram, token, type Running,
@@ -59,21 +60,21 @@ export async function post(to: RequestOptions, path = "/plants"): Promise<number
 }
 
 /** Waits until the log, or a line of text on stderr, has this so many times. */
-export async function logged(server: Running, text: string, times = 1): Promise<void> {
+export async function logged(server: Running, words: string, times = 1): Promise<void> {
   const { process: child } = server;
   assert.ok(child.stderr);
-  const count = (): number => Math.max(server.stderr().split(text).length,
-    server.events().map(({ msg }) => msg).join("\n").split(text).length) - 1;
+  const count = (): number => Math.max(server.stderr().split(words).length,
+    server.events().map(({ msg }) => msg).join("\n").split(words).length) - 1;
   while (count() < times) {
-    assert.equal(child.exitCode, null, `it ended without: ${text}\n${server.stderr()}`);
+    assert.equal(child.exitCode, null, `it ended without: ${words}\n${server.stderr()}`);
     await Promise.race([once(child.stderr, "data"), once(child, "exit")]);
   }
 }
 
 /** Sends SIGHUP, and waits until the log has this so many times. */
-export async function hangUp(server: Running, text: string, times = 1): Promise<void> {
+export async function hangUp(server: Running, words: string, times = 1): Promise<void> {
   server.process.kill("SIGHUP");
-  await logged(server, text, times);
+  await logged(server, words, times);
 }
 
 /** A request whose head has been read, which 100 Continue shows: it delays a drain. */
@@ -97,6 +98,40 @@ export async function ended({ process: child }: Running): Promise<number | null>
   if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
   return child.exitCode;
 }
+
+/** Where the admin listener is, as the log says. */
+export function adminOf(server: Running): RequestOptions {
+  const serving = server.events().find(({ msg }) => msg.startsWith("serving"));
+  const admin = String(serving?.["admin"]);
+  const [, host, port] = /^http:\/\/\[?(.*?)\]?:(\d+)$/.exec(admin) ?? [];
+  return port === undefined ? { socketPath: admin.replace("unix:", "") } : { host, port };
+}
+
+/** Gets a page of the admin listener. */
+export async function pageOf(at: RequestOptions, path: string, method = "GET") {
+  const asked = request({ ...at, path, method, agent: false }).end();
+  const [answer] = await once(asked, "response");
+  const { statusCode, headers } = answer;
+  return { status: Number(statusCode), headers, body: await text(answer) };
+}
+
+/** The samples of /metrics: their values by name and labels. */
+export async function metricsOf(server: Running): Promise<ReadonlyMap<string, number>> {
+  const { body } = await pageOf(adminOf(server), "/metrics");
+  return new Map(body.split("\n").filter((line) => /^[^#]/.test(line)).map((line) => {
+    const [sample = "", value] = line.split(/ (?=\S+$)/);
+    return [sample, Number(value)];
+  }));
+}
+
+/** Starts the program with an admin listener on any free port. */
+export const startWithAdmin = ({ args = [], ...options }: StartOptions = {}): Promise<Running> =>
+  start({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
+
+export const readyOf = async (server: Running): Promise<string> => {
+  const { status, body } = await pageOf(adminOf(server), "/readyz");
+  return `${status} ${body.trimEnd()}`;
+};
 
 export const noLimits = missing(["prlimit", "--version"]);
 
