@@ -18,14 +18,15 @@ export function openTokens({ tokensFile }: Config, host: Host) {
   const generated = token === "" && tokensFile === "" ? generateToken() : "";
   const single = generated || token;
   const source = generated ? "generated" : tokenVariable;
-  const own = single === "" ? [] : [[tokenDigest(single), source] as const];
 
   /** Names by digest: those of the file, and the source of the other token. */
-  const readAll = (): ReadonlyMap<string, string> =>
-    new Map([
-      ...own,
-      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, host))
-    ]);
+  const readAll = () => {
+    const found = new Map(
+      tokensFile === "" ? [] : readTokensFile(tokensFile, host)
+    );
+    if (single !== "") found.set(tokenDigest(single), source);
+    return found;
+  };
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
 
