@@ -150,10 +150,8 @@ export class NatsStore
       `{"seq":${seq}}`,
       deadline
     );
-    const { seq: found, data } = objectOf(message);
-    return found === seq
-      ? Buffer.from(String(data ?? ""), "base64")
-      : undefined;
+    const { data } = objectOf(message);
+    return typeof data === "string" ? Buffer.from(data, "base64") : undefined;
   }
 
   /** Takes no more; resolves when everything in flight is settled. */

@@ -5,21 +5,43 @@
  * Positions count the journal's bytes over all files that the process has written to.
  */
 import { hash, randomBytes } from "node:crypto";
-import { blockBytes, find, linesOf, type Bytes, type Line } from "./lines.ts";
-import { headerBytes, lineFeed, placeholderCrc } from "./record.ts";
+import { blockBytes, find, linesOf, type Bytes } from "./lines.ts";
+import { headerBytes, lineFeed, plantOf } from "./record.ts";
 
+/** The bytes of a key, and of a plant's digest. */
+const digestBytes = 16;
+
+/** The slots at first: a window without keys takes next to nothing. */
+const slotsMin = 64;
+
+/** An odd factor that no client knows: keys cannot be chosen so that they share a chain. */
+const factor = randomBytes(4).readInt32LE() | 1;
+
+/** A ring of records, the oldest first, in hash chains. It is packed: 56 bytes for each record. */
 export class KeyWindow {
   readonly #bytesMax: number;
-
-  /** The oldest first. A table is dropped once none of its records is remembered. */
-  readonly #tables: Table[] = [];
-
-  /** Odd factors that no client knows, so that chosen keys do not share their slots. */
-  readonly #factors = wordsOf(randomBytes(16)).map((word) => word | 1);
 
   /** The position of the journal's end, and that of its newest record. */
   #end = 0;
   #newest = 0;
+
+  /**
+   * Records have the numbers 1, 2, 3 …; `#oldest` is the first that is remembered. Record n is in
+   * slot n modulo the number of slots.
+   */
+  #count = 0;
+  #oldest = 1;
+  #positions = new Float64Array(slotsMin);
+
+  /** Key and plant's digest of each slot. */
+  #digests = Buffer.alloc(slotsMin * 2 * digestBytes);
+
+  /**
+   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
+   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
+   */
+  #chains = new Float64Array(slotsMin);
+  #before = new Float64Array(slotsMin);
 
   /** @param bytesMax the length of the window; 0 remembers nothing */
   constructor(bytesMax: number) {
@@ -28,16 +50,15 @@ export class KeyWindow {
 
   /** Returns whether a remembered record has this key, and then whether it has the same plant. */
   find(key: string, plant: string): "new" | "same plant" | "other plant" {
-    const words = wordsOf(Buffer.from(key, "base64url"));
-    const hashed = this.#hash(words);
-    for (const table of this.#tables.toReversed()) {
-      const slot = table.slotOf(words, hashed);
-      const position = table.positions[slot] ?? 0;
-      if (position === 0) continue;
-      if (position < this.#start) return "new";
-      return table.hasPlant(slot, digestOf(plant))
-        ? "same plant"
-        : "other plant";
+    const bytes = Buffer.from(key, "base64url");
+    let number = this.#chains[this.#chainOf(bytes)] ?? 0;
+    while (number >= this.#oldest) {
+      const slot = number % this.#slots;
+      if (this.#has(2 * slot, bytes))
+        return this.#has(2 * slot + 1, digestOf(plant))
+          ? "same plant"
+          : "other plant";
+      number = this.#before[slot] ?? 0;
     }
     return "new";
   }
@@ -46,16 +67,20 @@ export class KeyWindow {
   skip(bytes: number): void {
     this.#newest = this.#end;
     this.#end += bytes;
-    while (this.#tables[0] && this.#tables[0].newest < this.#start)
-      this.#tables.shift();
+    const start = Math.min(this.#end - this.#bytesMax, this.#newest);
+    while (
+      this.#oldest <= this.#count &&
+      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
+    )
+      this.#oldest++;
   }
 
   /** Moves the end over a record with a key, and remembers it. */
   add(key: string, plant: string | Buffer, lineBytes: number): void {
     const position = this.#end;
     this.skip(lineBytes);
-    const words = wordsOf(Buffer.from(key, "base64url"));
-    this.#table().set(words, this.#hash(words), digestOf(plant), position);
+    const digests = [Buffer.from(key, "base64url"), digestOf(plant)];
+    this.#insert(Buffer.concat(digests), position);
   }
 
   /**
@@ -69,20 +94,21 @@ export class KeyWindow {
     this.skip(start);
     while (start < size) {
       const block = file.read(start, Math.min(blockBytes, size - start));
-      const lineEnd = block.lastIndexOf(lineFeed) + 1;
+      const lastLf = block.lastIndexOf(lineFeed);
       const end =
-        lineEnd > 0 ? start + lineEnd : find(file, lineFeed, start, size) + 1;
+        lastLf < 0 ? find(file, lineFeed, start, size) + 1 : start + lastLf + 1;
 
       // Within a string the quotes would be escaped.
-      if (lineEnd > 0 && !block.includes(',"key":"')) this.skip(end - start);
-      else for (const line of linesOf(file, start, end)) this.#addLine(line);
+      if (lastLf >= 0 && !block.includes(',"key":"')) this.skip(end - start);
+      else
+        for (const { record, text, ...line } of linesOf(file, start, end)) {
+          const key = typeof record === "object" ? record.key : undefined;
+          const bytes = line.end - line.offset;
+          if (key === undefined || !text) this.skip(bytes);
+          else this.add(key, plantOf(text), bytes);
+        }
       start = end;
     }
-  }
-
-  /** The position from which on records are remembered. */
-  get #start(): number {
-    return Math.min(this.#end - this.#bytesMax, this.#newest);
   }
 
   /** Returns the offset of the first line that begins within the window, or of the last line. */
@@ -94,95 +120,56 @@ export class KeyWindow {
     return headerBytes;
   }
 
-  #addLine({ offset, end, text, record }: Line): void {
-    const key = typeof record === "object" ? record.key : undefined;
-    if (key === undefined || !text) return this.skip(end - offset);
-    const member = ',"plant":';
-    const plant = text.subarray(
-      text.indexOf(member) + member.length,
-      -placeholderCrc.length
-    );
-    this.add(key, plant, end - offset);
+  #insert(digests: Buffer, position: number): void {
+    if (this.#count - this.#oldest + 1 === this.#slots) this.#grow();
+    const number = ++this.#count;
+    const slot = number % this.#slots;
+    const chain = this.#chainOf(digests);
+    digests.copy(this.#digests, slot * 2 * digestBytes);
+    this.#positions[slot] = position;
+    this.#before[slot] = this.#chains[chain] ?? 0;
+    this.#chains[chain] = number;
   }
 
-  /** Returns the newest table; begins one, of about a fifth of all slots, if that is full. */
-  #table(): Table {
-    let table = this.#tables.at(-1);
-    if (table === undefined || table.isFull) {
-      const slots = this.#tables.reduce((sum, each) => sum + each.slots, 0);
-      table = new Table(Math.max(1024, 2 ** Math.floor(Math.log2(slots / 4))));
-      this.#tables.push(table);
+  /** Doubles the slots. */
+  #grow(): void {
+    const [positions, digests] = [this.#positions, this.#digests];
+    const oldest = this.#oldest;
+    const slots = 2 * positions.length;
+    this.#positions = new Float64Array(slots);
+    this.#digests = Buffer.alloc(slots * 2 * digestBytes);
+    this.#chains = new Float64Array(slots);
+    this.#before = new Float64Array(slots);
+    this.#count = oldest - 1;
+    for (let index = 0; index < positions.length; index++) {
+      const slot = (oldest + index) % positions.length;
+      const start = slot * 2 * digestBytes;
+      this.#insert(
+        digests.subarray(start, start + 2 * digestBytes),
+        positions[slot] ?? 0
+      );
     }
-    return table;
   }
 
-  #hash(words: Words): number {
-    const sum = words.reduce(
-      (all, word, index) => all + Math.imul(word, this.#factors[index] ?? 0),
-      0
-    );
+  get #slots(): number {
+    return this.#positions.length;
+  }
+
+  #chainOf(key: Buffer): number {
+    let hashed = 0;
+    for (let index = 0; index < digestBytes; index += 4)
+      hashed = Math.imul(hashed + key.readInt32LE(index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
-    return (sum >>> 8) ^ (sum >>> 24);
+    return (hashed >>> 8) % this.#slots;
+  }
+
+  /** Whether the digest with this index is the given one. */
+  #has(index: number, digest: Buffer): boolean {
+    const start = index * digestBytes;
+    return digest.compare(this.#digests, start, start + digestBytes) === 0;
   }
 }
 
-/** Four 32-bit words of a key, or of a digest. */
-type Words = readonly number[];
-
-const wordsOf = (bytes: Buffer): Words =>
-  [0, 4, 8, 12].map((index) => bytes.readInt32LE(index));
-
-const digestOf = (plant: string | Buffer): Words =>
-  wordsOf(hash("sha256", plant, "buffer"));
-
-/** An open-addressing hash table, packed: 40 bytes a slot, whatever a string would take. */
-class Table {
-  /** A power of two. */
-  readonly slots: number;
-
-  /** The position of each slot's record, none of which is 0: there the slot is empty. */
-  readonly positions: Float64Array;
-
-  /** Four words of the key and four of the plant's digest for each slot. */
-  readonly #words: Int32Array;
-
-  /** The position of the newest record. */
-  newest = 0;
-  #count = 0;
-
-  constructor(slots: number) {
-    this.slots = slots;
-    this.positions = new Float64Array(slots);
-    this.#words = new Int32Array(8 * slots);
-  }
-
-  get isFull(): boolean {
-    return this.#count >= 0.75 * this.slots;
-  }
-
-  /** Returns the slot of a key; if no slot has it, the empty one where it belongs. */
-  slotOf(key: Words, hashed: number): number {
-    let slot = hashed % this.slots;
-    while (this.positions[slot] !== 0 && !this.#has(8 * slot, key))
-      slot = (slot + 1) % this.slots;
-    return slot;
-  }
-
-  hasPlant(slot: number, digest: Words): boolean {
-    return this.#has(8 * slot + 4, digest);
-  }
-
-  /** Sets the record of a key: of several, the newest counts. */
-  set(key: Words, hashed: number, digest: Words, position: number): void {
-    const slot = this.slotOf(key, hashed);
-    if (this.positions[slot] === 0) this.#count++;
-    this.positions[slot] = position;
-    this.#words.set([...key, ...digest], 8 * slot);
-    this.newest = position;
-  }
-
-  #has(index: number, words: Words): boolean {
-    return words.every((word, offset) => this.#words[index + offset] === word);
-  }
-}
+const digestOf = (plant: string | Buffer): Buffer =>
+  hash("sha256", plant, "buffer").subarray(0, digestBytes);

@@ -222,6 +222,15 @@ export function decodeRecord(line: Buffer) {
   return { seq: Number(seq), at, synced: Number(synced), key, id };
 }
 
+/** Returns the plant's JSON in the line of a record. */
+export const plantOf = (line: Buffer): Buffer =>
+  line.subarray(
+    line.indexOf(plantMember) + plantMember.length,
+    -placeholderCrc.length
+  );
+
+const plantMember = ',"plant":';
+
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {
   try {

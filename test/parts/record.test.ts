@@ -55,7 +55,7 @@ test("the worked example of the design, with the checksum that its bytes have", 
     + `{"id":9007199254740993,"name":"Fern","tag":"shade"},"crc":"4ee07b39"}\n`);
 });
 
-test("the worked example in record.ts has the offsets and checksums that it tells", () => {
+test("the worked example in record.ts has the offsets and checksums that it states", () => {
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
   const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(([, offset, text = ""]) =>
     ({ offset: Number(offset), text: text.replace(/ LF$/, "\n") }));
@@ -155,7 +155,7 @@ test("every control character of a name is escaped", () => {
 
 const good = textOf('{"id":7,"name":"Fern"}');
 
-const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
+const badChecksums: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)],
   ["only a checksum", Buffer.from(',"crc":"00000000"}')],
   ["a wrong checksum", line(good, "00000000")],
@@ -167,11 +167,12 @@ const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["two records in it", Buffer.concat([line(good), line(good)])],
 ];
 
-for (const [says, bytes] of unsound) {
-  test(`a line with ${says} is unsound`, () => assert.equal(decodeRecord(bytes), "bad checksum"));
+for (const [says, bytes] of badChecksums) {
+  test(`a line with ${says} has a bad checksum`, () =>
+    assert.equal(decodeRecord(bytes), "bad checksum"));
 }
 
-test("a record with any byte changed to any other is unsound", () => {
+test("a record with any byte changed to any other has a bad checksum", () => {
   const bytes = line(good);
   assert.equal(typeof decodeRecord(bytes), "object");
   for (let offset = 0; offset < bytes.length; offset++) {
@@ -183,7 +184,7 @@ test("a record with any byte changed to any other is unsound", () => {
   }
 });
 
-const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
+const notRecords: readonly (readonly [says: string, start: string | Buffer])[] = [
   ["a header", headerLine],
   ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
@@ -221,8 +222,8 @@ const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
   ["text that is no JSON", textOf("{")],
 ];
 
-for (const [says, start] of foreign) {
-  test(`a good checksum over ${says} is foreign`, () => {
+for (const [says, start] of notRecords) {
+  test(`a valid checksum over ${says} is not a record`, () => {
     assert.equal(decodeRecord(line(start)), "not a record");
   });
 }
