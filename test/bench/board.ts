@@ -100,8 +100,8 @@ async function measure(node: string, mebibytes: number): Promise<readonly string
     const [line] = await Promise.race([once(child.stdout, "data"), tooLong, ended])
       .then((found) => (Array.isArray(found) ? found : []));
     const [url = ""] = /http:\S+/.exec(String(line)) ?? [];
-    if (url === "") return ["does not start", "", "", "", ""];
-    await Promise.race([post(url, agent, 0), tooLong]);
+    const isServing = url !== "" && await Promise.race([post(url, agent, 0).then(() => true), tooLong]);
+    if (!isServing) return [`none in ${startMillisMax / 1_000} s`, "", "", "", ""];
     const start = performance.now() - begun;
 
     // Each plant is sent in its time, whether or not earlier ones have their responses.

@@ -97,6 +97,8 @@ const causes: Readonly<Record<Cause, Case>> = {
   bodies: { bytes: post(plantOf(101)), limits: { bodiesBytesMax: 100 } },
   closed: failing("closed"),
   tooLarge: failing("tooLarge"),
+  conflict: failing("conflict"),
+  idempotencyKey: fields("Idempotency-Key: \"\r\n"),
   unreachable: failing("unreachable"),
   version: replaced("HTTP/1.1", "HTTP/2.0"),
 };
@@ -107,6 +109,7 @@ describe("every cause of the catalogue is reached, with its number and its heade
       const { bytes, limits = {}, halfClose = false, fails, host = createPlantServer } =
         causes[cause as Cause];
       const store = {
+        appendOnce: () => Promise.resolve("stored" as const),
         append: () => (fails ? Promise.reject(fails) : Promise.resolve()),
         close: () => Promise.resolve(),
       };

@@ -55,7 +55,7 @@ interface LimitCase {
 }
 /** Limits of the store: its own tests have them. */
 const elsewhere: readonly string[] = [
-  "queueRecordsMax", "queueBytesMax", "batchBytesMax", "rotationMillis",
+  "queueRecordsMax", "queueBytesMax", "batchBytesMax", "keysBytesMax", "rotationMillis",
 ];
 const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
   bodyBytesMax: [

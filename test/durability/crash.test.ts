@@ -24,7 +24,7 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
     const server = await start({ args: ["--store", path] });
     const { acknowledged, nextId, unanswered } =
       await load(server, firstId, 1 + next(600));
-    assert.equal(unanswered, 32, "every connection was waiting for an answer when it died");
+    assert.equal(unanswered, 32, "every connection was waiting for a response when it died");
     all.push(...acknowledged);
     firstId = nextId;
     const again = await start({ args: ["--store", path] });
@@ -121,7 +121,7 @@ test("of twenty starts at once on one file one serves, the others exit 75", asyn
   assert.ok(winner);
   const before = readFileSync(path);
   assert.equal((await run(["serve", "--store", path, "--port", "0"])).code, 75);
-  assert.deepEqual(readFileSync(path), before, "who exits 75 touches nothing");
+  assert.deepEqual(readFileSync(path), before, "a process that exits with 75 touches nothing");
   winner.kill("SIGKILL");
   await once(winner, "exit");
   const next = await start({ args: ["--store", path] });

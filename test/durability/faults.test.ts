@@ -23,13 +23,13 @@ const noLimits = noStrace || missing(["prlimit", "--version"]);
 const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]);
 
 const write = "await appendAll(file, bytes);";
-/** The wait makes sure that the answer has left. */
+/** The wait makes sure that the response has left. */
 const eager = () => patched("journal.js", [[write,
   `for (const each of this.#queue.batch) each.settle();
    await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
   "await appendAll(file, bytes).catch(() => appendAll(file, bytes));"]]);
-const uncut = () => patched("journal.js", [["file.truncate(end);", ";"],
+const untruncated = () => patched("journal.js", [["file.truncate(end);", ";"],
   [" || file.size() !== end", ""]]);
 
 /** The ids of a journal's records, and what is wrong with its first bad line. */
@@ -184,11 +184,11 @@ async function fills(server: string): Promise<void> {
 test("a full file system: 50301, no torn byte; when it is freed plants are stored again",
   { skip: noMount }, () => fills(program));
 
-test("a program that does not cut back is noticed on a full file system", { skip: noMount }, () =>
-  assert.rejects(fills(uncut()), { name: "AssertionError" }));
+test("a program that does not truncate is noticed on a full file system", { skip: noMount }, () =>
+  assert.rejects(fills(untruncated()), { name: "AssertionError" }));
 
-/** Forty plants at once; how many answers began before the write of their record had returned. */
-async function earlyAnswers(server: string): Promise<{ readonly early: number }> {
+/** Forty plants at once; how many responses began before the write of their record had returned. */
+async function earlyResponses(server: string): Promise<{ readonly early: number }> {
   const running = await traced([], server);
   const answers = await Promise.all(Array.from({ length: 40 }, (_, n) => running.post(n + 1)));
   assert.deepEqual(answers, Array<Answer>(40).fill(stored));
@@ -208,15 +208,15 @@ async function earlyAnswers(server: string): Promise<{ readonly early: number }>
       else for (const id of all) written.add(id);
     }
   }
-  assert.deepEqual([answered, written.size], [40, 40], "all answers and all records were seen");
+  assert.deepEqual([answered, written.size], [40, 40], "all responses and all records were seen");
   return { early };
 }
 
-test("each answer leaves after the write of its record has returned", { skip: noStrace },
-  async () => assert.deepEqual(await earlyAnswers(program), { early: 0 }));
+test("each response leaves after the write of its record has returned", { skip: noStrace },
+  async () => assert.deepEqual(await earlyResponses(program), { early: 0 }));
 
-test("a program that answers before it writes is noticed", { skip: noStrace },
-  async () => assert.deepEqual(await earlyAnswers(eager()), { early: 40 }));
+test("a program that responds before it writes is noticed", { skip: noStrace },
+  async () => assert.deepEqual(await earlyResponses(eager()), { early: 40 }));
 
 /** A bad line that no crash makes is refused, and stays as it is. */
 async function refusesDamage(server: string): Promise<void> {
@@ -229,7 +229,7 @@ async function refusesDamage(server: string): Promise<void> {
   assert.equal(readFileSync(running.path, "utf8"), text);
 }
 
-test("a bad line is refused, not cut; a program that cuts it is noticed", async () => {
+test("a bad line is refused, not truncated; a program that truncates it is noticed", async () => {
   await refusesDamage(program);
   await assert.rejects(refusesDamage(patched("recover.js",
     [["if (isTorn(", "if (true || isTorn("]])), { name: "AssertionError" });

@@ -24,7 +24,7 @@ const emptyBytes = '{"id":1,"name":""}'.length;
 const withTagBytes = '{"id":1,"name":"","tag":""}'.length;
 
 const isInvalid = (error: unknown): boolean =>
-  error instanceof StoreError && error.code === "invalid" && /at most \d+ bytes/.test(error.message);
+  error instanceof StoreError && error.code === "invalid" && /most \d+ bytes/.test(error.message);
 
 /** Each at the limit, and one byte beyond it. */
 const edges: readonly (readonly [says: string, at: NewPlant, beyond: NewPlant])[] = [
@@ -51,7 +51,7 @@ for (const [says, plant, beyond] of edges) {
     const digits = 2 * String(2 ** 53 - 1).length - "1".length - `${headerBytes}`.length;
     assert.equal(size, headerBytes + lineBytesMax - digits);
     const again = await openJournal(path);
-    await again.append({ id: 2n, name: "behind it" });
+    await again.append({ id: 2n, name: "after it" });
     await again.close();
     assert.ok(statSync(path).size > size);
   });
@@ -73,12 +73,13 @@ test("texts whose JSON is longer than a string can be are invalid, too", async (
 const bytesOf = (file: Buffer): Bytes =>
   ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
 
-test("two of the longest records and a third that is torn, NULs behind it: it is torn there", () => {
+test("two of the longest records and a third that is torn, NULs after it: it is torn there", () => {
   const plant = `{"id":1,"name":"${"x".repeat(plantBytesMax - emptyBytes)}"}`;
   const first = Buffer.from(record(1, headerBytes, plant));
   const second = Buffer.from(record(2, headerBytes + first.length, plant));
   const end = headerBytes + first.length + second.length;
-  const file = Buffer.concat([Buffer.from(header), first, second, second.subarray(9), Buffer.alloc(60 * mib)]);
+  const torn = [second.subarray(9), Buffer.alloc(60 * mib)];
+  const file = Buffer.concat([Buffer.from(header), first, second, ...torn]);
   const verdict = examine(bytesOf(file));
   assert.deepEqual(verdict, {
     kind: "torn", file: uuid, seq: 2,
@@ -92,8 +93,8 @@ test("a line of 64 MiB is read by verify, one byte more is one damaged spot", ()
   for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
     const long = Buffer.from(record(1, headerBytes, fill(lineBytes - rest)));
     assert.equal(long.length, lineBytes);
-    const behind = Buffer.from(record(2, headerBytes + lineBytes, fill(4)));
-    const file = Buffer.concat([Buffer.from(header), long, behind]);
+    const after = Buffer.from(record(2, headerBytes + lineBytes, fill(4)));
+    const file = Buffer.concat([Buffer.from(header), long, after]);
     const report = verifyJournal(bytesOf(file));
     const opening = spotsTotal === 0 ? "uses it as it is" : `refuses it at offset ${headerBytes}`;
     assert.deepEqual([report.records, report.spotsTotal, report.opening],
@@ -118,7 +119,7 @@ test("the most escapes that a line can have are appended and opened in a heap of
     const name = "\\u0001".repeat(${escapesMax});
     for (const id of [1n, 2n]) {
       const journal = await openJournal(path);
-      await journal.append({ id, name: id === 1n ? name : "behind it" });
+      await journal.append({ id, name: id === 1n ? name : "after it" });
       await journal.close();
     }
     console.log("opened");`);
@@ -135,20 +136,20 @@ test("the control: a text joined of so many pieces is more than that heap holds"
 });
 
 /** Writes lines at their offsets into a file; between them are holes, which read as NULs. */
-function sparse(path: string, size: number, ...parts: readonly (readonly [number, Buffer])[]): void {
+function sparse(path: string, size: number, ...parts: (readonly [number, Buffer])[]): void {
   const fd = openSync(path, "w");
   for (const [offset, bytes] of parts) writeSync(fd, bytes, 0, bytes.length, offset);
   ftruncateSync(fd, size);
   closeSync(fd);
 }
 
-/** Runs the program; the most memory that it had, in MiB, and what it told. The kernel's own
+/** Runs the program; the most memory that it had, in MiB, and its output. The kernel's own
  * maximum of a process begins with that of the process which has started it: not VmHWM. */
 function measured(folder: string, ...args: readonly string[]) {
-  writeFileSync(join(folder, "tell.cjs"), `process.on("exit", () => console.error(
+  writeFileSync(join(folder, "report.cjs"), `process.on("exit", () => console.error(
     /VmHWM:\\s*(.*) kB/.exec(require("node:fs").readFileSync("/proc/self/status", "utf8"))[1]));`);
   const { status, stdout, stderr } = spawnSync(process.execPath,
-    ["--require", "./tell.cjs", program, ...args],
+    ["--require", "./report.cjs", program, ...args],
     { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
   return { status, stdout, stderr, mebibytes: Number(/(\d+)\n$/.exec(stderr)?.[1]) / 1024 };
 }
@@ -158,7 +159,7 @@ const small = (seq: number, offset: number): Buffer =>
 const one = small(1, headerBytes);
 const begin = Buffer.concat([Buffer.from(header), one]);
 
-test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is read", () => {
+test("a hole of 700 MiB in the middle is one damaged spot; what follows is read", () => {
   const folder = temporaryFolder();
   const next = begin.length + 700 * mib;
   const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);
@@ -175,7 +176,7 @@ test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is 
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
 });
 
-test("a journal padded with 700 MiB of NULs is 65 for verify and for serve, in bounded memory", () => {
+test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounded memory", () => {
   const folder = temporaryFolder();
   const size = 700 * mib;
   sparse(join(folder, "padded"), size, [0, begin]);

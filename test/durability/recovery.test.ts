@@ -33,11 +33,11 @@ const ends: readonly (readonly [says: string, file: Buffer, expected: string])[]
   ["no byte", bytesOf(""), ""],
   ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
   ["a header", bytesOf(textOf(1)), ""],
-  ["a sound end", whole, textOf(7)],
+  ["a clean end", whole, textOf(7)],
   ["a missing LF", whole.subarray(0, -1), textOf(7)],
-  ["a line cut short", whole.subarray(0, -9), textOf(6)],
+  ["an unfinished line", whole.subarray(0, -9), textOf(6)],
   ["a last write that is torn", Buffer.from(whole).fill(0, C + 20, C + 30), textOf(5)],
-  ["NULs behind it", bytesOf(textOf(7), 99), textOf(7)],
+  ["NULs after it", bytesOf(textOf(7), 99), textOf(7)],
 ];
 
 /** Opens and closes; what a reader then sees, or why not. "": a header, whosever. */
@@ -86,22 +86,23 @@ async function recover(
   return { crashed: true, lost: isRight ? [] : [JSON.stringify({ crashes, found, kept })] };
 }
 
-/** A first crash at every change, in every way; behind the death of a process a second crash. */
+/** A first crash at every change, in every way; after the death of a process a second crash. */
 async function losses(file: Buffer, expected: string, twice: boolean, lies = false) {
   const lost: string[] = [];
   let states = 0;
-  const each = async (before: readonly Crash[], cutsAreDurable: boolean): Promise<void> => {
+  const each = async (before: readonly Crash[], truncationsAreDurable: boolean): Promise<void> => {
     const isAgain = before.length > 0;
     for (const part of isAgain ? parts.slice(0, 3) : parts) {
       for (const survival of isAgain ? survivals.slice(1) : survivals) {
         for (let skip = 0; ; skip++) {
-          const disk = Object.assign(new SimulatedDisk(), { cutsAreDurable, lies });
+          const disk = Object.assign(new SimulatedDisk(), { truncationsAreDurable, lies });
           const crashes = [...before, { skip, part, survival }];
           const result = await recover(file, expected, crashes, disk);
           if (!result.crashed) break;
           states++;
           lost.push(...result.lost);
-          if (!isAgain && twice && survival === processDied) await each(crashes, cutsAreDurable);
+          if (isAgain || !twice || survival !== processDied) continue;
+          await each(crashes, truncationsAreDurable);
         }
       }
     }

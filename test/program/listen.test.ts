@@ -2,18 +2,17 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
-import { request, type RequestOptions } from "node:http";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { ended, post, start, timeout } from "../support/operator.ts";
 import {
-  cleanEnvironment, program, run, start, temporaryFolder, token, type Running,
+  cleanEnvironment, program, run, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
-const timeout = 30_000;
 const children: Running["process"][] = [];
 after(() => children.map((child) => child.kill("SIGKILL")));
 
@@ -71,15 +70,6 @@ async function living(outcome: Running | string, life: number) {
   return { pid: pids[life - 1] ?? NaN, line: outcome.stdout().split("\n")[life - 1] };
 }
 
-async function post(to: RequestOptions): Promise<number | undefined> {
-  const asked = request({ ...to, path: "/plants", method: "POST", agent: false,
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" } });
-  asked.end('{"id":1,"name":"Fern"}');
-  const [answer] = await once(asked, "response");
-  await once(answer.resume(), "end");
-  return answer.statusCode;
-}
-
 for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as const) {
   const isThere = Object.values(networkInterfaces())
     .some((each) => each?.some((one) => one.address === host));
@@ -97,12 +87,6 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
       assert.ok(typeof outcome !== "string");
       assert.equal(await ended(outcome), 0);
     });
-}
-
-/** The exit code, once it comes by itself. */
-async function ended({ process: child }: Running): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-  return child.exitCode;
 }
 
 test("a Unix socket that is handed in is served, and nobody removes it",
@@ -201,7 +185,6 @@ test("of two starts that race at one stale socket, the one that is served stays 
     const exited = once(second, "exit");
     while (!told.includes("about to remove")) await once(second.stderr, "data");
     const first = await start({ cwd: folder, args: ["--socket", socketPath] });
-    children.push(first.process);
     writeFileSync(join(other, "go"), "x");
     assert.deepEqual(await exited, [69, null], told);
     assert.match(told, /cannot listen: another process has begun to listen at /);
@@ -209,3 +192,33 @@ test("of two starts that race at one stale socket, the one that is served stays 
     assert.equal(await first.end(), 0);
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
   });
+
+const noIpv6 = Object.values(networkInterfaces()).flat().some((each) => each?.address === "::1")
+  ? false : "this machine has no ::1";
+test("an IPv6 address is shown in brackets", { timeout, skip: noIpv6 }, async () => {
+  const server = await start({ args: ["--host", "::1"] });
+  assert.equal(server.stdout(), `plant-store listening on http://[::1]:${server.port}\n`);
+  assert.equal(await post({ host: "::1", port: server.port }), 200);
+});
+
+test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
+  { timeout }, async () => {
+    const socketPath = join(temporaryFolder(), "s");
+    const args = ["--socket", socketPath];
+    assert.equal(await (await start({ args })).end("SIGKILL"), null);
+    assert.ok(existsSync(socketPath));
+    const second = await start({ args });
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(await post({ socketPath }), 200);
+    assert.equal(await second.end(), 0);
+    assert.ok(!existsSync(socketPath));
+    writeFileSync(socketPath, "not a socket");
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+  });
+
+test("--base-path precedes /plants, and nothing else is served", { timeout }, async () => {
+  const server = await start({ args: ["--base-path", "/v1/x"] });
+  assert.equal(await post({ port: server.port }, "/v1/x/plants"), 200);
+  assert.equal(await post({ port: server.port }), 404);
+});

@@ -13,39 +13,16 @@ import { version } from "../../src/program/help.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import {
-  cleanEnvironment, eventsOf, exchange, post, program, readAnswers, start as startProgram, temporaryFolder,
-  token, type LogEvent, type RawAnswer, type Running, type StartOptions,
+  ask, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout,
+} from "../support/operator.ts";
+import {
+  cleanEnvironment, eventsOf, exchange, post, program, readAnswers, temporaryFolder, token,
+  type LogEvent, type RawAnswer, type Running,
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
-const timeout = 60_000;
-const servers: Running[] = [];
 const children: Running["process"][] = [];
 after(() => children.map((child) => child.kill("SIGKILL")));
-after(() => servers.map((server) => server.process.kill("SIGKILL")));
-
-async function start(options: StartOptions = {}): Promise<Running> {
-  const server = await startProgram(options);
-  servers.push(server);
-  return server;
-}
-
-const plant = post('{"id":1,"name":"Fern"}').toString();
-const stranger = "GET /secret-path?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
-const ask = (server: Running, bytes: string, answers = 1) =>
-  exchange(server.port, bytes, { answers });
-
-/** Waits for an event whose message has this text. */
-async function told(server: Running, text: string): Promise<LogEvent> {
-  const { stderr } = server.process;
-  assert.ok(stderr);
-  for (;;) {
-    const event = server.events().find(({ msg }) => msg.includes(text));
-    if (event) return event;
-    assert.equal(server.process.exitCode, null, `it ended without: ${text}`);
-    await once(stderr, "data");
-  }
-}
 
 /** Those that tell of a request. */
 const answersOf = (server: Running): LogEvent[] =>
@@ -59,8 +36,7 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   await ask(server, plant);
   writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  server.process.kill("SIGHUP");
-  await told(server, "now writing to");
+  await hangUp(server, "now writing to");
   assert.equal(await server.end(), 0);
   const events = server.events();
   const { port, process: { pid } } = server;
@@ -112,14 +88,6 @@ test("what ends it is an event of the log, a mistake a line of text", { timeout 
     assert.match(text, /^plant-store: .*\n$/);
   }
   assert.equal(await first.end(), 0);
-});
-
-test("a fault of ours is an event of the log, with its level", { timeout }, async () => {
-  const fault = "process.once('SIGUSR2', () => { throw new Error('boom'); })";
-  const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
-  assert.equal(await server.end("SIGUSR2"), 70);
-  const { level, msg } = server.events().at(-1) ?? {};
-  assert.deepEqual([level, msg], [50, "internal error: boom"]);
 });
 
 test("an end at once is told, and what it cuts off", { timeout }, async () => {
@@ -195,7 +163,7 @@ test("an answer of 500 or more is an error", { timeout }, async () => {
 });
 
 /** The second ends when SIGUSR2 comes, and then says so. */
-const stoppedSecond = `data:text/javascript,${encodeURIComponent(`
+const stoppedSecond = preload(`
   const { setTimeout } = globalThis;
   globalThis.setTimeout = (listener, millis, ...others) => {
     if (millis !== 1_000) return setTimeout(listener, millis, ...others);
@@ -204,16 +172,16 @@ const stoppedSecond = `data:text/javascript,${encodeURIComponent(`
       process.stderr.write('{"msg":"the second is over"}\\n');
     });
     return { unref: () => undefined };
-  };`)}`;
+  };`);
 
 for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]]] as const) {
   test(`${failures} failed requests in a second, at 3 lines: ${shown} lines`, { timeout },
     async () => {
       const args = ["--max-failed-lines", "3"];
-      const server = await start({ args, nodeArgs: ["--import", stoppedSecond] });
+      const server = await start({ args, nodeArgs: stoppedSecond });
       await ask(server, stranger.repeat(failures), failures);
       server.process.kill("SIGUSR2");
-      await told(server, "the second is over");
+      await logged(server, "the second is over");
       // A new second has its own lines.
       await ask(server, stranger);
       assert.equal(await server.end(), 0);
@@ -268,10 +236,10 @@ test("a reader that stalls holds up nobody, and is told how many lines it has mi
       assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
     }
     stderr.resume();
-    const { level } = await told(server, "lines were dropped");
+    await logged(server, "lines were dropped");
     assert.equal(await server.end(), 0);
-    assert.equal(level, 40);
     const counts = server.events().map(({ dropped = 0 }) => Number(dropped));
+    assert.ok(server.events().every(({ dropped, level }) => !dropped || level === 40));
     const dropped = counts.reduce((sum, count) => sum + count, 0);
     assert.ok(dropped > requests / 4, `${dropped}`);
     assert.equal(answersOf(server).length + dropped, requests);
@@ -306,6 +274,20 @@ test("a log whose reader stalls keeps no more than its stream does", async () =>
   const dropped = Number(events.at(-2)?.["dropped"]);
   assert.deepEqual([events.length - 2 + dropped, events.at(-1)?.msg], [lines, "behind"]);
   assert.ok(dropped > lines / 4, "the control: it stalled");
+});
+
+test("a single line that is dropped is counted, too", async () => {
+  const stream = new PassThrough({ highWaterMark: 10 });
+  const log = logInto(stream);
+  log("info", "first");
+  log("info", "dropped");
+  let text = "";
+  stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
+  await once(stream, "drain");
+  stream.end();
+  await once(stream, "end");
+  assert.deepEqual(eventsOf(text).map(({ msg, dropped }) => [msg, dropped]),
+    [["first", undefined], ["1 lines were dropped: stderr is full, or stalled", 1]]);
 });
 
 for (const isTTY of [false, true]) {
@@ -413,7 +395,7 @@ test("an id that comes without a valid token is neither logged nor sent back", {
   });
 
 test("a log on a full disk goes on in a new line, and counts what was lost",
-  { timeout, skip: missing(["prlimit", "--version"]) }, async () => {
+  { timeout, skip: noLimits }, async () => {
     const path = join(temporaryFolder(), "log");
     const launcher = join(temporaryFolder(), "node");
     writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
@@ -422,8 +404,6 @@ test("a log on a full disk goes on in a new line, and counts what was lost",
       { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
     children.push(child);
     await once(child.stdout, "data");
-    const limit = (bytes: string): void =>
-      assert.equal(spawnSync("prlimit", [`--fsize=${bytes}`, "--pid", `${child.pid}`]).status, 0);
     const asked = async (count: number): Promise<void> => {
       const socket = connect(join(cwd, "s"));
       const answers = readAnswers(socket, count);
@@ -433,9 +413,9 @@ test("a log on a full disk goes on in a new line, and counts what was lost",
     };
     await asked(1);
     // Half of the next line fits.
-    limit(`${statSync(path).size + 150}:unlimited`);
+    limitFiles(child.pid, statSync(path).size + 150);
     await asked(4);
-    limit("unlimited");
+    limitFiles(child.pid, "unlimited");
     await asked(1);
     child.kill("SIGTERM");
     await once(child, "close");
@@ -481,20 +461,16 @@ test("on a terminal the log is lines for people", { skip: noScript, timeout }, a
     + `${time} info: ended, with 0\n$`));
 });
 
-const noLimits = missing(["prlimit", "--version"]);
 test("a full disk is told once, and that there is space again", { skip: noLimits, timeout },
   async () => {
     const server = await start();
-    const limit = (bytes: string): void => {
-      const args = [`--fsize=${bytes}`, "--pid", `${server.process.pid}`];
-      assert.equal(spawnSync("prlimit", args).status, 0);
-    };
+    const { pid } = server.process;
     const errorOf = async (): Promise<string> => /\d{5}/.exec((await ask(server, plant))[0]?.body
       ?? "")?.[0] ?? "none";
     assert.equal(await errorOf(), "none");
-    limit("300:unlimited");
+    limitFiles(pid, 300);
     assert.deepEqual([await errorOf(), await errorOf()], ["50301", "50301"]);
-    limit("unlimited");
+    limitFiles(pid, "unlimited");
     assert.deepEqual([await errorOf(), await errorOf()], ["none", "none"]);
     assert.equal(await server.end(), 0);
     assert.deepEqual(server.events().filter(({ msg }) => msg.startsWith("the store has"))
@@ -507,37 +483,30 @@ test("a full disk is told once, and that there is space again", { skip: noLimits
 test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds",
   { skip: noLimits, timeout }, async () => {
     // The program's clock stands still until it is set.
-    const script = `let now = 0;
+    const nodeArgs = preload(`let now = 0;
       performance.now = () => now;
-      process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`;
-    const preload = `data:text/javascript,${encodeURIComponent(script)}`;
-    const server = await start({ nodeArgs: ["--import", preload] });
-    const args = ["--fsize=4000:unlimited", "--pid", `${server.process.pid}`];
-    assert.equal(spawnSync("prlimit", args).status, 0);
+      process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`);
+    const server = await start({ nodeArgs });
+    limitFiles(server.process.pid, 4_000);
     const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
-    const statusOf = async (bytes: string): Promise<number | undefined> =>
-      (await ask(server, bytes))[0]?.status;
     const inTurn = async (): Promise<void> => {
       for (let turn = 0; turn < 4; turn++) {
-        assert.deepEqual([await statusOf(large), await statusOf(plant)], [503, 200]);
+        assert.deepEqual([await statusOf(server, large), await statusOf(server)], [503, 200]);
       }
-      // One that lasts is told when its time has come, though nothing changes then.
-      assert.equal(await statusOf(large), 503);
+      // A lasting lack of space is logged when its time has come, though nothing changes then.
+      assert.equal(await statusOf(server, large), 503);
     };
     const later = async (times: number): Promise<void> => {
-      const { stderr } = server.process;
-      assert.ok(stderr);
       server.process.kill("SIGUSR2");
-      while (server.events().filter(({ msg }) => msg === "later").length < times) {
-        await once(stderr, "data");
-      }
+      await logged(server, "later", times);
     };
     await inTurn();
     await later(1);
     await inTurn();
     await later(2);
-    assert.deepEqual([await statusOf(large), await statusOf(large)], [503, 503]);
-    assert.deepEqual([await statusOf(plant), await statusOf(large)], [200, 503]);
+    const statuses: unknown[] = [];
+    for (const bytes of [large, large, plant, large]) statuses.push(await statusOf(server, bytes));
+    assert.deepEqual(statuses, [503, 503, 200, 503]);
     assert.equal(await server.end(), 0);
     const pair = ["the store has no space: plants are refused until it has",
       "the store has space again"];
