@@ -44,8 +44,8 @@ export class Connection {
    * clone of this process gets no response to another's messages. */
   readonly #inbox: string;
 
-  /** The calls of `ask` that wait. */
-  readonly #asked = new Set<(reply: JsonObject) => void>();
+  /** Resolves the latest call of `ask`. */
+  #onAnswer: ((reply: JsonObject) => void) | undefined;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   #info: JsonObject = {};
@@ -167,11 +167,11 @@ export class Connection {
 
   /**
    * Publishes a request; resolves with the members of the response, or with none after `millis`.
-   * The response may be a late one to an earlier call: all calls ask the same.
+   * The response may be a late one to an earlier call: all calls ask the same, one after another.
    */
   ask(subject: string, millis: number): Promise<JsonObject> {
     return new Promise((resolve) => {
-      this.#asked.add(resolve);
+      this.#onAnswer = resolve;
       setTimeout(() => resolve({}), millis).unref();
       this.#write(publication(subject, `${this.#inbox}.${askedToken}`));
     });
@@ -196,20 +196,16 @@ export class Connection {
 
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer(): void {
-    if (this.#info["version"] === undefined) throw protocolError("no INFO");
-    const {
-      version,
-      headers,
-      tls_required: mustTls,
-      tls_available: canTls
-    } = this.#info;
+    const { version, headers, tls_required, tls_available } = this.#info;
+    if (version === undefined) throw protocolError("no INFO");
     const { needsTls, allowsOldServer } = this.#settings;
+    const hasTls = tls_required === true || tls_available === true;
     const lacks =
       isOldVersion(version) && !allowsOldServer
         ? newVersion
         : headers !== true
           ? "headers"
-          : needsTls && mustTls !== true && canTls !== true
+          : needsTls && !hasTls
             ? "TLS"
             : "";
     if (lacks !== "")
@@ -229,7 +225,7 @@ export class Connection {
         if (token !== askedToken) return this.#onReply(token, frame);
 
         // A status says that no server took the request.
-        if (frame.status === "") this.#onResponse(readObject(frame.payload));
+        if (frame.status === "") this.#onAnswer?.(readObject(frame.payload));
         return;
       }
       case "PING":
@@ -251,11 +247,6 @@ export class Connection {
     // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
     if (this.#info["ldm"] === true)
       this.close("it is about to leave (lame duck)");
-  }
-
-  #onResponse(response: JsonObject): void {
-    for (const resolve of this.#asked) resolve(response);
-    this.#asked.clear();
   }
 
   /**
