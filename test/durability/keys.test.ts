@@ -9,7 +9,7 @@ import { runInNewContext } from "node:vm";
 import type { Limits } from "../../src/config.ts";
 import { openJournal, type Journal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
-import { ENOSPC, fern, outcomeOf, plantOf, simulated } from "../support/journals.ts";
+import { EIO, ENOSPC, fern, outcomeOf, plantOf, simulated } from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const keyOf = (text: string | number): string =>
@@ -145,6 +145,26 @@ test("an append that fails frees its key, for the calls that waited for it, too"
   disk.fail("append", { errno: ENOSPC });
   assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["full", "full"]);
   assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["stored", "replayed"]);
+});
+
+test("a replay is possible while the disk is full", async () => {
+  const { journal, disk } = await simulated();
+  await once(journal, "old");
+  disk.fail("append", { errno: ENOSPC });
+  assert.deepEqual(await Promise.all([once(journal, "new"), once(journal, "old")]), ["full", "replayed"]);
+  assert.equal(disk.faultsFired, 1);
+});
+
+test("after an unknown outcome the file decides: a retry on the reopened journal stores once", async () => {
+  const { journal, disk } = await simulated();
+  await once(journal, "old");
+  disk.fail("append", { errno: EIO });
+  assert.equal(await once(journal, "new"), "unknown");
+  assert.equal(await once(journal, "old"), "unknown", "a journal that has failed acknowledges nothing");
+  await journal.close();
+  await using again = await openJournal("/plants.ndjson", { disk });
+  assert.deepEqual(await Promise.all(["old", "new", "new"].map((key) => once(again, key))), ["replayed", "stored", "replayed"]);
+  assert.equal(again.stats.records, 2);
 });
 
 test("a waiting call counts as one record; a replay and a conflict need no room", async () => {
