@@ -1,6 +1,6 @@
 /**
  * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
- * method, Expect, Idempotency-Key, media type and coding, size, body, JSON, schema, store, response.
+ * method, Expect, Idempotency-Key, media type, content coding, size, body, JSON, schema, store.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
