@@ -98,12 +98,14 @@ for (const [what, bytes, status] of messages) {
   });
 }
 
-test("two pipelined requests, split at every byte, get two responses", { timeout },
+test("two pipelined requests, split anywhere, get two responses", { timeout },
   async () => {
-    const both = request({ body: plant(1) }) + closing(plant(2));
+    const first = request({ body: plant(1) });
+    const both = first + closing(plant(2));
     const whole = await outcome([both]);
     assert.equal(kept.length, 2);
-    for (let at = 1; at < both.length; at++) {
+    // Every byte around the end of the first request, and each fifth elsewhere.
+    for (let at = 1; at < both.length; at += Math.abs(at - first.length) < 20 ? 1 : 5) {
       assert.equal(await outcome([both.slice(0, at), both.slice(at)]), whole, `at ${at}`);
     }
   });
