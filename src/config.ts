@@ -154,6 +154,15 @@ export const limitTable = {
     reason:
       "records that share a write, which a crash may tear; a single record is written whole"
   },
+  keysBytesMax: {
+    flag: "key-window",
+    unit: "bytes",
+    defaultValue: 16 * mib,
+    min: 0,
+    max: 1024 * mib,
+    reason:
+      "the end of the journal whose Idempotency-Keys are remembered; 0: none are"
+  },
   rotationMillis: {
     flag: "rotation-timeout",
     unit: "milliseconds",

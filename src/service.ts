@@ -1,21 +1,32 @@
 /**
  * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
- * method, Expect, media type and coding, size, body, JSON, schema, store, response.
+ * method, Expect, Idempotency-Key, media type and coding, size, body, JSON, schema, store, response.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
-import { BearerTokens } from "./http/bearer.ts";
+import { BearerTokens, scopedDigest } from "./http/bearer.ts";
 import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
 import { Connections } from "./http/connection.ts";
-import { checkContent } from "./http/content.ts";
+import { checkContent, checkExpect } from "./http/content.ts";
 import { ApiError, apiErrorOf, must } from "./http/errors.ts";
-import { checkTrailer, readHead } from "./http/head.ts";
+import {
+  checkTrailer,
+  readHead,
+  singletons,
+  singletonsWithKey
+} from "./http/head.ts";
+import { readIdempotencyKey } from "./http/idempotency-key.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
 import { isPlain, plantJson, readNewPlant } from "./plant.ts";
-import { appendJsonOf, StoreError, type AppendJson } from "./store.ts";
+import {
+  appendJsonOf,
+  StoreError,
+  type AppendJson,
+  type Outcome
+} from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
@@ -26,6 +37,9 @@ export class PlantService implements Application {
   readonly #path: string;
   readonly #bodies: BodyBudget;
   readonly #append: AppendJson;
+
+  /** Whether the store keeps keys. If not, the server does not look at Idempotency-Key. */
+  readonly #keepsKeys: boolean;
 
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(options: PlantOptions) {
@@ -38,6 +52,7 @@ export class PlantService implements Application {
     this.#path = basePath + plantsPath;
     this.#bodies = new BodyBudget(this.#limits.bodiesBytesMax);
     this.#append = appendJsonOf(store);
+    this.#keepsKeys = store.appendOnce !== undefined;
     this.connections = new Connections(this.#limits, onResponse);
   }
 
@@ -56,8 +71,11 @@ export class PlantService implements Application {
       connection.refuse(response, this.#errorOf(thrown));
 
     // Checks all that needs only the head before it reads a byte of the body or sends 100.
+    let key: string | undefined;
     try {
       this.#admit(request);
+      checkExpect(request.headers);
+      key = this.#keyOf(request);
       checkContent(request.headers, this.#limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
@@ -77,10 +95,14 @@ export class PlantService implements Application {
           throw new StoreError("closed", "the server is shutting down");
 
         // A 200 means that the plant is on stable storage: it waits for the store.
-        this.#append(plant, (error) => {
-          if (error === undefined) connection.answer(response, answerOf(plant));
-          else refuse(error);
-        });
+        this.#append(
+          plant,
+          (error, outcome) => {
+            if (error !== undefined) refuse(error);
+            else connection.answer(response, answerOf(plant, outcome));
+          },
+          key
+        );
       } catch (error) {
         refuse(error);
       }
@@ -102,9 +124,24 @@ export class PlantService implements Application {
    * @throws ApiError of the first check that fails; always for CONNECT
    */
   #admit(request: IncomingMessage): void {
-    const path = readHead(request, this.#limits);
+    const path = readHead(
+      request,
+      this.#limits,
+      this.#keepsKeys ? singletonsWithKey : singletons
+    );
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
+  }
+
+  /**
+   * Returns the key of the record: a digest, so that the store does not hold what the client sent.
+   *
+   * @throws ApiError 400
+   */
+  #keyOf({ headers }: IncomingMessage): string | undefined {
+    const { "idempotency-key": value, authorization } = headers;
+    if (!this.#keepsKeys || value === undefined) return undefined;
+    return scopedDigest(authorization, readIdempotencyKey(String(value)));
   }
 
   /**
@@ -134,8 +171,14 @@ export class PlantService implements Application {
 }
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
-const answerOf = (newPlant: string): Answer => ({
+const answerOf = (newPlant: string, outcome?: Outcome): Answer => ({
   status: 200,
-  headers: [],
-  body: `${plantJson(newPlant)}\n`
+  body: `${plantJson(newPlant)}\n`,
+  ...(outcome === "replayed" ? replayed : stored)
 });
+
+const stored = { headers: [] } as const;
+const replayed = {
+  headers: ["Idempotency-Replayed", "true"],
+  replayed: true
+} as const;

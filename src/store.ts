@@ -11,12 +11,24 @@ export interface PlantStore {
   append(plant: NewPlant): Promise<void>;
 
   /**
-   * A variant of `append` without a promise. It is used only while `append` is still `of`: a host
-   * may have replaced `append`, or put a proxy before the store.
+   * Stores a plant once within a window, however often it is called with the same key. Optional:
+   * without it the server does not look at `Idempotency-Key`.
+   *
+   * Resolves with `replayed` if the plant was stored under this key before. While a first call is
+   * in progress, a second one waits and shares its outcome. Rejects with the StoreError `conflict`
+   * if the key was used for another plant.
+   *
+   * @param key 16 bytes in base64url, 22 characters: a digest of the client's token and key
    */
-  readonly [appendJson]?: {
-    readonly of: PlantStore["append"];
-    readonly append: AppendJson;
+  readonly appendOnce?:
+    ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
+
+  /**
+   * A variant of both methods without a promise. It is used only while they are still these: a host
+   * may have replaced one, or put a proxy before the store.
+   */
+  readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
+    readonly variant: AppendJson;
   };
 
   /** Refuses further plants. Resolves when every append has settled. */
@@ -32,21 +44,32 @@ export const appendJson = Symbol("appendJson");
  * @param settle called once, later: without an error when the plant is on stable storage
  * @throws StoreError if the plant is refused at once
  */
-export type AppendJson = (
-  json: string,
-  settle: (error?: unknown) => void
-) => void;
+export type AppendJson = (json: string, settle: Settle, key?: string) => void;
+
+/** Called with an error, or with the outcome: `stored` if none is given. */
+export type Settle = (error?: unknown, outcome?: Outcome) => void;
+
+/** `replayed`: the plant was stored before, under the same key. */
+export type Outcome = "stored" | "replayed";
 
 /** Returns a store's own AppendJson, or one that passes plants to `append` as objects. */
 export function appendJsonOf(store: PlantStore): AppendJson {
   const own = store[appendJson];
-  if (own?.of === store.append) return own.append;
-  return (json, settle) =>
-    void store.append(newPlantOf(json)).then(
-      () => settle(),
+  const { append, appendOnce } = store;
+  if (own?.append === append && own.appendOnce === appendOnce)
+    return own.variant;
+  return (json, settle, key) => {
+    const plant = newPlantOf(json);
+    const stored =
+      key === undefined
+        ? store.append(plant).then(() => undefined)
+        : store.appendOnce?.(plant, key);
+    void stored?.then(
+      (outcome) => settle(undefined, outcome),
       (error: unknown) =>
         settle(error ?? new Error("the store rejected without a reason"))
     );
+  };
 }
 
 /** `unknown`: the plant may have been stored. Any other code: nothing was stored. */
@@ -55,6 +78,7 @@ export type StoreErrorCode =
   | "busy"
   | "closed"
   | "unknown"
+  | "conflict"
   | "invalid"
   | "unreachable"
   | "tooLarge";

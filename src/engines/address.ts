@@ -6,7 +6,8 @@
  *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
- *   option  = "replicas=" 1-5 / "monitor=" port / "old-server=allow"
+ *   option  = "replicas=" 1-5 / "monitor=" port / "old-server=allow" / "tls-first"
+ *           / "domain=" name / "inbox=" prefix
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
@@ -21,11 +22,17 @@ export interface NatsOptions {
   /** The user's credentials: see credentials.ts for the form. Default: none. */
   readonly credentials?: Credentials;
 
+  /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
+  readonly keys?: boolean;
+
   /** Limits that replace the defaults of config.ts. */
   readonly limits?: Partial<NatsLimits>;
 
-  /** Certificates and the like, as node:tls takes them. Default: what Node trusts. */
-  readonly tls?: ConnectionOptions;
+  /**
+   * Certificates and the like, as node:tls takes them, or a function that returns them, called for
+   * every connection. Default: what Node trusts.
+   */
+  readonly tls?: ConnectionOptions | (() => ConnectionOptions);
 
   /**
    * Called with a line for each problem, such as a server that is lost or a setting that is not
@@ -49,25 +56,28 @@ export function settingsOf(address: string, options: NatsOptions) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   }
-  const { credentials, tls, warn } = options;
+  const { credentials, keys = true, tls, warn } = options;
   readCredentials(credentials);
-  return Object.freeze({ ...target, limits, credentials, tls, warn });
+  return Object.freeze({ ...target, limits, credentials, keys, tls, warn });
 }
 
 const host = "(?:\\[[\\da-fA-F:.]+\\]|[\\w.-]+)(?::\\d{1,5})?";
-const option = "(?:replicas=[1-5]|monitor=\\d{1,5}|old-server=allow)";
+const option =
+  "(?:replicas=[1-5]|monitor=\\d{1,5}|old-server=allow|tls-first|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
 const addressForm = new RegExp(
   `^((nats|tls)://(${host}(?:,${host})*)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
 );
 const expected =
   "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-  "?replicas=1-5&monitor=PORT&old-server=allow, without credentials";
+  "?replicas=1-5&monitor=PORT&old-server=allow&tls-first&domain=NAME&inbox=PREFIX, " +
+  "without credentials";
 
 /** @throws EngineError `config` with the expected form */
 export function parseAddress(address: string) {
   const [, shown, scheme, hosts = "", stream = "", query] =
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
+  const domain = options.get("domain");
   const target = {
     hosts: hosts.split(",").map(endpointOf),
 
@@ -79,6 +89,11 @@ export function parseAddress(address: string) {
     /** The port of the servers' monitors; 0: they are not asked. */
     monitor: Number(options.get("monitor") ?? 0),
     allowsOldServer: options.has("old-server"),
+    isTlsFirst: options.has("tls-first"),
+
+    /** The subjects of JetStream's interface, and of the inbox. */
+    api: domain === null ? "$JS.API" : `$JS.${domain}.API`,
+    inbox: options.get("inbox") ?? "_INBOX",
 
     /** The address without options. */
     shown: String(shown)

@@ -27,26 +27,24 @@ export async function check(
   const { monitor, limits } = settings;
   const giveUpAt = performance.now() + limits.noProgressMillis;
   for (;;) {
-    const { up, down } = await checkStream(
-      connection,
-      settings,
-      patienceMillis
-    );
+    const holders = await checkStream(connection, settings, patienceMillis);
     if (monitor === 0) return [];
     const verified = await checkServers(settings);
-    const missing = [connection.serverId, ...up].filter(
-      (each) => !verified.has(each)
-    );
-    if (missing.length === 0) return down.filter((each) => !verified.has(each));
+    const unverified = [
+      { name: connection.serverId, isUp: true },
+      ...holders
+    ].filter(({ name }) => !verified.has(name));
+    const missing = unverified.find(({ isUp }) => isUp);
+    if (!missing) return unverified.map(({ name }) => name);
     if (performance.now() > giveUpAt)
-      throw new EngineError("unreachable", notVerified(missing, monitor));
+      throw new EngineError(
+        "unreachable",
+        `not verified: that ${missing.name} syncs every write: ` +
+          `no listed host has its monitor at port ${monitor}`
+      );
     await setTimeout(limits.retryMillis);
   }
 }
-
-const notVerified = (missing: readonly string[], monitor: number): string =>
-  `not verified: that ${missing.join(" and ")} syncs every write: ` +
-  `no listed host has its monitor at port ${monitor}`;
 
 /**
  * Asks for the stream's settings.
@@ -59,14 +57,14 @@ async function checkStream(
   connection: Connection,
   settings: Settings,
   patienceMillis: number
-): Promise<Holders> {
+): Promise<readonly Holder[]> {
   const { stream, limits } = settings;
   const giveUpAt = performance.now() + patienceMillis;
   while (connection.isOpen && performance.now() < giveUpAt) {
     // A leader that has just lost its quorum may never respond: ask again.
     const millis = limits.noProgressMillis / 8;
     const pause = setTimeout(millis);
-    const subject = `$JS.API.STREAM.INFO.${stream}`;
+    const subject = `${settings.api}.STREAM.INFO.${stream}`;
     const { error, config, cluster } = await connection.ask(subject, millis);
 
     // 10008, JetStream is away for now: an election, as no response is.
@@ -81,26 +79,24 @@ async function checkStream(
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/** The names of the servers that hold a stream. One that is not current counts as down. */
-interface Holders {
-  readonly up: readonly string[];
-  readonly down: readonly string[];
+/** A server that holds a stream. One that is not current counts as down. */
+interface Holder {
+  readonly name: string;
+  readonly isUp: boolean;
 }
 
 function holdersOf(
-  { leader, replicas }: JsonObject,
+  { leader, replicas = [] }: JsonObject,
   { ackTimeoutMillis }: NatsLimits
-): Holders {
-  const up = leader ? [String(leader)] : [];
-  const down: string[] = [];
-  for (const replica of Array.isArray(replicas) ? replicas : []) {
+): readonly Holder[] {
+  const others = Object.values(objectOf(replicas)).map((replica) => {
     // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
     const { name, current, offline, active } = objectOf(replica);
     const isHeard = Number(active ?? 0) < ackTimeoutMillis * 1e6;
     const isUp = current === true && offline !== true && isHeard;
-    (isUp ? up : down).push(String(name));
-  }
-  return { up, down };
+    return { name: String(name), isUp };
+  });
+  return leader ? [{ name: String(leader), isUp: true }, ...others] : others;
 }
 
 /** Returns the problems of a stream and their correction, or "". */
@@ -109,7 +105,7 @@ function problemOf(
   found: JsonObject,
   settings: Settings
 ): string {
-  const { stream } = settings;
+  const { api, stream } = settings;
   const wanted = requirements(found, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
@@ -123,11 +119,11 @@ function problemOf(
     ...wanted
   };
   const advice = error
-    ? "create it"
-    : `correct it by $JS.API.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
+    ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it"
+    : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
   return (
     `the stream ${stream}: ${problems.join("; ")}\n` +
-    `${advice} by $JS.API.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
+    `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
   );
 }
 
@@ -189,6 +185,10 @@ function requirements(
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
   4 * appendMillis;
 
+const reasons: Readonly<Record<string, string>> = {
+  duplicate_window: " (four times the deadline of an append)"
+};
+
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */
 const differences = (
   found: JsonObject,
@@ -198,7 +198,10 @@ const differences = (
     const [right = "none", is = "none"] = [wanted, found].map((all) =>
       JSON.stringify(all[name])
     );
-    return right === is ? [] : [`${name}: expected ${right}, found ${is}`];
+    const reason = reasons[name] ?? "";
+    return right === is
+      ? []
+      : [`${name}: expected ${right}${reason}, found ${is}`];
   });
 
 /**

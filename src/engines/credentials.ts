@@ -30,25 +30,18 @@ export function readCredentials(credentials?: Credentials): Login {
   if (credentials === undefined) return () => ({});
   const text =
     typeof credentials === "string" ? credentials : call(credentials);
-  const [, jwt, seed] = credsForm.exec(text) ?? [];
-  if (jwt !== undefined && seed !== undefined) {
-    const { signed } = keyOf(seed);
-    return (nonce) => ({ jwt, sig: signed(nonce) });
-  }
-  const [first = "", second, ...others] = text
-    .replace(/(\r?\n)+$/, "")
-    .split(/\r?\n/);
-  const [, token] = /^token (.+)$/.exec(first) ?? [];
-  if (second === undefined && token !== undefined)
-    return () => ({ auth_token: token });
-  if (second === undefined) {
-    const { signed, nkey } = keyOf(first);
-    return (nonce) => ({ nkey, sig: signed(nonce) });
-  }
-  if (first === "" || second === "" || others.length > 0) throw wrongForm();
-  return () => ({ user: first, pass: second });
+  const [, user, pass] = passwordForm.exec(text) ?? [];
+  if (user !== undefined && pass !== undefined) return () => ({ user, pass });
+  const [, token] = tokenForm.exec(text) ?? [];
+  if (token !== undefined) return () => ({ auth_token: token });
+  const [, jwt, seed = text.trim()] = credsForm.exec(text) ?? [];
+  const { nkey, signed } = keyOf(seed);
+  const identity = jwt === undefined ? { nkey } : { jwt };
+  return (nonce) => ({ ...identity, sig: signed(nonce) });
 }
 
+const passwordForm = /^([^\r\n]+)\r?\n([^\r\n]+)(?:\r?\n)*$/;
+const tokenForm = /^token ([^\r\n]+)(?:\r?\n)*$/;
 const credsForm =
   /^-+BEGIN NATS USER JWT-+\s+([\w.-]+)\s+-+END[^]*-+BEGIN USER NKEY SEED-+\s+(\w+)\s+-+END/m;
 const seedForm = /^SU[A-Z2-7]{56}$/;

@@ -15,9 +15,12 @@ import { duplicateWindowMillis } from "./checks.ts";
 import type { Frame } from "./protocol.ts";
 import { Session } from "./session.ts";
 
-/** The meaning of a response; "again": send the message once more, a little later. */
+/**
+ * The meaning of a response. "again": send the message once more, a little later. "not taken": the
+ * same, and this attempt has stored nothing.
+ */
 export type Verdict<Result> =
-  { readonly result: Result } | "again" | StoreError;
+  { readonly result: Result } | "again" | "not taken" | StoreError;
 
 export interface Message<Result> {
   readonly subject: string;
@@ -143,12 +146,12 @@ export class InFlight {
     const verdict = entry.judge(reply, entry.unanswered);
     this.#answered = Math.max(this.#answered, entry.attempt ?? 0);
     const now = performance.now();
-    if (verdict === "again") {
+    if (typeof verdict === "string") {
       entry.attempt = undefined;
       entry.dueAt = now + this.#limits.retryMillis * (1 + Math.random() / 2);
 
-      // Nobody took this attempt. With another one unanswered, either may be meant.
-      if (reply.status === "503" && entry.unanswered === 1)
+      // With another attempt unanswered, it is not known which one was not taken.
+      if (verdict === "not taken" && entry.unanswered === 1)
         entry.unanswered = 0;
       return;
     }

@@ -1,13 +1,14 @@
 /**
  * A record as a message of a stream.
  *
- *   message = {"at":TIME,"plant":NEWPLANT,"crc":CRC}
+ *   message = {"at":TIME,["key":KEY,]"plant":NEWPLANT,"crc":CRC}
  *
  * at      when its append began
+ * key     the digest of a client's Idempotency-Key
  * plant   the same bytes as in a journal
  * crc     CRC-32 of the bytes before `,"crc"`
  *
- * TIME, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the stream
+ * TIME, KEY, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the stream
  * numbers it.
  */
 import {
@@ -18,21 +19,32 @@ import {
   timeOf
 } from "../journal/record.ts";
 
-/** Time and plant, of a message or of a journal's line. */
+/** Time, key with its name, and plant, of a message or of a journal's line. */
 const form =
-  /"at":"([^"]{24})",(?:"synced":\d+,)?"plant":(.*),"crc":"[^"]{8}"}$/s;
+  /"at":"([^"]{24})",(?:"synced":\d+,)?("key":"[\w-]{22}",)?"plant":(.*),"crc":"[^"]{8}"}$/s;
 
-/** @throws RangeError for a time that a record cannot have */
-export const encodeMessage = (at: string, plant: string): Buffer =>
+/**
+ * @param key `"key":KEY,` or nothing
+ * @throws RangeError for a time that a record cannot have
+ */
+export const encodeMessage = (at: string, plant: string, key = ""): Buffer =>
   fillChecksums(
-    `{"at":"${timeOf(at)}","plant":${plant}${placeholderCrc}\n`
+    `{"at":"${timeOf(at)}",${key}"plant":${plant}${placeholderCrc}\n`
   ).subarray(0, -1);
+
+/** Returns the members of a message, as `encodeMessage` takes them; undefined for other bytes. */
+export function decodeMessage(message: Buffer) {
+  const [, at, key, plant = ""] = form.exec(message.toString()) ?? [];
+  return at && encodeMessage(at, plant, key).equals(message)
+    ? { at, key, plant }
+    : undefined;
+}
 
 /** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
 export function toMessage(line: Buffer): Buffer | undefined {
-  const [, at, plant = ""] = form.exec(line.toString()) ?? [];
+  const [, at, key, plant = ""] = form.exec(line.toString()) ?? [];
   return at && typeof decodeRecord(line) === "object"
-    ? encodeMessage(at, plant)
+    ? encodeMessage(at, plant, key)
     : undefined;
 }
 
@@ -45,9 +57,13 @@ export function fromMessage(
   seq: number,
   offset: number
 ): string | undefined {
-  const [, at, plant = ""] = form.exec(message.toString()) ?? [];
-  if (!at || !encodeMessage(at, plant).equals(message)) return undefined;
-  const line = recordText(seq, at, offset, plant);
+  const found = decodeMessage(message);
+  if (!found) return undefined;
+  const { at, key = "", plant } = found;
+  const line = recordText(seq, at, offset, plant).replace(
+    '"plant"',
+    `${key}"plant"`
+  );
   return typeof decodeRecord(fillChecksums(line).subarray(0, -1)) === "object"
     ? line
     : undefined;

@@ -9,12 +9,13 @@ import {
   EngineError,
   StoreError,
   type AppendJson,
+  type Outcome,
   type PlantStore,
   type StoreEvents
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
-import { encodeMessage } from "./message.ts";
+import { decodeMessage, encodeMessage } from "./message.ts";
 import {
   headersOf,
   objectOf,
@@ -43,6 +44,13 @@ export async function openNats(
   return new NatsStore(settings, inFlight);
 }
 
+interface Publication {
+  readonly payload: Buffer;
+  readonly lines?: string;
+  readonly deadline?: number;
+  readonly id?: string | undefined;
+}
+
 export class NatsStore
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
@@ -55,13 +63,33 @@ export class NatsStore
   #idPrefix = randomId();
   #count = 0;
 
+  /** The plants whose keys are in flight, as their records have them. */
+  readonly #pending = new Map<
+    string,
+    {
+      readonly json: string;
+      readonly outcome: Promise<Outcome>;
+    }
+  >();
+
   /** The number of the message that was acknowledged last, of those that were new. */
   #lastSeq = 0;
+
+  /**
+   * Stores a plant unless the stream has the key, within its duplicate window. A second call while
+   * the first one is in progress shares its outcome. Undefined if the option `keys` is false.
+   */
+  readonly appendOnce: PlantStore["appendOnce"];
+  readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   constructor(settings: Settings, inFlight: InFlight) {
     super();
     this.#settings = settings;
     this.#inFlight = inFlight;
+    if (settings.keys)
+      this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
+    const { append, appendOnce } = this;
+    this[appendJson] = { append, appendOnce, variant: this.#append };
   }
 
   /** The address without credentials. */
@@ -82,37 +110,30 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<void> {
-    return appendPlant(plant, this.#append);
+  async append(plant: NewPlant): Promise<void> {
+    await appendPlant(plant, this.#append);
   }
 
-  readonly #append: AppendJson = (json, settle) => {
-    const begunAt = performance.now();
-    const payload = encodeMessage(new Date().toISOString(), json);
-    const deadline = begunAt + this.limits.appendMillis;
-    this.#publish(payload, "", deadline).then(
-      () => {
-        settle();
-        this.#inFlight.session.reportRecovery();
-        this.emit("batch", 1, performance.now() - begunAt);
-      },
-      (error: unknown) => {
-        if (error instanceof StoreError && error.code === "full")
-          this.emit("full");
-        settle(error);
-      }
+  readonly #append: AppendJson = (json, settle, key) =>
+    void this.#storeOnce(json, key).then(
+      (outcome) => settle(undefined, outcome),
+      settle
     );
-  };
 
-  readonly [appendJson] = {
-    of: NatsStore.prototype.append,
-    append: this.#append
-  };
+  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+    if (key === undefined) return this.#store(json);
+    const first = this.#pending.get(key);
+    if (first && first.json !== json) throw conflict();
+    if (first) return first.outcome.then(() => "replayed");
+    const outcome = this.#store(json, key);
+    this.#pending.set(key, { json, outcome });
+    return outcome.finally(() => this.#pending.delete(key));
+  }
 
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */
   async publishAfter(last: number, payload: Buffer): Promise<void> {
     const lines = `Nats-Expected-Last-Sequence: ${last}\r\n`;
-    await this.#publish(payload, lines);
+    await this.#publish({ payload, lines });
   }
 
   /** The number of the stream's messages, and the last one's number. */
@@ -123,12 +144,14 @@ export class NatsStore
   }
 
   /** Reads a message by its number from the leader: another replica's copy may lag behind. */
-  async messageAt(seq: number): Promise<Buffer | undefined> {
-    const { message } = await this.#ask("STREAM.MSG.GET", `{"seq":${seq}}`);
-    const { seq: found, data } = objectOf(message);
-    return found === seq
-      ? Buffer.from(String(data ?? ""), "base64")
-      : undefined;
+  async messageAt(seq: number, deadline?: number): Promise<Buffer | undefined> {
+    const { message } = await this.#ask(
+      "STREAM.MSG.GET",
+      `{"seq":${seq}}`,
+      deadline
+    );
+    const { data } = objectOf(message);
+    return typeof data === "string" ? Buffer.from(data, "base64") : undefined;
   }
 
   /** Takes no more; resolves when everything in flight is settled. */
@@ -140,59 +163,101 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #publish(
-    payload: Buffer,
-    lines: string,
-    deadline?: number
-  ): Promise<void> {
+  async #store(json: string, key?: string): Promise<Outcome> {
+    const begunAt = performance.now();
+    const deadline = begunAt + this.limits.appendMillis;
+    const member = key === undefined ? "" : `"key":"${key}",`;
+    const payload = encodeMessage(new Date().toISOString(), json, member);
+    const { seq, isDuplicate, isRepeated } = await this.#publish({
+      payload,
+      deadline,
+      id: key
+    }).catch((error: unknown) => {
+      if (error instanceof StoreError && error.code === "full")
+        this.emit("full");
+      throw error;
+    });
+    if (key !== undefined && isDuplicate) {
+      // Never trusts an id alone: reads what the stream has under that number.
+      const found = await this.messageAt(seq, deadline).catch(() => undefined);
+      const { key: foundKey, plant } = (found && decodeMessage(found)) ?? {};
+      if (foundKey !== member) throw new StoreError("unknown", unreadable);
+      if (plant !== json) throw conflict();
+
+      // Otherwise an earlier attempt of this very call was stored.
+      const isOwn = isRepeated && found?.equals(payload);
+      if (!isOwn) return "replayed";
+    }
+    this.#inFlight.session.reportRecovery();
+    this.emit("batch", 1, performance.now() - begunAt);
+    return "stored";
+  }
+
+  /** Publishes a record; `id` is a client's key, or undefined for an id of this process. */
+  async #publish({ payload, lines = "", deadline, id }: Publication) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
     const { stream } = this.#settings;
     const prefix = this.#idPrefix;
-    const id = `${prefix}.${++this.#count}`;
+    let isRepeated = false;
     const { seq, duplicate } = await this.#inFlight.send({
       subject: stream,
       headers: headersOf(
-        `Nats-Msg-Id: ${id}\r\nNats-Expected-Stream: ${stream}\r\n`,
+        `Nats-Msg-Id: ${id ?? `${prefix}.${++this.#count}`}\r\n`,
+        `Nats-Expected-Stream: ${stream}\r\n`,
         lines
       ),
       payload,
       deadline,
       judge: ({ status, payload: response }, unanswered) => {
-        // A status, 503: nobody leads the stream, or there is none.
-        const ack = status === "" ? readObject(response) : { seq: 0 };
+        // Status 503: nobody leads the stream, or there is none.
+        if (status !== "") return status === "503" ? "not taken" : "again";
+        const ack = readObject(response);
+        isRepeated = unanswered > 1;
 
         // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
-        // this process, made by a snapshot of its machine, uses the same ids.
-        const canBeOwn = unanswered > 1 && prefix === this.#idPrefix;
-        if (canBeOwn || !isDuplicate(ack)) return judgeAck(ack, this.#settings);
+        // this process, made by a snapshot of its machine, uses the same ids. A key may be anybody's.
+        const isExpected =
+          id !== undefined || (isRepeated && prefix === this.#idPrefix);
+        if (isExpected || !isDuplicate(ack))
+          return judgeAck(ack, this.#settings);
         this.#idPrefix = randomId();
         return new StoreError("unknown", collision);
       }
     });
-    if (duplicate === true) return;
+    const ack = {
+      seq: Number(seq),
+      isDuplicate: duplicate === true,
+      isRepeated
+    };
 
     // Numbers only grow, unless another stream has taken the place of this one.
-    if (Number(seq) <= this.#lastSeq) this.#inFlight.session.checkNow();
-    this.#lastSeq = Number(seq);
+    if (!ack.isDuplicate) {
+      if (ack.seq <= this.#lastSeq) this.#inFlight.session.checkNow();
+      this.#lastSeq = ack.seq;
+    }
+    return ack;
   }
 
   /** Asks the stream's leader. */
-  #ask(request: string, body = ""): Promise<JsonObject> {
+  #ask(request: string, body = "", deadline?: number): Promise<JsonObject> {
     return this.#inFlight.send({
-      subject: `$JS.API.${request}.${this.#settings.stream}`,
+      subject: `${this.#settings.api}.${request}.${this.#settings.stream}`,
       headers: headersOf(),
       payload: Buffer.from(body),
-      deadline: undefined,
+      deadline,
       judge: judgeAnswer
     });
   }
 }
 
 /**
- * 10008: JetStream is away for now. 10071: the message before is not there yet. 10158: an earlier
- * attempt is in process. 10167: the server is overloaded.
+ * 10008: JetStream is away for now. 10071: the message before is not there yet. 10167: the server
+ * is overloaded.
  */
-const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10158, 10167]);
+const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10167]);
+
+/** The stream is storing another message with this id. */
+const inProcess = 10158;
 
 /** 10054: the message. 10097: its headers. */
 const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
@@ -203,10 +268,12 @@ const full: ReadonlySet<unknown> = new Set([
   "10077 maximum bytes exceeded"
 ]);
 
-/** 10158: the earlier message with this id is still in process. */
 const isDuplicate = ({ duplicate, error }: JsonObject): boolean =>
-  duplicate === true || objectOf(error)["err_code"] === 10158;
+  duplicate === true || objectOf(error)["err_code"] === inProcess;
 
+const conflict = (): StoreError =>
+  new StoreError("conflict", "the key was used for another plant");
+const unreadable = "cannot read the message that has the key";
 const collision =
   "another process has used the same message ids: was this one cloned?";
 
@@ -225,6 +292,7 @@ function judgeAck(
 
   // 2.10 gives number 0 to a message that only a leader without a quorum has.
   if (passing.has(code) || (error === undefined && seq === 0)) return "again";
+  if (code === inProcess) return "not taken";
   const isStored =
     stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
   if (error === undefined && isStored) return { result: ack };

@@ -9,6 +9,7 @@ import type { Endpoint, Settings } from "./address.ts";
 import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
+  headersOf,
   isOldVersion,
   newVersion,
   protocolError,
@@ -32,6 +33,8 @@ const introduction = {
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
+const forKeys = ": keys of plants, import and export need this permission";
+
 export class Connection {
   readonly #endpoint: Endpoint;
   readonly #settings: Settings;
@@ -39,10 +42,10 @@ export class Connection {
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
    * clone of this process gets no response to another's messages. */
-  readonly #inbox = `_INBOX.${randomId()}`;
+  readonly #inbox: string;
 
-  /** The calls of `ask` that wait. */
-  readonly #asked = new Set<(reply: JsonObject) => void>();
+  /** Resolves the latest call of `ask`. */
+  #onAnswer: ((reply: JsonObject) => void) | undefined;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   #info: JsonObject = {};
@@ -70,6 +73,7 @@ export class Connection {
     this.#endpoint = endpoint;
     this.#settings = settings;
     this.#onReply = onReply;
+    this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
   /** The most bytes that the server takes in one message. */
@@ -102,7 +106,8 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { limits, needsTls, tls, credentials } = this.#settings;
+    const { keys, limits, needsTls, isTlsFirst, stream, credentials } =
+      this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
       () => this.close("no handshake in time"),
@@ -111,24 +116,27 @@ export class Connection {
     try {
       const login = readCredentials(credentials);
       this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
+      if (isTlsFirst) this.#startTls();
       let frames = framesOf(this.#socket, limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      if (needsTls || this.#info["tls_required"] === true) {
+      const isDemanded = needsTls || this.#info["tls_required"] === true;
+      if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
-        this.#socket = connectTls({
-          ...tls,
-          ...this.#endpoint.tls,
-          socket: this.#socket
-        });
+        this.#startTls();
         frames = framesOf(this.#socket, limits);
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.#info["nonce"] ?? "");
       const hello = JSON.stringify({ ...introduction, ...login(nonce) });
-      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\nPING\r\n`);
+      this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
+
+      // If this is not permitted, the server says so before it answers PING.
+      const read = `$JS.API.STREAM.MSG.GET.${stream}`;
+      if (keys) this.publish(read, "0", headersOf(), Buffer.alloc(0));
+      this.#write("PING\r\n");
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {
@@ -136,6 +144,13 @@ export class Connection {
     } finally {
       this.close("it has ended");
     }
+  }
+
+  #startTls(): void {
+    const { tls } = this.#settings;
+    const options = typeof tls === "function" ? tls() : tls;
+    const { tls: names } = this.#endpoint;
+    this.#socket = connectTls({ ...options, ...names, socket: this.#socket });
   }
 
   /** Publishes a message; `onReply` gets each response with its token, a number. */
@@ -152,11 +167,11 @@ export class Connection {
 
   /**
    * Publishes a request; resolves with the members of the response, or with none after `millis`.
-   * The response may be a late one to an earlier call: all calls ask the same.
+   * The response may be a late one to an earlier call: all calls ask the same, one after another.
    */
   ask(subject: string, millis: number): Promise<JsonObject> {
     return new Promise((resolve) => {
-      this.#asked.add(resolve);
+      this.#onAnswer = resolve;
       setTimeout(() => resolve({}), millis).unref();
       this.#write(publication(subject, `${this.#inbox}.${askedToken}`));
     });
@@ -181,20 +196,16 @@ export class Connection {
 
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer(): void {
-    if (this.#info["version"] === undefined) throw protocolError("no INFO");
-    const {
-      version,
-      headers,
-      tls_required: mustTls,
-      tls_available: canTls
-    } = this.#info;
+    const { version, headers, tls_required, tls_available } = this.#info;
+    if (version === undefined) throw protocolError("no INFO");
     const { needsTls, allowsOldServer } = this.#settings;
+    const hasTls = tls_required === true || tls_available === true;
     const lacks =
       isOldVersion(version) && !allowsOldServer
         ? newVersion
         : headers !== true
           ? "headers"
-          : needsTls && mustTls !== true && canTls !== true
+          : needsTls && !hasTls
             ? "TLS"
             : "";
     if (lacks !== "")
@@ -214,7 +225,7 @@ export class Connection {
         if (token !== askedToken) return this.#onReply(token, frame);
 
         // A status says that no server took the request.
-        if (frame.status === "") this.#onResponse(readObject(frame.payload));
+        if (frame.status === "") this.#onAnswer?.(readObject(frame.payload));
         return;
       }
       case "PING":
@@ -236,11 +247,6 @@ export class Connection {
     // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
     if (this.#info["ldm"] === true)
       this.close("it is about to leave (lame duck)");
-  }
-
-  #onResponse(response: JsonObject): void {
-    for (const resolve of this.#asked) resolve(response);
-    this.#asked.clear();
   }
 
   /**
@@ -268,8 +274,9 @@ export class Connection {
   /** Ends the connection. A denied message gets no other response, so this is its end, too. */
   #onError(text: string): void {
     const isDenied = /permissions violation/i.test(text);
+    const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
     this.close(
-      text,
+      text + hint,
       isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined
     );
   }

@@ -48,6 +48,25 @@ export class BearerTokens {
   }
 }
 
+/**
+ * Returns a digest of a text within the scope of a token: 16 bytes in base64url. Another token gives
+ * another digest of the same text.
+ *
+ * @param authorization a value that `check` has accepted
+ */
+export function scopedDigest(
+  authorization: string | undefined,
+  text: string
+): string {
+  const token = hash("sha256", tokenOf(authorization), "buffer");
+  const digest = hash(
+    "sha256",
+    Buffer.concat([token, Buffer.from(text)]),
+    "buffer"
+  );
+  return digest.toString("base64url", 0, 16);
+}
+
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
 const b64token = "[A-Za-z0-9._~+/-]+=*";
 const tokenForm = new RegExp(`^${b64token}$`);

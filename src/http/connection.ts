@@ -11,7 +11,8 @@ import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
 /** A response as a listener sees it. `error` and `message` are those of an Error. */
 export type ResponseSummary = Pick<ApiError, "status"> &
-  Partial<Pick<ApiError, "error" | "message">>;
+  Partial<Pick<ApiError, "error" | "message">> &
+  Pick<Answer, "replayed">;
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It

@@ -1,28 +1,32 @@
-/** What a head says about the body: expectation, media type, charset, content coding, length. */
+/** What a head says about the body: Expect, media type, charset, content coding, length. */
 import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
+
+/** @throws ApiError 417 unless Expect is absent, or 100-continue */
+export function checkExpect({
+  expect = "100-continue"
+}: IncomingHttpHeaders): void {
+  must(
+    expect.toLowerCase() === "100-continue",
+    "expectation",
+    "Expect must be 100-continue."
+  );
+}
 
 /**
  * Checks that the body can be one JSON text within the limit.
  *
- * @throws ApiError 417, 415 or 413, in this order
+ * @throws ApiError 415 or 413, in this order
  */
 export function checkContent(
   headers: IncomingHttpHeaders,
   bodyBytesMax: number
 ): void {
   const {
-    expect = "100-continue",
     "content-type": contentType,
     "content-encoding": contentCoding = "identity",
     "content-length": length = 0
   } = headers;
-
-  must(
-    expect.toLowerCase() === "100-continue",
-    "expectation",
-    "Expect must be 100-continue."
-  );
 
   // Nearly every client writes it this way: there is nothing to parse then.
   if (contentType !== "application/json") checkMediaType(contentType);

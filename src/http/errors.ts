@@ -84,6 +84,10 @@ export const catalogue = {
     close: true,
     when: "a request that ended before its length"
   },
+  idempotencyKey: {
+    error: 40016,
+    when: "an invalid Idempotency-Key"
+  },
   anonymous: {
     error: 40101,
     headers: challenge,
@@ -133,6 +137,10 @@ export const catalogue = {
     when: "a coding other than identity"
   },
   expectation: { error: 41701, when: "an Expect other than 100-continue" },
+  conflict: {
+    error: 42201,
+    when: "an Idempotency-Key that was used for a different plant"
+  },
   headBytes: {
     error: 43101,
     close: true,
@@ -300,6 +308,10 @@ const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
   tooLarge: [
     "tooLarge",
     "The plant is too large for the store; nothing was stored."
+  ],
+  conflict: [
+    "conflict",
+    "The Idempotency-Key was used for a different plant; nothing was stored."
   ],
   unreachable: ["unreachable", "The store is unreachable; nothing was stored."],
   unknown: [

@@ -6,10 +6,15 @@ import { must, type Cause } from "./errors.ts";
 /**
  * Checks that a request is one unambiguous HTTP request.
  *
+ * @param singletons the fields that must not be repeated
  * @returns the target's path as sent, without the query
  * @throws ApiError 400, 431, 501 or 505
  */
-export function readHead(request: IncomingMessage, limits: Limits): string {
+export function readHead(
+  request: IncomingMessage,
+  limits: Limits,
+  singletons: Singletons
+): string {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
   // The parser also accepts "HTTP/2.0" and an HTTP/0.9 request line (RFC 9110, 2.5).
@@ -28,7 +33,10 @@ export function readHead(request: IncomingMessage, limits: Limits): string {
 
   // The parser of a host application has a limit of its own. Ours applies there, too.
   const bytes =
-    method.length + url.length + lineFrameBytes + checkFields(rawHeaders);
+    method.length +
+    url.length +
+    lineFrameBytes +
+    checkFields(rawHeaders, singletons);
   must(
     bytes <= limits.headBytesMax,
     "headBytes",
@@ -71,16 +79,27 @@ const lineFrameBytes = "  HTTP/1.1\r\n\r\n".length;
 /** The bytes of a field besides its name and value. */
 const fieldFrameBytes = ": \r\n".length;
 
+type Singletons = ReadonlyMap<string, Cause>;
+
 /** Fields that must be single: `headers` has the first of two, another server may read the second. */
-const singletons: ReadonlyMap<string, Cause> = new Map([
+export const singletons: Singletons = new Map([
   ["host", "host"],
   ["authorization", "manyCredentials"],
   ["content-type", "repeated"],
   ["content-length", "repeated"]
 ]);
 
+/** The same if the store keeps keys. Node joins the two fields `"a` and `b"` to the key `"a, b"`. */
+export const singletonsWithKey: Singletons = new Map([
+  ...singletons,
+  ["idempotency-key", "repeated"]
+]);
+
 /** Checks that no singleton is repeated. Returns the bytes of all fields. */
-function checkFields(rawHeaders: readonly string[]): number {
+function checkFields(
+  rawHeaders: readonly string[],
+  singletons: Singletons
+): number {
   let bytes = 0;
   // A string, not a Set: a valid request allocates nothing here.
   let seen = "";

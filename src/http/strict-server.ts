@@ -57,7 +57,7 @@ export function createStrictServer(
   const { limits } = connections;
   const options = optionsOf(limits);
   const server = tls
-    ? createHttps({ ...tls, ...options })
+    ? withoutSecrets(createHttps({ ...tls, ...options }))
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   const sockets = trackSockets(server, connections, tls ? "tls" : "tcp");
@@ -112,6 +112,24 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   // Replaces node's two minutes.
   handshakeTimeout: limits.headMillis
 });
+
+/**
+ * Deletes the secrets that node leaves on a server, now and after setSecureContext: logging the
+ * server would show them. Node does not read them again.
+ */
+function withoutSecrets<Secured extends TlsServer>(server: Secured): Secured {
+  const { setSecureContext } = server;
+  const deleteSecrets = (): void => {
+    for (const name of ["key", "passphrase", "pfx"])
+      Reflect.deleteProperty(server, name);
+  };
+  server.setSecureContext = (options) => {
+    setSecureContext.call(server, options);
+    deleteSecrets();
+  };
+  deleteSecrets();
+  return server;
+}
 
 /** Replaces every listener of node that would respond or close by itself. */
 function listenTo(

@@ -15,13 +15,21 @@ import {
   appendJson,
   StoreError,
   type PlantStore,
+  type Settle,
   type StoreEvents
 } from "../store.ts";
 import { ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, release, type OpenFile } from "./open.ts";
-import { Queue } from "./queue.ts";
-import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
+import { KeyWindow } from "./keys.ts";
+import { conflict, Queue } from "./queue.ts";
+import {
+  appendPlant,
+  epoch,
+  fillChecksums,
+  lineFeed,
+  recordText
+} from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
@@ -48,7 +56,9 @@ export async function openJournal(
 ): Promise<Journal> {
   const settings = settingsOf(path, options);
   const { path: absolute, disk, warn } = settings;
-  return new Journal(settings, await openFile(disk, absolute, warn));
+  const keys = new KeyWindow(settings.limits.keysBytesMax);
+  const file = await openFile(disk, absolute, warn, keys);
+  return new Journal(settings, file, keys);
 }
 
 /** Path and options; what the path's links lead to is resolved at each opening. */
@@ -76,6 +86,10 @@ export class Journal
 {
   readonly #settings: Settings;
   readonly #queue = new Queue();
+  readonly #keys: KeyWindow;
+
+  /** Undefined with a window of 0. */
+  readonly appendOnce: PlantStore["appendOnce"];
 
   /** The requests that are not done; the first may be under way. */
   readonly #rotations: RotationRequest[] = [];
@@ -94,10 +108,16 @@ export class Journal
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: Settings, current: OpenFile) {
+  constructor(settings: Settings, current: OpenFile, keys: KeyWindow) {
     super();
     this.#settings = settings;
     this.#current = current;
+    this.#keys = keys;
+    if (settings.limits.keysBytesMax > 0) {
+      this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
+    }
+    const { append, appendOnce } = this;
+    this[appendJson] = { append, appendOnce, variant: this.#append };
     this.#loop = this.#run();
   }
 
@@ -110,22 +130,21 @@ export class Journal
     };
   }
 
-  append(plant: NewPlant): Promise<void> {
-    return appendPlant(plant, this.#append);
+  async append(plant: NewPlant): Promise<void> {
+    await appendPlant(plant, this.#append);
   }
 
-  readonly #append = (
-    json: string,
-    settle: (error?: StoreError) => void
-  ): void => {
-    this.#queue.push(json, this.#settings.limits, settle);
+  readonly #append = (json: string, settle: Settle, key?: string): void => {
+    const found = key === undefined ? "new" : this.#keys.find(key, json);
+    if (found !== "new" && this.#queue.refusal) throw this.#queue.refusal;
+    if (found === "other plant") throw conflict();
+    if (found === "same plant")
+      return queueMicrotask(() => settle(undefined, "replayed"));
+    this.#queue.push(json, this.#settings.limits, settle, key);
     if (this.#state === "idle") this.#wakeUp();
   };
 
-  readonly [appendJson] = {
-    of: Journal.prototype.append,
-    append: this.#append
-  };
+  readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   /**
    * Continues in the file that the path now leads to, once the journal was renamed or the path's
@@ -200,7 +219,7 @@ export class Journal
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) this.#current = await openFile(disk, path, warn);
+      if (isNew) this.#current = await openFile(disk, path, warn, this.#keys);
       this.#watched = "path";
       request.resolve(isNew);
     } catch (error) {
@@ -239,6 +258,7 @@ export class Journal
     this.#current.seq += records;
 
     await this.#watch();
+    this.#remember(bytes);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle();
@@ -258,8 +278,8 @@ export class Journal
       const at = new Date().toISOString();
       let last = seq;
       let lines = "";
-      for (const { json } of this.#queue.batch)
-        lines += recordText(++last, at, end, json);
+      for (const { json, key } of this.#queue.batch)
+        lines += recordText(++last, at, end, json, key);
       return fillChecksums(lines);
     } catch (cause) {
       const { message } = new JournalError("failed", path, cause);
@@ -269,6 +289,20 @@ export class Journal
       );
       queueMicrotask(() => this.#settings.warn(warning));
       return undefined;
+    }
+  }
+
+  /** Remembers the keys of the batch, whose lines are durable. */
+  #remember(lines: Buffer): void {
+    const { batch } = this.#queue;
+    if (batch.every(({ key }) => key === undefined))
+      return this.#keys.skip(lines.length);
+    let start = 0;
+    for (const { key, json } of batch) {
+      const end = lines.indexOf(lineFeed, start) + 1;
+      if (key === undefined) this.#keys.skip(end - start);
+      else this.#keys.add(key, json, end - start);
+      start = end;
     }
   }
 

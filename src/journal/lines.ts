@@ -8,7 +8,7 @@ export type Bytes = Pick<JournalFile, "size" | "read">;
 export type Line = ReturnType<typeof lineAt>;
 
 /** The bytes of one read. */
-const blockBytes = 64 * 1024;
+export const blockBytes = 64 * 1024;
 
 /** Yields the lines from an offset on, at which one begins; the last may have no LF. */
 export function* linesOf(

@@ -13,6 +13,7 @@ import {
   type Disk,
   type JournalFile
 } from "./files.ts";
+import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
@@ -27,11 +28,16 @@ import {
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
 /**
- * Opens the file behind a path; creates it if there is none.
+ * Opens the file behind a path; creates it if there is none. Adds its keys to the window.
  *
  * @throws JournalError
  */
-export async function openFile(disk: Disk, given: string, warn: Warn) {
+export async function openFile(
+  disk: Disk,
+  given: string,
+  warn: Warn,
+  keys: KeyWindow
+) {
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
@@ -48,6 +54,7 @@ export async function openFile(disk: Disk, given: string, warn: Warn) {
     if (other !== undefined) throw new JournalError("locked", path, other);
 
     const seq = await repair(disk, path, file, warn);
+    attempt("unreadable", path, () => keys.addFile(file));
     return { path, identity, file, releases, bytes: file.size(), seq };
   } catch (error) {
     release({ file, releases });

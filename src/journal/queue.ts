@@ -1,13 +1,20 @@
 /** The appends that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
-import { StoreError } from "../store.ts";
+import { StoreError, type Settle } from "../store.ts";
+import { keyText } from "./record.ts";
 
 interface Append {
   /** The NewPlant's JSON. */
   readonly json: string;
+  readonly key: string | undefined;
+
+  /** The bytes of both in a line. */
   readonly bytes: number;
-  readonly settle: (error?: StoreError) => void;
+  readonly settle: Settle;
+
+  /** Called after `settle`: appends with the same key and plant, which share the outcome. */
+  followers?: Settle[];
   isSettled: boolean;
 }
 
@@ -21,6 +28,9 @@ export class Queue {
   /** Why no more appends are accepted; undefined while they are. */
   refusal: StoreError | undefined;
 
+  /** The appends with a key that are not settled. */
+  readonly #byKey = new Map<string, Append>();
+
   #records = 0;
   #bytes = 0;
 
@@ -30,18 +40,23 @@ export class Queue {
   }
 
   /**
-   * Queues a NewPlant's JSON; accepts any size if nothing else is queued.
+   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. With a key that is queued
+   * already, only waits for that append.
    *
    * @param settle called once, with an error if the plant is not on stable storage, or may not be
-   * @throws StoreError `busy` over the limits; `refusal` once there is one
+   * @throws StoreError `busy` over the limits; `conflict` if another plant with this key is queued;
+   * `refusal` once there is one
    */
   push(
     json: string,
     { queueRecordsMax, queueBytesMax }: Limits,
-    settle: (error?: StoreError) => void
+    settle: Settle,
+    key?: string
   ): void {
     if (this.refusal) throw this.refusal;
-    const bytes = Buffer.byteLength(json);
+    const first = key === undefined ? undefined : this.#byKey.get(key);
+    if (first && first.json !== json) throw conflict();
+    const bytes = first ? 0 : Buffer.byteLength(json) + keyText(key).length;
 
     // The batch in flight counts, too: a disk that stalls must not fill the memory.
     if (
@@ -53,7 +68,13 @@ export class Queue {
 
     this.#records++;
     this.#bytes += bytes;
-    this.waiting.push({ json, bytes, settle, isSettled: false });
+    if (first) {
+      (first.followers ??= []).push(settle);
+      return;
+    }
+    const append = { json, key, bytes, settle, isSettled: false };
+    this.waiting.push(append);
+    if (key !== undefined) this.#byKey.set(key, append);
   }
 
   /**
@@ -94,10 +115,17 @@ export class Queue {
 
   #settle(append: Append, error?: StoreError): void {
     append.isSettled = true;
-    this.#records--;
+    if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#bytes -= append.bytes;
+    this.#call(() => append.settle(error));
+    for (const settle of append.followers ?? [])
+      this.#call(() => settle(error, "replayed"));
+  }
+
+  #call(settle: () => void): void {
+    this.#records--;
     try {
-      append.settle(error);
+      settle();
     } catch (thrown) {
       // An error of the caller's function is the caller's: it does not fail the journal.
       queueMicrotask(() => {
@@ -106,3 +134,6 @@ export class Queue {
     }
   }
 }
+
+export const conflict = (): StoreError =>
+  new StoreError("conflict", "the key was used for another plant");

@@ -3,16 +3,18 @@
  *
  *   journal = header *record
  *   header  = {"journal":"plant-store","version":1,"file":UUID,"at":TIME,"crc":CRC} LF
- *   record  = {"seq":N,"at":TIME,"synced":N,"plant":NEWPLANT,"crc":CRC} LF
+ *   record  = {"seq":N,"at":TIME,"synced":N[,"key":KEY],"plant":NEWPLANT,"crc":CRC} LF
  *
  * seq     1, 2, 3 … in this file, no gaps
  * at      when the write that holds the line began, RFC 3339, UTC, milliseconds, a year of four
  *         digits
  * synced  the offset at which that write begins: everything before it was on stable storage then
+ * key     digest of the client's Idempotency-Key, if there was one: 16 bytes in base64url without
+ *         padding, so 22 characters, the last of which is A, Q, g or w
  * plant   id in plain digits, name, and tag if there is one; no space, no other member
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
- * Two lines, in pieces, each with its offset in the file:
+ * Three lines, in pieces, each with its offset in the file:
  *
  *     0  {"journal":"plant-store","version":1,"file":"4dbac23b-be23-439e-9377-269255362075"
  *    82  ,"at":"2026-11-21T10:47:01.516Z"
@@ -20,7 +22,11 @@
  *   133  {"seq":1,"at":"2026-11-21T10:47:01.578Z","synced":133
  *   186  ,"plant":{"id":9007199254740993,"name":"Fern","tag":"shade"}
  *   246  ,"crc":"a06b479e"} LF
- *   265
+ *   265  {"seq":2,"at":"2026-11-21T10:47:02.006Z","synced":265
+ *   318  ,"key":"GZvgPTXzRR2v5tOmMDnAFg"
+ *   349  ,"plant":{"id":7,"name":"Moss"}
+ *   380  ,"crc":"f7145ec0"} LF
+ *   399
  */
 import { crc32 } from "node:zlib";
 import {
@@ -30,7 +36,12 @@ import {
   readNewPlant,
   type NewPlant
 } from "../plant.ts";
-import { checkPlant, StoreError, type AppendJson } from "../store.ts";
+import {
+  checkPlant,
+  StoreError,
+  type AppendJson,
+  type Outcome
+} from "../store.ts";
 
 /**
  * The most bytes of a line, with its LF, and of a write: a bound for every reader's memory.
@@ -57,9 +68,14 @@ export const recordText = (
   seq: number,
   at: string,
   synced: number,
-  plant: string
+  plant: string,
+  key?: string
 ): string =>
-  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced},"plant":${plant}${placeholderCrc}\n`;
+  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced}${keyText(key)},"plant":${plant}${placeholderCrc}\n`;
+
+/** The member of a key, with the comma before it. */
+export const keyText = (key?: string): string =>
+  key === undefined ? "" : `,"key":"${key}"`;
 
 /** @throws RangeError for a TIME that no reader accepts: Date writes the year 10000 as "+010000" */
 export function timeOf(at: string): string {
@@ -75,8 +91,13 @@ export const headerBytes = emptyHeader.length;
 /** The most bytes of a plant's JSON, whatever seq and synced are. */
 const plantBytesMax =
   lineBytesMax -
-  recordText(Number.MAX_SAFE_INTEGER, epoch, Number.MAX_SAFE_INTEGER, "")
-    .length;
+  recordText(
+    Number.MAX_SAFE_INTEGER,
+    epoch,
+    Number.MAX_SAFE_INTEGER,
+    "",
+    "A".repeat(22)
+  ).length;
 
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
@@ -85,7 +106,13 @@ const headerForm = new RegExp(
   `${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`
 );
 
-const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*),"plant":`;
+const keyForm = String.raw`[\w-]{21}[AQgw]`;
+
+/** Whether a text can be a record's key. */
+export const isKey = (text: string): boolean =>
+  new RegExp(`^${keyForm}$`).test(text);
+
+const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)(?:,"key":"(${keyForm})")?,"plant":`;
 /** A record without its checksum; the last groups are a plain plant's, if it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
@@ -119,11 +146,19 @@ export function plantText(plant: NewPlant): string {
  */
 export const appendPlant = (
   plant: NewPlant,
-  append: AppendJson
-): Promise<void> =>
+  append: AppendJson,
+  key?: string
+): Promise<Outcome> =>
   new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
-    append(json, (error) => (error === undefined ? resolve() : reject(error)));
+    if (key !== undefined && !isKey(key))
+      throw new StoreError("invalid", "a key is 16 bytes in base64url");
+    append(
+      json,
+      (error, outcome = "stored") =>
+        error === undefined ? resolve(outcome) : reject(error),
+      key
+    );
   });
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
@@ -175,7 +210,8 @@ export function decodeRecord(line: Buffer) {
   if (!hasValidChecksum(line)) return "bad checksum" as const;
 
   const text = line.toString("latin1", 0, line.length - placeholderCrc.length);
-  const [start, seq, at = "", synced, digits] = recordForm.exec(text) ?? [];
+  const [start, seq, at = "", synced, key, digits] =
+    recordForm.exec(text) ?? [];
   if (start === undefined) return "not a record" as const;
 
   const id =
@@ -183,8 +219,17 @@ export function decodeRecord(line: Buffer) {
       ? idOf(line.subarray(start.length, text.length))
       : BigInt(digits);
   if (id === undefined) return "not a record" as const;
-  return { seq: Number(seq), at, synced: Number(synced), id };
+  return { seq: Number(seq), at, synced: Number(synced), key, id };
 }
+
+/** Returns the plant's JSON in the line of a record. */
+export const plantOf = (line: Buffer): Buffer =>
+  line.subarray(
+    line.indexOf(plantMember) + plantMember.length,
+    -placeholderCrc.length
+  );
+
+const plantMember = ',"plant":';
 
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
 function idOf(json: Buffer): bigint | undefined {

@@ -38,8 +38,7 @@ export function reportError(error: unknown, host: Host): number {
   const { internal, usage, config } = exitCodes;
   const message =
     code === internal ? internalErrorMessage(error) : messageOf(error);
-  const isMistake =
-    error instanceof ExitError && (code === usage || code === config);
+  const isMistake = code === usage || code === config;
   for (const line of message.split("\n"))
     isMistake ? host.warn(line) : host.log("error", line);
   return code;

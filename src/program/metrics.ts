@@ -8,22 +8,11 @@ import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
-/** What metrics are read from. */
-export interface Source {
-  readonly host: Host;
-  readonly store: Store;
-  readonly health: Health;
-  connections: number;
-
-  /** End of the current certificate; undefined without TLS. */
-  notAfter: Date | undefined;
-}
-
 /**
  * Reads a metric when it is scraped. It is left out if it is undefined or cannot be read. A metric
- * without this function is counted as it happens.
+ * with samples has those instead, and begins at 0 without this function.
  */
-type Read = (source: Source) => number | undefined;
+type Read = (store: Store, host: Host, health: Health) => number | undefined;
 
 const metric =
   (type: "counter" | "gauge" | "histogram") => (help: string, read?: Read) => ({
@@ -48,10 +37,7 @@ export const metricTable = {
   plant_store_http_sent_bytes_total: counter(
     "bytes written, counted when a connection closes"
   ),
-  plant_store_connections: gauge(
-    "open connections",
-    ({ connections }) => connections
-  ),
+  plant_store_connections: gauge("open connections"),
   plant_store_connections_refused_total: counter(
     "connections over the limit, closed without a response"
   ),
@@ -61,39 +47,39 @@ export const metricTable = {
   plant_store_batch_records: histogram("records that shared a write"),
   plant_store_queue_records: gauge(
     "records not written yet",
-    ({ store }) => store.stats.queue.records
+    ({ stats }) => stats.queue.records
   ),
   plant_store_queue_bytes: gauge(
     "bytes of the plants not written yet",
-    ({ store }) => store.stats.queue.bytes
+    ({ stats }) => stats.queue.bytes
   ),
   plant_store_journal_bytes: gauge(
     "size of the current file",
-    ({ store }) => store.stats.bytes
+    ({ stats }) => stats.bytes
   ),
   plant_store_journal_records: gauge(
     "records in the current file",
-    ({ store }) => store.stats.records
+    ({ stats }) => stats.records
   ),
   plant_store_journal_rotations_total: counter("rotations to a new file"),
   plant_store_engine_reachable: gauge(
     "1 while a server of the stream is connected, else 0",
-    ({ store: { stats } }) =>
+    ({ stats }) =>
       stats.isReachable === undefined ? undefined : Number(stats.isReachable)
   ),
-  plant_store_ready: gauge("1 while /readyz is 200, else 0", ({ health }) =>
+  plant_store_ready: gauge("1 while /readyz is 200, else 0", (_, __, health) =>
     Number(!health.notReadyReason())
   ),
   plant_store_tls_not_after_timestamp_seconds: gauge(
     "end of the TLS certificate, Unix time",
-    ({ notAfter }) => notAfter && notAfter.getTime() / 1e3
+    () => undefined
   ),
   plant_store_build_info: gauge("1, with the versions of program and Node"),
-  process_cpu_seconds_total: counter("CPU time", ({ host }) => {
+  process_cpu_seconds_total: counter("CPU time", (_, host) => {
     const { user, system } = host.cpuUsage();
     return (user + system) / 1e6;
   }),
-  process_resident_memory_bytes: gauge("resident memory", ({ host }) =>
+  process_resident_memory_bytes: gauge("resident memory", (_, host) =>
     host.residentBytes()
   ),
   process_start_time_seconds: gauge(
@@ -102,48 +88,15 @@ export const metricTable = {
   )
 } as const;
 
-/** Upper bounds of the histograms' buckets; the last bucket has none. */
+/** Upper bounds of the histograms' buckets, as their labels have them. */
 const bucketBounds = {
-  plant_store_append_seconds: [
-    0.0005,
-    0.001,
-    0.002,
-    0.005,
-    0.01,
-    0.05,
-    0.1,
-    0.5,
-    1,
-    5,
-    "+Inf"
-  ],
-  plant_store_batch_records: [
-    1,
-    2,
-    4,
-    8,
-    16,
-    32,
-    64,
-    128,
-    256,
-    512,
-    1024,
-    4096,
-    "+Inf"
-  ]
+  plant_store_append_seconds:
+    "0.0005 0.001 0.002 0.005 0.01 0.05 0.1 0.5 1 5 +Inf",
+  plant_store_batch_records: "1 2 4 8 16 32 64 128 256 512 1024 4096 +Inf"
 };
 
 /** Creates the metrics, and counts from now on. */
 export function createMetrics(host: Host, store: Store, health: Health) {
-  const source: Source = {
-    host,
-    store,
-    health,
-    connections: 0,
-    notAfter: undefined
-  };
-
   /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
   const samples = new Map<string, number>();
 
@@ -155,8 +108,8 @@ export function createMetrics(host: Host, store: Store, health: Health) {
     value: number,
     count = 1
   ) => {
-    for (const bound of bucketBounds[name]) {
-      const isWithin = typeof bound === "string" || value <= bound;
+    for (const bound of bucketBounds[name].split(" ")) {
+      const isWithin = bound === "+Inf" || value <= Number(bound);
       add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
     }
     add(`${name}_sum`, value);
@@ -186,7 +139,13 @@ export function createMetrics(host: Host, store: Store, health: Health) {
   return {
     add,
     count,
-    source,
+
+    /** @param notAfter end of the current certificate */
+    onCertificate: (notAfter: Date) =>
+      void samples.set(
+        "plant_store_tls_not_after_timestamp_seconds",
+        notAfter.getTime() / 1e3
+      ),
 
     /** Counts a server's connections; with TLS, the decrypted bytes. */
     watch(server: Server): void {
@@ -194,8 +153,8 @@ export function createMetrics(host: Host, store: Store, health: Health) {
       const event =
         "setSecureContext" in server ? "secureConnection" : "connection";
       server.on("connection", (socket: Socket) => {
-        source.connections++;
-        socket.once("close", () => source.connections--);
+        add("plant_store_connections");
+        socket.once("close", () => add("plant_store_connections", -1));
       });
       server.on(event, (socket: Socket) =>
         socket.once("close", () => {
@@ -209,11 +168,14 @@ export function createMetrics(host: Host, store: Store, health: Health) {
     text: () =>
       Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
-          const value = read ? ifPossible(() => read(source)) : 0;
-          if (value === undefined) return "";
-          const counted = [...samples].filter(
-            ([sample]) => !read && sample.startsWith(name)
+          const value = read ? ifPossible(() => read(store, host, health)) : 0;
+
+          // A name may begin with another one.
+          const form = new RegExp(
+            `^${name}(?:_bucket|_sum|_count)?(?:\\{.*)?$`
           );
+          const counted = [...samples].filter(([sample]) => form.test(sample));
+          if (value === undefined && !counted[0]) return "";
           const lines = (counted[0] ? counted : [[name, value]]).map((sample) =>
             sample.join(" ")
           );

@@ -6,7 +6,7 @@ import type { Host } from "./host.ts";
 import { assertFolder } from "./listen.ts";
 import { isStream, type Config } from "./settings.ts";
 
-/** What the program needs of a store. A journal has every member but `isReachable`. */
+/** A store as the program needs it. A journal has every member but `isReachable`. */
 export interface Store
   extends PlantStore, EventEmitter<StoreEvents<JournalError>> {
   readonly stats: {

@@ -177,7 +177,7 @@ function announce(
 /** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
 function reportExpiry({ notAfter, admin }: Running, log: Log) {
   if (!notAfter) return;
-  if (admin) admin.metrics.source.notAfter = notAfter;
+  admin?.metrics.onCertificate(notAfter);
   const millis = notAfter.getTime() - Date.now();
   const verb = millis < 0 ? "expired" : "expires";
   if (millis < 14 * dayMillis)

@@ -18,10 +18,11 @@ export function openTokens({ tokensFile }: Config, host: Host) {
   const generated = token === "" && tokensFile === "" ? generateToken() : "";
   const single = generated || token;
   const source = generated ? "generated" : tokenVariable;
+
   const own = single === "" ? [] : [[tokenDigest(single), source] as const];
 
   /** Names by digest: those of the file, and the source of the other token. */
-  const readAll = (): ReadonlyMap<string, string> =>
+  const readAll = () =>
     new Map([
       ...own,
       ...(tokensFile === "" ? [] : readTokensFile(tokensFile, host))

@@ -96,7 +96,7 @@ interface LimitCase {
 }
 /** Limits of the store: its own tests have them. */
 const elsewhere: readonly string[] = [
-  "queueRecordsMax", "queueBytesMax", "batchBytesMax", "rotationMillis",
+  "queueRecordsMax", "queueBytesMax", "batchBytesMax", "keysBytesMax", "rotationMillis",
 ];
 const short = ["--timeout-check", "10"];
 const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
@@ -358,6 +358,8 @@ const causes: Readonly<Record<Cause, CauseCase>> = {
   bodies: { bytes: post(sized(101)), limits: { bodiesBytesMax: 100 } },
   closed: failing("closed"),
   tooLarge: failing("tooLarge"),
+  conflict: failing("conflict"),
+  idempotencyKey: fields("Idempotency-Key: \"\r\n"),
   unreachable: failing("unreachable"),
   version: replaced("HTTP/1.1", "HTTP/2.0"),
 };
@@ -376,6 +378,7 @@ test("every row of the catalogue is reached, and its number seen", { timeout }, 
     await t.test(cause, async () => {
       const store = {
         append: () => (fails ? Promise.reject(fails) : Promise.resolve()),
+        appendOnce: () => Promise.resolve("stored" as const),
         close: () => Promise.resolve(),
       };
       const faults: unknown[] = [];

@@ -5,8 +5,14 @@ import type { Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import { open, send, serve, temporaryTls, type Ends } from "../support/serving.ts";
-import { post, readAnswers, temporaryFolder } from "../support/support.ts";
+import { inspect } from "node:util";
+import {
+  BearerTokens, createPlantHandler, createPlantServer, tokenDigest, type ResponseListener,
+} from "../../src/index.ts";
+import {
+  HeldStore, listen, open, send, serve, temporaryTls, type Ends,
+} from "../support/serving.ts";
+import { post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Far beyond the test's own time: what waits so long waits for ever. */
@@ -100,3 +106,31 @@ test("an idle connection over TLS is closed by a drain", { timeout }, async () =
   assert.equal(await server.drain(), true);
   await ended;
 });
+
+test("inspecting or logging a server, its sockets or its tokens shows no secret", { timeout },
+  async () => {
+    const passphrase = "a passphrase";
+    const secret = { ...tls, key: String(tls.key), passphrase };
+    const tokens = new BearerTokens([token]);
+    const seen: unknown[] = [tokens];
+    const onResponse: ResponseListener = (...shown) => { seen.push(...shown); };
+    const store = new HeldStore();
+    const server = createPlantServer({ store, tokens, tls: secret, onResponse });
+    seen.push(server, createPlantHandler({ store, tokens: [token] }));
+    const show = (): string => seen.map((each) => inspect(each, {
+      showHidden: true, depth: 9, maxStringLength: Infinity, maxArrayLength: Infinity,
+    })).join();
+    const names = [passphrase, "BEGIN PRIVATE KEY", tokenDigest(token).slice(7),
+      Buffer.from(tokenDigest(token)).toString("hex").match(/../g)?.join(" ") ?? ""];
+    const assertHidden = (): void => {
+      for (const name of names) assert.ok(!show().includes(name), name);
+    };
+    assertHidden();
+    server.setSecureContext?.(secret);
+    const { client, answers } = await underWay(await listen(server), tls.cert);
+    assert.deepEqual((await answers).map(({ status }) => status), [200]);
+    assert.ok(seen.length > 3, "a listener was called");
+    assertHidden();
+    assert.ok(inspect({ secret }).includes(passphrase), "the control: inspecting shows it");
+    client.destroy();
+  });

@@ -63,7 +63,7 @@ test("plants that the event loop still delivers join the write, while there are 
 test("plants that come with every turn of the event loop do not fill the queue", async () => {
   const { journal, writes } = await simulated();
   const outcomes: Promise<string[]>[] = [];
-  // As a client that pipelines: 300 with each turn, twice as many as the queue holds.
+  // As a client that pipelines: 300 with each turn, twice as many as the queue accepts.
   for (let turns = 0; turns < 28; turns++) {
     outcomes.push(append(journal, ...many(300)));
     await setImmediate();
@@ -76,12 +76,12 @@ test("no plant is acknowledged before its write has returned", async () => {
   for (const lies of [false, true]) {
     const { disk, journal, bytes, records } = await simulated();
     disk.lies = lies;
-    const begun = disk.hold();
+    const begun = disk.stall();
     let acknowledged = 0;
     const appends = many(3).map((plant) => journal.append(plant).then(() => { acknowledged++; }));
     await begun;
     assert.deepEqual([acknowledged, bytes().length], [0, headerBytes]);
-    disk.letGo();
+    disk.resume();
     await Promise.all(appends);
     disk.restart({ bytes: false, names: false });
     assert.equal(records().length, lies ? 0 : 3, "the control: a disk that lies");
@@ -256,7 +256,7 @@ test("a caller's function that throws fails neither the journal nor its batch", 
     import { appendJson } from ${JSON.stringify(join(dist, "store.js"))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
-    journal[appendJson].append('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
+    journal[appendJson].variant('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
     await journal.append({ id: 2n, name: "Moss" });
     await journal.append({ id: 3n, name: "Ivy" });
     await journal.close();
@@ -301,13 +301,13 @@ test("stats has the records and bytes of the file, and of the queue", async () =
   const { path, disk, journal, bytes } = await simulated();
   const queue = { records: 0, bytes: 0 };
   assert.deepEqual(journal.stats, { records: 0, bytes: headerBytes, queue });
-  const begun = disk.hold();
+  const begun = disk.stall();
   const first = journal.append(fern);
   await begun;
   const second = journal.append(fern);
   const waiting = { records: 2, bytes: 2 * plantText(fern).length };
   assert.deepEqual(journal.stats, { records: 0, bytes: headerBytes, queue: waiting });
-  disk.letGo();
+  disk.resume();
   await Promise.all([first, second]);
   assert.deepEqual(journal.stats, { records: 2, bytes: bytes().length, queue });
   await journal.close();
@@ -322,7 +322,7 @@ test("the duration of a batch is that of its write, without its callers' work", 
     journal.once("batch", (_, millis) => resolve(millis));
   });
   const begun = performance.now();
-  journal[appendJson].append('{"id":1,"name":"Fern"}', () => {
+  journal[appendJson].variant('{"id":1,"name":"Fern"}', () => {
     // A caller that computes for that long.
     while (performance.now() < begun + 200);
   });
@@ -343,7 +343,8 @@ test("events: a durable batch, a batch that found no space, and the failure", as
   journal.on("failed", () => void events.push("failed"));
   assert.deepEqual(await append(journal, fern, fern, fern), stored(3));
   disk.fail("append", { errno: ENOSPC });
-  assert.deepEqual([await append(journal, fern), await append(journal, fern)], [["full"], ["stored"]]);
+  assert.deepEqual(await append(journal, fern), ["full"]);
+  assert.deepEqual(await append(journal, fern), ["stored"]);
   disk.fail("append", { errno: EIO });
   assert.deepEqual(await append(journal, fern), ["unknown"]);
   await setImmediate();
@@ -355,12 +356,12 @@ test("an inspected journal shows no plant, neither waiting nor written", async (
   const { disk, journal } = await simulated();
   const shown = (): string => inspect(journal, { depth: Infinity, showHidden: true })
     + JSON.stringify(journal) + String(journal);
-  const begun = disk.hold();
+  const begun = disk.stall();
   const appends = append(journal, { id: 1n, name: "s3cret" }, { id: 2n, name: "s3cret" });
   await begun;
   assert.equal(journal.stats.queue.records, 2, "the control: it has them");
   assert.doesNotMatch(shown(), /s3cret/);
-  disk.letGo();
+  disk.resume();
   assert.deepEqual(await appends, stored(2));
   assert.doesNotMatch(shown(), /s3cret/);
   await journal.close();

@@ -46,7 +46,8 @@ async function live(server: string) {
 }
 
 test("the program itself responds with 200 twice and ends with 0: the control", async () => {
-  assert.deepEqual(await live(program), { statuses: [200, 200], end: "0 ", names: ["Fern", "Moss"] });
+  assert.deepEqual(await live(program),
+    { statuses: [200, 200], end: "0 ", names: ["Fern", "Moss"] });
 });
 
 const broken: readonly (readonly [
@@ -55,7 +56,7 @@ const broken: readonly (readonly [
   ["queued bytes are never negative", "queue.js", "this.#bytes += bytes;",
     "this.#bytes += bytes - 1;", [503]],
   ["an append settles only once", "queue.js", "this.batch = this.waiting.splice(0, count);",
-    "const [one] = this.waiting.splice(0, count); this.#bytes += one.bytes; this.batch = [one, one];",
+    "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
     [200]],
   ["every append of a batch settles", "queue.js", "this.#settle(append, error);\n        }\n"
     + "        this.batch = [];", "this.#settle(append, error);\n        }", [200, 503]],
@@ -82,7 +83,7 @@ test("a batch is not written where the file's end is not its offset", async () =
   const before = writes();
   const failed = new Promise<Error>((resolve) => journal.once("failed", resolve));
   await assert.rejects(journal.append({ id: 2n, name: "Moss" }), { code: "unknown" });
-  assert.match((await failed).message, /another process changed it: expected \d+ bytes, found \d+$/);
+  assert.match((await failed).message, /process changed it: expected \d+ bytes, found \d+$/);
   await setImmediate();
   assert.equal(writes(), before, "nothing is written");
   await journal.close();

@@ -55,11 +55,11 @@ async function killRounds(server: string) {
     try {
       for (const name of [hardLink, path]) {
         const second = await startWorker(name, server);
-        // By the lock that holds under all names, not only by what opening sees of the writes.
+        // By the lock, which excludes by all names, not only by the writes that opening sees.
         assert.match(typeof second === "string" ? second : "it serves", /^75 .*has it open: "ss /);
         refused++;
       }
-      for (let answers = next(50); answers > 0; answers--) await fetch(first.url);
+      for (let responses = next(50); responses > 0; responses--) await fetch(first.url);
     } finally {
       killAll();
     }

@@ -32,7 +32,7 @@ const linesAtX = {
   bad: record(2, X).replace("Fern", "Moss"), "bad with a NUL": record(2, X).replace("F", "\0"),
   "NULs": `${"\0".repeat(20)}\n`, blank: "\n", "in CRLF": record(2, X).replace("\n", "\r\n"),
 } as const;
-const behinds = ["nothing", "NULs", "a claim"] as const;
+const tails = ["nothing", "NULs", "a claim"] as const;
 
 interface Facts {
   readonly isHeld: boolean;
@@ -41,20 +41,20 @@ interface Facts {
   readonly head: keyof typeof heads | "is missing";
   readonly line: keyof typeof linesAtX;
   readonly hasLf: boolean;
-  readonly behind: (typeof behinds)[number];
+  readonly tail: (typeof tails)[number];
 }
 
 const isOneOf = (line: Facts["line"], ...lines: readonly Facts["line"][]): boolean =>
   lines.includes(line);
-const isSealed = ({ line }: Facts): boolean =>
+const hasChecksum = ({ line }: Facts): boolean =>
   isOneOf(line, "good", "with a wrong seq", "with a wrong synced", "no record");
 /** Without its LF a line is one with what follows. */
-const isLine = ({ hasLf, behind }: Facts): boolean => hasLf || behind === "nothing";
-const hasNul = ({ line, behind }: Facts): boolean =>
-  isOneOf(line, "bad with a NUL", "NULs") || behind === "NULs";
-/** The synced of the last certified line itself only verify can hold against the line before. */
+const isLine = ({ hasLf, tail }: Facts): boolean => hasLf || tail === "nothing";
+const hasNul = ({ line, tail }: Facts): boolean =>
+  isOneOf(line, "bad with a NUL", "NULs") || tail === "NULs";
+/** Only verify compares the last certified line's synced with the line before. */
 const continues = (facts: Facts): boolean => isLine(facts) && (isOneOf(facts.line, "none", "good")
-  || (facts.line === "with a wrong synced" && facts.hasLf && facts.behind === "a claim"));
+  || (facts.line === "with a wrong synced" && facts.hasLf && facts.tail === "a claim"));
 
 /** Each row of the table, in its order: the first that holds is the verdict. */
 const rows: readonly (readonly [found: string, verdict: string, holds: (f: Facts) => boolean])[] = [
@@ -62,10 +62,10 @@ const rows: readonly (readonly [found: string, verdict: string, holds: (f: Facts
   ["not a regular file, a read error", "unreadable", (f) => !f.isRegular || !f.isReadable],
   ["missing, empty, or a part of a header", "new", (f) => isNewHead(f.head)],
   ["a header that is not ours", "damaged", (f) => f.head !== "is ours"],
-  ["X is the end", "clean", (f) => continues(f) && f.hasLf && f.behind !== "NULs"],
-  ["C > X", "damaged", (f) => !continues(f) && f.hasLf && f.behind === "a claim"],
+  ["X is the end", "clean", (f) => continues(f) && f.hasLf && f.tail !== "NULs"],
+  ["C > X", "damaged", (f) => !continues(f) && f.hasLf && f.tail === "a claim"],
   ["all is there but the last LF", "unterminated", (f) =>
-    f.line === "good" && !f.hasLf && f.behind === "nothing"],
+    f.line === "good" && !f.hasLf && f.tail === "nothing"],
   ["torn", "torn", (f) => isTorn(f)],
   ["damaged or edited", "damaged", (f) => !isTorn(f)],
 ];
@@ -73,21 +73,21 @@ const isNewHead = (head: Facts["head"]): boolean => head === "is missing" || hea
   || head === "is a part" || head === "is a part with NULs" || head === "is NULs"
   || head === "has a NUL for its LF";
 
-/** An unfinished last line, NULs to the end, NULs in the last write; not behind an edited line. */
+/** An unfinished last line, NULs to the end, NULs in the last write; not after an edited line. */
 function isTorn(facts: Facts): boolean {
-  const { line, hasLf, behind } = facts;
-  if (line === "none" || continues(facts)) return behind === "NULs";
-  if (!hasLf) return behind === "nothing" ? !isSealed(facts) : behind === "NULs" || hasNul(facts);
+  const { line, hasLf, tail } = facts;
+  if (line === "none" || continues(facts)) return tail === "NULs";
+  if (!hasLf) return tail === "nothing" ? !hasChecksum(facts) : tail === "NULs" || hasNul(facts);
   return isOneOf(line, "bad", "bad with a NUL", "NULs") && hasNul(facts);
 }
 
-function fileOf({ head, line, hasLf, behind }: Facts): Buffer | undefined {
+function fileOf({ head, line, hasLf, tail }: Facts): Buffer | undefined {
   if (head === "is missing") return undefined;
   if (head !== "is ours") return Buffer.from(heads[head]);
   const text = first + (hasLf ? linesAtX[line] : linesAtX[line].slice(0, -1));
   const seq = line === "none" ? 2 : 3;
   const last = { nothing: "", NULs: "\0".repeat(30), "a claim": record(seq, text.length) };
-  return Buffer.from(text + last[behind]);
+  return Buffer.from(text + last[tail]);
 }
 
 function combinations(): readonly Facts[] {
@@ -96,13 +96,13 @@ function combinations(): readonly Facts[] {
   for (const isHeld of both) for (const isRegular of both) for (const isReadable of both) {
     for (const head of [...Object.keys(heads), "is missing"] as Facts["head"][]) {
       for (const line of Object.keys(linesAtX) as Facts["line"][]) {
-        for (const hasLf of both) for (const behind of behinds) {
-          all.push({ isHeld, isRegular, isReadable, head, line, hasLf, behind });
+        for (const hasLf of both) for (const tail of tails) {
+          all.push({ isHeld, isRegular, isReadable, head, line, hasLf, tail });
         }
       }
     }
   }
-  // Nobody holds what is missing or no file; no line, and a blank one, have nothing but an LF.
+  // A missing file and one that is not regular are in no use; "none" and "blank" are only an LF.
   return all.filter((f) => (!f.isHeld || (f.isRegular && f.head !== "is missing"))
     && (f.isRegular || f.head !== "is missing")
     && (f.hasLf || !isOneOf(f.line, "none", "blank")));

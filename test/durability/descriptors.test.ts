@@ -44,7 +44,7 @@ const acts: readonly (readonly [says: string, act: (path: string) => Promise<unk
     await assert.rejects(openJournal(path), { code: "locked" });
     await journal.close();
   }],
-  ["a .rewrite that was cut short", async (path) => {
+  ["a .rewrite that is not whole", async (path) => {
     writeFileSync(`${path}.rewrite`, "x");
     await (await openJournal(path)).close();
   }],
@@ -81,7 +81,7 @@ test("the control: a file that stays open is noticed", { skip: noDescriptors }, 
   for (const file of files) file.close();
 });
 
-test("who knocks at a lock is let go at once: nobody fills its holder's descriptors",
+test("a client of a lock's socket is disconnected at once: no descriptor stays open",
   { timeout: 20_000 }, async (t) => {
     const cwd = temporaryFolder();
     const server = await start({ cwd });

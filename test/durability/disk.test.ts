@@ -54,7 +54,7 @@ test("a read has the bytes that are there, and ends where the file ends", () => 
   file.close();
 });
 
-test("links that lead nowhere are told, and no stack runs over", async () => {
+test("symbolic links that form a cycle are refused", async () => {
   const folder = temporaryFolder();
   const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other")];
   symlinkSync(path, other);

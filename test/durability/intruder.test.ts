@@ -6,7 +6,7 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
-/** What an opening calls, with a step before each call; but for the cut, which comes with the look
+/** The calls of an opening, with a step before each but the truncation, which comes with the look
  * at the size before it. */
 function between<T extends object>(target: T, step: () => void): T {
   return new Proxy(target, {
@@ -58,7 +58,7 @@ for (const [says, cutAt] of [
       isOver = steps <= skip;
       if (outcome instanceof JournalError) {
         assert.equal(outcome.code, "locked", `${skip}: ${outcome.message}`);
-        assert.deepEqual(disk.bytes(path), whole, `${skip}: nothing is cut`);
+        assert.deepEqual(disk.bytes(path), whole, `${skip}: nothing is truncated`);
         refused++;
       }
       disk.restart({ bytes: true, names: true });

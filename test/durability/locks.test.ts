@@ -1,5 +1,5 @@
 /**
- * One writer: what holds a journal against other users, other network namespaces and strangers.
+ * One writer: the lock against other users, network namespaces and programs.
  * Most needs root, and is skipped without.
  */
 import assert from "node:assert/strict";
@@ -42,9 +42,9 @@ const refused = (message: RegExp, ...given: Parameters<typeof serving>): Promise
 const locksIn = (folder: string): readonly string[] =>
   readdirSync(folder).filter((name) => name.includes(".lock-"));
 
-/** A folder that all may read, and a program in it. */
-function forAll(): string {
-  const server = patched("lock.js", []);
+/** A program in a folder that all may read; with a change, it is broken. */
+function forAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
+  const server = patched(file, changes);
   chmodSync(dirname(dirname(server)), 0o755);
   return server;
 }
@@ -94,18 +94,20 @@ test("users in network namespaces of their own exclude each other; no lock needs
 const sticky = "/proc/sys/fs/protected_regular";
 const noSticky = noUsers || (existsSync(sticky) && readFileSync(sticky, "utf8").trim() === "2"
   ? `${sticky} is 2` : false);
-test("also in a sticky folder, where nobody can remove another user's stale lock",
+test("also in a sticky folder, where no user can remove another user's stale lock",
   { skip: noSticky }, () => takeTurns(0o1770));
 
-test("a program whose locks other users can't connect to is noticed", { skip: noUsers }, () =>
-  assert.rejects(async () => {
-    const server = forAll();
-    const lock = join(dirname(server), "journal", "lock.js");
-    const text = readFileSync(lock, "utf8");
-    writeFileSync(lock, text.replace("writableAll: isPath", "writableAll: false"));
-    assert.notEqual(readFileSync(lock, "utf8"), text);
-    await takeTurns(0o770, server);
-  }, { name: "AssertionError" }));
+for (const [says, file, from, to] of [
+  ["whose locks other users can't reach", "lock.js", "writableAll: isPath", "writableAll: false"],
+  ["without the lock beside the file", "lock.js", "?.[1] === identity", "?.[1] === undefined"],
+  ["without a lock", "open.js", "other = await disk.lock(path, identity, releases, warn)",
+    "other = undefined"],
+] as const) {
+  test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
+    const server = forAll(file, [from, to]);
+    await assert.rejects(takeTurns(0o770, server), { name: "AssertionError" });
+  });
+}
 
 test("verify sees from another network namespace, and by a link, that a server runs",
   { skip: noUsers }, async () => {
@@ -194,7 +196,7 @@ test("a journal whose lock cannot be removed closes without an error", async () 
   assert.deepEqual(locksIn(folder), []);
 });
 
-test("a name that another user has taken is 75, and the message leads to who it is",
+test("a name that another user has taken is 75, and the message leads to its process",
   { skip: noUsers || noSs }, async () => {
     const path = join(temporaryFolder(), "plants.ndjson");
     await (await openJournal(path)).close();
@@ -215,16 +217,25 @@ test("a name that another user has taken is 75, and the message leads to who it 
     await (await serving(path)).end();
   });
 
-for (const [says, call, fault] of [
-  ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) =>
-    [errno, "bind", `error=${errno}:when=2`] as const),
-  ["it gets no name", "/^rename", "error=EPERM:when=1"],
+/** The number of the bind call that a program makes for its lock beside the journal. */
+async function bindBeside(): Promise<number> {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const trace = join(dirname(path), "trace");
+  await (await serving(path, ["strace", "-D", "-f", "-q", "-o", trace, "-e", "trace=bind"])).end();
+  const binds = readFileSync(trace, "utf8").split("\n").filter((line) => line.includes("bind("));
+  return 1 + binds.findIndex((line) => line.includes(".lock-"));
+}
+
+for (const [says, call, errno] of [
+  ...["EPERM", "ENOSYS", "EOPNOTSUPP", "EINVAL"].map((errno) => [errno, "bind", errno] as const),
+  ["it gets no name", "/^rename", "EPERM"],
 ] as const) {
   test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,
     { skip: noStrace }, async () => {
       const path = join(temporaryFolder(), "plants.ndjson");
+      const when = call === "bind" ? await bindBeside() : 1;
       const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null",
-        "-e", `trace=${call}`, "-e", `inject=${call}:${fault}`]);
+        "-e", `trace=${call}`, "-e", `inject=${call}:error=${errno}:when=${when}`]);
       assert.match(first.stderr(), new RegExp(`^plant-store: ${path}: one of its two locks is `
         + `missing, .*\\.lock-.*\\n$`));
       assert.deepEqual(locksIn(dirname(path)), []);
@@ -234,13 +245,13 @@ for (const [says, call, fault] of [
     });
 }
 
-test("where no lock at all can be held it ends with 74", { skip: noStrace }, async () => {
+test("without any lock it ends with 74", { skip: noStrace }, async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   await refused(/^74 [^]*listen EPERM/, path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
     "trace=bind", "-e", "inject=bind:error=EPERM:when=1+"]);
 });
 
-test("a lock's path of 103 bytes is held beside the file; of 104 it is told", async () => {
+test("a lock's path of 103 bytes stands beside the file; one of 104 causes a warning", async () => {
   const root = temporaryFolder();
   const probe = join(root, "x");
   writeFileSync(probe, "");
@@ -325,23 +336,23 @@ async function withForgery(folder: string) {
   const copy = `{"rewrite":"${uuid}","offset":133,"size":${whole.length}}\n`
     + `${line},"crc":"${hex(line)}"}\n`;
   writeFileSync(`${path}.rewrite`, `${hex(copy)} ${copy}`);
-  // An opening was killed between its cut and its write.
+  // An opening was killed between its truncation and its write.
   const file = whole.subarray(0, 133);
   writeFileSync(path, file);
   return { path, file };
 }
 
-/** Why root can't be handed a stranger's files, if so. */
-function noStranger(): string | false {
+/** Why this user cannot give files to another one, if so. */
+function cannotGive(): string | false {
   if (process.getuid?.() !== 0) return "only root can give a file to another user";
   const setting = "/proc/sys/fs/protected_regular";
   const isProtected = existsSync(setting) && readFileSync(setting, "utf8").trim() !== "0";
   return isProtected ? `${setting} is set: the system itself refuses such files` : false;
 }
-const noStrangers = noStranger();
-if (noStrangers) console.error(`skipped: ${noStrangers}`);
-test("a stranger's .rewrite in a sticky folder is refused with 65, and the journal is untouched",
-  { skip: noStrangers }, async () => {
+const noOtherUser = cannotGive();
+if (noOtherUser) console.error(`skipped: ${noOtherUser}`);
+test("another user's .rewrite in a sticky directory is refused with 65, the journal untouched",
+  { skip: noOtherUser }, async () => {
     for (const [mode, owner, isRefused] of [
       [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, false], [0o1777, 0, false],
       [0o777, 5002, false],
@@ -354,7 +365,7 @@ test("a stranger's .rewrite in a sticky folder is refused with 65, and the journ
       chownSync(`${path}.rewrite`, owner, group);
       const opening = openJournal(path);
       if (isRefused) {
-        await assert.rejects(opening, { code: "unreadable", exitCode: 65, path: `${path}.rewrite` });
+        await assert.rejects(opening, { exitCode: 65, path: `${path}.rewrite` });
         assert.deepEqual(readFileSync(path), file);
       } else {
         await (await opening).close();
@@ -397,7 +408,7 @@ test("a journal in use is found by its other names in the folder, from another n
     await first.end("SIGKILL");
   });
 
-test("who is at a path that is too long to be asked for is not taken for nobody", async () => {
+test("a socket whose path is too long to be probed may be in use", async () => {
   const folder = temporaryFolder();
   const pathOf = (bytes: number): string => join(folder, "x".repeat(bytes - folder.length - 1));
   assert.equal(await probe(pathOf(107)), undefined);

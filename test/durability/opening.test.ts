@@ -57,26 +57,19 @@ const refused = (offset: number): Verdict => ({ kind: "refused", at: offset });
 const mib = 2 ** 20;
 const long = record(7, end, `{"id":1,"name":"${"ü".repeat(mib)}"}`);
 const table: readonly (readonly [says: string, file: Buffer | undefined, verdict: Verdict])[] = [
-  ["no file", undefined, fresh],
-  ["an empty file", nuls(0), fresh],
   ["one byte of a header", bytesOf("{"), fresh],
-  ["half a header", bytesOf(header.slice(0, 70)), fresh],
   ["a header without its last two bytes", bytesOf(header.slice(0, -2)), fresh],
   ["a header without its LF", bytesOf(header.slice(0, -1)), unterminated],
-  ["a header without its LF, then a NUL", bytesOf(header.slice(0, -1), nuls(1)), fresh],
   ["a header without its LF, then two NULs", bytesOf(header.slice(0, -1), nuls(2)), refused(0)],
   ["133 NULs", nuls(133), fresh], ["134 NULs", nuls(134), refused(0)],
-  ["half a header, NULs up to 133 bytes", bytesOf(header.slice(0, 70), nuls(63)), fresh],
-  ["half a header, NULs up to 134 bytes", bytesOf(header.slice(0, 70), nuls(64)), refused(0)],
   ["a header without its last byte but one, a NUL, an LF",
     bytesOf(header.slice(0, -2), nuls(1), "\n"), refused(0)],
   ["a header with a wrong checksum, a NUL for its LF",
     bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)), refused(0)],
   ["a part of a header with a UUID in capitals", bytesOf(header.slice(0, 45), "5F0C"), refused(0)],
   ["a part of a header with another's UUID", bytesOf(header.slice(0, 45), "T:Z"), refused(0)],
-  ["a part of a header with another member behind its UUID",
+  ["a part of a header with another member after its UUID",
     bytesOf(header.slice(0, 81), '","bt":'), refused(0)],
-  ["a header and a record, all of it NULs", nuls(133 + size), refused(0)],
   ["the same, NULs from the header's LF on", bytesOf(header.slice(0, -1), nuls(1 + size)),
     refused(0)],
   ["the same, NULs from the header's middle on", bytesOf(header.slice(0, 70), nuls(63 + size)),
@@ -84,10 +77,8 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["the same, NULs from the record on", bytesOf(header, nuls(size)), torn(133)],
   ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
   ["half a header, NULs, text", bytesOf(header.slice(0, 70), nuls(9), "a"), refused(0)],
-  ["a text", bytesOf("hello\n"), refused(0)],
   ["a text that begins like a header", bytesOf('{"journal":"systemd'), refused(0)],
   ["a record and no header", bytesOf(record(1, 0)), refused(0)],
-  ["a header of version 2", bytesOf(lineOf(headerStart().replace(":1,", ":2,"))), refused(0)],
   ["a header of another", bytesOf(lineOf(headerStart().replace("plant", "plane"))), refused(0)],
   ["a header with a wrong checksum", bytesOf(lineOf(headerStart(), "00000000")), refused(0)],
   ["the same without LF", bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)), refused(0)],
@@ -96,7 +87,6 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
 
   ["a header", bytesOf(header), clean],
-  ["a header and one record", bytesOf(header, record(1, 133)), clean],
   ["three batches", six, clean],
   ["a batch of more than 64 KiB", bytesOf(header,
     ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))), clean],
@@ -117,7 +107,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
     bytesOf(six, record(7, end + 9), record(8, end + 9)), refused(end)],
   ["a line that claims up to the LF before it", bytesOf(six, record(7, end - 1)),
     refused(place(6))],
-  ["a line that claims more than the file, and one behind it",
+  ["a line that claims more than the file, and one after it",
     bytesOf(six, record(7, 999), record(8, end + size)), refused(end + size)],
 
   ["a last line without its LF", six.subarray(0, -1), unterminated],
@@ -128,41 +118,31 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a line without its last two bytes", six.subarray(0, -2), torn(place(6))],
   ["half of a first line", bytesOf(header, record(1, 133).slice(0, 50)), torn(133)],
   ["any text without LF", bytesOf(six, "hello"), torn(end)],
-  ["a NUL", bytesOf(six, nuls(1)), torn(end)],
   ["NULs after a header", bytesOf(header, nuls(4096)), torn(133)],
   ["a mebibyte of NULs", bytesOf(six, nuls(mib)), torn(end)],
-  ["NULs and an LF", bytesOf(six, nuls(9), "\n"), torn(end)],
-  ["a line without its LF, then NULs", bytesOf(six.subarray(0, -1), nuls(9)), torn(place(6))],
-  ["a record cut short, then NULs", bytesOf(six.subarray(0, -9), nuls(9)), torn(place(6))],
+  ["an unfinished record, then NULs", bytesOf(six.subarray(0, -9), nuls(9)), torn(place(6))],
   ["NULs in the last line", changed(six, place(6) + 20, nuls(9)), torn(place(6))],
-  ["NULs in the last write, a good line behind", changed(six, C + 20, nuls(9)), torn(C)],
+  ["NULs in the last write, a good line after it", changed(six, C + 20, nuls(9)), torn(C)],
   ["a bad line, NULs in the next", changed(changed(six, C + 20, "x"), end - 9, nuls(9)), torn(C)],
-  ["a bad line, NULs behind it", bytesOf(changed(six, end - 20, "x"), nuls(9)), torn(place(6))],
   ["a last line's checksum in capitals, no LF",
     bytesOf(six, capitals(lettered).slice(0, -1)), torn(end)],
   ["a wrong checksum, no LF", bytesOf(six, lineOf(recordStart(7, C), "00000000").slice(0, -1)),
     torn(end)],
-  ["two mebibytes cut short", bytesOf(six, long.slice(0, -9)), torn(end)],
+  ["two mebibytes, unfinished", bytesOf(six, long.slice(0, -9)), torn(end)],
 
-  ["a bad last line", changed(six, end - 30, "x"), refused(place(6))],
   ["a bad first line of the last write", changed(six, C + 20, "x"), refused(C)],
-  ["a bad line, half a line behind it", changed(six, C + 20, "x").subarray(0, -9), refused(C)],
+  ["a bad line, half a line after it", changed(six, C + 20, "x").subarray(0, -9), refused(C)],
   ["a checksum in capitals", bytesOf(six, capitals(lettered)), refused(end)],
   ["a repeated seq", bytesOf(six, record(6, end)), refused(end)],
-  ["a skipped seq", bytesOf(six, record(8, end)), refused(end)],
   ["a first seq of 2", bytesOf(header, record(2, 133)), refused(133)],
   ["a synced in the last write", bytesOf(six, record(7, place(6))), refused(end)],
   ["a synced of an older write", bytesOf(six, record(7, place(3))), refused(end)],
   ["a first synced of 0", bytesOf(header, record(1, 0)), refused(133)],
-  ["wrong numbers without LF", bytesOf(six, record(8, end).slice(0, -1)), refused(end)],
-  ["wrong numbers, NULs behind", bytesOf(six, record(8, C), nuls(9)), refused(end)],
   ["a blank line", bytesOf(six, "\n"), refused(end)],
   ["a blank line after the header", bytesOf(header, "\n"), refused(133)],
   ["a blank line within the last write", bytesOf(four, fifth, "\n", sixth), refused(place(6))],
-  ["a blank line, NULs behind", bytesOf(six, "\n", nuls(9)), refused(end)],
   ["a last line in CRLF", bytesOf(six.subarray(0, -1), "\r\n"), refused(place(6))],
   ["a good checksum over no record", bytesOf(six, lineOf('{"seq":7')), refused(end)],
-  ["the same without LF", bytesOf(six, lineOf('{"seq":7').slice(0, -1)), refused(end)],
   ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)],
 ];
 
@@ -204,7 +184,7 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
     assert.deepEqual([bytes(path), names(), warnings], [before, [path], []]);
     return;
   }
-  const sidecar = verdict.kind === "torn" ? [`${path}.torn-${verdict.at}`] : [];
+  const copies = verdict.kind === "torn" ? [`${path}.torn-${verdict.at}`] : [];
   const journal = await open();
   const opened = Buffer.from(bytes(path));
   if (verdict.kind === "new") {
@@ -213,12 +193,12 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
     const kept = before.subarray(0, verdict.kind === "torn" ? verdict.at : before.length);
     assert.deepEqual(opened, verdict.kind === "unterminated" ? bytesOf(kept, "\n") : kept);
   }
-  assert.deepEqual(names(), [path, ...sidecar]);
-  for (const copy of sidecar) assert.deepEqual(bytes(copy), before.subarray(opened.length));
-  assert.equal(warnings.length, sidecar.length);
-  const isTold = [path, `offset ${opened.length},`, ...sidecar]
+  assert.deepEqual(names(), [path, ...copies]);
+  for (const copy of copies) assert.deepEqual(bytes(copy), before.subarray(opened.length));
+  assert.equal(warnings.length, copies.length);
+  const isReported = [path, `offset ${opened.length},`, ...copies]
     .every((text) => warnings[0]?.includes(text));
-  assert.equal(isTold, sidecar.length > 0, warnings[0]);
+  assert.equal(isReported, copies.length > 0, warnings[0]);
   await journal.append({ id: 8n, name: "Moss" });
   await journal.close();
   const line = bytes(path).toString("utf8", opened.length);
@@ -303,7 +283,7 @@ const batches = [...new Set(made.toString("latin1", 133).trimEnd().split("\n").m
 const lastTwo = batches.at(-2) ?? 0;
 
 const changes: readonly (readonly [says: string, from: number, change: (k: number) => Buffer])[] = [
-  ["cut at any byte", 0, (k) => made.subarray(0, k)],
+  ["truncated at any byte", 0, (k) => made.subarray(0, k)],
   ["all NULs from any byte on", 0, (k) => bytesOf(made.subarray(0, k), nuls(made.length - k))],
   ["NULs to a page's end from any byte on", 0,
     (k) => bytesOf(made.subarray(0, k), nuls(4096 - k))],
@@ -330,8 +310,8 @@ for (const [says, from, change] of changes) {
   });
 }
 
-/** Opening `six` and a torn end, where its sidecar's name is taken already. */
-const sidecars: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
+/** Opening `six` and a torn end, where its copy's name is taken already. */
+const cases: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
   ["nothing there", [], ""],
   ["the same bytes there", ["torn"], ""],
   ["a part of them there, it is finished", ["to"], ""],
@@ -341,24 +321,24 @@ const sidecars: readonly (readonly [says: string, there: readonly string[], copy
   ["others there twice", ["born", "corn"], "-3"],
 ];
 
-for (const [says, there, suffix] of sidecars) {
-  test(`a torn end goes to its sidecar: ${says}`, async () => {
+for (const [says, there, suffix] of cases) {
+  test(`a torn end goes to its own file: ${says}`, async () => {
     const { path, names, bytes } = real(bytesOf(six, "torn"));
-    const sidecar = `${path}.torn-${end}`;
-    for (const [n, text] of there.entries()) writeFileSync(sidecar + (n ? `-${n + 1}` : ""), text);
-    const others = names().filter((name) => name !== path && name !== sidecar + suffix);
+    const copy = `${path}.torn-${end}`;
+    for (const [n, text] of there.entries()) writeFileSync(copy + (n ? `-${n + 1}` : ""), text);
+    const others = names().filter((name) => name !== path && name !== copy + suffix);
     const before = others.map(bytes);
     const warnings: string[] = [];
     await (await openJournal(path, { warn: (text) => warnings.push(text) })).close();
-    assert.deepEqual([bytes(path), String(bytes(sidecar + suffix))], [six, "torn"]);
+    assert.deepEqual([bytes(path), String(bytes(copy + suffix))], [six, "torn"]);
     assert.deepEqual(others.map(bytes), before, "no other file is overwritten");
     assert.equal(warnings.length, 1);
-    assert.ok(warnings[0]?.endsWith(sidecar + suffix));
+    assert.ok(warnings[0]?.endsWith(copy + suffix));
   });
 }
 
 for (const [says, file, after] of [
-  ["is followed: file and sidecar are its target's", bytesOf(six, "torn"), [end, 4]],
+  ["is followed: file and copy are its target's", bytesOf(six, "torn"), [end, 4]],
   ["that dangles is a new journal at its target", undefined, [133]],
 ] as const) {
   test(`a symbolic link ${says}`, async () => {

@@ -1,4 +1,4 @@
-/** Paths that a journal cannot have are refused at the first opening, before anything is created. */
+/** Paths that a journal cannot have: refused at the first opening, before anything is created. */
 import assert from "node:assert/strict";
 import {
   chmodSync, chownSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync,
@@ -17,8 +17,10 @@ const nameBytes = 255 - longest.length;
 const pathBytes = 4095 - longest.length;
 
 /** A name of so many bytes; of two to a character where that is asked for. */
-const nameOf = (bytes: number, character = "x"): string =>
-  character.repeat(bytes / Buffer.byteLength(character)) + "y".repeat(bytes % Buffer.byteLength(character));
+function nameOf(bytes: number, character = "x"): string {
+  const each = Buffer.byteLength(character);
+  return character.repeat(bytes / each) + "y".repeat(bytes % each);
+}
 
 /** Opens a journal, appends, leaves a torn end beside copies of others, and opens it again. */
 async function lives(path: string): Promise<void> {
@@ -34,11 +36,13 @@ async function lives(path: string): Promise<void> {
   }
 }
 
-const tooLong = (name: number): object =>
-  ({ code: "failed", exitCode: 74, message: new RegExp(`name has ${name} bytes: expected at most ${nameBytes} `) });
+const tooLong = (name: number): object => ({
+  code: "failed", exitCode: 74,
+  message: new RegExp(`name has ${name} bytes: expected at most ${nameBytes} `),
+});
 
 for (const [says, character] of [["ASCII", "x"], ["two bytes to a character", "Ã¼"]] as const) {
-  test(`a name of ${nameBytes} bytes works for good, a longer one is refused: ${says}`, async () => {
+  test(`a name of ${nameBytes} bytes works, a longer one is refused: ${says}`, async () => {
     const folder = temporaryFolder();
     await lives(join(folder, nameOf(nameBytes, character)));
     for (const bytes of [nameBytes + 1, 245, 246, 250, 251, 255, 256, 300]) {
@@ -50,7 +54,7 @@ for (const [says, character] of [["ASCII", "x"], ["two bytes to a character", "Ã
   });
 }
 
-test("a journal that was given a name that is too long is refused, and verify still reads it", async () => {
+test("a journal that was renamed to a name that is too long is refused, and verified", async () => {
   const folder = temporaryFolder();
   const [path, moved] = [join(folder, "plants.ndjson"), join(folder, nameOf(255))];
   await (await openJournal(path)).close();
@@ -62,7 +66,7 @@ test("a journal that was given a name that is too long is refused, and verify st
   assert.deepEqual([code, /opening uses it as it is/.test(stdout)], [0, true], stdout);
 });
 
-test("a symbolic link's own name may be long; its target's is refused, also by a rotation", async () => {
+test("a symbolic link's own name may be long, its target's may not, also at a rotation", async () => {
   const folder = temporaryFolder();
   const [link, target, long] = [nameOf(255), "plants.ndjson", nameOf(nameBytes + 1)]
     .map((name) => join(folder, name));
@@ -109,7 +113,7 @@ test("a path that is not valid UTF-8 is refused: another file would be created",
   assert.deepEqual([status, /UTF-8/.test(stderr)], [74, true], stderr);
 });
 
-test("an empty file in a directory that may not be written is refused at the first opening, too", () => {
+test("an empty file in a directory that may not be written is refused at the first opening", () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   writeFileSync(path, "");

@@ -1,5 +1,5 @@
 /**
- * FILE.rewrite: `verify` tells what the next opening does with it, and the opening then does that.
+ * FILE.rewrite: `verify` reports what the next opening does with it, and that opening does it.
  * crash.test.ts has the openings that leave one; its lines here are made by hand.
  */
 import assert from "node:assert/strict";
@@ -30,32 +30,36 @@ const lastWrite = record(2, C) + record(3, C);
 const whole = first + lastWrite;
 const copy = copyOf(ours, C, whole.length, lastWrite);
 const nuls = (count: number): string => "\0".repeat(count);
-const [due, spent] = [`rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
+const [pending, stale] = [`rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
   "removes .rewrite, then uses it as it is"];
 
 const cases: readonly (readonly [
-  says: string, file: string, anew: string, opening: string, spots: readonly number[], ids: number,
+  says: string, file: string, copy: string, opening: string, spots: readonly number[], ids: number,
 ])[] = [
-  ["cut, nothing is written yet", first, copy, due, [C], 3],
-  ["cut, a part is written", whole.slice(0, -30), copy, due, [C], 3],
-  ["cut, NULs in what is written", first + nuls(50), copy, due, [C], 3],
-  ["whole: the copy stands by", whole, copy, due, [C], 3],
+  ["truncated, nothing is written yet", first, copy, pending, [C], 3],
+  ["truncated, a part is written", whole.slice(0, -30), copy, pending, [C], 3],
+  ["truncated, NULs in what is written", first + nuls(50), copy, pending, [C], 3],
+  ["whole: the copy stands by", whole, copy, pending, [C], 3],
   ["whole and grown: the copy came back after a crash",
-    whole + record(4, whole.length), copy, spent, [], 4],
-  ["whole, a copy that is not", whole, copy.slice(0, -1), spent, [], 3],
+    whole + record(4, whole.length), copy, stale, [], 4],
+  ["whole, a copy that is not", whole, copy.slice(0, -1), stale, [], 3],
+  ["whole, an empty copy", whole, "", stale, [], 3],
+  ["whole, a copy of NULs", whole, nuls(999), stale, [], 3],
   ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
     `removes .rewrite, then repairs it from offset ${C + record(2, C).length}`,
     [C + record(2, C).length], 2],
-  ["cut undone: the old size, NULs in place of the end",
-    first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite), due, [C], 3],
+  ["truncation undone: the old size, NULs in place of the end",
+    first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite),
+    pending, [C], 3],
   ["a part of a header, the copy has it whole",
-    header.slice(0, 50), copyOf(ours, 0, 132, header), due.replace(`${C}`, "0"), [0], 0],
-  ["cut, and the copy's own end is torn", first,
+    header.slice(0, 50), copyOf(ours, 0, 132, header), pending.replace(`${C}`, "0"), [0], 0],
+  ["truncated, and the copy's own end is torn", first,
     copyOf(ours, C, whole.length + 4, `${lastWrite}torn`),
-    due.replace("uses it as it is", `repairs it from offset ${whole.length}`), [C, whole.length], 3],
+    pending.replace("uses it as it is", `repairs it from offset ${whole.length}`),
+    [C, whole.length], 3],
   ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
     "refuses it at offset 0", [0], 1],
-  ["of a copy that begins behind its end", header, copy, "refuses it at offset 0", [0], 0],
+  ["of a copy that begins after its end", header, copy, "refuses it at offset 0", [0], 0],
   ["of a copy, the journal itself is lost", "", copy, "refuses it at offset 0", [0], 0],
   ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
     "refuses it at offset 0", [0, 0], 1],
@@ -70,19 +74,19 @@ const cases: readonly (readonly [
     "refuses it at offset 133", [133, C], 2],
 ];
 
-for (const [says, file, anew, opening, spots, ids] of cases) {
-  test(`verify tells what opening does with a .rewrite, and it does that: ${says}`, async () => {
+for (const [says, file, copy, opening, spots, ids] of cases) {
+  test(`verify reports what opening does with a .rewrite, and it does that: ${says}`, async () => {
     const folder = temporaryFolder();
     const path = join(folder, "plants.ndjson");
     writeFileSync(path, file);
-    writeFileSync(`${path}.rewrite`, anew);
+    writeFileSync(`${path}.rewrite`, copy);
     const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
     const report = JSON.parse(stdout);
     const offsets = report.spots.map(({ offset }: { offset: number }) => offset);
     assert.deepEqual([report.opening, offsets, report.records], [opening, spots, ids], stdout);
     assert.equal(code, spots.length === 0 ? 0 : 65);
     assert.equal(readFileSync(path, "latin1"), file);
-    assert.equal(readFileSync(`${path}.rewrite`, "latin1"), anew);
+    assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
 
     const refused = /^refuses it at offset (\d+)$/.exec(opening);
     const opened = await openJournal(path).then((journal) => journal.close(), (e: unknown) => e);
@@ -90,7 +94,7 @@ for (const [says, file, anew, opening, spots, ids] of cases) {
       assert.ok(opened instanceof JournalError);
       assert.deepEqual([opened.code, opened.offset], ["damaged", Number(refused[1])]);
       assert.equal(readFileSync(path, "latin1"), file, "a refusal touches nothing");
-      assert.equal(readFileSync(`${path}.rewrite`, "latin1"), anew);
+      assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
       return;
     }
     assert.equal(opened, undefined);
@@ -109,7 +113,7 @@ test("verify of a symbolic link looks for the .rewrite beside its target", async
   symlinkSync(path, join(other, "link"));
   const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
   const { opening, records } = JSON.parse(stdout);
-  assert.deepEqual([code, opening, records], [65, due, 3]);
+  assert.deepEqual([code, opening, records], [65, pending, 3]);
 });
 
 test("a .rewrite that is not a copy of a journal's end is not read: 65, and it stays", async () => {
@@ -126,7 +130,7 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
   ];
   for (const make of makers) {
     make();
-    await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy of a journal/ });
+    await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy/ });
     const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(code, 65);
     assert.match(stderr, /plants\.ndjson\.rewrite: is not a copy of a journal's end/);
@@ -158,7 +162,7 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   await journal.close();
   linkSync(path, other);
 
-  // An opening that ends between its cut and what it writes anew.
+  // An opening that ends between its truncation and its write.
   const killed = {
     ...realDisk,
     open(at: string) {
@@ -169,7 +173,7 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   await assert.rejects(openJournal(path, { disk: killed }), /killed/);
   assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
 
-  // By its other name it looks sound, and shorter.
+  // By its other name it looks clean, and shorter.
   journal = await openJournal(other);
   await journal.append({ id: 50n, name: "Moss" });
   await journal.close();

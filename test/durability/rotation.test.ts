@@ -1,4 +1,4 @@
-/** Rotation: one file after the other, rotations that fail, and journals that are symbolic links. */
+/** Rotation: a file after another, rotations that fail, and journals that are symbolic links. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
@@ -20,7 +20,7 @@ const limits = { rotationMillis: 10 };
 const append = (journal: Journal, id: bigint): Promise<string> =>
   outcomeOf(journal.append({ id, name: "Fern" }));
 
-test("after a rename and rotate() the journal continues in a new file, and loses no plant", async () => {
+test("after a rename, rotate() continues in a new file, and no plant is lost", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path);
   assert.equal(await journal.rotate(), false, "the control: a file in its place stays");
@@ -84,7 +84,7 @@ test("a journal fails once, whether a batch or a rotation finds the fault", asyn
   assert.deepEqual([await outcome, failures], ["unknown", ["failed 74"]]);
 });
 
-/** A journal whose rotation has failed, for a folder was in the way; that is gone again. */
+/** A journal whose rotation has failed, because a directory was in the way; that is gone again. */
 async function afterFailedRotation() {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path, { limits });
@@ -112,7 +112,7 @@ test("after a failed rotation the file is watched again once it is put back", as
   await journal.close();
 });
 
-test("after a failed rotation the old file stays current until a new one can be created", async () => {
+test("after a failed rotation the old file stays current until one succeeds", async () => {
   const { path, journal } = await afterFailedRotation();
   assert.equal(await journal.rotate(), true);
   assert.equal(await append(journal, 2n), "stored");
@@ -134,15 +134,15 @@ test("after a failed rotation a path that can't even be looked at fails nothing"
   assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
 });
 
-/** What becomes of a renamed file while a plant that it holds waits for the rotation. */
+/** Changes to a renamed file while a plant that is in it waits for the rotation. */
 const meanwhile = [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
   ["truncate", "unknown", (moved: string) => truncateSync(moved, 200)],
   ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
   ["let be: the control", "stored", () => undefined],
 ] as const;
-for (const [says, answer, change] of meanwhile) {
-  test(`a plant that waits for its rotation, its file ${says}, is ${answer}`, async () => {
+for (const [says, expected, change] of meanwhile) {
+  test(`a plant that waits for its rotation, its file ${says}, is ${expected}`, async () => {
     const path = join(temporaryFolder(), "plants.ndjson");
     const journal = await openJournal(path, { limits: { rotationMillis: 60_000 } });
     journal.on("failed", () => undefined);
@@ -150,11 +150,11 @@ for (const [says, answer, change] of meanwhile) {
     renameSync(path, moved);
     const appended = append(journal, 1n);
     while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
-    // The write has been seen; that it returned, and that the path was looked at, a few turns tell.
+    // The write is in the file. That it returns, and the path is looked at, takes a few turns.
     for (let turns = 0; turns < 20; turns++) await turn();
     change(moved);
     await journal.rotate().catch(() => undefined);
-    assert.equal(await appended, answer);
+    assert.equal(await appended, expected);
     await journal.close();
   });
 }
@@ -195,7 +195,7 @@ test("a rotation that finds the file back at its path watches it again", async (
   await journal.close();
 });
 
-test("a rotation asked for while the journal closes is done: nothing is refused", async () => {
+test("a rotation requested while the journal closes is done: no plant is refused", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path, { limits: { ...limits, batchBytesMax: 1024 } });
   const ids = Array.from({ length: 99 }, (_, index) => index + 1);
@@ -209,7 +209,7 @@ test("a rotation asked for while the journal closes is done: nothing is refused"
   assert.equal(await journal.rotate(), false, "a closed one rotates no more");
 });
 
-test("of rotations asked for at once one is done, and the others find it done", async () => {
+test("of several rotations at once one is done, and the others find it done", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path, { limits });
   renameSync(path, `${path}.1`);
@@ -220,7 +220,7 @@ test("of rotations asked for at once one is done, and the others find it done", 
   await journal.close();
 });
 
-test("a file that can't be closed keeps neither its lock nor the rotation", async () => {
+test("a file that cannot be closed prevents neither its unlocking nor the rotation", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   let refused = 0;
   const open = (name: string): JournalFile => {
@@ -275,7 +275,7 @@ for (const [says, act, old, next] of moves) {
     assert.equal(await during, "stored");
     assert.equal(await append(journal, 3n), "stored");
     const inUse = names[next];
-    await assert.rejects(openJournal(path), { code: "locked" }, "the new file is held");
+    await assert.rejects(openJournal(path), { code: "locked" }, "the new file is locked");
     await (await openJournal(names[old])).close();
     await journal.close();
     assert.deepEqual([...idsIn(names[old]), ...idsIn(inUse)], [1, 2, 3]);
@@ -284,7 +284,7 @@ for (const [says, act, old, next] of moves) {
   });
 }
 
-test("a link that leads to another journal: rotation goes on behind its records", async () => {
+test("a link that leads to another journal: rotation continues after its records", async () => {
   const { path, target, other, journal } = await linked();
   const another = await openJournal(other);
   assert.equal(await append(another, 7n), "stored");
@@ -313,7 +313,7 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.equal(await append(journal, 2n), "unknown");
     const [error] = await failed;
     assert.ok(error instanceof JournalError);
-    assert.match(error.message, /, the journal \(or its symbolic link\) was renamed, and no SIGHUP followed$/);
+    assert.match(error.message, /, the journal \(or its .* link\) was renamed, and no SIGHUP followed$/);
     await journal.close();
     assert.equal(existsSync(other), false);
     await (await openJournal(target)).close();

@@ -1,9 +1,9 @@
 /**
  * Random lives of a journal on the simulated disk, each decided by a seed: appends, rotations,
- * second openings, faults of any call, short and torn writes, crashes, and openings anew. A model,
+ * second openings, faults of any call, short and torn writes, crashes, and new openings. A model,
  * which shares no code with the journal, knows what must be in its files and what may be.
  *
- * PLANT_TEST_RUNS: how many runs; PLANT_TEST_SEED: this one run alone, which tells its story.
+ * PLANT_TEST_RUNS: how many runs; PLANT_TEST_SEED: this one run alone, which prints its story.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +29,7 @@ function diceOf(seed: number) {
   return { below, pick, happens };
 }
 
-/** A disk that tells where the append to the journal began that a crash has interrupted. */
+/** A disk that knows where the append began that a crash has interrupted. */
 class WatchedDisk extends SimulatedDisk {
   interrupted: number | undefined;
 
@@ -51,7 +51,8 @@ class WatchedDisk extends SimulatedDisk {
 
 type Planned = readonly [operation: Operation, skip: number, fault: Fault];
 const operations: readonly Operation[] = [
-  ...Array<Operation>(12).fill("append"), "truncate", "truncate", "size", "size", "look", "look", "read",
+  ...Array<Operation>(12).fill("append"), "truncate", "truncate", "size", "size", "look", "look",
+  "read",
   "open", "lock", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
   "canName",
 ];
@@ -62,8 +63,8 @@ class Run {
   readonly #dice: ReturnType<typeof diceOf>;
   readonly #disk: WatchedDisk;
   readonly #counts: Map<string, number>;
-  /** What each plant's sender was told. */
-  readonly #told = new Map<number, string>();
+  /** The outcome of each plant's append. */
+  readonly #outcomes = new Map<number, string>();
   #planned: Planned[] = [];
   #hasFailed = false;
   #isRenamed = false;
@@ -74,7 +75,7 @@ class Run {
 
   constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
     [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
-    disk.cutsAreDurable = this.#dice.happens(50);
+    disk.truncationsAreDurable = this.#dice.happens(50);
   }
 
   async run(): Promise<this> {
@@ -99,8 +100,8 @@ class Run {
       else await (this.#dice.happens(67) ? this.#rotate(journal) : this.#openTwice());
       if (this.#disk.isDown || this.#hasFailed) break;
       this.#check();
-      // Before another write makes the cut durable, the power may be lost.
-      isFull = this.#told.get(this.#told.size) === "full";
+      // Before another write makes the truncation durable, the power may be lost.
+      isFull = this.#outcomes.get(this.#outcomes.size) === "full";
       if (isFull) break;
     }
     if (journal && !isFull && this.#dice.happens(50)) await this.#crashInWrite(journal);
@@ -153,7 +154,7 @@ class Run {
 
   async #open(): Promise<Journal | undefined> {
     const faults = this.#disk.faultsFired;
-    const warn = (): void => this.#count("torn end mended");
+    const warn = (): void => this.#count("torn end repaired");
     try {
       const journal = await openJournal(path, { disk: this.#disk, limits, warn });
       journal.once("failed", (error) => {
@@ -177,30 +178,30 @@ class Run {
   async #append(journal: Journal): Promise<void> {
     const waits = Array.from({ length: this.#dice.pick([1, 2, 3, 4]) }, () => this.#one(journal));
     if (this.#dice.happens(30)) {
-      const held = this.#disk.hold();
-      await Promise.race([held, Promise.all(waits)]);
+      const stalled = this.#disk.stall();
+      await Promise.race([stalled, Promise.all(waits)]);
       waits.push(this.#one(journal), this.#one(journal));
-      this.#disk.letGo();
+      this.#disk.resume();
     }
-    const told = await Promise.all(waits);
+    const outcome = await Promise.all(waits);
     if (this.#disk.isDown) return;
     const fired = this.#fired();
     const isFullOnly = fired.every(([operation, , fault]) => operation === "append"
       && (fault.errno === undefined ? fault.bytes !== 0 : noSpace.has(fault.errno)));
     if (isFullOnly && this.#hasFailed) this.#violate("failed for a full disk or a short write");
-    const isWell = fired.length > 0 || told.every((each) => each === "stored");
-    if (!isWell) this.#violate(`without a fault: ${told.join()}`);
+    const isWell = fired.length > 0 || outcome.every((each) => each === "stored");
+    if (!isWell) this.#violate(`without a fault: ${outcome.join()}`);
   }
 
   #one(journal: Journal): Promise<string> {
-    const id = this.#told.size + 1;
-    this.#told.set(id, "unknown");
+    const id = this.#outcomes.size + 1;
+    this.#outcomes.set(id, "unknown");
     const name = "Fern".repeat(this.#dice.below(150));
-    return outcomeOf(journal.append({ id: BigInt(id), name })).then((told) => {
-      this.#told.set(id, told);
-      this.story.push(`${id} ${told}`);
-      this.#count(told);
-      return told;
+    return outcomeOf(journal.append({ id: BigInt(id), name })).then((outcome) => {
+      this.#outcomes.set(id, outcome);
+      this.story.push(`${id} ${outcome}`);
+      this.#count(outcome);
+      return outcome;
     });
   }
 
@@ -238,7 +239,7 @@ class Run {
     }
   }
 
-  /** Who opens a journal that is in use is sent away. */
+  /** A second opening of a journal in use is refused. */
   async #openTwice(): Promise<void> {
     const faults = this.#disk.faultsFired;
     const code = await openJournal(path, { disk: this.#disk }).then(
@@ -249,7 +250,7 @@ class Run {
     if (code !== "locked") this.#violate(`a second opening: ${code}`);
   }
 
-  /** The crash comes while plants are on their way; they are not answered. */
+  /** The crash comes while plants are on their way; they get no outcome. */
   async #crashInWrite(journal: Journal): Promise<void> {
     if (this.#disk.isDown) return;
     this.#disk.crash(0, this.#part());
@@ -278,28 +279,30 @@ class Run {
     this.#count("hole of NULs");
   }
 
-  /** Holds the files against the model; `isOpen`: the journal is, and nothing is in flight. */
+  /** Compares the files with the model; `isOpen`: the journal is, and nothing is in flight. */
   #check(isOpen = true): void {
     const found = new Map<number, number>();
     for (const name of this.#disk.names()) {
       if (!/^\/plants\.ndjson(?:\.\d+)?$/.test(name)) continue;
       const { ids, fault } = read(this.#disk.bytes(name) ?? Buffer.alloc(0));
       for (const id of ids) found.set(id, (found.get(id) ?? 0) + 1);
-      // What was rotated away is nobody's to mend: only its sound lines count.
+      // A rotated file is not repaired: only its valid lines count.
       if (isOpen && fault && name === path && !this.#isRenamed) this.#violate(`${name}: ${fault}`);
     }
     for (const [id, times] of found) {
       if (times > 1) this.#violate(`${id} is there ${times} times`);
-      if (!this.#told.has(id)) this.#violate(`${id} was never sent`);
+      if (!this.#outcomes.has(id)) this.#violate(`${id} was never sent`);
     }
-    for (const [id, told] of this.#told) {
+    for (const [id, outcome] of this.#outcomes) {
       const isThere = found.has(id);
-      if (!["stored", "full", "unknown"].includes(told)) this.#violate(`${id} was told ${told}`);
-      if (told === "stored" && !isThere) this.#violate(`${id} was acknowledged, and is lost`);
-      if (told !== "full" || !isThere) continue;
-      // A cut that was not durable may be undone by a power loss, and only by that.
-      if (this.#wasPowerLost && !this.#disk.cutsAreDurable) this.#count("a cut that was undone");
-      else this.#violate(`${id} was told ${told}, and is there`);
+      const isKnown = ["stored", "full", "unknown"].includes(outcome);
+      if (!isKnown) this.#violate(`${id} was reported ${outcome}`);
+      if (outcome === "stored" && !isThere) this.#violate(`${id} was acknowledged, and is lost`);
+      if (outcome !== "full" || !isThere) continue;
+      // A truncation that was not durable may be undone by a power loss, and only by that.
+      const mayReturn = this.#wasPowerLost && !this.#disk.truncationsAreDurable;
+      if (mayReturn) this.#count("a truncation that was undone");
+      else this.#violate(`${id} was reported ${outcome}, and is there`);
     }
   }
 
@@ -330,7 +333,7 @@ async function simulate(first: number, runs: number, make = () => new WatchedDis
 const { PLANT_TEST_SEED: seed, PLANT_TEST_RUNS: runs = "2000" } = process.env;
 const lives = seed === undefined ? `${runs} random runs` : `the run of seed ${seed}`;
 
-test(`in ${lives} nothing acknowledged is lost, and no answer is false`, async (t) => {
+test(`in ${lives} nothing acknowledged is lost, and no outcome is false`, async (t) => {
   const result = await simulate(Number(seed ?? 1), seed === undefined ? Number(runs) : 1);
   const counts = Object.fromEntries([...result.counts].sort());
   t.diagnostic(JSON.stringify(counts));
@@ -343,16 +346,16 @@ const kinds: readonly string[] = [
   ...new Set(operations.map((operation) => nameOf(operation, { errno: EIO }))),
   "append fails, a part is there", "append fails, no space", "short append", "append of no byte",
   "append fails, no space, a part is there", "crash in a write", "crash elsewhere", "hole of NULs",
-  "bytes forgotten", "names forgotten", "torn end mended", "opening failed", "journal failed",
+  "bytes forgotten", "names forgotten", "torn end repaired", "opening failed", "journal failed",
   "stored", "full", "unknown", "rotated", "rotation refused", "put back", "second opening locked",
-  "a cut that was undone",
+  "a truncation that was undone",
 ];
 
 /** Puts something between a journal and its file. */
 const between = (change: (file: JournalFile) => Partial<JournalFile>) => (): WatchedDisk => {
-  const sound = new WatchedDisk();
-  const open = sound.open.bind(sound);
-  return Object.assign(sound, { open: (name: string) => {
+  const disk = new WatchedDisk();
+  const open = disk.open.bind(disk);
+  return Object.assign(disk, { open: (name: string) => {
     const file = open(name);
     return { ...file, ...change(file) };
   } });
@@ -368,7 +371,7 @@ const controls: readonly (readonly [says: string, make: () => WatchedDisk])[] = 
     append: (bytes) => file.append(bytes).catch(() => file.append(bytes)) }))],
   ["a short write that is taken for whole", between((file) => ({
     append: (bytes) => file.append(bytes).then(() => bytes.length) }))],
-  ["a file that is not cut back", between(() => ({ truncate: nothing }))],
+  ["a file that is not truncated", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
   ["a lock that is always free", disk({ lock: () => Promise.resolve(undefined) })],
   ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],
@@ -379,6 +382,6 @@ for (const [says, make] of controls) {
     const { violation, seed: caught } = await simulate(1, 1_000, make);
     assert.ok(violation !== undefined);
     t.diagnostic(`seed ${caught}: ${violation}`);
-    assert.equal((await simulate(caught, 1)).violation, undefined, "on a sound disk");
+    assert.equal((await simulate(caught, 1)).violation, undefined, "on a valid disk");
   });
 }

@@ -5,7 +5,7 @@ import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { openJournal } from "../../src/index.ts";
-import type { Bytes } from "../../src/journal/lines.ts";
+import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { header, record } from "../support/journals.ts";
 import {
@@ -59,7 +59,7 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
   assert.equal(readFileSync(join(folder, "torn"), "utf8"), text.slice(0, -9));
 });
 
-test("verify beside a live server disturbs it not, and reads up to the last line", async () => {
+test("verify beside a live server does not disturb it, and reads up to the last line", async () => {
   const folder = temporaryFolder();
   const server = await start({ cwd: folder });
   servers.push(server);
@@ -76,7 +76,7 @@ test("verify beside a live server disturbs it not, and reads up to the last line
   assert.equal(await server.end(), 0);
 });
 
-test("verify reads on where one of several files is missing or damaged, and tells all", async () => {
+test("verify reads on if one of several files is missing or damaged, and reports all", async () => {
   const folder = temporaryFolder();
   const path = await journalOf(folder);
   writeFileSync(join(folder, "torn"), readFileSync(path).subarray(0, -9));
@@ -123,7 +123,7 @@ test("verify of a file that can't be read, or of none, ends with 74", async () =
   }
 });
 
-test("behind a damaged spot nothing is known of the record before: it is one spot", async () => {
+test("after a damaged spot the record before is unknown: it is one spot", async () => {
   const bytes = readFileSync(await journalOf(temporaryFolder()));
   const second = bytes.indexOf("\n", bytes.indexOf("\n") + 1) + 1;
   bytes[second + 20] = 0x78;
@@ -135,39 +135,39 @@ test("behind a damaged spot nothing is known of the record before: it is one spo
   assert.equal(records, 2);
 });
 
-test("beside a live server, lines that it cuts and writes anew are no damaged spot", () => {
+test("beside a live server, lines that it truncates and rewrites are not damaged spots", () => {
   const textOf = (length: number): string => `{"id":7,"name":"${"x".repeat(length)}"}`;
   const certified = header + record(1, 133, textOf(30_000));
   const write = (...lengths: readonly number[]): Buffer => Buffer.from(certified
     + lengths.map((length, index) => record(2 + index, certified.length, textOf(length))).join(""));
-  // A write that found no space, in part; it is cut back, and another takes its place.
+  // A write that found no space, in part; it is truncated, and another takes its place.
   const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
   const next = write(100, 50_000, 60_000);
   const reading = (isLive: boolean) => {
     let file = full;
     const read = (from: number, length: number): Buffer => {
       const bytes = file.subarray(from, from + length);
-      // The first block is read, and not only the header: now it is cut.
+      // The first block is read, and not only the header: now it is truncated.
       if (from === 0 && length > 1_000) file = next;
       return bytes;
     };
     return verifyJournal({ size: () => full.length, read }, { isLive });
   };
   assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
-  assert.equal(reading(false).spotsTotal, 2, "the control: what was cut was met");
+  assert.equal(reading(false).spotsTotal, 2, "the control: the truncated bytes were met");
   const underWay = verifyJournal({
     size: () => next.length - 9,
     read: (from, length) => next.subarray(from, Math.min(from + length, next.length - 9)),
   }, { isLive: true });
   assert.deepEqual([underWay.spots, underWay.records], [[], 3], "a last line without LF");
-  // What was certified when the reading began is told, beside a live server, too.
+  // What was certified when the reading began is reported, beside a live server, too.
   const damaged = Buffer.from(next).fill("y", 200, 210);
   const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);
   const { spots } = verifyJournal({ size: () => damaged.length, read }, { isLive: true });
   assert.deepEqual(spots.map(({ offset }) => offset), [133]);
 });
 
-test("a line longer than a block is read whole, and damage behind it is placed", async () => {
+test("a line longer than a block is read whole, and damage after it is located", async () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   const journal = await openJournal(path);
@@ -185,7 +185,7 @@ test("a line longer than a block is read whole, and damage behind it is placed",
   assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
 });
 
-test("the first 1,000 spots are told, and how many there are in all", () => {
+test("the first 1,000 spots are listed, and how many there are in all", () => {
   for (const bad of [1_000, 1_001]) {
     const bytes = Buffer.from(header + "x\n".repeat(bad));
     const read = (from: number, length: number): Buffer => bytes.subarray(from, from + length);
@@ -194,7 +194,7 @@ test("the first 1,000 spots are told, and how many there are in all", () => {
   }
 });
 
-test("a file that is cut while it is read is read to its new end", () => {
+test("a file that is truncated while it is read is read to its new end", () => {
   const read = (offset: number, length: number): Buffer =>
     Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");
   let size = 200_000;
@@ -207,4 +207,22 @@ test("a file that is cut while it is read is read to its new end", () => {
   });
   const reason = "the last 100000 bytes are not a whole line";
   assert.deepEqual([spots, records], [[{ offset: 0, line: 1, reason }], 0]);
+});
+
+test("lines whose ends are at a block's end, or near it, are read whole", () => {
+  for (const blocks of [1, 2, 3]) {
+    for (const more of [-1, 0, 1]) {
+      const lengths = [blocks * 65_536 + more, 5, blocks * 65_536 - 7 + more];
+      const texts = lengths.map((length) => "x".repeat(length));
+      const file = Buffer.from(texts.join("\n"));
+      const found = [...linesOf({
+        size: () => file.length, read: (from, length) => file.subarray(from, from + length),
+      }, 0, file.length)];
+      assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
+        texts.map((text, index) => [text, index < 2]));
+      assert.deepEqual(found.map(({ offset }) => offset),
+        [0, found[0]?.end, found[1]?.end]);
+      assert.equal(found.at(-1)?.end, file.length);
+    }
+  }
 });

@@ -1,4 +1,4 @@
-/** Writes that fail or are short, and other processes that change the file: the outcomes are true. */
+/** Writes that fail or are short, and other processes that change the file: true outcomes. */
 import assert from "node:assert/strict";
 import {
   appendFileSync, copyFileSync, mkdirSync, renameSync, rmSync, statSync, truncateSync,
@@ -137,13 +137,13 @@ for (const [says, act] of intrusions) {
 for (const [says, errno] of [["EIO", EIO], ["no space", ENOSPC]] as const) {
   test(`${says}, and another process has appended: its bytes are not truncated away`, async () => {
     const { path, disk, journal, bytes, failures } = await simulated();
-    void disk.hold();
+    void disk.stall();
     const other = disk.open(path).append(Buffer.from("another's".repeat(99)));
     disk.fail("append", { errno }, 1);
     const outcomes = append(journal, fern, fern);
-    // The journal has looked at the file, and its write waits behind the other process's.
+    // The journal has looked at the file, and its write waits after the other process's.
     while (!disk.calls.includes("look")) await setImmediate();
-    disk.letGo();
+    disk.resume();
     await other;
     assert.deepEqual([await outcomes, disk.faultsFired], [["unknown", "unknown"], 1]);
     assert.equal(bytes().length, headerBytes + 9 * 99);

@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
+import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -76,7 +77,16 @@ export interface ClusterOptions {
 
   /** The lines of a `tls` block, and what the tests' own client trusts then. */
   readonly tls?: string;
-  readonly ca?: Buffer;
+  readonly client?: ConnectionOptions;
+
+  /** The servers begin with TLS (`handshake_first`). */
+  readonly isTlsFirst?: boolean;
+
+  /** JetStream's domain; "none": the servers have no JetStream. */
+  readonly domain?: string;
+
+  /** Further lines of each server's configuration. */
+  readonly more?: string;
 
   /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3, and all monitors one port. */
   readonly hasAddresses?: boolean;
@@ -99,7 +109,7 @@ interface Server {
   process: ChildProcess;
 }
 
-async function freePorts(count: number): Promise<readonly number[]> {
+export async function freePorts(count: number): Promise<readonly number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
   await Promise.all(servers.map((server) => once(server, "listening")));
   const ports = servers.map((server) => {
@@ -342,7 +352,7 @@ function configOf(
   options: ClusterOptions,
 ): string {
   const count = others.length + 1;
-  const { sync = "always", maxPayload = "1MB", users = "", tls } = options;
+  const { sync = "always", maxPayload = "1MB", users = "", domain = "", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
   const cluster = count === 1 ? "" : `cluster {
@@ -355,23 +365,29 @@ function configOf(
 listen: "${host}:${port}"
 http: "${host}:${monitor}"
 max_payload: ${maxPayload}
-jetstream {
+${domain === "none" ? "" : `jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: 2GB
   sync_interval: ${sync}
-}
+  ${domain === "" ? "" : `domain: ${domain}`}
+}`}
 ${cluster}
 ${options.accounts ?? `accounts {
   $SYS { users: [ { user: sys, password: syspw } ] }
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
+      subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
-      publish: [ "$JS.API.STREAM.INFO.denied" ], subscribe: [ "_INBOX.>" ] } }
+      publish: [ "$JS.API.STREAM.INFO.denied", "$JS.API.STREAM.MSG.GET.denied" ]
+      subscribe: [ "_INBOX.>" ] } }
+    { user: keyless, password: keylesspw, permissions: {
+      publish: [ "*", "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
     ${users}
   ] }
 }`}
 ${tls === undefined ? "" : `tls { ${tls} }`}
+${options.more ?? ""}
 `;
 }
 
@@ -433,15 +449,18 @@ class TestClient {
   }
 
   static async open({ host, port }: Server, options: ClusterOptions): Promise<TestClient> {
-    const { ca, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
+    const { client: tls, isTlsFirst, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
     let socket = connect(port, host).on("error", () => undefined);
+    const secure = (): Socket =>
+      connectTls({ socket, ...tls, checkServerIdentity: () => undefined }).on("error", () => undefined);
+    if (isTlsFirst) socket = secure();
     const [info] = await once(socket, "data");
     const { nonce = "" } = JSON.parse(/{.*}/.exec(String(info))?.[0] ?? "{}") as { nonce?: string };
-    if (ca) socket = connectTls({ socket, ca, checkServerIdentity: () => undefined });
+    if (tls && !isTlsFirst) socket = secure();
     const client = new TestClient(socket);
     socket.on("error", () => undefined);
     socket.on("data", (bytes: Buffer) => client.#read(bytes));
-    if (ca) await once(socket, "secureConnect");
+    if (tls && !isTlsFirst) await once(socket, "secureConnect");
     const hello = { verbose: false, pedantic: false, headers: true, no_responders: true };
     socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`);
     return client;

@@ -158,7 +158,7 @@ resolver_preload: { ${accountJwts.join("\n")} }
   login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) }),
 });
 const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string => credsOf(text, key.seed);
-const writer = () => ["plants", "$JS.API.STREAM.INFO.plants"];
+const writer = () => ["plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants"];
 
 describe("servers with operator, account and user JWTs", { ...withCluster, timeout }, () => {
   test("serve a user by its .creds, in long tests while the leader is killed, and no other user", async (t) => {

@@ -8,7 +8,8 @@ import { createServer } from "node:net";
 import type { Server, Socket } from "node:net";
 import { after } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
-import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
+import type { NatsLimits, NatsOptions, NatsStore } from "../../src/engines/nats.ts";
+import { StoreError } from "../../src/store.ts";
 import { rightStream } from "./cluster.ts";
 
 export interface Published {
@@ -163,6 +164,8 @@ export class Fake {
     const { subject, reply } = published;
     const { stream, config, cluster, onPlant = () => ack(this.plants.length) } = this.script;
     let answer: Answer;
+    const isProbe = subject.includes("STREAM.MSG.GET") && published.payload === "";
+    if (isProbe) return;
     if (subject.startsWith("$JS.API.STREAM.INFO.")) {
       const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
       answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
@@ -242,3 +245,31 @@ export async function openFake(
   after(() => store.close());
   return store;
 }
+
+/** A fake server and a store on it, with what the store reports. */
+export async function open(script: Script = {}, limits: Partial<NatsLimits> = {}) {
+  const fake = await Fake.start(script);
+  const warnings: string[] = [];
+  const store = await openFake([fake], { limits, warn: (line) => warnings.push(line) });
+  return { fake, store, warnings };
+}
+
+/** "stored", "replayed", or the code of the StoreError. */
+export const outcomeOf = (append: Promise<"stored" | "replayed" | void>): Promise<string> =>
+  append.then((outcome) => outcome || "stored",
+    (error: unknown) => (error instanceof StoreError ? error.code : `fault: ${String(error)}`));
+
+export const fern = { id: 9223372036854775807n, name: "Fern ä€", tag: "shade" };
+export const append = (store: NatsStore, name = fern.name): Promise<string> =>
+  outcomeOf(store.append({ ...fern, name }));
+
+/** The response to STREAM.MSG.GET, as a server writes it. */
+export const found = (seq: number, payload: string | Buffer, headers = ""): string => JSON.stringify({
+  type: "io.nats.jetstream.api.v1.stream_msg_get_response",
+  message: { subject: "plants", seq, hdrs: Buffer.from(headers, "latin1").toString("base64"),
+    data: Buffer.from(payload).toString("base64"), time: "2026-11-21T10:47:01.516123456Z" },
+});
+
+/** The response to STREAM.INFO of a stream with so many messages. */
+export const holding = (count: number) =>
+  ({ config: rightStream("plants"), state: { messages: count, last_seq: count } });

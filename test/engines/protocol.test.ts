@@ -81,17 +81,20 @@ describe("the bytes of a server", () => {
 describe("the address", () => {
   test("has hosts, a stream and options", () => {
     const { hosts, ...rest } =
-      parseAddress("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow");
+      parseAddress("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow"
+        + "&tls-first&domain=hub&inbox=_INBOX_plants.x");
     assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: 8222, allowsOldServer: true,
+      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: 8222, allowsOldServer: true, isTlsFirst: true,
+      api: "$JS.hub.API", inbox: "_INBOX_plants.x",
       shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
   test("has defaults", () => {
-    const { replicas, monitor, needsTls, allowsOldServer } = parseAddress("nats://h1/plants");
-    assert.deepEqual([replicas, monitor, needsTls, allowsOldServer], [3, 0, false, false]);
+    const { hosts, ...rest } = parseAddress("nats://h1/plants");
+    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitor: 0,
+      allowsOldServer: false, isTlsFirst: false, api: "$JS.API", inbox: "_INBOX", shown: "nats://h1/plants" });
   });
 
   const wrong = [
@@ -100,7 +103,7 @@ describe("the address", () => {
     "nats://h1/pla.nts", "nats://h1/plants>", "nats://h1/plants/2", "nats://h1/plants?",
     "nats://h1/plants?replicas=0", "nats://h1/plants?replicas=6", "nats://h1/plants?replicas=",
     "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=1",
-    "nats://h1/plants?s3cret=1", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
+    "nats://h1/plants?s3cret=1", "nats://h1/plants?domain=a.b", "nats://h1/plants?inbox=a.>", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
     "nats://u:s3cret@h1/plants", "nats://s3cret@h1/plants", "nats://@h1/plants", "nats://h1,u@h2/plants",
     "nats://h1/s3cret@plants", "nats://h1 /plants", "nats://h1/plants\r\nPING", "nats://[::1/plants",
     `nats://h1/${"p".repeat(65)}`,

@@ -5,10 +5,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
-import { EngineError } from "../../src/engines/nats.ts";
+import { EngineError, openNats } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
-import { Cluster, withCluster } from "./cluster.ts";
-import { compare, Load, serve } from "./load.ts";
+import { Cluster, until, withCluster } from "./cluster.ts";
+import { Fake } from "./fake.ts";
+import { compare, Load, Proxy, serve } from "./load.ts";
 
 const timeout = 60_000;
 const folder = temporaryFolder();
@@ -26,9 +27,10 @@ const good = certify("good", "IP:127.0.0.1");
 const other = certify("other", "DNS:plants.example");
 const trusting = ({ cert }: { readonly cert: string }): ConnectionOptions =>
   ({ ca: readFileSync(cert) });
-const serverOf = async ({ cert, key }: typeof good): Promise<Cluster> => {
-  const server = await Cluster.start({ servers: 1,
-    tls: `cert_file: "${cert}", key_file: "${key}", timeout: 2`, ca: readFileSync(cert) });
+const serverOf = async ({ cert, key }: typeof good, more = ""): Promise<Cluster> => {
+  const server = await Cluster.start({ servers: 1, isTlsFirst: more.includes("handshake_first"),
+    tls: `cert_file: "${cert}", key_file: "${key}", ca_file: "${cert}", timeout: 2, ${more}`,
+    client: { ca: readFileSync(cert), cert: readFileSync(cert), key: readFileSync(key) } });
   if ("skip" in withCluster) return server;
   await server.create("plants", { num_replicas: 1 });
   return server;
@@ -66,4 +68,48 @@ describe("over TLS", { ...withCluster, timeout }, () => {
       });
     });
   }
+  test("a server that begins with TLS needs tls-first in the address", async () => {
+    const server = await serverOf(good, "handshake_first: true");
+    const store = await server.open("plants", { scheme: "tls", query: `${query}&tls-first`, tls: trusting(good) });
+    await store.append({ id: 1n, name: "Fern" });
+    await store.close();
+    await assert.rejects(server.open("plants", { query: `${query}&tls-first`, tls: {} }),
+      { code: "refused", message: /self.signed certificate/ });
+    const waiting = await server.open("plants",
+      { scheme: "tls", query, tls: trusting(good), limits: { handshakeMillis: 200 } });
+    assert.equal(waiting.stats.isReachable, false, "the control: it waits for INFO");
+    await waiting.close();
+  });
+  test("tls-first refuses a server that begins in the clear, and tells it nothing", async () => {
+    const fake = await Fake.start();
+    await assert.rejects(openNats(`tls://${fake.host}/plants?tls-first`, { credentials: "u\ns3cret" }),
+      { code: "refused" });
+    assert.doesNotMatch(fake.said.join(), /s3cret|CONNECT/);
+  });
+  test("tls-first without a server listens, and tries again", async () => {
+    const fake = await Fake.start();
+    const { host } = fake;
+    await fake.stop();
+    const store = await openNats(`tls://${host}/plants?tls-first`);
+    assert.equal(store.stats.isReachable, false);
+    await store.close();
+  });
+  test("a client certificate is read again for every connection", async () => {
+    const server = await serverOf(good, "verify: true");
+    const [proxy] = await Promise.all(server.servers.map(({ port }) => Proxy.before(port)));
+    assert.ok(proxy);
+    const identity = { ...trusting(good), cert: readFileSync(good.cert), key: readFileSync(good.key) };
+    let read = 0;
+    let tls: ConnectionOptions = identity;
+    const options = { query, ports: [proxy.port], tls: () => (read++, tls) };
+    const store = await server.open("plants", options);
+    await store.append({ id: 1n, name: "Fern" });
+    tls = trusting(good);
+    proxy.cut();
+    await until("it is refused", () => read > 2 && !store.stats.isReachable);
+    tls = identity;
+    await until("it stores", () =>
+      store.append({ id: 2n, name: "Fern" }).then(() => true, () => false));
+    await store.close();
+  });
 });

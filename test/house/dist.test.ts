@@ -4,11 +4,13 @@
  * everything else must be equal, the spelling of numbers and strings included. */
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { command } from "../support/package.ts";
 import { nodes } from "../support/recipes.ts";
-import { root } from "../support/support.ts";
+import { program, root, temporaryFolder } from "../support/support.ts";
+import { loadedByDefault } from "./tables.ts";
 
 /** Runs in a Node that strips types. Its first argument is one operator to change in each built file,
  * and what to change it to; the others are pairs of a source and its built file. Prints the built
@@ -70,4 +72,26 @@ test("the control: one changed operator is found in each file that has it", { sk
     .filter((path) => readFileSync(path, "utf8").includes(" === "));
   assert.ok(having.length > 20, `${having.length}`);
   assert.deepEqual(differing(" === ", " !== "), having);
+});
+
+test("serve loads the files of the README's table, and --admin more", () => {
+  const loadedWith = (...args: readonly string[]): readonly string[] => {
+    const cwd = temporaryFolder();
+    // Ends the program once it has printed where it listens.
+    const end = `data:text/javascript,const { stdout } = process; const { write } = stdout;
+      stdout.write = (...args) => {
+        setImmediate(() => process.kill(process.pid, "SIGTERM"));
+        return write.apply(stdout, args);
+      };`;
+    const { status, said } = command(cwd, "env", "NODE_V8_COVERAGE=coverage", process.execPath,
+      "--import", end, program, "--port", "0", ...args);
+    assert.equal(status, 0, said);
+    const [file = ""] = readdirSync(join(cwd, "coverage"));
+    return [...readFileSync(join(cwd, "coverage", file), "utf8").matchAll(/"url":"([^"]+)"/g)]
+      .map(([, url = ""]) => relative(root, url.startsWith("file:") ? fileURLToPath(url) : root))
+      .filter((name) => name.startsWith("dist/"))
+      .map((name) => name.replace(/^dist(.*)js$/, "src$1ts")).sort();
+  };
+  assert.deepEqual(loadedWith(), loadedByDefault.toSorted());
+  assert.ok(loadedWith("--admin", "0").length > loadedByDefault.length, "the control");
 });

@@ -375,7 +375,7 @@ test("a paragraph has fewer than 80 words", { todo: "not all documents keep it y
   assert.ok(long.length === 0, long.join("\n"));
 });
 
-test("each README of a folder of src names every file beside it", { todo: "being rewritten" }, () => {
+test("each README of a folder of src names every file beside it", () => {
   for (const { name, text } of documents.filter((each) => /^src\/\w+\//.test(each.name))) {
     const beside = readdirSync(join(root, dirname(name))).filter((file) => file.endsWith(".ts"));
     const shown = [...text.matchAll(/^\| `([\w-]+\.ts)` \|/gm)].map(([, file = ""]) => basename(file));

@@ -1,6 +1,6 @@
 /** The tables of the documents that are computed from the code. */
 import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { limitTable } from "../../src/config.ts";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/metrics.ts";
@@ -97,11 +97,52 @@ function facts(): string {
   ]);
 }
 
+/** What loads a file by `import()`, and that file; tidy's layers say where else `import()` may be. */
+const onDemand = {
+  "`--admin`, besides the defaults": "src/program/admin.ts",
+  "`--store nats://…`, besides the defaults": "src/engines/nats.ts",
+  "`import` and `export`, besides those of a stream": "src/program/transfer.ts",
+};
+
+/** The files that a file loads by import statements, and itself. */
+function loadedBy(name: string, known: ReadonlySet<string> = new Set()): ReadonlySet<string> {
+  const source = sources.find((each) => each.name === name);
+  return !source || known.has(name) ? known
+    : runtimeImportsOf(source).reduce<ReadonlySet<string>>((all, from) => loadedBy(from, all), new Set([...known, name]));
+}
+
+/** What the program loads with its defaults. */
+export const loadedByDefault = [...loadedBy("src/server.ts")];
+
+function loading(): string {
+  const found = sources.flatMap(({ name, code: text }) =>
+    [...text.matchAll(/\bimport\("([^"]+)"\)/g)].map(([, to = ""]) => join(dirname(name), to)));
+  const known = Object.values(onDemand);
+  if (found.toSorted().join() !== known.toSorted().join()) {
+    throw new Error(`onDemand names ${known.join()}, import() ${found.join()}`);
+  }
+  const rowOf = (what: string, files: readonly string[], names: string) => [what, files.length,
+    sumOf(sources.filter(({ name }) => files.includes(name))), names];
+  const all = new Set(loadedByDefault);
+  const rest = Object.entries(onDemand).map(([what, file]) => {
+    const files = [...loadedBy(file)].filter((name) => !all.has(name));
+    for (const name of files) all.add(name);
+    return rowOf(what, files, files.map(code).join(", "));
+  });
+  const types = sources.map(({ name }) => name).filter((name) => !all.has(name));
+  return tableOf("what runs | files | tokens | which", [
+    rowOf("`serve` with its defaults", loadedByDefault, "all that no other row names"), ...rest,
+    rowOf("nothing: only types", types, types.map(code).join(", ") || "none"),
+    rowOf("the library alone", [...loadedBy("src/index.ts")], "those of the first row that are neither"
+      + " `src/server.ts` nor in `src/program/`"),
+  ]);
+}
+
 const metrics = (): string => tableOf("metric | type | what it is",
   Object.entries(metricTable).map(([name, { type, help }]) => [code(name), type, help]));
 
 export const tables: Readonly<Record<string, (found: string) => string>> = {
-  facts, metrics, errors, settings, limits, capabilities, tour,
+  facts, metrics, errors, settings, limits, capabilities, tour, loading,
 };
 
 /** The one document that has a table, the table as it stands there, and as it has to be. */

@@ -4,9 +4,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  decodeHeader, decodeRecord, fillChecksums, headerBytes, headerText, placeholderCrc, plantText,
-  recordText,
+  decodeHeader, decodeRecord, fillChecksums, headerBytes, headerText, lineBytesMax, placeholderCrc,
+  plantText, recordText,
 } from "../../src/journal/record.ts";
+import { limitTable } from "../../src/config.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { root } from "../support/support.ts";
 
@@ -54,18 +55,20 @@ test("the worked example of the design, with the checksum that its bytes have", 
     + `{"id":9007199254740993,"name":"Fern","tag":"shade"},"crc":"4ee07b39"}\n`);
 });
 
-test("the worked example in record.ts has the offsets and checksums that it tells", () => {
+test("the worked example in record.ts has the offsets and checksums that it states", () => {
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
   const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(([, offset, text = ""]) =>
     ({ offset: Number(offset), text: text.replace(/ LF$/, "\n") }));
-  assert.equal(pieces.length, 6);
+  assert.equal(pieces.length, 10);
   const file = pieces.map(({ text }) => text).join("");
   for (const { offset, text } of pieces) assert.equal(file.indexOf(text), offset);
-  const [header = "", record = ""] = file.split("\n");
-  assert.equal(file, `${header}\n${record}\n`);
+  const [header = "", record = "", keyed = ""] = file.split("\n");
+  assert.equal(file, `${header}\n${record}\n${keyed}\n`);
   assert.equal(decodeHeader(Buffer.from(header)), header.slice(45, 81));
   assert.deepEqual(decodeRecord(Buffer.from(record)),
-    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, id: 9007199254740993n });
+    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, key: undefined, id: 9007199254740993n });
+  assert.deepEqual(decodeRecord(Buffer.from(keyed)),
+    { seq: 2, at: "2026-11-21T10:47:02.006Z", synced: 265, key: "GZvgPTXzRR2v5tOmMDnAFg", id: 7n });
   assert.match(source, new RegExp(`^ \\* +${file.length}$`, "m"));
 });
 
@@ -127,7 +130,7 @@ for (const [says, plant, json] of plants) {
     assert.deepEqual(bytes, Buffer.concat([line(textOf(json)), Buffer.from("\n")]));
     assert.equal(bytes.findIndex((byte) => byte < 0x20), bytes.length - 1, "its LF, nothing else");
     const { id } = plant;
-    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, id });
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, key: undefined, id });
   });
 }
 
@@ -152,7 +155,7 @@ test("every control character of a name is escaped", () => {
 
 const good = textOf('{"id":7,"name":"Fern"}');
 
-const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
+const badChecksums: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)],
   ["only a checksum", Buffer.from(',"crc":"00000000"}')],
   ["a wrong checksum", line(good, "00000000")],
@@ -164,11 +167,12 @@ const unsound: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["two records in it", Buffer.concat([line(good), line(good)])],
 ];
 
-for (const [says, bytes] of unsound) {
-  test(`a line with ${says} is unsound`, () => assert.equal(decodeRecord(bytes), "bad checksum"));
+for (const [says, bytes] of badChecksums) {
+  test(`a line with ${says} has a bad checksum`, () =>
+    assert.equal(decodeRecord(bytes), "bad checksum"));
 }
 
-test("a record with any byte changed to any other is unsound", () => {
+test("a record with any byte changed to any other has a bad checksum", () => {
   const bytes = line(good);
   assert.equal(typeof decodeRecord(bytes), "object");
   for (let offset = 0; offset < bytes.length; offset++) {
@@ -180,7 +184,7 @@ test("a record with any byte changed to any other is unsound", () => {
   }
 });
 
-const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
+const notRecords: readonly (readonly [says: string, start: string | Buffer])[] = [
   ["a header", headerLine],
   ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
@@ -218,8 +222,8 @@ const foreign: readonly (readonly [says: string, start: string | Buffer])[] = [
   ["text that is no JSON", textOf("{")],
 ];
 
-for (const [says, start] of foreign) {
-  test(`a good checksum over ${says} is foreign`, () => {
+for (const [says, start] of notRecords) {
+  test(`a valid checksum over ${says} is not a record`, () => {
     assert.equal(decodeRecord(line(start)), "not a record");
   });
 }
@@ -244,3 +248,9 @@ for (const [clock, isTaken] of clocks) {
     }
   });
 }
+
+test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
+  assert.equal(lineBytesMax, 64 * 2 ** 20);
+  assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
+  assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
+});

@@ -2,18 +2,17 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
-import { request, type RequestOptions } from "node:http";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { ended, post, start, timeout } from "../support/operator.ts";
 import {
-  cleanEnvironment, program, run, start, temporaryFolder, token, type Running,
+  cleanEnvironment, program, run, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
-const timeout = 30_000;
 const children: Running["process"][] = [];
 after(() => children.map((child) => child.kill("SIGKILL")));
 
@@ -21,7 +20,7 @@ const noPerl = missing(["perl", "-MSocket", "-MPOSIX", "-e", "1"]);
 
 /**
  * Binds as systemd does, and hands the socket as descriptor 3 to one program after another; it
- * accepts nothing itself. The number of each, which becomes the program, is told on stderr.
+ * accepts nothing itself. The number of each, which becomes the program, is printed on stderr.
  */
 const manager = `use Socket qw(:all);
 my ($where, $lives) = splice @ARGV, 0, 2;
@@ -71,20 +70,11 @@ async function living(outcome: Running | string, life: number) {
   return { pid: pids[life - 1] ?? NaN, line: outcome.stdout().split("\n")[life - 1] };
 }
 
-async function post(to: RequestOptions): Promise<number | undefined> {
-  const asked = request({ ...to, path: "/plants", method: "POST", agent: false,
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" } });
-  asked.end('{"id":1,"name":"Fern"}');
-  const [answer] = await once(asked, "response");
-  await once(answer.resume(), "end");
-  return answer.statusCode;
-}
-
 for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as const) {
   const isThere = Object.values(networkInterfaces())
     .some((each) => each?.some((one) => one.address === host));
   const skip = isThere ? noPerl : `there is no ${host} here`;
-  test(`a port of ${host} that is handed in is served, and stays for the next one`,
+  test(`an inherited port of ${host} is served, and stays open for the next process`,
     { timeout, skip }, async () => {
       const outcome = await handed(host, { lives: 2 });
       for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
@@ -99,13 +89,7 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
     });
 }
 
-/** The exit code, once it comes by itself. */
-async function ended({ process: child }: Running): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-  return child.exitCode;
-}
-
-test("a Unix socket that is handed in is served, and nobody removes it",
+test("an inherited Unix socket is served, and not removed",
   { timeout, skip: noPerl }, async () => {
     const folder = temporaryFolder();
     const socketPath = join(folder, "s");
@@ -115,7 +99,7 @@ test("a Unix socket that is handed in is served, and nobody removes it",
       assert.equal(line, "plant-store listening on unix:fd 3");
       assert.equal(await post({ socketPath }), 200);
       if (life === 2) {
-        // Nor does a start that is told its path: somebody listens there.
+        // A start with its path does not remove it either: a process listens there.
         const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
         assert.equal(other.code, 69, other.stderr);
       }
@@ -127,7 +111,7 @@ test("a Unix socket that is handed in is served, and nobody removes it",
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   });
 
-test("one that is handed in for another process is not taken", { timeout, skip: noPerl },
+test("a socket inherited for another process is not used", { timeout, skip: noPerl },
   async () => {
     const outcome = await handed("127.0.0.1", { args: ["--socket", "own"], env: { LISTEN_PID: "1" } });
     const { pid, line } = await living(outcome, 1);
@@ -143,12 +127,12 @@ const refused: readonly (readonly [says: string, options: Handed, outcome: RegEx
   ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
 ];
 for (const [says, options, outcome] of refused) {
-  test(`a socket that is handed in ${says} is refused`, { timeout, skip: noPerl }, async () => {
+  test(`an inherited socket ${says} is refused`, { timeout, skip: noPerl }, async () => {
     assert.match(String(await handed("127.0.0.1", options)), outcome);
   });
 }
 
-test("what is handed in and is no socket is told: 69", { timeout }, async () => {
+test("an inherited descriptor that is not a socket ends with 69", { timeout }, async () => {
   const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
   const child = spawn("sh", ["-c", line, process.execPath, program], {
     cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
@@ -157,7 +141,7 @@ test("what is handed in and is no socket is told: 69", { timeout }, async () => 
   assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
-test("a port that is taken is named: 69", { timeout }, async () => {
+test("a taken port ends with 69 and is named", { timeout }, async () => {
   const taken = createServer();
   await once(taken.listen(0, "127.0.0.1"), "listening");
   const address = taken.address();
@@ -169,7 +153,7 @@ test("a port that is taken is named: 69", { timeout }, async () => {
   taken.close();
 });
 
-test("of two starts that race at one stale socket, the one that is served stays reachable",
+test("two starts race at one abandoned socket: the server that listens stays reachable",
   { timeout }, async () => {
     const folder = temporaryFolder();
     const socketPath = join(folder, "s");
@@ -201,7 +185,6 @@ test("of two starts that race at one stale socket, the one that is served stays 
     const exited = once(second, "exit");
     while (!told.includes("about to remove")) await once(second.stderr, "data");
     const first = await start({ cwd: folder, args: ["--socket", socketPath] });
-    children.push(first.process);
     writeFileSync(join(other, "go"), "x");
     assert.deepEqual(await exited, [69, null], told);
     assert.match(told, /cannot listen: another process has begun to listen at /);
@@ -209,3 +192,33 @@ test("of two starts that race at one stale socket, the one that is served stays 
     assert.equal(await first.end(), 0);
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
   });
+
+const noIpv6 = Object.values(networkInterfaces()).flat().some((each) => each?.address === "::1")
+  ? false : "this machine has no ::1";
+test("an IPv6 address is shown in brackets", { timeout, skip: noIpv6 }, async () => {
+  const server = await start({ args: ["--host", "::1"] });
+  assert.equal(server.stdout(), `plant-store listening on http://[::1]:${server.port}\n`);
+  assert.equal(await post({ host: "::1", port: server.port }), 200);
+});
+
+test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
+  { timeout }, async () => {
+    const socketPath = join(temporaryFolder(), "s");
+    const args = ["--socket", socketPath];
+    assert.equal(await (await start({ args })).end("SIGKILL"), null);
+    assert.ok(existsSync(socketPath));
+    const second = await start({ args });
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(await post({ socketPath }), 200);
+    assert.equal(await second.end(), 0);
+    assert.ok(!existsSync(socketPath));
+    writeFileSync(socketPath, "not a socket");
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+  });
+
+test("--base-path precedes /plants, and nothing else is served", { timeout }, async () => {
+  const server = await start({ args: ["--base-path", "/v1/x"] });
+  assert.equal(await post({ port: server.port }, "/v1/x/plants"), 200);
+  assert.equal(await post({ port: server.port }), 404);
+});

@@ -1,28 +1,28 @@
 /** What the process does when something goes wrong that no request can be blamed for. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
-  existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync,
-  writeFileSync,
+  appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync,
+  truncateSync, writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
-import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
+import {
+  ask, ended, fern, hangUp, internalError, logged, post, preload, start, statusOf, stranger, timeout,
+  withToken,
+} from "../support/operator.ts";
+import { cleanEnvironment, post as bytesOf, program, run, temporaryFolder } from "../support/support.ts";
 
-/** What waits for a line that does not come fails. */
-const bounded = { timeout: 30_000 };
-const plant = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
-
-test("a fault of ours ends with 70 and one line, without a stack", async () => {
-  const fault = "process.once('SIGUSR2', () => { throw new Error('boom'); })";
-  const server = await start({ nodeArgs: ["--import", `data:text/javascript,${fault}`] });
+test("an internal error ends with 70 and one line, without a stack", async () => {
+  const server = await start({ nodeArgs: internalError });
   assert.equal(await server.end("SIGUSR2"), 70);
   assert.equal(server.stderr(), "plant-store: internal error: boom\n");
+  assert.equal(server.events().at(-1)?.level, 50);
 });
 
-test("a command that fails without the system's fault ends with 70", async () => {
+test("a command with an internal error ends with 70", async () => {
   const fault = "JSON.stringify = () => { throw new Error('boom'); }";
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` };
   const { code, stdout, stderr } = await run(["openapi"], env);
@@ -39,7 +39,7 @@ test("a program that cannot listen leaves nothing but its journal", async () => 
     `plant-store: cannot listen: ${join(folder, "socket")}: there is no folder ${folder}\n`);
 });
 
-test("a connection that can't be accepted is told, and the others are served", async () => {
+test("a connection that cannot be accepted is logged, and the others are served", async () => {
   // As some systems tell it; libuv keeps it to itself on Linux.
   const script = `import { Server } from "node:http";
     import { Server as NetServer } from "node:net";
@@ -47,73 +47,51 @@ test("a connection that can't be accepted is told, and the others are served", a
       process.once("SIGUSR2", () => this.emit("error", new Error("accept ENOBUFS")));
       return NetServer.prototype.listen.apply(this, args);
     };`;
-  const nodeArgs = ["--import", `data:text/javascript,${encodeURIComponent(script)}`];
-  const server = await start({ nodeArgs });
-  const { stderr } = server.process;
-  assert.ok(stderr);
+  const server = await start({ nodeArgs: preload(script) });
   server.process.kill("SIGUSR2");
-  while (server.stderr() === "") await once(stderr, "data");
-  assert.equal(server.stderr(), "plant-store: accept ENOBUFS\n");
-  const [answer] = await exchange(server.port, plant(1), { answers: 1 });
-  assert.equal(answer?.status, 200);
+  await logged(server, "accept ENOBUFS");
+  assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
 });
 
-test("a file that is moved, and not rotated, fails for good: 503, and the end is 74", async () => {
+test("a journal that is moved without a rotation fails: 503, then exit 74", async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "100"] });
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  const [answer] = await exchange(server.port, plant(1), { answers: 1 });
+  const [answer] = await ask(server);
   assert.equal(answer?.status, 503);
   assert.match(answer.body, /^\{"error":50302,/);
-  await once(server.process, "exit");
-  assert.equal(server.process.exitCode, 74);
+  assert.equal(await ended(server), 74);
   assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /);
-});
-
-test("a name in the place of a lock or a copy that is no such thing stays as it is", async () => {
-  const cwd = temporaryFolder();
-  const socket = join(cwd, "socket");
-  writeFileSync(socket, "a file of somebody's");
-  await assert.rejects(start({ cwd, args: ["--socket", socket] }), /cannot listen/);
-  assert.equal(readFileSync(socket, "utf8"), "a file of somebody's");
 });
 
 test("a journal that fails while the program ends still makes the end 74", async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "300"] });
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  const answered = exchange(server.port, plant(1), { answers: 1 });
+  const answered = statusOf(server);
   // The plant is written, and waits for a rotation that does not come, when the end is asked for.
   while (!readFileSync(join(cwd, "old.ndjson"), "utf8").includes('"seq":1')) {
-    await exchange(server.port, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", { answers: 1 });
+    await ask(server, stranger);
   }
   assert.equal(await server.end(), 74);
-  assert.equal((await answered)[0]?.status, 503);
+  assert.equal(await answered, 503);
 });
 
-test("of a SIGHUP each half does its work, whatever becomes of the other", bounded, async (t) => {
+test("each part of a SIGHUP does its work, whatever becomes of the others", { timeout }, async () => {
   const cwd = temporaryFolder();
   const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
   const write = (text: string): void => writeFileSync(tokens, text, { mode: 0o600 });
   write(`alice ${tokenDigest("one")}\n`);
   const server = await start({ cwd, args: ["--tokens", "tokens"] });
-  t.after(() => server.process.kill("SIGKILL"));
-  const { stderr } = server.process;
-  assert.ok(stderr);
-  const told = async (count: number): Promise<void> => {
-    server.process.kill("SIGHUP");
-    while (server.stderr().split("\n").length <= count) await once(stderr, "data");
-  };
   renameSync(path, `${path}.1`);
   write("no digest\n");
-  await told(2);
+  await hangUp(server, "now writing to");
   renameSync(path, `${path}.2`);
   mkdirSync(path);
   write(`alice ${tokenDigest("two")}\n`);
-  await told(4);
-  const withTwo = plant(1).toString().replace("test-token", "two");
-  assert.equal((await exchange(server.port, withTwo, { answers: 1 }))[0]?.status, 200);
+  await hangUp(server, "still writing to the old file");
+  assert.equal(await statusOf(server, withToken("two")), 200);
   assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
   assert.equal(await server.end(), 0);
   assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
@@ -124,14 +102,14 @@ test("of a SIGHUP each half does its work, whatever becomes of the other", bound
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd });
-  await exchange(server.port, plant(1), { answers: 1 });
+  await ask(server);
   rmSync(join(cwd, "plants.ndjson"));
   assert.equal(await server.end("SIGHUP"), 74);
   assert.match(server.stderr(), /it was deleted while in use/);
   assert.equal(existsSync(join(cwd, "plants.ndjson")), false);
 });
 
-test("a copy that can't be looked at is no missing copy: the journal is not opened", async () => {
+test("a rewrite copy that cannot be looked at is not a missing copy: the journal is not opened", async () => {
   const cwd = temporaryFolder();
   const path = join(cwd, "plants.ndjson");
   await (await openJournal(path)).close();
@@ -139,14 +117,14 @@ test("a copy that can't be looked at is no missing copy: the journal is not open
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
 });
 
-test("verify refuses what is not a regular file, and does not wait for it", async () => {
+test("verify refuses a pipe, and does not wait for it", async () => {
   const cwd = temporaryFolder();
   execFileSync("mkfifo", [join(cwd, "fifo")]);
   const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
   assert.deepEqual([code, stderr], [74, "plant-store: fifo: is not a regular file\n"]);
 });
 
-test("a library's journal stays where it was opened", async () => {
+test("a journal stays at its path when the process changes its folder", async () => {
   const before = process.cwd();
   const cwd = temporaryFolder();
   process.chdir(cwd);
@@ -159,4 +137,85 @@ test("a library's journal stays where it was opened", async () => {
   await journal.append({ id: 1n, name: "Fern" });
   await journal.close();
   await (await openJournal(join(cwd, "plants.ndjson"))).close();
+});
+
+const idsOf = (path: string): readonly string[] =>
+  [...readFileSync(path, "utf8").matchAll(/"plant":\{"id":(\d+)/g)].map(([, id = ""]) => id);
+
+test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one file", async () => {
+  const folder = temporaryFolder();
+  const [path, old] = [join(folder, "plants.ndjson"), join(folder, "old.ndjson")];
+  const server = await start({ cwd: folder });
+  let id = 0;
+  let isOver = false;
+  const acknowledged: string[] = [];
+  const client = async (): Promise<void> => {
+    while (!isOver) {
+      const mine = ++id;
+      const bytes = bytesOf(fern.replace("1", `${mine}`)).toString();
+      assert.equal(await statusOf(server, bytes), 200);
+      acknowledged.push(`${mine}`);
+    }
+  };
+  const clients = Array.from({ length: 8 }, client);
+  while (acknowledged.length < 50) await statusOf(server, withToken("wrong"));
+  renameSync(path, old);
+  await hangUp(server, "now writing to");
+  const before = acknowledged.length;
+  while (acknowledged.length < before + 50) await statusOf(server, withToken("wrong"));
+  isOver = true;
+  await Promise.all(clients);
+  assert.equal(await server.end(), 0);
+  const kept = [...idsOf(old), ...idsOf(path)].map(Number).sort((a, b) => a - b);
+  assert.deepEqual(kept, acknowledged.map(Number).sort((a, b) => a - b));
+  assert.ok(idsOf(old).length > 0 && idsOf(path).length > 0);
+  assert.equal((await run(["verify", old, path])).code, 0);
+});
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test(`${signal} ends the program with 0, and what it acknowledged is in the file`, { timeout }, async () => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd });
+    assert.equal(await statusOf(server), 200);
+    assert.deepEqual([await server.end(signal), server.stderr()], [0, ""]);
+    assert.deepEqual(idsOf(join(cwd, "plants.ndjson")), ["1"]);
+  });
+}
+
+test("a reader of stdout that goes away does not end the server", async () => {
+  const folder = temporaryFolder();
+  const socketPath = join(folder, "s");
+  const inner = 'echo $$ >&2; exec "$0" "$@"';
+  const child = spawn("sh", ["-c", `sh -c '${inner}' "$0" "$@" | true`, process.execPath,
+    program, "--socket", socketPath], { cwd: folder, env: cleanEnvironment() });
+  const [pid] = await once(child.stderr, "data");
+  const asked = async (): Promise<number | undefined> => {
+    assert.equal(child.exitCode, null, "the program ended");
+    return post({ socketPath }).catch(() => asked());
+  };
+  assert.equal(await asked(), 401);
+  process.kill(Number(`${pid}`), "SIGTERM");
+  await once(child, "close");
+});
+
+test("a locked journal is 75, a damaged one 65, no folder 74; none is touched", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd });
+  const starts = (...args: readonly string[]) => run(["--port", "0", ...args], {}, cwd);
+  const locked = await starts();
+  assert.equal(locked.code, 75);
+  assert.match(locked.stderr, /plants\.ndjson: another process/);
+  for (let count = 0; count < 3; count++) assert.equal(await statusOf(server), 200);
+  await server.end();
+  const path = join(cwd, "plants.ndjson");
+  truncateSync(path, 200);
+  appendFileSync(path, "\n\nx\n");
+  const bytes = readFileSync(path);
+  const damaged = await starts();
+  assert.equal(damaged.code, 65);
+  assert.match(damaged.stderr, /at offset \d+, .*verify/);
+  assert.deepEqual(readFileSync(path), bytes);
+  const missing = await starts("--store", "none/x");
+  assert.deepEqual([missing.code, missing.stderr],
+    [74, `plant-store: ${join(cwd, "none/x")}: there is no folder ${join(cwd, "none")}\n`]);
 });

@@ -1,18 +1,113 @@
-/** Tokens files as the program meets them: those that it can't read, and pipes. */
+/** Tokens as the program meets them: generated, from the environment, from files good and bad. */
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, chownSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
+import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
+import { hangUp, start, statusOf, timeout, withToken } from "../support/operator.ts";
 import {
-  cleanEnvironment, exchange, post, program, start, temporaryFolder, token, type Running,
+  cleanEnvironment, program, run, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 
-const timeout = 60_000;
-const servers: Running[] = [];
-after(() => servers.map((server) => server.process.kill("SIGKILL")));
+/** Waits for the text on stdout. */
+async function printed({ stdout, process: child }: Running, text: string): Promise<string> {
+  while (!stdout().includes(text)) await new Promise((resolve) => child.stdout?.once("data", resolve));
+  return stdout();
+}
+
+const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
+
+/** Pastes the curl line that the program printed into a shell, as an operator would. */
+async function paste(server: Running): Promise<string> {
+  const line = `${(await printed(server, "-d '")).split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
+  return (await promisify(execFile)("sh", ["-c", line], { encoding: "utf8" })).stdout;
+}
+
+test("a configured token is never shown, and SIGHUP without a tokens file keeps it", { timeout },
+  async () => {
+    const secret = "a-token-that-nobody-sees";
+    const server = await start({ env: { PLANTS_TOKEN: secret } });
+    assert.equal(await statusOf(server, withToken(secret)), 200);
+    assert.equal(await statusOf(server, withToken(`${secret}x`)), 401);
+    await hangUp(server, "not rotated");
+    assert.equal(await statusOf(server, withToken(secret)), 200);
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stdout(), `plant-store listening on http://127.0.0.1:${server.port}\n`);
+    assert.ok(!JSON.stringify(server.events()).includes(secret));
+  });
+
+test("a generated token is shown once, with a curl line that works when pasted", { timeout },
+  async () => {
+    const env = { PLANTS_TOKEN: "" };
+    const server = await start({ env });
+    assert.equal(await paste(server), fernAnswer);
+    const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stdout().split(bearer).length, 2);
+    assert.deepEqual([server.stderr(), server.events()[0]?.["tokens"]], ["", ["generated"]]);
+    const again = await start({ env });
+    assert.equal(await statusOf(again, withToken(bearer)), 401);
+  });
+
+test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout },
+  async () => {
+    const socket = join(temporaryFolder(), "so ck&et");
+    const args = ["--socket", socket, "--base-path", "/a&b(c)"];
+    const server = await start({ args, env: { PLANTS_TOKEN: "" } });
+    assert.equal(await paste(server), fernAnswer);
+    assert.equal(server.stdout().split("\n")[0], `plant-store listening on unix:${socket}`);
+  });
+
+test("the token command's stdout is a tokens file, and its stderr the token", { timeout }, async () => {
+  const tokens = join(temporaryFolder(), "tokens");
+  const { code, stdout, stderr } = await run(["token", "alice"]);
+  assert.deepEqual([code, stdout], [0, `alice ${tokenDigest(stderr.trim())}\n`]);
+  writeFileSync(tokens, stdout, { mode: 0o600 });
+  const server = await start({ args: ["--tokens", tokens], env: { PLANTS_TOKEN: "" } });
+  assert.equal(await statusOf(server, withToken(stderr.trim())), 200);
+  assert.equal(await statusOf(server, withToken("alice")), 401);
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stdout().split("\n").length, 2);
+});
+
+test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged", { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const tokens = join(cwd, "tokens");
+    const write = (text: string, mode = 0o600): void => {
+      writeFileSync(tokens, text);
+      chmodSync(tokens, mode);
+    };
+    const statuses = async (...bearers: readonly string[]) => {
+      const found: unknown[] = [];
+      for (const bearer of bearers) found.push(await statusOf(server, withToken(bearer)));
+      return found;
+    };
+    write(`# team\n\nalice ${tokenDigest("one")}\n`, 0o644);
+    const server = await start({ cwd, args: ["--tokens", tokens] });
+    assert.deepEqual(await statuses("one", token, "two"), [200, 200, 401]);
+    write(`alice ${tokenDigest("two")}\n`, 0o644);
+    await hangUp(server, "tokens reloaded");
+    assert.deepEqual(await statuses("one", token, "two"), [401, 200, 200]);
+    // Anyone who can write it can grant themselves access: such a file is never taken.
+    for (const [times, text, mode] of [[1, `alice ${tokenDigest("three")}\nbob\n`, 0o600],
+      [2, `alice ${tokenDigest("three")}\n`, 0o664]] as const) {
+      write(text, mode);
+      await hangUp(server, "old tokens stay", times);
+      assert.deepEqual(await statuses("three", "two"), [401, 200]);
+    }
+    assert.equal(await server.end(), 0);
+    const lines = server.events().filter(({ res }) => !res).map(({ level, msg }) => `${level} ${msg}`);
+    assert.deepEqual(lines.filter((line) => !/^30 (?:serving|draining|ended|not rot)/.test(line)), [
+      `30 tokens file ${tokens}: others can read it, mode 644`,
+      "30 tokens reloaded",
+      `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits; the old tokens stay`,
+      `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; `
+        + "the old tokens stay",
+    ]);
+  });
 
 /** Root reads what nobody may read: then another user does it, who must reach the program. */
 const isRoot = process.getuid?.() === 0;
@@ -47,14 +142,9 @@ test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { t
     const tokens = join(cwd, "tokens");
     writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
     const server = await start({ cwd, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" } });
-    servers.push(server);
     renameSync(join(cwd, "pipe"), tokens);
-    const { stderr } = server.process;
-    assert.ok(stderr);
-    server.process.kill("SIGHUP");
-    while (!server.stderr().includes("old tokens stay")) await once(stderr, "data");
-    const [answer] = await exchange(server.port, post('{"id":1,"name":"a"}'), { answers: 1 });
-    assert.equal(answer?.status, 200);
+    await hangUp(server, "old tokens stay");
+    assert.equal(await statusOf(server), 200);
     assert.equal(await server.end(), 0);
   });
 
@@ -74,16 +164,12 @@ for (const [name, kind, args] of [
       { cwd, stdio: "ignore" });
       writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
       const server = await start({ cwd, args });
-      servers.push(server);
-      chownSync(join(cwd, name), 65_533, 0);
+        chownSync(join(cwd, name), 65_533, 0);
       const refused = spawnSync(process.execPath, [program, "--port", "0", "--store", "x", ...args],
         { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
       const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
       assert.deepEqual([refused.status, refused.stderr], [78, `plant-store: ${message}\n`]);
-      server.process.kill("SIGHUP");
-      const { stderr } = server.process;
-      assert.ok(stderr);
-      while (!server.stderr().includes(message)) await once(stderr, "data");
+      await hangUp(server, message);
       assert.equal(await server.end(), 0);
     });
 }

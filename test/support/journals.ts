@@ -20,8 +20,9 @@ export const crcOf = (bytes: Buffer | string): string => crc32(bytes).toString(1
 export const lineOf = (start: string, crc = crcOf(start)): string => `${start},"crc":"${crc}"}\n`;
 export const headerStart = (file = uuid): string =>
   `{"journal":"plant-store","version":1,"file":"${file}","at":"${at}"`;
-export const recordStart = (seq: number, synced: number, plant = '{"id":7,"name":"Fern"}'): string =>
-  `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}`;
+export const recordStart = (
+  seq: number, synced: number, plant = '{"id":7,"name":"Fern"}',
+): string => `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}`;
 export const header = lineOf(headerStart());
 export const record = (...given: Parameters<typeof recordStart>): string =>
   lineOf(recordStart(...given));
@@ -32,8 +33,9 @@ interface Found { readonly seq: number; readonly synced: number; readonly plant:
 export function read(bytes: Buffer) {
   const records: Found[] = [];
   let offset = 0;
-  const result = (fault: string) =>
-    ({ records, ids: records.map(({ plant }) => plant.id), fault: fault && `${fault} at ${offset}` });
+  const result = (fault: string) => ({
+    records, ids: records.map(({ plant }) => plant.id), fault: fault && `${fault} at ${offset}`,
+  });
   while (offset < bytes.length) {
     const lf = bytes.indexOf("\n", offset);
     if (lf < 0) return result("no LF");
@@ -94,12 +96,12 @@ export async function simulated(limits: Partial<Limits> = {}) {
     records: () => read(disk.bytes(path) ?? assert.fail("no file")).records,
     /** The outcomes of plants that are appended while a write is in flight. */
     async during(act: () => void, ...plants: readonly NewPlant[]) {
-      const begun = disk.hold();
+      const begun = disk.stall();
       const first = append(journal, fern);
       await begun;
       const later = append(journal, ...plants);
       act();
-      disk.letGo();
+      disk.resume();
       return [...await first, ...await later];
     },
   };

@@ -36,13 +36,19 @@ export async function launch({
     env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }) });
   children.add(child);
   let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+  // Its first line may come before the log's, or after it.
+  const serves = new Promise<void>((resolve) => {
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+      if (/"msg":"serving .*\n/.test(stderr)) resolve();
+    });
+  });
   /** The exit code, or the deadly signal's name. */
   const ended = once(child, "close").then(([code, signal]) => {
     children.delete(child);
     return (code ?? signal) as number | string;
   });
-  await Promise.race([once(child.stdout, "data"), ended.then((code) => {
+  await Promise.race([Promise.all([once(child.stdout, "data"), serves]), ended.then((code) => {
     throw Object.assign(new Error(`${code} ${complaintsOf(stderr)}`), { code });
   })]);
   /** Status 0: there is no response. */

@@ -1,5 +1,5 @@
 /**
- * A simulated disk, for what a real one can't be made to do.
+ * A simulated disk, for faults that a real one cannot be made to have.
  *
  * A file has the bytes that the page cache shows and those that stable storage holds. A write that
  * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC). A
@@ -40,9 +40,9 @@ export class SimulatedDisk implements Disk {
   readonly calls: Operation[] = [];
   /** How many of the faults that were asked for have come. */
   faultsFired = 0;
-  /** A cut is durable at once; otherwise the next write makes it so, or the next sync of a
+  /** A truncation is durable at once; otherwise the next write makes it so, or the next sync of a
    * directory: in ext4's and XFS's one journal what came before is committed with it. */
-  cutsAreDurable = false;
+  truncationsAreDurable = false;
   /** A disk that lies: its writes return and are not durable. */
   lies = false;
   /** A crash has come: every call fails until `restart`. */
@@ -53,8 +53,8 @@ export class SimulatedDisk implements Disk {
   #inodes = 0;
   #faults: { readonly operation: Operation; left: number; readonly fault: Fault }[] = [];
   #crash: { left: number; readonly part: Interruption | undefined } | undefined;
-  #held: (() => void)[] | undefined;
-  #onHeld = (): void => undefined;
+  #stalled: (() => void)[] | undefined;
+  #onStalled = (): void => undefined;
   #life = 0;
 
   /** Puts a file there, its name durable; `durable` is what stable storage holds of it. */
@@ -84,13 +84,13 @@ export class SimulatedDisk implements Disk {
     this.#crash = { left: skip, part };
   }
 
-  /** Ends the life of whoever used the disk; all locks and open files go with it. */
+  /** Ends the process that used the disk, with all its locks and open files. */
   restart({ bytes, names }: Survival): void {
     this.#life++;
     this.isDown = false;
     this.#locks.clear();
     this.#faults = [];
-    this.#crash = this.#held = undefined;
+    this.#crash = this.#stalled = undefined;
     if (!names) this.#names = new Map(this.#durableNames);
     for (const inode of this.#names.values()) {
       if (!bytes) inode.forget();
@@ -99,17 +99,17 @@ export class SimulatedDisk implements Disk {
     if (!bytes) this.#durableNames = new Map(this.#names);
   }
 
-  /** Holds every append from now on; resolves when the first has been called. */
-  hold(): Promise<void> {
-    this.#held = [];
-    return new Promise((resolve) => { this.#onHeld = resolve; });
+  /** Stalls every append from now on; resolves when the first has been called. */
+  stall(): Promise<void> {
+    this.#stalled = [];
+    return new Promise((resolve) => { this.#onStalled = resolve; });
   }
 
-  /** Lets go those held, and holds no more. */
-  letGo(): void {
-    const held = this.#held ?? [];
-    this.#held = undefined;
-    for (const resolve of held) resolve();
+  /** Lets the stalled appends continue, and stalls no more. */
+  resume(): void {
+    const stalled = this.#stalled ?? [];
+    this.#stalled = undefined;
+    for (const resolve of stalled) resolve();
   }
 
   resolve(path: string): string {
@@ -134,11 +134,11 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string, held: (() => void)[]): Promise<string | undefined> {
+  lock(_path: string, identity: string, releases: (() => void)[]): Promise<string | undefined> {
     this.#enter("lock");
     if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
     this.#locks.add(identity);
-    held.push(() => void this.#locks.delete(identity));
+    releases.push(() => void this.#locks.delete(identity));
     return Promise.resolve(undefined);
   }
 
@@ -152,7 +152,7 @@ export class SimulatedDisk implements Disk {
     this.#enter("openBeside");
     this.#change();
     const inode = this.#names.get(path) ?? this.#make(path);
-    inode.cut(0, this.cutsAreDurable);
+    inode.truncate(0, this.truncationsAreDurable);
     return this.#file(inode);
   }
 
@@ -175,7 +175,7 @@ export class SimulatedDisk implements Disk {
     this.#enter("syncDirectory");
     this.#change();
     this.#durableNames = new Map(this.#names);
-    for (const inode of this.#names.values()) inode.commitCuts();
+    for (const inode of this.#names.values()) inode.commitTruncations();
   }
 
   #file(inode: Inode): JournalFile {
@@ -198,21 +198,21 @@ export class SimulatedDisk implements Disk {
         return Buffer.from(inode.cached.subarray(offset, offset + length));
       },
       append: async (bytes) => {
-        if (this.#held) await new Promise<void>((resolve) => this.#hold(resolve));
+        if (this.#stalled) await new Promise<void>((resolve) => this.#stall(resolve));
         return this.#append(inode, bytes, enter("append"));
       },
       truncate: (bytes) => {
         enter("truncate");
         this.#change();
-        inode.cut(bytes, this.cutsAreDurable);
+        inode.truncate(bytes, this.truncationsAreDurable);
       },
       close: () => undefined,
     };
   }
 
-  #hold(resolve: () => void): void {
-    this.#held?.push(resolve);
-    this.#onHeld();
+  #stall(resolve: () => void): void {
+    this.#stalled?.push(resolve);
+    this.#onStalled();
   }
 
   /** Every call comes through here. */
@@ -271,8 +271,8 @@ class Inode {
   cached: Buffer = Buffer.alloc(0);
   durable: Buffer = Buffer.alloc(0);
 
-  /** Where the file was cut, of all cuts that are not durable yet. */
-  #cutAt = Infinity;
+  /** The lowest offset of all truncations that are not durable yet. */
+  #truncatedAt = Infinity;
 
   constructor(identity: string) {
     this.identity = identity;
@@ -282,33 +282,33 @@ class Inode {
     const end = this.cached.length;
     this.cached = Buffer.concat([this.cached, bytes]);
     if (!durable) return;
-    this.commitCuts();
+    this.commitTruncations();
     const hole = Buffer.alloc(Math.max(0, end - this.durable.length));
     this.durable = Buffer.concat([this.durable.subarray(0, end), hole, bytes]);
   }
 
-  cut(bytes: number, durable: boolean): void {
+  truncate(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
-    this.#cutAt = Math.min(this.#cutAt, bytes);
-    if (durable) this.commitCuts();
+    this.#truncatedAt = Math.min(this.#truncatedAt, bytes);
+    if (durable) this.commitTruncations();
   }
 
-  /** What was appended since stands behind the cut, and is not durable with it. */
-  commitCuts(): void {
-    this.durable = this.durable.subarray(0, this.#cutAt);
-    this.#cutAt = Infinity;
+  /** Bytes appended since stand after the truncation, and are not durable with it. */
+  commitTruncations(): void {
+    this.durable = this.durable.subarray(0, this.#truncatedAt);
+    this.#truncatedAt = Infinity;
   }
 
   /** All that the cache knew is durable now. */
   keep(): void {
     this.durable = this.cached;
-    this.#cutAt = Infinity;
+    this.#truncatedAt = Infinity;
   }
 
   /** The power fails: what was not durable is as it was before. */
   forget(): void {
     this.cached = this.durable;
-    this.#cutAt = Infinity;
+    this.#truncatedAt = Infinity;
   }
 }
 

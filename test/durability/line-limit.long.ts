@@ -1,35 +1,30 @@
-/** The longest line: what can be appended opens again, and what is longer is bounded damage. */
+/**
+ * The longest line: what can be appended opens again, what is longer is bounded damage, and files
+ * padded with 700 MiB are read in bounded memory.
+ */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { closeSync, ftruncateSync, openSync, statSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { limitTable } from "../../src/config.ts";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
-import { linesOf, type Bytes } from "../../src/journal/lines.ts";
-import { headerBytes, headerText, lineBytesMax, recordText, fillChecksums } from "../../src/journal/record.ts";
+import type { Bytes } from "../../src/journal/lines.ts";
+import { lineBytesMax } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
+import { header, headerBytes, record, uuid } from "../support/journals.ts";
 import { cleanEnvironment, program, root, temporaryFolder, token } from "../support/support.ts";
 
 const mib = 2 ** 20;
-const at = "2026-11-21T02:56:07.123Z";
-const header = fillChecksums(headerText("5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", at));
-
-test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
-  assert.equal(lineBytesMax, 64 * mib);
-  assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
-  assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
-});
 
 /** What stands in a line beside the plant, where seq and synced have all the digits they can. */
-const frameBytes = recordText(2 ** 53 - 1, at, 2 ** 53 - 1, "").length;
+const frameBytes = record(2 ** 53 - 1, 2 ** 53 - 1, "").length;
 const plantBytesMax = lineBytesMax - frameBytes;
 const emptyBytes = '{"id":1,"name":""}'.length;
 const withTagBytes = '{"id":1,"name":"","tag":""}'.length;
 
 const isInvalid = (error: unknown): boolean =>
-  error instanceof StoreError && error.code === "invalid" && /at most \d+ bytes/.test(error.message);
+  error instanceof StoreError && error.code === "invalid" && /most \d+ bytes/.test(error.message);
 
 /** Each at the limit, and one byte beyond it. */
 const edges: readonly (readonly [says: string, at: NewPlant, beyond: NewPlant])[] = [
@@ -56,7 +51,7 @@ for (const [says, plant, beyond] of edges) {
     const digits = 2 * String(2 ** 53 - 1).length - "1".length - `${headerBytes}`.length;
     assert.equal(size, headerBytes + lineBytesMax - digits);
     const again = await openJournal(path);
-    await again.append({ id: 2n, name: "behind it" });
+    await again.append({ id: 2n, name: "after it" });
     await again.close();
     assert.ok(statSync(path).size > size);
   });
@@ -75,6 +70,40 @@ test("texts whose JSON is longer than a string can be are invalid, too", async (
   await journal.close();
 });
 
+const bytesOf = (file: Buffer): Bytes =>
+  ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
+
+test("two of the longest records and a third that is torn, NULs after it: it is torn there", () => {
+  const plant = `{"id":1,"name":"${"x".repeat(plantBytesMax - emptyBytes)}"}`;
+  const first = Buffer.from(record(1, headerBytes, plant));
+  const second = Buffer.from(record(2, headerBytes + first.length, plant));
+  const end = headerBytes + first.length + second.length;
+  const torn = [second.subarray(9), Buffer.alloc(60 * mib)];
+  const file = Buffer.concat([Buffer.from(header), first, second, ...torn]);
+  const verdict = examine(bytesOf(file));
+  assert.deepEqual(verdict, {
+    kind: "torn", file: uuid, seq: 2,
+    certified: headerBytes + first.length, end,
+  });
+});
+
+test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
+  const fill = (bytes: number): string => `{"id":1,"name":"${"x".repeat(bytes)}"}`;
+  const rest = Buffer.from(record(1, headerBytes, fill(0))).length;
+  for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
+    const long = Buffer.from(record(1, headerBytes, fill(lineBytes - rest)));
+    assert.equal(long.length, lineBytes);
+    const after = Buffer.from(record(2, headerBytes + lineBytes, fill(4)));
+    const file = Buffer.concat([Buffer.from(header), long, after]);
+    const report = verifyJournal(bytesOf(file));
+    const opening = spotsTotal === 0 ? "uses it as it is" : `refuses it at offset ${headerBytes}`;
+    assert.deepEqual([report.records, report.spotsTotal, report.opening],
+      [2 - spotsTotal, spotsTotal, opening]);
+    const reason = `the line has over ${lineBytesMax} bytes`;
+    assert.equal(report.spots[0]?.reason, spotsTotal === 0 ? undefined : reason);
+  }
+});
+
 /** Runs a program that has the library's `openJournal` and a path, in a heap of so many MiB. */
 const inHeap = (mebibytes: number, text: string) => spawnSync(process.execPath, [
   `--max-old-space-size=${mebibytes}`, "--input-type=module", "-e",
@@ -90,7 +119,7 @@ test("the most escapes that a line can have are appended and opened in a heap of
     const name = "\\u0001".repeat(${escapesMax});
     for (const id of [1n, 2n]) {
       const journal = await openJournal(path);
-      await journal.append({ id, name: id === 1n ? name : "behind it" });
+      await journal.append({ id, name: id === 1n ? name : "after it" });
       await journal.close();
     }
     console.log("opened");`);
@@ -106,80 +135,31 @@ test("the control: a text joined of so many pieces is more than that heap holds"
   assert.match(stderr, /heap/);
 });
 
-const bytesOf = (file: Buffer): Bytes =>
-  ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
-
-test("two of the longest records and a third that is torn, NULs behind it: it is torn there", () => {
-  const plant = `{"id":1,"name":"${"x".repeat(plantBytesMax - emptyBytes)}"}`;
-  const first = fillChecksums(recordText(1, at, headerBytes, plant));
-  const second = fillChecksums(recordText(2, at, headerBytes + first.length, plant));
-  const end = headerBytes + first.length + second.length;
-  const file = Buffer.concat([header, first, second, second.subarray(9), Buffer.alloc(60 * mib)]);
-  const verdict = examine(bytesOf(file));
-  assert.deepEqual(verdict, {
-    kind: "torn", file: "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f", seq: 2,
-    certified: headerBytes + first.length, end,
-  });
-});
-
-test("lines whose ends are at a block's end, or near it, are read whole", () => {
-  for (const blocks of [1, 2, 3]) {
-    for (const more of [-1, 0, 1]) {
-      const lengths = [blocks * 65_536 + more, 5, blocks * 65_536 - 7 + more];
-      const texts = lengths.map((length) => "x".repeat(length));
-      const file = Buffer.from(texts.join("\n"));
-      const found = [...linesOf(bytesOf(file), 0, file.length)];
-      assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
-        texts.map((text, index) => [text, index < 2]));
-      assert.deepEqual(found.map(({ offset }) => offset),
-        [0, found[0]?.end, found[1]?.end]);
-      assert.equal(found.at(-1)?.end, file.length);
-    }
-  }
-});
-
-test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
-  const fill = (bytes: number): string => `{"id":1,"name":"${"x".repeat(bytes)}"}`;
-  const rest = fillChecksums(recordText(1, at, headerBytes, fill(0))).length;
-  for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
-    const long = fillChecksums(recordText(1, at, headerBytes, fill(lineBytes - rest)));
-    assert.equal(long.length, lineBytes);
-    const behind = fillChecksums(recordText(2, at, headerBytes + lineBytes, fill(4)));
-    const file = Buffer.concat([header, long, behind]);
-    const report = verifyJournal(bytesOf(file));
-    const opening = spotsTotal === 0 ? "uses it as it is" : `refuses it at offset ${headerBytes}`;
-    assert.deepEqual([report.records, report.spotsTotal, report.opening],
-      [2 - spotsTotal, spotsTotal, opening]);
-    const reason = `the line has over ${lineBytesMax} bytes`;
-    assert.equal(report.spots[0]?.reason, spotsTotal === 0 ? undefined : reason);
-  }
-});
-
 /** Writes lines at their offsets into a file; between them are holes, which read as NULs. */
-function sparse(path: string, size: number, ...parts: readonly (readonly [number, Buffer])[]): void {
+function sparse(path: string, size: number, ...parts: (readonly [number, Buffer])[]): void {
   const fd = openSync(path, "w");
   for (const [offset, bytes] of parts) writeSync(fd, bytes, 0, bytes.length, offset);
   ftruncateSync(fd, size);
   closeSync(fd);
 }
 
-/** Runs the program; the most memory that it had, in MiB, and what it told. The kernel's own
+/** Runs the program; the most memory that it had, in MiB, and its output. The kernel's own
  * maximum of a process begins with that of the process which has started it: not VmHWM. */
 function measured(folder: string, ...args: readonly string[]) {
-  writeFileSync(join(folder, "tell.cjs"), `process.on("exit", () => console.error(
+  writeFileSync(join(folder, "report.cjs"), `process.on("exit", () => console.error(
     /VmHWM:\\s*(.*) kB/.exec(require("node:fs").readFileSync("/proc/self/status", "utf8"))[1]));`);
   const { status, stdout, stderr } = spawnSync(process.execPath,
-    ["--require", "./tell.cjs", program, ...args],
+    ["--require", "./report.cjs", program, ...args],
     { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
   return { status, stdout, stderr, mebibytes: Number(/(\d+)\n$/.exec(stderr)?.[1]) / 1024 };
 }
 
 const small = (seq: number, offset: number): Buffer =>
-  fillChecksums(recordText(seq, at, offset, `{"id":${seq},"name":"Fern"}`));
+  Buffer.from(record(seq, offset, `{"id":${seq},"name":"Fern"}`));
 const one = small(1, headerBytes);
-const begin = Buffer.concat([header, one]);
+const begin = Buffer.concat([Buffer.from(header), one]);
 
-test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is read", () => {
+test("a hole of 700 MiB in the middle is one damaged spot; what follows is read", () => {
   const folder = temporaryFolder();
   const next = begin.length + 700 * mib;
   const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);
@@ -196,7 +176,7 @@ test("a hole of 700 MiB in the middle is one damaged spot; what is behind it is 
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
 });
 
-test("a journal padded with 700 MiB of NULs is 65 for verify and for serve, in bounded memory", () => {
+test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounded memory", () => {
   const folder = temporaryFolder();
   const size = 700 * mib;
   sparse(join(folder, "padded"), size, [0, begin]);

@@ -1,4 +1,4 @@
-/** TLS from the command line: what is served, files that are refused, and SIGHUP under load. */
+/** Certificate and key: what is served, files that are refused, SIGHUP under load, the end of validity. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
@@ -7,31 +7,23 @@ import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } fro
 import { Agent, request } from "node:https";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import {
-  exchange, post, run, start as startProgram, temporaryFolder, token, type Running,
-  type StartOptions,
-} from "../support/support.ts";
+import { hangUp, metricsOf, plant, start, timeout } from "../support/operator.ts";
+import { exchange, run, temporaryFolder, token, type Running } from "../support/support.ts";
 
-const timeout = 60_000;
-const servers: Running[] = [];
-after(() => servers.map((server) => server.process.kill("SIGKILL")));
-
-async function start(options: StartOptions): Promise<Running> {
-  const server = await startProgram(options);
-  servers.push(server);
-  return server;
+/** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
+function makePair(cwd: string, name: string, days: number): void {
+  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+    "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`, "-days", `${days}`, "-subj", `/CN=${name}`,
+    "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"], { cwd, stdio: "ignore" });
 }
 
-/** Two pairs, made once: `a.crt` and `a.key`, `b.crt` and `b.key`. */
+/** Pairs, made once. */
 const pairs = temporaryFolder();
-for (const name of ["a", "b"]) {
-  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
-    "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`,
-    "-days", "30", "-subj", `/CN=${name}`, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
-  ], { cwd: pairs, stdio: "ignore" });
+for (const [name, days] of [["a", 30], ["b", 30], ["soon", 13], ["later", 15]] as const) {
+  makePair(pairs, name, days);
 }
 const ca = ["a", "b"].map((name) => readFileSync(join(pairs, `${name}.crt`)));
 
@@ -76,13 +68,6 @@ async function ask(port: number, agent: Agent, bearer = token): Promise<number |
   return answer.statusCode;
 }
 
-/** Waits until stderr has a text so many times. */
-async function told(server: Running, text: string, times = 1): Promise<void> {
-  const { stderr } = server.process;
-  assert.ok(stderr);
-  while (server.stderr().split(text).length <= times) await once(stderr, "data");
-}
-
 test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older",
   { timeout }, async () => {
     const cwd = folderWith("a");
@@ -98,8 +83,8 @@ test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no old
     }
     const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT:@SECLEVEL=0" };
     await assert.rejects(handshake(server.port, old));
-    assert.deepEqual(await exchange(server.port, post('{"id":1,"name":"Fern"}')), [],
-      "who speaks no TLS is not answered");
+    assert.deepEqual(await exchange(server.port, plant), [],
+      "a client without TLS gets no response");
     assert.equal(await server.end(), 0);
     assert.equal(server.stderr(), "");
   });
@@ -151,14 +136,12 @@ for (const [says, change, message] of refused) {
       assert.match(stderr, message);
       assert.doesNotMatch(stderr, /PRIVATE|BEGIN/);
       assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
-      server.process.kill("SIGHUP");
-      await told(server, "the old certificate and key stay");
+      await hangUp(server, "the old certificate and key stay");
       assert.match(server.stderr(), message);
       assert.equal(await shown(server.port), "a");
       chmodSync(join(cwd, "crt"), 0o644);
       put(cwd, "b");
-      server.process.kill("SIGHUP");
-      await told(server, "certificate and key reloaded");
+      await hangUp(server, "certificate and key reloaded");
       assert.equal(await shown(server.port), "b");
       assert.equal(await server.end(), 0);
     });
@@ -168,10 +151,7 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   const cwd = folderWith("a");
   chmodSync(join(cwd, "key"), 0o644);
   const server = await start({ cwd, args });
-  for (const times of [1, 2]) {
-    server.process.kill("SIGHUP");
-    await told(server, "reloaded", times);
-  }
+  for (const times of [1, 2]) await hangUp(server, "reloaded", times);
   const agent = new Agent();
   assert.equal(await ask(server.port, agent), 200);
   agent.destroy();
@@ -180,29 +160,17 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
 });
 
-/** A pair of one day that began some days ago, or begins now, in the places that the program reads. */
-function putExpiring(cwd: string, days: number): void {
-  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-    "-nodes", "-keyout", "key", "-out", "crt", "-days", `${days}`, "-subj", "/CN=a"],
-  { cwd, stdio: "ignore" });
-  chmodSync(join(cwd, "key"), 0o600);
-}
-
 test("the end of the certificate is logged, is a metric, and is warned of from 14 days before",
   { timeout }, async () => {
-    const cwd = temporaryFolder();
-    putExpiring(cwd, 13);
+    const cwd = folderWith("soon");
     const server = await start({ cwd, args: [...args, "--admin", "0"] });
-    const scraped = async (): Promise<number> => {
-      const page = await (await fetch(`${server.events().find(({ admin }) => admin)?.["admin"]}/metrics`)).text();
-      return Number(/^plant_store_tls_not_after_timestamp_seconds (\d+)$/m.exec(page)?.[1]);
-    };
+    const scraped = async (): Promise<number> =>
+      (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
     const inDays = (days: number) => (seconds: number): boolean =>
       Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
     assert.ok(inDays(13)(await scraped()));
-    putExpiring(cwd, 15);
-    server.process.kill("SIGHUP");
-    await told(server, "certificate and key reloaded");
+    put(cwd, "later");
+    await hangUp(server, "certificate and key reloaded");
     assert.ok(inDays(15)(await scraped()));
     assert.equal(await server.end(), 0);
     const [warning, ...others] = server.events().filter(({ level }) => level > 30);
@@ -219,7 +187,7 @@ const descriptors = (server: Running): number =>
 
 test("SIGHUP under load, with other certificates and tokens each time, fails no request",
   { timeout, skip: process.platform === "linux" ? false : "there is no /proc" }, async () => {
-    const rounds = 100;
+    const rounds = Number(process.env["PLANT_TEST_RELOADS"] ?? 20);
     const cwd = folderWith("a");
     const tokens = join(cwd, "tokens");
     const write = (round: number): void => writeFileSync(tokens,
@@ -242,8 +210,7 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
       const name = round % 2 === 0 ? "a" : "b";
       put(cwd, name);
       write(round);
-      server.process.kill("SIGHUP");
-      await told(server, "certificate and key reloaded", round);
+      await hangUp(server, "certificate and key reloaded", round);
       assert.equal(await shown(port), name);
       // What SIGHUP has told is so from the next request on, on an old connection too.
       assert.equal(await ask(port, kept, `t${round}`), 200);
@@ -265,7 +232,7 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
 const outer = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 
-test("who listens beyond loopback is warned once, where there is no TLS", { timeout }, async () => {
+test("a server beyond loopback without TLS warns once", { timeout }, async () => {
   const warning = /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
   for (const host of ["0.0.0.0", ...outer === undefined ? [] : [outer]]) {
     const open = await start({ args: ["--host", host] });

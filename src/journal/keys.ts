@@ -1,0 +1,175 @@
+/**
+ * The window of keys: which keys the journal's newest records have, and a digest of each plant.
+ *
+ * A record is remembered while its line begins within the window, and the newest record always.
+ * Positions count the journal's bytes over all files that the process has written to.
+ */
+import { hash, randomBytes } from "node:crypto";
+import { blockBytes, find, linesOf, type Bytes } from "./lines.ts";
+import { headerBytes, lineFeed, plantOf } from "./record.ts";
+
+/** The bytes of a key, and of a plant's digest. */
+const digestBytes = 16;
+
+/** The slots at first: a window without keys takes next to nothing. */
+const slotsMin = 64;
+
+/** An odd factor that no client knows: keys cannot be chosen so that they share a chain. */
+const factor = randomBytes(4).readInt32LE() | 1;
+
+/** A ring of records, the oldest first, in hash chains. It is packed: 56 bytes for each record. */
+export class KeyWindow {
+  readonly #bytesMax: number;
+
+  /** The position of the journal's end, and that of its newest record. */
+  #end = 0;
+  #newest = 0;
+
+  /**
+   * Records have the numbers 1, 2, 3 …; `#oldest` is the first that is remembered. Record n is in
+   * slot n modulo the number of slots.
+   */
+  #count = 0;
+  #oldest = 1;
+  #positions = new Float64Array(slotsMin);
+
+  /** Key and plant's digest of each slot. */
+  #digests = Buffer.alloc(slotsMin * 2 * digestBytes);
+
+  /**
+   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
+   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
+   */
+  #chains = new Float64Array(slotsMin);
+  #before = new Float64Array(slotsMin);
+
+  /** @param bytesMax the length of the window; 0 remembers nothing */
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Returns whether a remembered record has this key, and then whether it has the same plant. */
+  find(key: string, plant: string): "new" | "same plant" | "other plant" {
+    const bytes = Buffer.from(key, "base64url");
+    let number = this.#chains[this.#chainOf(bytes)] ?? 0;
+    while (number >= this.#oldest) {
+      const slot = number % this.#slots;
+      if (this.#has(2 * slot, bytes))
+        return this.#has(2 * slot + 1, digestOf(plant))
+          ? "same plant"
+          : "other plant";
+      number = this.#before[slot] ?? 0;
+    }
+    return "new";
+  }
+
+  /** Moves the end over bytes that hold no record with a key. */
+  skip(bytes: number): void {
+    this.#newest = this.#end;
+    this.#end += bytes;
+    const start = Math.min(this.#end - this.#bytesMax, this.#newest);
+    while (
+      this.#oldest <= this.#count &&
+      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
+    )
+      this.#oldest++;
+  }
+
+  /** Moves the end over a record with a key, and remembers it. */
+  add(key: string, plant: string | Buffer, lineBytes: number): void {
+    const position = this.#end;
+    this.skip(lineBytes);
+    const digests = [Buffer.from(key, "base64url"), digestOf(plant)];
+    this.#insert(Buffer.concat(digests), position);
+  }
+
+  /**
+   * Moves the end over a file whose end is clean. Reads the window, or the last line if that is
+   * longer. A file without keys costs the read and a search of each block.
+   */
+  addFile(file: Bytes): void {
+    if (this.#bytesMax === 0) return;
+    const size = file.size();
+    let start = this.#startIn(file, size);
+    this.skip(start);
+    while (start < size) {
+      const block = file.read(start, Math.min(blockBytes, size - start));
+      const lastLf = block.lastIndexOf(lineFeed);
+      const end =
+        lastLf < 0 ? find(file, lineFeed, start, size) + 1 : start + lastLf + 1;
+
+      // Within a string the quotes would be escaped.
+      if (lastLf >= 0 && !block.includes(',"key":"')) this.skip(end - start);
+      else
+        for (const { record, text, ...line } of linesOf(file, start, end)) {
+          const key = typeof record === "object" ? record.key : undefined;
+          const bytes = line.end - line.offset;
+          if (key === undefined || !text) this.skip(bytes);
+          else this.add(key, plantOf(text), bytes);
+        }
+      start = end;
+    }
+  }
+
+  /** Returns the offset of the first line that begins within the window, or of the last line. */
+  #startIn(file: Bytes, size: number): number {
+    for (let bytes = this.#bytesMax; size - bytes > headerBytes; bytes *= 4) {
+      const start = find(file, lineFeed, size - bytes - 1, size) + 1;
+      if (start < size) return start;
+    }
+    return headerBytes;
+  }
+
+  #insert(digests: Buffer, position: number): void {
+    if (this.#count - this.#oldest + 1 === this.#slots) this.#grow();
+    const number = ++this.#count;
+    const slot = number % this.#slots;
+    const chain = this.#chainOf(digests);
+    digests.copy(this.#digests, slot * 2 * digestBytes);
+    this.#positions[slot] = position;
+    this.#before[slot] = this.#chains[chain] ?? 0;
+    this.#chains[chain] = number;
+  }
+
+  /** Doubles the slots. */
+  #grow(): void {
+    const [positions, digests] = [this.#positions, this.#digests];
+    const oldest = this.#oldest;
+    const slots = 2 * positions.length;
+    this.#positions = new Float64Array(slots);
+    this.#digests = Buffer.alloc(slots * 2 * digestBytes);
+    this.#chains = new Float64Array(slots);
+    this.#before = new Float64Array(slots);
+    this.#count = oldest - 1;
+    for (let index = 0; index < positions.length; index++) {
+      const slot = (oldest + index) % positions.length;
+      const start = slot * 2 * digestBytes;
+      this.#insert(
+        digests.subarray(start, start + 2 * digestBytes),
+        positions[slot] ?? 0
+      );
+    }
+  }
+
+  get #slots(): number {
+    return this.#positions.length;
+  }
+
+  #chainOf(key: Buffer): number {
+    let hashed = 0;
+    for (let index = 0; index < digestBytes; index += 4)
+      hashed = Math.imul(hashed + key.readInt32LE(index), factor);
+
+    // The upper bits of a product depend on all bits of its factors.
+    return (hashed >>> 8) % this.#slots;
+  }
+
+  /** Whether the digest with this index is the given one. */
+  #has(index: number, digest: Buffer): boolean {
+    const start = index * digestBytes;
+    return digest.compare(this.#digests, start, start + digestBytes) === 0;
+  }
+}
+
+const digestOf = (plant: string | Buffer): Buffer =>
+  hash("sha256", plant, "buffer").subarray(0, digestBytes);

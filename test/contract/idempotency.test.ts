@@ -1,0 +1,151 @@
+/** Idempotency-Key over HTTP: which keys are accepted, what a replay is, and what a key reveals. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createPlantServer, openJournal, StoreError } from "../../src/index.ts";
+import type { NewPlant, PlantOptions } from "../../src/index.ts";
+import { listen } from "../support/serving.ts";
+import { exchange, temporaryFolder } from "../support/support.ts";
+
+interface Sent {
+  readonly key?: string;
+  readonly token?: string;
+  readonly plant?: string;
+  readonly type?: string;
+  readonly path?: string;
+}
+
+/** A server on a journal; the journal's lines; and a function that posts one plant. */
+async function serving(options: Partial<PlantOptions> = {}, keysBytesMax = 2 ** 24) {
+  const file = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(file, { limits: { keysBytesMax } });
+  const summaries: unknown[] = [];
+  const server = createPlantServer({
+    store: journal, tokens: ["a", "b"], limits: { keysBytesMax },
+    onResponse: ({ status, error, replayed }) => summaries.push([status, error, replayed]), ...options,
+  });
+  const port = await listen(server);
+  const post = async ({
+    key, token = "a", plant = '{"id":1,"name":"Fern"}', type = "application/json", path = "/plants",
+  }: Sent = {}) => {
+    const headers = { "Authorization": `Bearer ${token}`, "Content-Type": type,
+      ...(key !== undefined && { "Idempotency-Key": key }) };
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers, body: plant });
+    const body = await response.json() as { readonly error?: number; readonly name?: string };
+    return { status: response.status, replayed: response.headers.get("idempotency-replayed"), ...body };
+  };
+  const lines = () => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
+  return { journal, port, post, lines, summaries };
+}
+
+const stored = { status: 200, replayed: null, name: "Fern" };
+const again = { status: 200, replayed: "true", name: "Fern" };
+
+test("a key stores its plant once, with or without quotes, however the JSON is spelled", async () => {
+  const { post, lines, summaries } = await serving();
+  assert.deepEqual(await post({ key: '"8e03978e-40d5"' }), stored);
+  assert.deepEqual(await post({ key: "8e03978e-40d5" }), again);
+  assert.deepEqual(await post({ key: '"8e03978e-40d5"', plant: ' {"name":"F\\u0065rn", "id":1e0}' }), again);
+  assert.equal(lines().length, 1);
+  assert.deepEqual(summaries, [[200, undefined, undefined], [200, undefined, true], [200, undefined, true]]);
+});
+
+test("the same key with another plant is a 422, and stores nothing", async () => {
+  const { post, lines } = await serving();
+  assert.deepEqual(await post({ key: "k" }), stored);
+  for (const plant of ['{"id":2,"name":"Fern"}', '{"id":1,"name":"Moss"}', '{"id":1,"name":"Fern","tag":"x"}']) {
+    const { status, error } = await post({ key: "k", plant });
+    assert.deepEqual([status, error], [422, 42201], plant);
+  }
+  assert.equal(lines().length, 1);
+  assert.deepEqual(await post({ key: "k" }), again);
+});
+
+test("keys are scoped to the token: another holder's key neither replays nor conflicts", async () => {
+  const { post, lines } = await serving();
+  assert.deepEqual(await post({ key: "k" }), stored);
+  assert.deepEqual(await post({ key: "k", token: "b", plant: '{"id":2,"name":"Fern"}' }), stored);
+  assert.equal(lines().length, 2);
+  assert.doesNotMatch(lines().join(), /"key":"k"/, "the record has a digest");
+});
+
+const valid: readonly (readonly [key: string, same: string])[] = [
+  ["a", '"a"'], ["x".repeat(255), `"${"x".repeat(255)}"`], ["a;x=1", '"a;x=1"'], ["?1", '"?1"'], ["42", '"42"'],
+  [":YQ==:", '":YQ==:"'], ["'a'", `"'a'"`], ["!#$%&()*+-./<=>?@[]^_`{|}~", '"!#$%&()*+-./<=>?@[]^_`{|}~"'],
+  ['"a b"', '"a b"'], ['"a,b"', '"a,b"'], [String.raw`"\"\\"`, String.raw`"\"\\"`],
+  [`"${String.raw`\"`.repeat(255)}"`, `"${String.raw`\"`.repeat(255)}"`],
+];
+test("a key is a quoted String of RFC 9651, or the same text without quotes", async (t) => {
+  const { post } = await serving();
+  for (const [key, same] of valid) await t.test(key.slice(0, 40), async () => {
+    assert.deepEqual(await post({ key }), stored);
+    assert.deepEqual(await post({ key: same }), again);
+  });
+});
+
+const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b', '"a";x=1', String.raw`"\a"`,
+  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
+test("any other key is a 400, and stores nothing", async (t) => {
+  const { post, lines } = await serving();
+  for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
+    const { status, error } = await post({ key });
+    assert.deepEqual([status, error], [400, 40016]);
+  });
+  assert.equal(lines().length, 0);
+});
+
+test("the field twice is a repeated field, also where node joins the two to one valid String", async () => {
+  const { port, lines } = await serving();
+  for (const [first, second] of [["a", "a"], ['"a', 'b"']]) {
+    const [answer] = await exchange(port, `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\n`
+      + `Content-Type: application/json\r\nIdempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`
+      + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}', { answers: 1 });
+    assert.match(answer?.body ?? "", /"error":40005,/, first);
+  }
+  assert.equal(lines().length, 0);
+});
+
+test("the key is checked after the token, the path and Expect, and before the media type", async () => {
+  const { post } = await serving();
+  const bad = { key: '"', type: "text/plain" };
+  assert.equal((await post({ ...bad, token: "c" })).error, 40102);
+  assert.equal((await post({ ...bad, path: "/" })).error, 40401);
+  assert.equal((await post(bad)).error, 40016);
+  assert.equal((await post({ ...bad, key: "a" })).error, 41501);
+});
+
+test("a store that keeps no keys: the field is not looked at, whatever its value", async () => {
+  const own: NewPlant[] = [];
+  const store = { append: (plant: NewPlant) => Promise.resolve(void own.push(plant)), close: () => Promise.resolve() };
+  for (const { post } of [await serving({}, 0), await serving({ store })]) {
+    for (const key of ["a", "a", '"', "a,a"]) assert.deepEqual(await post({ key }), stored);
+  }
+  assert.equal(own.length, 4);
+});
+
+test("a host's own store with appendOnce gets the digest; its outcomes become the responses", async () => {
+  const calls: (readonly [bigint, string])[] = [];
+  const outcomes = [() => "stored" as const, () => "replayed" as const, () => { throw new StoreError("conflict", "x"); }];
+  const store = {
+    append: () => Promise.reject(new Error("not called")),
+    appendOnce: async ({ id }: NewPlant, key: string) => { calls.push([id, key]); return outcomes[calls.length - 1]?.() ?? "stored"; },
+    close: () => Promise.resolve(),
+  };
+  const { post } = await serving({ store });
+  assert.deepEqual(await post({ key: "k" }), stored);
+  assert.deepEqual(await post({ key: '"k"' }), again);
+  assert.equal((await post({ key: "k" })).error, 42201);
+  assert.equal(new Set(calls.map(([, key]) => key)).size, 1);
+  assert.match(calls[0]?.[1] ?? "", /^[\w-]{21}[AQgw]$/);
+});
+
+test("while the first append is in progress, equal requests wait and share its outcome; another plant is refused", async () => {
+  const { post, lines } = await serving();
+  const all = await Promise.all([...Array.from({ length: 50 }, () => post({ key: "k" })), post({ key: "k", plant: '{"id":2,"name":"Fern"}' })]);
+  const count = (test: (each: typeof all[number]) => boolean) => all.filter(test).length;
+  assert.equal(count(({ status, replayed }) => status === 200 && replayed === null), 1);
+  assert.equal(count(({ status, replayed }) => status === 200 && replayed === "true"), 49);
+  assert.equal(count(({ error }) => error === 42201), 1);
+  assert.equal(lines().length, 1);
+});

@@ -1,0 +1,207 @@
+/** Keys in the journal: the window of records that are remembered, and what survives what. */
+import assert from "node:assert/strict";
+import { hash } from "node:crypto";
+import { appendFileSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { Limits } from "../../src/config.ts";
+import { openJournal, type Journal } from "../../src/index.ts";
+import { KeyWindow } from "../../src/journal/keys.ts";
+import { EIO, ENOSPC, fern, outcomeOf, plantOf, simulated } from "../support/journals.ts";
+import { temporaryFolder } from "../support/support.ts";
+
+const keyOf = (text: string | number): string =>
+  hash("sha256", String(text), "buffer").toString("base64url", 0, 16);
+
+/** "stored", "replayed", or the StoreError's code. */
+const once = (journal: Journal, key: string | number, plant = fern): Promise<string> => {
+  assert.ok(journal.appendOnce);
+  let outcome = "";
+  const done = journal.appendOnce(plant, keyOf(key)).then((value) => { outcome = value; });
+  return outcomeOf(done).then((result) => (result === "stored" ? outcome : result));
+};
+
+const open = (path: string, limits: Partial<Limits> = {}) => openJournal(path, { limits });
+const freshPath = (): string => join(temporaryFolder(), "plants.ndjson");
+
+test("a record has its key before its plant; one without a key is what it always was", async () => {
+  const path = freshPath();
+  await using journal = await open(path);
+  await once(journal, "k");
+  await journal.append(fern);
+  const [, first = "", second = ""] = readFileSync(path, "utf8").split("\n");
+  assert.match(first, new RegExp(`^{"seq":1,"at":"[^"]{24}","synced":133,"key":"${keyOf("k")}","plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$`));
+  assert.match(second, /^{"seq":2,"at":"[^"]{24}","synced":\d+,"plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$/);
+});
+
+test("keys are remembered after a restart, whatever stands between them", async () => {
+  const path = freshPath();
+  const before = await open(path);
+  for (let id = 0; id < 50; id++) {
+    await once(before, id, { id: BigInt(id), name: "Fern" });
+    await before.append(plantOf(18 + id * 400));
+  }
+  await before.close();
+  await using journal = await open(path);
+  for (let id = 0; id < 50; id++) {
+    assert.equal(await once(journal, id, { id: BigInt(id), name: "Fern" }), "replayed", `${id}`);
+    assert.equal(await once(journal, id, { id: BigInt(id), name: "Moss" }), "conflict", `${id}`);
+  }
+  assert.equal(journal.stats.records, 100);
+});
+
+describe("the window", () => {
+  for (const restarts of [false, true]) {
+    test(`a record is remembered while its line begins within it${restarts ? ", after a restart" : ""}`, async () => {
+      const path = freshPath();
+      let journal = await open(path, { keysBytesMax: 1024 });
+      const startOf = statSync(path).size;
+      await once(journal, "k");
+      // The next line ends where the first begins just within the window; then one byte beyond.
+      const rest = startOf + 1024 - statSync(path).size;
+      await journal.append(plantOf(100));
+      const frame = statSync(path).size - (startOf + 1024 - rest) - 100;
+      await journal.close();
+      rmSync(path);
+      for (const [more, outcome] of [[0, "replayed"], [1, "stored"]] as const) {
+        journal = await open(path, { keysBytesMax: 1024 });
+        await once(journal, "k");
+        await journal.append(plantOf(rest - frame + more));
+        assert.equal(statSync(path).size, startOf + 1024 + more);
+        if (restarts) {
+          await journal.close();
+          journal = await open(path, { keysBytesMax: 1024 });
+        }
+        assert.equal(await once(journal, "k"), outcome);
+        await journal.close();
+        rmSync(path);
+      }
+    });
+    test(`the newest record is remembered, however long its line is${restarts ? ", after a restart" : ""}`, async () => {
+      const path = freshPath();
+      let journal = await open(path, { keysBytesMax: 1 });
+      const large = plantOf(200_000);
+      await once(journal, "k", large);
+      if (restarts) {
+        await journal.close();
+        journal = await open(path, { keysBytesMax: 1 });
+      }
+      assert.equal(await once(journal, "k", large), "replayed");
+      await journal.append(fern);
+      assert.equal(await once(journal, "k", large), "stored");
+      await journal.close();
+    });
+  }
+
+  test("of two records with one key the newest counts", async () => {
+    const path = freshPath();
+    let journal = await open(path, { keysBytesMax: 1024 });
+    await once(journal, "k");
+    await journal.append(plantOf(2_000));
+    assert.equal(await once(journal, "k", plantOf(30)), "stored");
+    for (const _ of ["running", "restarted"]) {
+      assert.equal(await once(journal, "k"), "conflict");
+      assert.equal(await once(journal, "k", plantOf(30)), "replayed");
+      await journal.close();
+      journal = await open(path, { keysBytesMax: 2 ** 20 });
+    }
+    await journal.close();
+  });
+
+  test("with 0 there is none, and no method", async () => {
+    await using journal = await open(freshPath(), { keysBytesMax: 0 });
+    assert.equal(journal.appendOnce, undefined);
+  });
+
+  test("a rotation keeps it; a restart after a rotation begins with the new file", async () => {
+    const path = freshPath();
+    let journal = await open(path);
+    await once(journal, "k");
+    renameSync(path, `${path}.1`);
+    assert.equal(await journal.rotate(), true);
+    assert.equal(await once(journal, "k"), "replayed");
+    await once(journal, "new");
+    await journal.close();
+    journal = await open(path);
+    assert.equal(await once(journal, "new"), "replayed");
+    assert.equal(await once(journal, "k"), "stored");
+    await journal.close();
+  });
+});
+
+test("a damaged key is damage, which opening refuses", async () => {
+  const path = freshPath();
+  const journal = await open(path);
+  await once(journal, "k");
+  await journal.close();
+  appendFileSync(path, readFileSync(path, "utf8").split("\n")[1]?.replace(keyOf("k"), `${keyOf("k").slice(0, 21)}B`) + "\n");
+  await assert.rejects(open(path), { code: "damaged" });
+});
+
+test("an append that fails frees its key, for the calls that waited for it, too", async () => {
+  const { journal, disk } = await simulated();
+  disk.fail("append", { errno: ENOSPC });
+  assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["full", "full"]);
+  assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["stored", "replayed"]);
+});
+
+test("a replay is possible while the disk is full", async () => {
+  const { journal, disk } = await simulated();
+  await once(journal, "old");
+  disk.fail("append", { errno: ENOSPC });
+  assert.deepEqual(await Promise.all([once(journal, "new"), once(journal, "old")]), ["full", "replayed"]);
+  assert.equal(disk.faultsFired, 1);
+});
+
+test("after an unknown outcome the file decides: a retry on the reopened journal stores once", async () => {
+  const { journal, disk } = await simulated();
+  await once(journal, "old");
+  disk.fail("append", { errno: EIO });
+  assert.equal(await once(journal, "new"), "unknown");
+  assert.equal(await once(journal, "old"), "unknown", "a journal that has failed acknowledges nothing");
+  await journal.close();
+  await using again = await openJournal("/plants.ndjson", { disk });
+  assert.deepEqual(await Promise.all(["old", "new", "new"].map((key) => once(again, key))), ["replayed", "stored", "replayed"]);
+  assert.equal(again.stats.records, 2);
+});
+
+test("a waiting call counts as one record; a replay and a conflict need no room", async () => {
+  await using journal = await open(freshPath(), { queueRecordsMax: 2 });
+  await once(journal, "old");
+  const outcomes = ["k", "k", "k", "old"].map((key) => once(journal, key));
+  outcomes.push(once(journal, "k", plantOf(30)), once(journal, "old", plantOf(30)));
+  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "busy", "replayed", "conflict", "conflict"]);
+});
+
+test("a key that is not 16 bytes in base64url is invalid", async () => {
+  await using journal = await open(freshPath());
+  for (const key of ["", "k", keyOf("k").slice(1), `${keyOf("k")}A`, `${"A".repeat(21)}B`, `${"A".repeat(20)}+A`]) {
+    assert.equal(await outcomeOf(journal.appendOnce?.(fern, key) ?? Promise.resolve()), "invalid", key);
+  }
+});
+
+test("120,000 keys take at most 12 MB, and none next to nothing", () => {
+  setFlagsFromString("--expose-gc");
+  const collect: () => void = runInNewContext("gc");
+  const measure = (fill: (window: KeyWindow) => void): number => {
+    collect();
+    const { arrayBuffers, heapUsed } = process.memoryUsage();
+    const window = new KeyWindow(2 ** 24);
+    fill(window);
+    collect();
+    const now = process.memoryUsage();
+    assert.equal(window.find(keyOf("absent"), "x"), "new");
+    return now.arrayBuffers + now.heapUsed - arrayBuffers - heapUsed;
+  };
+  const bytes = measure((window) => {
+    for (let id = 0; id < 240_000; id++) window.add(keyOf(id), "x", 140);
+    assert.equal(window.find(keyOf(239_999), "x"), "same plant");
+    assert.equal(window.find(keyOf(239_999), "y"), "other plant");
+    assert.equal(window.find(keyOf(0), "x"), "new");
+  });
+  assert.ok(bytes > 4e6 && bytes < 12e6, `${bytes}`);
+  const none = measure((window) => { for (let id = 0; id < 240_000; id++) window.skip(140); });
+  assert.ok(none < 1e5, `${none}`);
+});

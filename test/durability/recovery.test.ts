@@ -1,0 +1,177 @@
+/**
+ * Recovery on a simulated disk, killed at each of its steps and again: it loses nothing.
+ *
+ * PLANT_TEST_ROUNDS over 20: also with truncations that are durable at once.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { JournalError } from "../../src/journal/error.ts";
+import { openJournal } from "../../src/journal/journal.ts";
+import { EIO } from "../support/journals.ts";
+import { SimulatedDisk } from "../support/simdisk.ts";
+import type { Interruption, Operation, Survival } from "../support/simdisk.ts";
+
+const isLong = Number(process.env["PLANT_TEST_ROUNDS"]) > 20;
+
+/** A journal of three batches of two, as the program writes it; its last one begins at C. */
+const journalPath = "/plants.ndjson";
+const whole = await (async () => {
+  const disk = new SimulatedDisk();
+  const journal = await openJournal(journalPath, { disk });
+  for (let batch = 0n; batch < 3n; batch++) {
+    await Promise.all(["Fern", "Moss"].map((name) => journal.append({ id: batch, name })));
+  }
+  await journal.close();
+  return disk.bytes(journalPath) ?? assert.fail();
+})();
+const lines = whole.toString().split(/(?<=\n)/);
+const textOf = (count: number): string => lines.slice(0, count).join("");
+const C = textOf(5).length;
+const bytesOf = (text: string, nuls = 0): Buffer => Buffer.from(text + "\0".repeat(nuls));
+
+const ends: readonly (readonly [says: string, file: Buffer, expected: string])[] = [
+  ["no byte", bytesOf(""), ""],
+  ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
+  ["a header", bytesOf(textOf(1)), ""],
+  ["a clean end", whole, textOf(7)],
+  ["a missing LF", whole.subarray(0, -1), textOf(7)],
+  ["an unfinished line", whole.subarray(0, -9), textOf(6)],
+  ["a last write that is torn", Buffer.from(whole).fill(0, C + 20, C + 30), textOf(5)],
+  ["NULs after it", bytesOf(textOf(7), 99), textOf(7)],
+];
+
+/** Opens and closes; what a reader then sees, or why not. "": a header, whosever. */
+async function opened(disk: SimulatedDisk): Promise<string> {
+  try {
+    await (await openJournal(journalPath, { disk })).close();
+    const text = disk.bytes(journalPath)?.toString() ?? "no file";
+    return text.length === textOf(1).length ? "" : text;
+  } catch (error) {
+    return String(error);
+  }
+}
+
+const processDied: Survival = { bytes: true, names: true };
+const survivals: readonly Survival[] = [processDied, { bytes: true, names: false },
+  { bytes: false, names: true }, { bytes: false, names: false }];
+const parts: readonly (Interruption | undefined)[] = [
+  undefined, { bytes: Infinity, durable: false }, { bytes: 40, durable: true },
+  { bytes: 0, nuls: 40, durable: true }, { bytes: 40, nuls: Infinity, durable: true },
+];
+
+interface Crash {
+  readonly skip: number;
+  readonly part: Interruption | undefined;
+  readonly survival: Survival;
+}
+
+/** Whether every crash came, and where records were lost, how. */
+async function recover(
+  file: Buffer, expected: string, crashes: readonly Crash[], disk: SimulatedDisk,
+): Promise<{ readonly crashed: boolean; readonly lost: readonly string[] }> {
+  disk.put(journalPath, file);
+  for (const { skip, part, survival } of crashes) {
+    disk.crash(skip, part);
+    await opened(disk);
+    if (!disk.isDown) return { crashed: false, lost: [] };
+    disk.restart(survival);
+  }
+  const found = await opened(disk);
+  disk.restart({ bytes: false, names: false });
+  const kept = await opened(disk);
+  const torn = file.subarray(expected === "" ? file.length : expected.length);
+  const isSaved = torn.length === 0 || disk.names().some((name) =>
+    name.includes(".torn-") && disk.bytes(name)?.equals(torn) === true);
+  const isRight = found === expected && kept === expected && isSaved;
+  return { crashed: true, lost: isRight ? [] : [JSON.stringify({ crashes, found, kept })] };
+}
+
+/** A first crash at every change, in every way; after the death of a process a second crash. */
+async function losses(file: Buffer, expected: string, twice: boolean, lies = false) {
+  const lost: string[] = [];
+  let states = 0;
+  const each = async (before: readonly Crash[], truncationsAreDurable: boolean): Promise<void> => {
+    const isAgain = before.length > 0;
+    for (const part of isAgain ? parts.slice(0, 3) : parts) {
+      for (const survival of isAgain ? survivals.slice(1) : survivals) {
+        for (let skip = 0; ; skip++) {
+          const disk = Object.assign(new SimulatedDisk(), { truncationsAreDurable, lies });
+          const crashes = [...before, { skip, part, survival }];
+          const result = await recover(file, expected, crashes, disk);
+          if (!result.crashed) break;
+          states++;
+          lost.push(...result.lost);
+          if (isAgain || !twice || survival !== processDied) continue;
+          await each(crashes, truncationsAreDurable);
+        }
+      }
+    }
+  };
+  if (isLong || !twice) await each([], true);
+  await each([], false);
+  return { lost, states };
+}
+
+for (const [says, file, expected] of ends) {
+  test(`a recovery from ${says}, killed at any step and again, loses nothing`, async (t) => {
+    const { lost, states } = await losses(file, expected, true);
+    t.diagnostic(`${states} states`);
+    assert.ok(states > 100);
+    assert.deepEqual(lost.slice(0, 2), [], `${lost.length} of ${states} states`);
+  });
+}
+
+test("on a disk that lies about its writes a killed recovery loses records", async () => {
+  assert.notDeepEqual((await losses(whole, textOf(7), false, true)).lost, []);
+});
+
+test("lines that only the page cache held are durable once the journal is open", async () => {
+  const openOver = async (durable: Buffer, lies: boolean): Promise<string | undefined> => {
+    const disk = Object.assign(new SimulatedDisk(), { lies });
+    disk.put(journalPath, whole, durable);
+    await opened(disk);
+    disk.restart({ bytes: false, names: false });
+    return disk.bytes(journalPath)?.toString();
+  };
+  const holes = Buffer.from(whole).fill(0, C);
+  for (const durable of [whole.subarray(0, C), whole.subarray(0, C + 40), holes]) {
+    assert.equal(await openOver(durable, false), whole.toString());
+    assert.notEqual(await openOver(durable, true), whole.toString(), "the control");
+  }
+});
+
+/** Files whose openings make every kind of call. */
+const busy: readonly Buffer[] = [
+  bytesOf("", 9), whole, whole.subarray(0, -1), bytesOf(`${textOf(7)}torn`),
+];
+const calls: readonly (readonly [operation: Operation, code: string, exitCode: number])[] = [
+  ["open", "unreadable", 65], ["read", "unreadable", 65], ["readBeside", "unreadable", 65],
+  ["append", "failed", 74], ["truncate", "failed", 74], ["openBeside", "failed", 74],
+  ["syncDirectory", "failed", 74], ["remove", "failed", 74],
+];
+
+for (const [operation, code, exitCode] of calls) {
+  test(`an opening whose ${operation} fails ends with ${exitCode}; the next repairs`, async () => {
+    let fired = 0;
+    for (const file of busy) {
+      for (let skip = 0; ; skip++) {
+        const disk = new SimulatedDisk();
+        disk.put(journalPath, file);
+        disk.fail(operation, { errno: EIO }, skip);
+        const error: unknown = await openJournal(journalPath, { disk })
+          .then((journal) => journal.close(), (error: unknown) => error);
+        fired += disk.faultsFired;
+        if (disk.faultsFired > 0) {
+          assert.ok(error instanceof JournalError, `${operation} ${skip}: ${error}`);
+          assert.deepEqual([error.code, error.exitCode], [code, exitCode], `${operation} ${skip}`);
+          if (exitCode === 65) assert.deepEqual(disk.bytes(journalPath), file);
+        }
+        const isLast = disk.faultsFired === 0;
+        disk.restart(processDied);
+        assert.equal(await opened(disk), file.length === 9 ? "" : textOf(7));
+        if (isLast) break;
+      }
+    }
+    assert.ok(fired > 0);
+  });
+}

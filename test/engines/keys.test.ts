@@ -1,0 +1,182 @@
+/** A plant with a key: what the stream stores once, and what a client's retry becomes.
+ * PLANT_TEST_CLUSTER_ROUNDS=10 sends more, and kills the leader. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { decodeMessage } from "../../src/engines/message.ts";
+import type { NatsStore } from "../../src/engines/nats.ts";
+import type { NewPlant } from "../../src/plant.ts";
+import { Cluster, until, withCluster } from "./cluster.ts";
+import { ack, fails, found, nobody, open as openScript, outcomeOf } from "./fake.ts";
+import type { Script } from "./fake.ts";
+
+const timeout = 120_000;
+const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
+const fern = { id: 1n, name: "Fern" };
+const moss = { id: 1n, name: "Moss" };
+const duplicate = ',"duplicate":true';
+let keys = 0;
+const newKey = (): string => String(++keys).padStart(21, "-") + "A";
+
+const once = (store: NatsStore, plant: NewPlant, key: string): Promise<string> =>
+  outcomeOf((store.appendOnce ?? assert.fail("no keys"))(plant, key));
+
+const open = (onPlant: NonNullable<Script["onPlant"]>) => openScript({ onPlant });
+
+const isRead = ({ subject }: { readonly subject: string }): boolean => subject.includes("MSG.GET");
+describe("a plant with a key", { timeout }, () => {
+  test("is published with the key as its id, and with the key in the record", async () => {
+    const { fake, store } = await open(() => ack(1));
+    const key = newKey();
+    assert.equal(await once(store, fern, key), "stored");
+    const [{ headers, payload } = assert.fail("nothing")] = fake.plants;
+    assert.match(headers, new RegExp(`^NATS/1\\.0\r\nNats-Msg-Id: ${key}\r\nNats-Expected-Stream: plants\r\n\r\n$`));
+    assert.match(payload, new RegExp(`^\\{"at":"[^"]{24}","key":"${key}","plant":\\{"id":1,"name":"Fern"\\},"crc":"[\\da-f]{8}"\\}$`));
+  });
+
+  const key = newKey();
+  const messageOf = (plant: string, ofKey: string): string =>
+    `{"at":"2026-11-21T10:47:01.578Z","key":"${ofKey}","plant":${plant},"crc":"00000000"}`;
+  for (const [what, kind, outcome] of [
+    ["the same plant", "same", "replayed"],
+    ["another plant", "other", "conflict"],
+    ["a message of another key", "key", "unknown"],
+    ["a message that is not a record", messageOf('{"id":1,"name":"Fern"}', key), "unknown"],
+    ["no message", undefined, "unknown"],
+  ] as const) {
+    test(`is ${outcome} if its duplicate is ${what}`, async () => {
+      const earlier = await open(() => ack(1));
+      await once(earlier.store, kind === "other" ? moss : fern, kind === "key" ? newKey() : key);
+      const text = ["same", "other", "key"].includes(String(kind))
+        ? earlier.fake.plants[0]?.payload : kind;
+      const { fake, store } = await open((published) => {
+        if (!isRead(published)) return ack(7, duplicate);
+        return text === undefined ? fails(10037, "no message found", 404) : found(7, text);
+      });
+      assert.equal(await once(store, fern, key), outcome);
+      assert.deepEqual(fake.plants.map(isRead), [false, true]);
+      assert.equal(fake.plants[1]?.payload, '{"seq":7}');
+    });
+  }
+  test("whose duplicate cannot be read in time is unknown", async () => {
+    const { store } = await open((published) =>
+      (isRead(published) ? nobody(published.reply) : ack(7, duplicate)));
+    assert.equal(await once(store, fern, newKey()), "unknown");
+  });
+  test("that the store itself sent twice is stored, not replayed", async () => {
+    let payload = "";
+    const { fake, store } = await open((published, count, server) => {
+      if (isRead(published)) return found(1, payload);
+      payload = published.payload;
+      if (count > 1) return ack(1, duplicate);
+      server.cut();
+      return undefined;
+    });
+    assert.equal(await once(store, fern, newKey()), "stored");
+    assert.equal(fake.plants.length, 3);
+  });
+  test("whose attempts stored nothing is replayed, even with the very bytes of the other process", async () => {
+    let payload = "";
+    const { store } = await open((published, count) => {
+      if (isRead(published)) return found(1, payload);
+      ({ payload } = published);
+      if (count === 1) return nobody(published.reply);
+      return count === 2 ? fails(10158, "duplicate message id is in process", 409) : ack(1, duplicate);
+    });
+    assert.equal(await once(store, fern, newKey()), "replayed");
+  });
+  test("waits while another process's message with the key is in process, and asks again", async () => {
+    let payload = "";
+    const { fake, store } = await open((published, count) => {
+      if (isRead(published)) return found(1, payload);
+      payload = published.payload.replace(/"at":"[^"]*"/, '"at":"2026-11-21T10:47:01.578Z"');
+      if (count === 1) return fails(10158, "duplicate message id is in process", 409);
+      return count === 2 ? ack(0, duplicate) : ack(1);
+    });
+    assert.equal(await once(store, fern, newKey()), "stored");
+    assert.equal(fake.plants.length, 3);
+  });
+  test("shares the outcome of the same one in flight; another plant is a conflict at once", async () => {
+    const { fake, store } = await open(() => undefined);
+    const key = newKey();
+    const first = once(store, fern, key);
+    const second = once(store, fern, key);
+    assert.equal(await once(store, moss, key), "conflict");
+    await until("it is sent", () => fake.plants.length === 1);
+    fake.say(`MSG ${fake.plants[0]?.reply} 1 ${ack(1).length}\r\n${ack(1)}\r\n`);
+    assert.deepEqual(await Promise.all([first, second]), ["stored", "replayed"]);
+    assert.equal(fake.plants.length, 1);
+    fake.script = { onPlant: () => fails(10077, "maximum messages exceeded") };
+    const outcomes = await Promise.all([once(store, fern, key), once(store, fern, key)]);
+    assert.deepEqual(outcomes, ["full", "full"]);
+    fake.script = { onPlant: () => ack(2) };
+    assert.equal(await once(store, moss, key), "stored", "the key is free after a refusal");
+  });
+});
+
+const cluster = await Cluster.start();
+
+describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => {
+  test("two processes race: one stores it and the other replays it, or has a conflict", async (t) => {
+    await cluster.create("keys");
+    const stores = await Promise.all([1, 2].map(() => cluster.open("keys", { user: "admin" })));
+    const [one = assert.fail(), two = assert.fail()] = stores;
+    const counts = new Map<string, number>();
+    for (let round = 0; round < 40; round++) {
+      const key = newKey();
+      const outcomes = await Promise.all([once(one, fern, key), once(two, round % 2 ? fern : moss, key)]);
+      const text = outcomes.toSorted().join();
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+      assert.equal(text, round % 2 ? "replayed,stored" : "conflict,stored");
+      assert.equal(await once(two, fern, key) === "conflict", outcomes[1] === "stored" && round % 2 === 0);
+    }
+    t.diagnostic(JSON.stringify([...counts]));
+    assert.equal((await cluster.read("keys")).length, 40);
+    for (const store of stores) await store.close();
+  });
+  test("a user that must not read the stream is refused at the start, unless keys are off", async () => {
+    await cluster.create("unread");
+    await assert.rejects(cluster.open("unread", { user: "keyless" }), { code: "config",
+      message: /Permissions Violation for Publish to "\$JS\.API\.STREAM\.MSG\.GET\.unread".*: keys/ });
+    const store = await cluster.open("unread", { user: "keyless", keys: false });
+    await store.append(fern);
+    assert.equal(store.appendOnce, undefined);
+    await store.close();
+  });
+  test("a full stream still replays what it has, and a refusal leaves the key free", async () => {
+    await cluster.create("fullkeys", { max_msgs: 1 });
+    const store = await cluster.open("fullkeys", { user: "admin" });
+    const [key, other] = [newKey(), newKey()];
+    assert.equal(await once(store, fern, key), "stored");
+    assert.equal(await once(store, fern, other), "full");
+    assert.equal(await once(store, fern, key), "replayed");
+    assert.equal(await once(store, moss, key), "conflict");
+    await store.close();
+  });
+  test(`requests through two processes${isLong ? " while the leader is killed" : ""}: each is stored once`, async (t) => {
+    await cluster.create("killkeys");
+    const stores = await Promise.all([1, 2].map(() => cluster.open("killkeys", { user: "admin" })));
+    const requests = Array.from({ length: isLong ? 1_000 : 100 }, (_, n) =>
+      [newKey(), { id: BigInt(n), name: "Fern" }] as const);
+    const leader = await cluster.leader("killkeys");
+    let killed: Promise<void> | undefined;
+    const counts = new Map<string, number>();
+    await Promise.all(stores.map(async (store) => {
+      for (const [key, plant] of requests) {
+        if (plant.id === 50n && isLong) killed ??= cluster.kill(leader);
+        let outcome = "";
+        while (!/stored|replayed/.test(outcome)) {
+          outcome = await once(store, plant, key);
+          counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
+        }
+      }
+    }));
+    await killed;
+    if (isLong) cluster.restart(leader);
+    await cluster.ready(leader);
+    t.diagnostic(JSON.stringify([...counts]));
+    const keys = (await cluster.read("killkeys")).map((text) => decodeMessage(Buffer.from(text))?.key);
+    assert.equal(keys.length, requests.length);
+    assert.equal(new Set(keys).size, requests.length);
+    for (const store of stores) await store.close();
+  });
+});

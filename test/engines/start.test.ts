@@ -1,0 +1,307 @@
+/** Connections: what a store starts with, what it refuses, and which server it uses. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { inspect } from "node:util";
+import { EngineError, openNats } from "../../src/engines/nats.ts";
+import { until } from "./cluster.ts";
+import { ack, append, fails, Fake, open, openFake } from "./fake.ts";
+import type { Script } from "./fake.ts";
+
+const timeout = 30_000;
+
+describe("a connection", { timeout, concurrency: 8 }, () => {
+  test("that is away for long: not stored, at once; and it comes back by itself", async () => {
+    const { fake, store, warnings } = await open({});
+    assert.equal(await append(store), "stored");
+    fake.script = { greeting: "HTTP/1.1 400 Bad Request\r\n\r\n" };
+    fake.cut();
+    await until("it is noticed", () => warnings.length > 1);
+    assert.equal(await append(store), "unreachable");
+    const begun = performance.now();
+    assert.equal(await append(store), "unreachable");
+    assert.ok(performance.now() - begun < 100, "it did not wait");
+    fake.script = {};
+    await until("it is back", async () => await append(store) === "stored");
+    assert.ok(warnings.some((line) => /found an unknown operation/.test(line)), warnings.join("\n"));
+    assert.match(warnings.at(-1) ?? "", /^plants are acknowledged again$/);
+  });
+  test("without acknowledgements is left for the next host, though it answers PING", async () => {
+    const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
+    const store = await openFake([stuck, good]);
+    assert.equal(await append(store), "stored");
+    assert.deepEqual(new Set(stuck.plants.map(({ message }) => message)),
+      new Set(good.plants.map(({ message }) => message)));
+  });
+  for (const [what, leave] of [
+    ["that does not answer PING", (fake: Fake) => { fake.script = { onPing: "" }; }],
+    ["to a server that is about to leave", (fake: Fake) =>
+      fake.say('INFO {"version":"2.15.1","headers":true,"max_payload":1024,"ldm":true}\r\n')],
+  ] as const) {
+    test(`${what} is left for the next host`, async () => {
+      const [bad, good] = [await Fake.start(), await Fake.start()];
+      const store = await openFake([bad, good]);
+      leave(bad);
+      await until("it is on the other", () => good.connections === 1);
+      assert.equal(await append(store), "stored");
+      assert.equal(good.plants.length, 1);
+    });
+  }
+  test("is never made to an address that is not in the list", async () => {
+    const other = await Fake.start();
+    const { fake, store } = await open({ info: { connect_urls: [other.host] } });
+    fake.cut();
+    await until("it is back", () => fake.connections === 2);
+    assert.equal(await append(store), "stored");
+    assert.equal(other.connections, 0);
+  });
+  test("answers the server's PING", async () => {
+    const { fake } = await open({});
+    fake.say("PING\r\n");
+    await until("PONG is said", () => fake.said[0]?.includes("PONG\r\n") ?? false);
+  });
+  for (const junk of ["\0\0\0\0\r\n", "MSG x\r\n", "x".repeat(70_000), "INFO {\r\n",
+    `INFO {"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}\r\n`,
+    "MSG a 1 99999999999\r\n", "MSG _INBOX.error 1 0\r\n\r\n", "-ERR 'Unknown Protocol Operation'\r\n"]) {
+    test(`is replaced after junk: ${JSON.stringify(junk.slice(0, 40))}`, async () => {
+      const { fake, store } = await open({});
+      assert.equal(await append(store), "stored");
+      fake.say(junk);
+      await until("it is answered", async () => await append(store) === "stored");
+      const isHarmless = junk.startsWith("MSG _INBOX");
+      await until("it is another", () => isHarmless || fake.connections === 2);
+    });
+  }
+  test("shows no secret where the store is logged or inspected", async () => {
+    const { store } = await open({});
+    const shown = inspect(store, { showHidden: true, depth: 20, getters: true });
+    assert.doesNotMatch(shown, /s3cret|writer/);
+    assert.match(shown, /NatsStore/);
+  });
+  test("has an inbox of its own: no other connection or process gets its responses", async () => {
+    const { fake, store } = await open({});
+    assert.equal(await append(store), "stored");
+    fake.cut();
+    await until("it is back", () => fake.connections === 2);
+    assert.equal(await append(store), "stored");
+    const inboxes = fake.said.map((text) => /^SUB (_INBOX\.[\da-f]{24})\.\* 1\r$/m.exec(text)?.[1]);
+    assert.equal(new Set(inboxes).size, 2);
+    assert.ok(!inboxes.includes(undefined));
+  });
+  test("a message to an inbox with a name like an event's does no harm", async () => {
+    const { fake, store } = await open({});
+    assert.equal(await append(store), "stored");
+    const { reply = "" } = fake.plants[0] ?? {};
+    for (const token of ["error", "1", "INFO", "newListener", "__proto__"]) {
+      fake.say(`MSG ${reply.replace(/\d+$/, token)} 1 0\r\n\r\n`);
+    }
+    assert.equal(await append(store), "stored");
+    assert.equal(fake.connections, 1);
+  });
+});
+
+describe("a permission that is lost", { timeout }, () => {
+  test("fails all that was sent as unknown, at once, and reports why", async () => {
+    const { fake, store, warnings } = await open({
+      onPlant: (_, count) => (count < 3 ? undefined
+        : { raw: "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n" }),
+    });
+    const outcomes = await Promise.all([append(store), append(store), append(store)]);
+    assert.deepEqual(outcomes, ["unknown", "unknown", "unknown"]);
+    assert.match(warnings.at(-1) ?? "", /Permissions Violation for Publish/);
+    fake.script = {};
+    await until("the permission is back", async () => await append(store) === "stored");
+    assert.equal(fake.plants.length, 4, "what was given up is not sent again");
+  });
+  test("is reported once, and tried again at intervals, however many are sent", async () => {
+    const denied = "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n";
+    const { fake, store, warnings } = await open({ onPlant: () => ({ raw: denied }) },
+      { noProgressMillis: 60_000, reconnectMillisMax: 1_000 });
+    const begunAt = performance.now();
+    await until("it has tried again", async () => {
+      await append(store);
+      return fake.connections === 5;
+    });
+    assert.ok(performance.now() - begunAt > 75, "10, 20, 40 and 80 ms, half of each by chance");
+    assert.equal(warnings.filter((line) => /Permissions Violation/.test(line)).length, 1);
+    assert.ok(!warnings.includes("plants are acknowledged again"));
+    fake.script = {};
+    await until("the permission is back", async () => await append(store) === "stored");
+    assert.equal(warnings.at(-1), "plants are acknowledged again");
+  });
+});
+
+describe("a stream that takes some plants, and not others", { timeout }, () => {
+  test("is known by its responses, not by a line for each", async () => {
+    const { store, warnings } = await open({
+      onPlant: (_, count) => (count % 2 === 1 ? ack(count) : fails(10077, "maximum bytes exceeded")),
+    });
+    const before = warnings.length;
+    for (let turn = 0; turn < 20; turn++) {
+      assert.equal(await append(store), turn % 2 === 0 ? "stored" : "full");
+    }
+    assert.deepEqual(warnings.slice(before), []);
+  });
+});
+
+describe("a stream without a leader", { timeout }, () => {
+  test("is waited for as long as an election may take, and then refuses at once", async () => {
+    const { fake, store } = await open({}, { appendMillis: 1_500, noProgressMillis: 400 });
+    assert.equal(await append(store), "stored");
+    fake.script = { stream: { error: { code: 503, err_code: 10008, description: "no leader" } } };
+    fake.cut();
+    await until("it is tried again", () => fake.connections === 2);
+    assert.equal(await append(store), "unreachable");
+    let waitedFor = 0;
+    await until("three checks were not waited for", () => {
+      if (store.stats.isReachable) waitedFor = fake.connections;
+      return fake.connections > waitedFor + 3;
+    });
+    assert.equal(await append(store), "unreachable");
+    fake.script = {};
+    await until("it is led again", async () => await append(store) === "stored");
+  });
+});
+
+describe("a stream that is gone", { timeout }, () => {
+  test("refuses plants at once, until it is there again", async () => {
+    const { fake, store } = await open({}, { unreachableMillis: 60_000, appendMillis: 20_000 });
+    assert.equal(await append(store), "stored");
+    fake.script = { stream: { error: { code: 404, err_code: 10059, description: "not found" } } };
+    fake.cut();
+    await until("it is known", () => !store.stats.isReachable);
+    for (let turn = 0; turn < 20; turn++) {
+      assert.equal(await append(store), "unreachable");
+      assert.equal(store.stats.isReachable, false);
+    }
+    fake.script = {};
+    await until("it is there again", async () => await append(store) === "stored");
+    assert.equal(fake.plants.length, 2);
+  });
+});
+
+describe("at start", { timeout, concurrency: 8 }, () => {
+  const refusedWith = (pattern: RegExp, code: string) => (error: unknown): boolean => {
+    assert.ok(error instanceof EngineError, String(error));
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    assert.doesNotMatch(error.message, /s3cret/);
+    return true;
+  };
+  const violation = "-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.plants\"'\r\n";
+  const scripts: readonly (readonly [what: string, Script, RegExp, string])[] = [
+    ["bad credentials", { onConnect: "-ERR 'Authorization Violation'\r\n" }, /Authorization/, "refused"],
+    ["no version", { info: { version: 3 } }, /version 2\.14 or later/, "refused"],
+    ["a version that is no text", { info: { version: { toString: 1 } } }, /version 2\.14/, "refused"],
+    ["no headers", { info: { headers: false } }, /headers/, "refused"],
+    ["no permission for the inbox",
+      { onConnect: "-ERR 'Permissions Violation for Subscription to \"_INBOX\"'\r\n" },
+      /Permissions Violation/, "config"],
+    ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` },
+      /Permissions Violation/, "config"],
+    ["no stream", { stream: { error: { code: 404, err_code: 10059, description: "stream not found" } } },
+      /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants"/, "config"],
+  ];
+  for (const [what, script, pattern, code] of scripts) {
+    test(`${what}: refused`, async () => {
+      const fake = await Fake.start(script);
+      await assert.rejects(openFake([fake]), refusedWith(pattern, code));
+      assert.deepEqual(fake.plants, []);
+    });
+  }
+  const { discard: _, ...noDiscard } = { discard: "old", max_msgs: 5 };
+  const configs: readonly (readonly [
+    config: Readonly<Record<string, unknown>>, refusal: RegExp | undefined, query?: string,
+  ])[] = [
+    [{}, undefined],
+    [{ storage: "memory" }, /storage: expected "file", found "memory"/],
+    [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
+    [{ num_replicas: 5 }, undefined],
+    [{ num_replicas: 1 }, undefined, "?replicas=1"],
+    [{ retention: "workqueue" }, /retention: expected "limits", found "workqueue"/],
+    [{ max_age: 1_000_000_000 }, /max_age: expected 0, found 1000000000/],
+    [{ max_msgs_per_subject: 1 }, /max_msgs_per_subject: expected -1, found 1/],
+    [{ discard: "old", max_msgs: 5 }, /discard: expected "new", found "old"/],
+    [{ discard: "old", max_bytes: 5 }, /discard: expected "new", found "old"/],
+    [{ discard: "new", ...noDiscard }, undefined],
+    [{ discard: "old" }, undefined],
+    [{ persist_mode: "async" }, /persist_mode: expected none, found "async"/],
+    [{ persist_mode: "default" }, undefined],
+    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append\), found 11999/],
+    [{ duplicate_window: 4 * 3_000 * 1e6 }, undefined],
+    [{ subjects: ["plants", "others"] }, /subjects: expected \["plants"\]/],
+    [{ subjects: [">"] }, /subjects: expected \["plants"\]/],
+    [{ no_ack: true }, /no_ack: expected none, found true/],
+    [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /],
+  ];
+  for (const [config, pattern, query = ""] of configs) {
+    test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query}`, async () => {
+      const fake = await Fake.start({ config: { max_msgs_per_subject: -1, ...config } });
+      const opened = openFake([fake], {}, query);
+      if (!pattern) return assert.equal(await append(await opened), "stored");
+      await assert.rejects(opened, refusedWith(pattern, "config"));
+      assert.deepEqual(fake.plants, []);
+    });
+  }
+  test("no host is there: plants are refused, until one is there and has passed the check",
+    async () => {
+      const fake = await Fake.start({ greeting: "" });
+      const store = await openFake([fake], { limits: { handshakeMillis: 400 } });
+      assert.equal(await append(store), "unreachable");
+      fake.script = { config: { storage: "memory" } };
+      await until("the stream was looked at", () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false);
+      assert.equal(await append(store), "unreachable");
+      assert.deepEqual(fake.plants, []);
+      fake.script = { config: { max_msgs_per_subject: -1 } };
+      await until("it takes plants", async () => await append(store) === "stored");
+    });
+  test("one host refuses the credentials and another is not there: it goes on trying", async () => {
+    const bad = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });
+    const absent = await Fake.start({ greeting: "" });
+    const store = await openFake([bad, absent], { limits: { handshakeMillis: 400 } });
+    assert.equal(await append(store), "unreachable");
+    bad.script = {};
+    await until("it takes plants", async () => await append(store) === "stored");
+  });
+  const passing: readonly (readonly [what: string, Script])[] = [
+    ["closes at once", { greeting: "", hangsUp: true }],
+    ["closes within its INFO", { greeting: 'INFO {"version":"2.1', hangsUp: true }],
+    ["is full", { greeting: "-ERR 'maximum connections exceeded'\r\n", hangsUp: true }],
+    ["begins with PING", { greeting: "PING\r\n" }],
+    ["was too slow to ask for credentials", { onConnect: "-ERR 'Authentication Timeout'\r\n" }],
+  ];
+  for (const [what, script] of passing) {
+    test(`a host that ${what} is tried again: that is no mistake in the settings`, async () => {
+      const fake = await Fake.start(script);
+      const store = await openFake([fake], { limits: { handshakeMillis: 400 } });
+      assert.equal(await append(store), "unreachable");
+      fake.script = {};
+      await until("it takes plants", async () => await append(store) === "stored");
+    });
+  }
+  test("a server that says nothing, or no NATS, is no server", async () => {
+    for (const greeting of ["", "HTTP/1.1 200 OK\r\n\r\n", "SSH-2.0-x\r\n", "INFO {}x\r\n"]) {
+      const bad = await Fake.start({ greeting });
+      const good = await Fake.start();
+      const store = await openFake([bad, good], { limits: { handshakeMillis: 400 } });
+      assert.equal(await append(store), "stored");
+      assert.equal(good.plants.length, 1);
+    }
+  });
+  test("tls:// is not served by a server without TLS: nothing is said in the clear", async () => {
+    const fake = await Fake.start();
+    await assert.rejects(openNats(`tls://${fake.host}/plants`, { credentials: "writer\ns3cret" }),
+      refusedWith(/expected a server with TLS/, "refused"));
+    assert.deepEqual(fake.said, [""]);
+  });
+  test("what cannot be verified is reported once", async () => {
+    const { warnings } = await open({});
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0] ?? "", /^not verified: .*monitor=PORT/);
+  });
+  test("a monitor that is not there: nothing is taken", async () => {
+    const fake = await Fake.start();
+    const store = await openFake([fake], {}, "?monitor=1");
+    assert.equal(await append(store), "unreachable");
+    assert.deepEqual(fake.plants, []);
+  });
+});

@@ -1,0 +1,233 @@
+/** The metrics: that they add up, begin at 0, cannot end the process, and satisfy promtool. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { EventEmitter, once } from "node:events";
+import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { catalogue } from "../../src/http/errors.ts";
+import { version } from "../../src/program/help.ts";
+import type { Host } from "../../src/program/host.ts";
+import { createMetrics, metricTable } from "../../src/program/metrics.ts";
+import type { Store } from "../../src/program/open-store.ts";
+import { until } from "../engines/cluster.ts";
+import {
+  adminOf, hangUp, metricsOf, pageOf, plant, preload, startWithAdmin, statusOf, stranger, timeout,
+} from "../support/operator.ts";
+import { exchange, readAnswers, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
+
+/** The parts of the metrics that count answers. */
+const requests = (status: number, error: number | ""): string =>
+  `plant_store_http_requests_total{status="${status}",error="${error}"}`;
+
+test("the metrics add up to what has happened", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await startWithAdmin({ cwd, args: ["--max-connections", "3"] });
+  const none = await metricsOf(server);
+  for (const { error } of Object.values(catalogue)) {
+    assert.equal(none.get(requests(Math.floor(error / 100), error)), 0, "each cause begins at 0");
+  }
+  for (const [sample, value] of none) {
+    if (!/^(?:process|plant_store_(?:build|ready|journal_bytes))/.test(sample)) {
+      assert.equal(value, 0, sample);
+    }
+  }
+  assert.equal(none.get("plant_store_journal_bytes"), 133);
+
+  // Three are open, one more is refused.
+  const sockets: Socket[] = [];
+  let [sent, received] = [0, 0];
+  for (let count = 0; count < 3; count++) {
+    const socket = connect(server.port, "127.0.0.1");
+    await once(socket, "connect");
+    sockets.push(socket);
+    const answers = readAnswers(socket, 6);
+    socket.write(plant.repeat(4) + stranger.repeat(2));
+    assert.equal((await answers).length, 6);
+  }
+  assert.equal((await metricsOf(server)).get("plant_store_connections"), 3);
+  const refused = connect(server.port, "127.0.0.1").on("error", () => undefined);
+  await once(refused, "close");
+  for (const socket of sockets) {
+    socket.end();
+    await once(socket, "close");
+    sent += socket.bytesWritten;
+    received += socket.bytesRead;
+  }
+  for (const bytes of ["x\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"]) {
+    const socket = connect(server.port, "127.0.0.1");
+    const closed = once(socket, "close");
+    socket.resume().end(bytes);
+    await closed;
+    sent += socket.bytesWritten;
+    received += socket.bytesRead;
+  }
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  await hangUp(server, "now writing to");
+  assert.equal(await statusOf(server), 200);
+
+  const metrics = await metricsOf(server);
+  const counted = [...metrics].filter(([sample, count]) =>
+    sample.startsWith("plant_store_http_requests") && count > 0);
+  assert.deepEqual(Object.fromEntries(counted), {
+    [requests(200, "")]: 13, [requests(401, 40101)]: 7, [requests(400, 40001)]: 1,
+  });
+  assert.equal(metrics.get("plant_store_connections_refused_total"), 1);
+  assert.equal(metrics.get("plant_store_journal_rotations_total"), 1);
+  assert.equal(metrics.get("plant_store_journal_records"), 1);
+  assert.equal(metrics.get("plant_store_journal_bytes"), statSync(join(cwd, "plants.ndjson")).size);
+  assert.equal(metrics.get("plant_store_queue_records"), 0);
+  assert.equal(metrics.get("plant_store_queue_bytes"), 0);
+  assert.equal(metrics.get("plant_store_batch_records_sum"), 13);
+  const batches = metrics.get("plant_store_batch_records_count") ?? 0;
+  assert.ok(batches >= 4 && batches <= 13, `${batches}`);
+  assert.equal(metrics.get("plant_store_append_seconds_count"), batches);
+  const seconds = metrics.get("plant_store_append_seconds_sum") ?? 0;
+  assert.ok(seconds > 0 && seconds < timeout);
+
+  // The last client's connection may be closed by now, or not.
+  const last = { sent: Buffer.byteLength(plant), received: 400 };
+  const read = metrics.get("plant_store_http_received_bytes_total") ?? 0;
+  const written = metrics.get("plant_store_http_sent_bytes_total") ?? 0;
+  assert.ok([sent, sent + last.sent].includes(read), `${read} of ${sent}`);
+  assert.ok(written >= received && written < received + last.received, `${written}, ${received}`);
+});
+
+test("each bucket counts what is within its bound, and the last one counts all", () => {
+  const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
+  const health = { notReadyReason: () => undefined, become: () => undefined };
+  const host = { nodeVersion: "v1", cpuUsage: () => ({ user: 0, system: 0 }), residentBytes: () => 1 };
+  const metrics = createMetrics(host as Host, store as unknown as Store, health);
+  store.emit("batch", 5, 30);
+  store.emit("batch", 8, 6_000);
+  const samples = new Map(metrics.text().split("\n").map((line) => line.split(" ") as [string, string]));
+  const countsOf = (name: string): readonly string[] =>
+    [...samples].flatMap(([sample, count]) => sample.startsWith(`${name}_bucket`) ? [count] : []);
+  assert.deepEqual(countsOf("plant_store_batch_records"), [..."0002222222222"]);
+  assert.deepEqual(countsOf("plant_store_append_seconds"), [..."00000111112"]);
+  for (const [name, sum] of [["batch_records", "13"], ["append_seconds", "6.03"]] as const) {
+    assert.deepEqual([samples.get(`plant_store_${name}_sum`), samples.get(`plant_store_${name}_count`)],
+      [sum, "2"]);
+  }
+});
+
+test("labels are those of the catalogue, whatever a client sends", { timeout }, async () => {
+  const server = await startWithAdmin();
+  for (const method of ["GET", "PURGE", "HEAD", "TRACE"]) {
+    for (const path of ["/", "/x", '/"}', "/plants"]) {
+      const bytes = plant.replace("POST", method).replace("/plants", path);
+      await exchange(server.port, bytes, { answers: 1, head: method === "HEAD" });
+    }
+  }
+  const known = Object.values(catalogue).map(({ error }) =>
+    requests(Math.floor(error / 100), error));
+  for (const sample of (await metricsOf(server)).keys()) {
+    if (!sample.startsWith("plant_store_http_requests")) continue;
+    assert.ok(sample === requests(200, "") || known.includes(sample), sample);
+  }
+});
+
+test("the metrics of the process and of the versions are true", { timeout }, async () => {
+  const before = Date.now() / 1_000;
+  const server = await startWithAdmin();
+  const metrics = await metricsOf(server);
+  const started = metrics.get("process_start_time_seconds") ?? 0;
+  assert.ok(Math.abs(started - before) < 60, `${started} is near to ${before}`);
+  const { pid } = server.process;
+  const resident = Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
+  const shown = (metrics.get("process_resident_memory_bytes") ?? 0) / 1024;
+  assert.ok(shown > resident / 2 && shown < resident * 2, `${shown} and ${resident} KiB`);
+  const cpu = metrics.get("process_cpu_seconds_total") ?? 0;
+  assert.ok(cpu > 0.01 && cpu < 60, `${cpu}`);
+  assert.equal(metrics.get(
+    `plant_store_build_info{version="${version}",node="${process.version}"}`), 1);
+});
+
+test("a metric that cannot be read is left out, and the scrape is no end of the process",
+  { timeout }, async () => {
+    // As without /proc, or without a descriptor for /proc/self/stat.
+    const server = await startWithAdmin({ nodeArgs: preload(`process.memoryUsage.rss = () => {
+      throw new Error("ENOENT: process.memoryUsage.rss");
+    };`) });
+    const metrics = await metricsOf(server);
+    assert.equal(metrics.has("process_resident_memory_bytes"), false);
+    assert.ok((metrics.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
+  });
+
+test("silent connections that take all descriptors leave a server that can still be scraped",
+  { timeout }, async () => {
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
+    const server = await startWithAdmin({ node: launcher });
+    assert.match(server.events()[0]?.msg ?? "", /^the hard limit on open files, 60, is too low for --max-connections 1024/);
+    const sockets: Socket[] = [];
+    let last = 0;
+    for (let open = 0; open < 60; open++) {
+      const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
+      await once(socket, "connect");
+      sockets.push(socket);
+      // Once no descriptor is left for the scrape itself, its connection is reset.
+      last = await pageOf(adminOf(server), "/metrics").then(({ status }) => status, () => 0);
+      assert.ok([0, 200].includes(last), `${last}`);
+    }
+    assert.equal(last, 0, "the control: all descriptors were taken");
+    for (const socket of sockets) socket.destroy();
+    await until("it is scraped again", async () =>
+      await pageOf(adminOf(server), "/metrics").then(({ status }) => status === 200, () => false));
+  });
+
+test("whatever the admin listener throws is logged and answered with 500", { timeout }, async () => {
+  const server = await startWithAdmin({ nodeArgs: preload(`const { entries } = Object;
+    Object.entries = (of) => {
+      if ("plant_store_build_info" in of) throw new Error("boom");
+      return entries(of);
+    };`) });
+  const { status, body } = await pageOf(adminOf(server), "/metrics");
+  assert.deepEqual([status, body], [500, "internal error\n"]);
+  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+  assert.equal(await server.end(), 0);
+  const faults = server.events().filter(({ level }) => level === 50);
+  assert.deepEqual(faults.map(({ msg }) => msg), ["internal error: boom"]);
+});
+
+test("waiting records are in the metrics while they wait", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "60000"] });
+  const path = join(cwd, "plants.ndjson");
+  // A renamed journal waits for its rotation: so does what it has written, and what comes behind.
+  renameSync(path, `${path}.1`);
+  const [first, second] = [statusOf(server), statusOf(server)];
+  let metrics = await metricsOf(server);
+  while (metrics.get("plant_store_queue_records") !== 2) metrics = await metricsOf(server);
+  assert.equal(metrics.get("plant_store_queue_bytes"), 2 * '{"id":1,"name":"Fern"}'.length);
+  server.process.kill("SIGHUP");
+  assert.deepEqual(await Promise.all([first, second]), [200, 200]);
+  assert.equal((await metricsOf(server)).get("plant_store_queue_records"), 0);
+});
+
+test("each metric has its HELP and TYPE once, and is in the table", { timeout }, async () => {
+  const server = await startWithAdmin();
+  await statusOf(server, stranger);
+  const { body } = await pageOf(adminOf(server), "/metrics");
+  const described = [...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)];
+  assert.deepEqual(described.map(([, name, same, type]) => [name, same, type]),
+    Object.entries(metricTable).filter(([name]) => !/_(?:engine|tls)_/.test(name))
+      .map(([name, { type }]) => [name, name, type]), "without a stream and TLS, all but theirs");
+});
+
+const noPromtool = missing(["promtool", "--version"]);
+test("promtool finds no fault in the metrics", { skip: noPromtool, timeout }, async () => {
+  const server = await startWithAdmin();
+  const check = (input: string) =>
+    spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8", timeout });
+  const { body } = await pageOf(adminOf(server), "/metrics");
+  await statusOf(server);
+  await statusOf(server, stranger);
+  for (const each of [body, (await pageOf(adminOf(server), "/metrics")).body]) {
+    const { status, stdout, stderr } = check(each);
+    assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+  }
+  assert.notEqual(check("# TYPE a_total gauge\na_total 1\n").status, 0, "the control");
+});
