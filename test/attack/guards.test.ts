@@ -26,6 +26,10 @@ class SlowStore implements PlantStore {
     for (let turns = 0; turns < 50; turns++) await turn();
     this.ids.push(String(id));
   }
+  async appendOnce(plant: NewPlant): Promise<"stored"> {
+    await this.append(plant);
+    return "stored";
+  }
   close(): Promise<void> {
     return Promise.resolve();
   }
@@ -66,6 +70,7 @@ const causes: { readonly [cause in Cause]?: string } = {
   contentCoding: "B, Statuses 415: Content-Encoding: gzip",
   declaredSize: "B, Statuses 413: by Content-Length",
   empty: "B, Statuses 400: no length, no body",
+  idempotencyKey: "B, Idempotency: a space",
 };
 const must = 'function must(holds, cause, message, value = "") {';
 
@@ -140,7 +145,7 @@ for (const [what, file, from, to, title] of guards) {
 const elsewhere: readonly Cause[] = [
   "malformed", "utf8", "json", "duplicate", "surrogate", "nesting", "schema", "truncated",
   "connect", "timeout", "size", "chunkExtensions", "fault", "bodyTaken", "full", "unknown", "busy",
-  "bodies", "closed", "tooLarge", "unreachable",
+  "bodies", "closed", "tooLarge", "unreachable", "conflict",
 ];
 test("every cause has its control, or is named as one without", () => {
   assert.deepEqual([...Object.keys(causes), ...elsewhere].sort(), Object.keys(catalogue).sort());

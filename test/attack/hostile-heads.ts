@@ -201,6 +201,7 @@ const sections: readonly Case[] = [
   ...casesOf("B, Strict", "40005", withFields, {
     "Content-Type twice": "Content-Type: text/plain\r\n",
     "Content-Type twice, the same": json.toLowerCase(),
+    "Idempotency-Key twice": 'Idempotency-Key: "a\r\nIdempotency-Key: b"\r\n',
   }),
   ...casesOf("B, Limits", "43101", withFields, {
     "over 16 KiB, a value": `X: ${long}\r\n`, "over 16 KiB, a name": `${long}: x\r\n`,
@@ -303,11 +304,19 @@ const refused: readonly Case[] = [
         "40102"]),
 ];
 
+const badKeys: readonly Case[] =
+  casesOf("B, Idempotency", "40016", (key) => withFields(`Idempotency-Key: ${key}\r\n`), {
+    "an empty key": "", "an empty String": '""', "256 characters": "k".repeat(256),
+    "256 characters in quotes": `"${"k".repeat(256)}"`, "open quotes": '"a', "a parameter": '"a";b=c',
+    "a space": "a b", "a list": "a, b", "a backslash": "a\\b", "a quote within": 'a"b',
+    "an unknown escape": '"\\a"', "a byte over 7F": "\xe9", "a tab in quotes": '"a\tb"',
+  });
+
 export const heads: readonly Row[] = [
   ...rowsOf([...codings, ...lengths, ...hosts, ...lines, ...connects, ...targets, ...sections,
     ["B, Statuses 405", "GET upgraded", withoutBody({ method: "GET", fields: upgrade }), "40501"]],
   { closes: true }),
   ...rowsOf(upgraded, { closes: true, isStored: true }),
   ...rowsOf(unusual, { isStored: true }),
-  ...rowsOf(refused),
+  ...rowsOf([...refused, ...badKeys]),
 ];
