@@ -105,7 +105,7 @@ const lines = ["POST /plants HTTP/1.0", "POST /plants HTTP/2.0", "POST /plants H
   "HEAD /plants HTTP/1.1", "OPTIONS * HTTP/1.1", "DELETE / HTTP/1.0", "CONNECT a:80 HTTP/1.1",
   "CONNECT /plants HTTP/1.1", "POST /plants RTSP/1.0", "PRI * HTTP/2.0", "QUERY /plants HTTP/1.1",
   "GET /plants HTTP/0.9", "TRACE /plants HTTP/1.1", "POST /plants HTTP/1.1\n", ""] as const;
-/** Not `Connection: upgrade` beside an Upgrade: the parser stops there; behind.test.ts has it. */
+/** Not `Connection: upgrade` beside an Upgrade: the parser stops there; pipelining.test.ts has it. */
 const fieldLines = ["Expect: 100-continue", "expect: 100-Continue", "Expect: 200-ok", "Expect:",
   "Connection: close", "Connection: keep-alive", "Connection: Close, x", "Connection: te",
   "Upgrade: websocket", "Upgrade: h2c", "Content-Encoding: identity", "Content-Encoding: gzip",

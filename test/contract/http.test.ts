@@ -167,57 +167,6 @@ table("a 415 says what came, by the names that clients send by mistake, and by n
   assert.match(assertError(await answerTo({ fields: { [name]: value } }), [415]).message, expected);
 });
 
-interface StatusRow extends Request {
-  readonly status: number;
-  readonly sends?: Fields;
-}
-const chunked = (body: string): string =>
-  `${Buffer.byteLength(body).toString(16)}\r\n${body}\r\n0\r\n\r\n`;
-table("each status comes with its headers, and without those of another", [
-  ["200", { status: 200 }],
-  ["400, JSON", { status: 400, body: "{" }],
-  ["400, framing in doubt", { status: 400, fields: { Host: "" }, sends: { connection: "close" } }],
-  ["400, credentials", {
-    status: 400, fields: { Authorization: "Bearer a b" },
-    sends: { "www-authenticate": invalidRequest },
-  }],
-  ["401, none", {
-    status: 401, fields: { Authorization: undefined }, sends: { "www-authenticate": challenge },
-  }],
-  ["401, a token", {
-    status: 401, fields: { Authorization: "Bearer x" }, sends: { "www-authenticate": invalidToken },
-  }],
-  ["404", { status: 404, target: "/" }],
-  ["405", { status: 405, method: "PUT", sends: { allow: "POST" } }],
-  ["413, declared", {
-    status: 413, fields: { "Content-Length": "99999999" }, sends: { connection: "close" },
-  }],
-  ["413, counted", {
-    status: 413, body: chunked(" ".repeat(2_000_000)),
-    fields: { "Content-Length": undefined, "Transfer-Encoding": "chunked" },
-  }],
-  ["415, media type", { status: 415, fields: { "Content-Type": "text/plain" } }],
-  ["415, coding", {
-    status: 415, fields: { "Content-Encoding": "gzip" }, sends: { "accept-encoding": "identity" },
-  }],
-  ["417", { status: 417, fields: { Expect: "200-ok" } }],
-  ["431", { status: 431, fields: { X: "x".repeat(20_000) }, sends: { connection: "close" } }],
-  ["501", {
-    status: 501, sends: { connection: "close" }, body: chunked(fern),
-    fields: { "Content-Length": undefined, "Transfer-Encoding": "gzip, chunked" },
-  }],
-  ["505", {
-    status: 505, target: "/plants HTTP/2.0\r\nX: x", sends: { connection: "close" },
-  }],
-] as readonly (readonly [string, StatusRow])[], async ([, { status, sends = {}, ...parts }]) => {
-  const answer = await answerTo(parts);
-  assertAnswer(answer, status);
-  for (const name of ["www-authenticate", "allow", "accept-encoding", "retry-after"]) {
-    assert.equal(answer.headers[name], sends[name], name);
-  }
-  if (sends["connection"]) assert.equal(answer.headers["connection"], "close");
-});
-
 /** The contract's order; of two faults the first one is answered. */
 const faults: readonly (readonly [string, Request & { readonly status: number }])[] = [
   ["one unambiguous request", { status: 400, fields: { Host: "" } }],

@@ -91,6 +91,7 @@ const behaviours = [
   "contract/idle-timeout",
   "contract/tls",
   "contract/on-response",
+  "contract/pipelining",
   "program/admin",
   "program/log",
 ];
