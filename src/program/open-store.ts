@@ -42,5 +42,6 @@ export async function openStore(
 
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");
-  return openNats(address, { warn, ...(credentials && { credentials }) });
+  const keys = limits.keysBytesMax > 0;
+  return openNats(address, { warn, keys, ...(credentials && { credentials }) });
 }

@@ -87,7 +87,7 @@ async function rejectsWith(work: Promise<unknown>, code: string, pattern: RegExp
 describe("a message of a stream", () => {
   const at = "2026-11-21T10:47:01.578Z";
   const plant = '{"id":9007199254740993,"name":"Fern"}';
-  const key = '"key":"AAAAAAAAAAAAAAAAAAAAAA",';
+  const key = "AAAAAAAAAAAAAAAAAAAAAA";
   const message = encodeMessage(at, plant);
   const line = '{"seq":7,"at":"2026-11-21T10:47:01.578Z","synced":133,"plant":{"id":9007199254740993,"name":"Fern"}';
 
@@ -98,9 +98,14 @@ describe("a message of a stream", () => {
   });
   test("has its key between time and plant", () => {
     const keyed = encodeMessage(at, plant, key);
-    assert.match(keyed.toString(), new RegExp(`^\\{"at":"${at}",${key}"plant":`));
+    assert.match(keyed.toString(), new RegExp(`^\\{"at":"${at}","key":"${key}","plant":`));
     assert.deepEqual(decodeMessage(keyed), { at, key, plant });
     assert.deepEqual(decodeMessage(message), { at, key: undefined, plant });
+    const text = fromMessage(keyed, 7, 133) ?? "";
+    assert.match(text, new RegExp(`"synced":133,"key":"${key}","plant":`));
+    assert.deepEqual(toMessage(fillChecksums(text).subarray(0, -1)), keyed);
+    const odd = encodeMessage(at, plant, key.replace(/A$/, "B"));
+    assert.equal(fromMessage(odd, 7, 133), undefined, "the last character carries four zero bits");
   });
   for (const [what, change] of [
     ["a bad checksum", (text: string) => text.replace(/[\da-f]{8}"}$/, '00000000"}')],
