@@ -14,25 +14,27 @@
 import {
   decodeRecord,
   fillChecksums,
+  keyText,
   placeholderCrc,
   recordText,
   timeOf
 } from "../journal/record.ts";
 
-/** Time, key with its name, and plant, of a message or of a journal's line. */
+/** Time, key and plant, of a message or of a journal's line. */
 const form =
-  /"at":"([^"]{24})",(?:"synced":\d+,)?("key":"[\w-]{22}",)?"plant":(.*),"crc":"[^"]{8}"}$/s;
+  /"at":"([^"]{24})"(?:,"synced":\d+)?(?:,"key":"([\w-]{22})")?,"plant":(.*),"crc":"[^"]{8}"}$/s;
 
-/**
- * @param key `"key":KEY,` or nothing
- * @throws RangeError for a time that a record cannot have
- */
-export const encodeMessage = (at: string, plant: string, key = ""): Buffer =>
+/** @throws RangeError for a time that a record cannot have */
+export const encodeMessage = (
+  at: string,
+  plant: string,
+  key?: string
+): Buffer =>
   fillChecksums(
-    `{"at":"${timeOf(at)}",${key}"plant":${plant}${placeholderCrc}\n`
+    `{"at":"${timeOf(at)}"${keyText(key)},"plant":${plant}${placeholderCrc}\n`
   ).subarray(0, -1);
 
-/** Returns the members of a message, as `encodeMessage` takes them; undefined for other bytes. */
+/** Returns the members of a message; undefined if its bytes are not those of a message. */
 export function decodeMessage(message: Buffer) {
   const [, at, key, plant = ""] = form.exec(message.toString()) ?? [];
   return at && encodeMessage(at, plant, key).equals(message)
@@ -50,7 +52,7 @@ export function toMessage(line: Buffer): Buffer | undefined {
 
 /**
  * Returns a message as a journal's line, for `fillChecksums`; undefined if its bytes are not those
- * of a message, or its plant is not valid.
+ * of a message, or its key or plant is not valid.
  */
 export function fromMessage(
   message: Buffer,
@@ -59,11 +61,7 @@ export function fromMessage(
 ): string | undefined {
   const found = decodeMessage(message);
   if (!found) return undefined;
-  const { at, key = "", plant } = found;
-  const line = recordText(seq, at, offset, plant).replace(
-    '"plant"',
-    `${key}"plant"`
-  );
+  const line = recordText(seq, found.at, offset, found.plant, found.key);
   return typeof decodeRecord(fillChecksums(line).subarray(0, -1)) === "object"
     ? line
     : undefined;

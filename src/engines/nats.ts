@@ -110,8 +110,8 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  async append(plant: NewPlant): Promise<void> {
-    await appendPlant(plant, this.#append);
+  append(plant: NewPlant): Promise<void> {
+    return appendPlant(plant, this.#append);
   }
 
   readonly #append: AppendJson = (json, settle, key) =>
@@ -166,8 +166,7 @@ export class NatsStore
   async #store(json: string, key?: string): Promise<Outcome> {
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
-    const member = key === undefined ? "" : `"key":"${key}",`;
-    const payload = encodeMessage(new Date().toISOString(), json, member);
+    const payload = encodeMessage(new Date().toISOString(), json, key);
     const { seq, isDuplicate, isRepeated } = await this.#publish({
       payload,
       deadline,
@@ -181,7 +180,7 @@ export class NatsStore
       // Never trusts an id alone: reads what the stream has under that number.
       const found = await this.messageAt(seq, deadline).catch(() => undefined);
       const { key: foundKey, plant } = (found && decodeMessage(found)) ?? {};
-      if (foundKey !== member) throw new StoreError("unknown", unreadable);
+      if (foundKey !== key) throw new StoreError("unknown", unreadable);
       if (plant !== json) throw conflict();
 
       // Otherwise an earlier attempt of this very call was stored.

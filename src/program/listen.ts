@@ -1,4 +1,4 @@
-/** Where the server listens, and what it prints once it does. */
+/** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
 import type { Server } from "node:http";
 import { dirname } from "node:path";

@@ -6,7 +6,7 @@ import type { Host } from "./host.ts";
 import { assertFolder } from "./listen.ts";
 import { isStream, type Config } from "./settings.ts";
 
-/** What the program needs of a store. A journal has every member but `isReachable`. */
+/** A store as the program needs it. A journal has every member but `isReachable`. */
 export interface Store
   extends PlantStore, EventEmitter<StoreEvents<JournalError>> {
   readonly stats: {
@@ -42,5 +42,6 @@ export async function openStore(
 
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");
-  return openNats(address, { warn, ...(credentials && { credentials }) });
+  const keys = limits.keysBytesMax > 0;
+  return openNats(address, { warn, keys, ...(credentials && { credentials }) });
 }

@@ -292,7 +292,7 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
     if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
   };
 
-  // Of two listen addresses, one would be ignored without a message.
+  // A second listen address would be ignored without a message.
   const { host, port, socket, tlsCert, tlsKey, store, storeCredentials } =
     settingTable;
   const addresses = [host, port, socket];

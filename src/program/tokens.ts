@@ -19,14 +19,14 @@ export function openTokens({ tokensFile }: Config, host: Host) {
   const single = generated || token;
   const source = generated ? "generated" : tokenVariable;
 
+  const own = single === "" ? [] : [[tokenDigest(single), source] as const];
+
   /** Names by digest: those of the file, and the source of the other token. */
-  const readAll = () => {
-    const found = new Map(
-      tokensFile === "" ? [] : readTokensFile(tokensFile, host)
-    );
-    if (single !== "") found.set(tokenDigest(single), source);
-    return found;
-  };
+  const readAll = () =>
+    new Map([
+      ...own,
+      ...(tokensFile === "" ? [] : readTokensFile(tokensFile, host))
+    ]);
   let names = readAll();
   const accepted = new BearerTokens([...names.keys()]);
 

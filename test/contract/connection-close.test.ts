@@ -1,31 +1,29 @@
-/** How connections end that do not end well: who is waited for, for how long, and for how much. */
+/** How connections close: what the server waits for, for how long, and for how many bytes. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { connect } from "node:net";
 import { test } from "node:test";
-import { open, send, serve, type Ends } from "../support/serving.ts";
-import { exchange, post, readAnswers, token } from "../support/support.ts";
+import { closed, open, send, serve, statusesOf, readAll } from "../support/serving.ts";
+import { exchange, post, readAnswers, start, token } from "../support/support.ts";
 
 const timeout = 20_000;
-/** Far beyond the test's own time: what waits so long waits for ever. */
+/** Longer than the test's own time. */
 const never = 60_000;
 const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = post('{"id":1,"name":"Fern"}');
+const last = post('{"id":1,"name":"Fern"}', "Connection: close\r\n");
 const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
-const connectRequest = `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`;
+const early = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
 
-const gone = async ({ ours }: Ends): Promise<void> => {
-  if (!ours.closed) await new Promise((resolve) => ours.once("close", resolve));
-};
-
-for (const [says, bytes] of [
-  ["a closing answer", post('{"id":1,"name":"Fern"}', "Connection: close\r\n")],
-  ["what is no HTTP", "garbage\r\n\r\n"], ["a CONNECT", connectRequest],
+for (const [what, bytes] of [
+  ["a last response", last], ["garbage", "garbage\r\n\r\n"],
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`],
 ] as const) {
-  test(`who never closes behind ${says} is gone in time`, { timeout }, async () => {
+  test(`a client that does not close after ${what} is closed in time`, { timeout }, async () => {
     const { server, port } = await serve({ limits: { discardMillis: 100 } });
     const ends = await open(server, port);
     ends.client.resume().write(bytes);
-    await gone(ends);
+    await closed(ends.ours);
     assert.equal(ends.client.readableEnded, true);
     assert.equal(ends.client.writableEnded, false);
   });
@@ -34,105 +32,99 @@ for (const [says, bytes] of [
 const timers = (): number =>
   process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
 
-test("nothing waits behind an early answer once the body has ended", { timeout }, async () => {
-  const { server, port } = await serve({ limits: { discardMillis: never } });
-  const before = timers();
-  const ends = await open(server, port);
-  const answers = readAnswers(ends.client.resume(), 2);
-  await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
-  assert.equal(timers(), before + 1, "the control: the rest of the body is waited for");
-  ends.client.write(Buffer.concat([Buffer.from("56789"), plant]));
-  assert.deepEqual((await answers).map(({ status }) => status), [401, 200]);
-  assert.equal(timers(), before);
-  ends.client.destroy();
-  await gone(ends);
-});
-
-test("nothing waits for a client that has closed behind its closing answer", { timeout },
-  async () => {
-    const { server, port } = await serve({ limits: { discardMillis: never } });
-    const before = timers();
-    const ends = await open(server, port);
-    ends.client.resume().write(post('{"id":1,"name":"Fern"}', "Connection: close\r\n"));
-    await once(ends.client, "end");
-    assert.equal(timers(), before + 1, "the control: its own end is waited for");
-    ends.client.end();
-    await gone(ends);
-    assert.equal(timers(), before);
-  });
-
-test("nothing waits for a client that has gone within a body behind its answer", { timeout },
-  async () => {
+const releases: readonly (readonly [
+  what: string, bytes: string | Buffer, statuses: readonly number[],
+  then: (client: Awaited<ReturnType<typeof open>>["client"]) => void,
+])[] = [
+  ["the body after an early response has ended", early, [401], (client) => client.write("56789")],
+  ["the client has reset the connection within that body", early, [401],
+    (client) => client.resetAndDestroy()],
+  ["the client has closed after its last response", last, [200], (client) => client.end()],
+];
+for (const [what, bytes, statuses, then] of releases) {
+  test(`no timer is left once ${what}`, { timeout }, async () => {
     const { server, port } = await serve({ limits: { discardMillis: never } });
     const before = timers();
     const ends = await open(server, port);
     const answers = readAnswers(ends.client.resume(), 1);
-    await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
-    assert.equal((await answers)[0]?.status, 401);
-    assert.equal(timers(), before + 1, "the control: the rest of the body is waited for");
-    ends.client.resetAndDestroy();
-    await gone(ends);
-    assert.equal(timers(), before);
+    await send(ends, bytes);
+    assert.deepEqual((await answers).map(({ status }) => status), statuses);
+    assert.equal(timers(), before + 1, "the control: the server waits");
+    then(ends.client);
+    while (timers() !== before) await new Promise(setImmediate);
+    ends.client.destroy();
+    await closed(ends.ours);
   });
+}
 
-test("nothing waits for a client that has gone before its closing answer", { timeout },
+test("no timer is left for a client that has gone before its last response", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { discardMillis: never } });
     const before = timers();
     store.hold();
     const ends = await open(server, port);
-    await send(ends, post('{"id":1,"name":"Fern"}', "Connection: close\r\n"));
+    await send(ends, last);
     ends.client.resetAndDestroy();
-    await gone(ends);
+    await closed(ends.ours);
     store.release();
     assert.equal((await exchange(port, plant, { answers: 1 }))[0]?.status, 200);
     assert.deepEqual([store.names.length, timers()], [2, before]);
   });
 
-const large = post(`{"id":1,"name":"${"x".repeat(1_000_000)}"}`);
-const behinds = [
-  ["nothing behind", ""], ["a CONNECT behind", connectRequest],
-  ["garbage behind", "garbage\r\n\r\n"],
-] as const;
-test("who takes no answers is idle", { timeout, concurrency: true }, async (t) => {
-  await Promise.all(behinds.map(([says, behind]) => t.test(says, async () => {
-    const limits = { idleMillis: 1_000, discardMillis: never };
-    const { server, port } = await serve({ limits });
-    const ends = await open(server, port);
-    for (let times = 0; times < 30 && ends.ours.writableLength === 0; times++) {
-      await send(ends, large);
-    }
-    assert.ok(ends.ours.writableLength > 0, "its answers wait");
-    ends.client.write(behind);
-    await gone(ends);
-  })));
-});
-
-for (const [says, bytes] of [
-  ["what is no HTTP", "garbage\r\n\r\n"],
+for (const [what, bytes] of [
+  ["garbage", "garbage\r\n\r\n"],
   ["an ambiguous request", `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n${refused}`],
 ] as const) {
-  test(`who sends on behind ${says} is read within the limit, and no further`, { timeout },
-    async () => {
-      const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-      const { server, port } = await serve({ limits });
-      for (const [sentMax, isGone] of [[900_000, false], [1_100_000, true]] as const) {
-        const ends = await open(server, port);
-        await send(ends, bytes);
-        for (let sent = 0; sent < sentMax; sent += 50_000) await send(ends, "x".repeat(50_000));
-        assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
-        ends.client.destroy();
-        await gone(ends);
-      }
-    });
+  test(`what follows ${what} is discarded up to the limit`, { timeout }, async () => {
+    const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+    const { server, port } = await serve({ limits });
+    for (const [sentMax, isGone] of [[900_000, false], [1_100_000, true]] as const) {
+      const ends = await open(server, port);
+      await send(ends, bytes);
+      for (let sent = 0; sent < sentMax; sent += 50_000) await send(ends, "x".repeat(50_000));
+      assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
+      ends.client.destroy();
+      await closed(ends.ours);
+    }
+  });
 }
 
-test("a long body that was read whole leaves the connection in use", { timeout }, async () => {
+test("a long body that was read whole leaves the connection open", { timeout }, async () => {
   const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
   const { client } = await open(server, port);
   const answers = readAnswers(client.resume(), 2);
   client.write(Buffer.concat([post("no JSON"), plant]));
-  const found = await answers;
-  assert.deepEqual(found.map(({ status }) => status), [400, 200]);
+  assert.deepEqual((await answers).map(({ status }) => status), [400, 200]);
   client.destroy();
+});
+
+test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout }, async () => {
+  const server = await start();
+  for (const [before, waits] of [["", false], ["", true], [plant, false]] as const) {
+    for (let round = 0; round < 5; round++) {
+      const socket = connect(server.port, "127.0.0.1");
+      socket.on("error", () => undefined);
+      await once(socket, "connect");
+      socket.write(before);
+      socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+      if (waits) await once(socket, "data");
+      else await exchange(server.port, plant, { answers: 1 });
+      socket.resetAndDestroy();
+      assert.equal((await exchange(server.port, plant, { answers: 1 }))[0]?.status, 200);
+    }
+  }
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stderr(), "");
+});
+
+test("a body that ends after its 408 is not stored", { timeout }, async () => {
+  const limits = { requestMillis: 200, headMillis: 200, checkMillis: 20 };
+  const { server, port, store } = await serve({ limits });
+  const ends = await open(server, port);
+  await send(ends, plant.subarray(0, -9));
+  const text = readAll(ends);
+  await once(ends.client, "data");
+  ends.client.write(plant.subarray(-9));
+  assert.deepEqual(statusesOf(await text), [408]);
+  assert.deepEqual(store.names, []);
 });

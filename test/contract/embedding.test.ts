@@ -1,81 +1,93 @@
-/** The handler within another's server: behind its answers, behind its hands on the request, and
- * under its paths. The README's examples run in readme.test.ts. */
+/**
+ * The handler on a host's own server: what a host does to requests and responses, before or after
+ * them, and to the store.
+ */
 import assert from "node:assert/strict";
-import { existsSync } from "node:fs";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { spawn } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { createServer, type RequestListener, type ServerResponse, type Server } from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { createPlantHandler } from "../../src/index.ts";
+import { gunzipSync, gzip } from "node:zlib";
+import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
+import type { NewPlant, PlantOptions } from "../../src/index.ts";
 import { HeldStore, listen, open, readAll, send, statusesOf } from "../support/serving.ts";
-import { exchange, post, token } from "../support/support.ts";
+import { exchange, post, temporaryFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
-const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
-const plant = post('{"id":1,"name":"Fern"}');
-const store = new HeldStore();
 const never = 60_000;
+const folder = temporaryFolder();
+const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+const json = '{"id":1,"name":"Fern"}';
+const plant = post(json);
+const store = new HeldStore();
+let journals = 0;
+const openOne = () => openJournal(join(folder, `plants-${journals++}.ndjson`));
 
-const slow = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
-for (const [says, bytes, status] of [
-  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
-  ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${good}Connection: close\r\n\r\n`, 405],
-  ["HEAD whose body never comes", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 405],
-  ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
-  ["a body that never comes", `POST /x HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 404],
-] as const) {
-  test(`our closing answer cuts off no slow answer of the host's before it: ${says}`, { timeout },
-    async () => {
-      const plants = createPlantHandler({ store, tokens: [token], limits: { discardMillis: 10 } });
-      const server = createServer((request, response) => {
-        if (request.url !== "/slow") return plants(request, response);
-        // Ours has had the time that it has, when the host answers at last.
-        server.once("ours", () => response.end("the host's".repeat(10_000)));
-      });
-      const ends = await open(server, await listen(server));
-      await send(ends, slow + bytes);
-      const text = readAll(ends);
-      setTimeout(() => server.emit("ours"), 200);
-      assert.deepEqual(statusesOf(await text), [200, status]);
-      assert.ok((await text).includes("the host's".repeat(10_000)), "whole, and in its place");
-    });
-}
-
-/** A host that does something to each request, and then hands it on. */
-async function hostThat(does: (...args: Parameters<RequestListener>) => void | Promise<void>) {
-  const limits = { discardMillis: never };
-  const plants = createPlantHandler({ store, tokens: [token], limits });
+/** The port of a host that does something to each request, and then calls the handler. */
+async function hostThat(
+  does: (...args: Parameters<RequestListener>) => unknown, options: Partial<PlantOptions> = {},
+): Promise<number> {
+  const plants = createPlantHandler({
+    store, tokens: [token], limits: { discardMillis: never }, ...options,
+  });
   const onRequest: RequestListener = (request, response) =>
     void Promise.resolve(does(request, response)).then(() => plants(request, response));
   return listen(createServer(onRequest).on("checkContinue", onRequest));
 }
 
-const large = post(`{"id":1,"name":"${"x".repeat(500_000)}"}`);
-const paused = [
-  ["a plant", [plant], [200]], ["a large plant", [large], [200]],
-  ["a plant in two pieces", [plant.subarray(0, -9), plant.subarray(-9)], [200]],
-  ["a body that is refused early", [large.toString().replace("/plants", "/x")], [404]],
-  ["and in two pieces", [large.toString().replace("/plants", "/x").slice(0, -9), "x".repeat(9)],
-    [404]],
-] as const;
-for (const [says, parts, statuses] of paused) {
-  test(`a request that the host has paused gets its answer, and so the next: ${says}`, { timeout },
+const slow = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
+for (const [what, bytes, status] of [
+  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
+  ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${good}Connection: close\r\n\r\n`, 405],
+  ["HEAD whose body never arrives",
+    `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 405],
+  ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
+  ["a body that never arrives", `POST /x HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 404],
+] as const) {
+  test(`our last response waits for a slow response of the host before it: ${what}`, { timeout },
     async () => {
-      const port = await hostThat((request) => void request.pause());
-      const found = await exchange(port, [...parts, plant], { answers: 2 });
-      assert.deepEqual(found.map(({ status }) => status), [...statuses, 200]);
+      const plants = createPlantHandler({ store, tokens: [token], limits: { discardMillis: 10 } });
+      const server = createServer((request, response) => {
+        if (request.url !== "/slow") return plants(request, response);
+        // The host responds later than our own time limits.
+        setTimeout(() => response.end("the host's".repeat(10_000)), 200);
+      });
+      const ends = await open(server, await listen(server));
+      await send(ends, slow + bytes);
+      const found = await readAll(ends);
+      assert.deepEqual(statusesOf(found), [200, status]);
+      assert.ok(found.includes("the host's".repeat(10_000)), "whole, and in its place");
     });
 }
 
-for (const [says, length] of [["a body", "Content-Length: 5\r\n"], ["none", ""]] as const) {
-  test(`nothing is run behind a refused Expect that the host has paused, with ${says}`, { timeout },
-    async () => {
-      const port = await hostThat((request) => void request.pause());
-      const kept = store.names.length;
+const large = `${post(`{"id":1,"name":"${"x".repeat(500_000)}"}`)}`;
+const elsewhere = large.replace("/plants", "/x");
+for (const [what, parts, status] of [
+  ["a plant", [plant], 200], ["a large plant", [large], 200],
+  ["a plant in two pieces", [plant.subarray(0, -9), plant.subarray(-9)], 200],
+  ["a body that is refused early", [elsewhere], 404],
+  ["and in two pieces", [elsewhere.slice(0, -9), "x".repeat(9)], 404],
+] as const) {
+  test(`a request that the host has paused gets its response, and so the next: ${what}`,
+    { timeout }, async () => {
+      const port = await hostThat((request) => request.pause());
+      const found = await exchange(port, [...parts, plant], { answers: 2 });
+      assert.deepEqual(found.map((answer) => answer.status), [status, 200]);
+    });
+}
+
+for (const [what, length] of [["a body", "Content-Length: 5\r\n"], ["none", ""]] as const) {
+  test(`nothing after a refused Expect that the host has paused is executed, with ${what}`,
+    { timeout }, async () => {
+      const port = await hostThat((request) => request.pause());
+      const stored = store.names.length;
       const bytes = `POST /x HTTP/1.1\r\n${good}Expect: 100-continue\r\n${length}\r\n`;
       const [answer, ...more] = await exchange(port, bytes + plant.toString());
       assert.deepEqual([answer?.status, answer?.headers["connection"]], [404, "close"]);
-      assert.deepEqual([more.length, store.names.length], [0, kept]);
+      assert.deepEqual([more.length, store.names.length], [0, stored]);
     });
 }
 
@@ -88,6 +100,156 @@ test("a body that the host has read is 50002, an empty one too", { timeout }, as
   }
 });
 
+test("HEAD gets its response from a server that throws for a body", { timeout }, async () => {
+  const handler = createPlantHandler({ store, tokens: [token] });
+  const port = await listen(createServer({ rejectNonStandardBodyWrites: true }, handler));
+  const [answer] = await exchange(port, `${plant}`.replace("POST", "HEAD"),
+    { answers: 1, head: true });
+  assert.equal(answer?.status, 405);
+});
+
+test("a host that responds first gets no second response", { timeout }, async () => {
+  const faults: unknown[] = [];
+  const slowStore = new HeldStore();
+  const handler = createPlantHandler({
+    store: slowStore, tokens: [token], onFault: (error) => void faults.push(error),
+  });
+  slowStore.hold();
+  const port = await listen(createServer((request, response) => {
+    handler(request, response);
+    setImmediate(() => response.writeHead(504, { "Content-Length": 0 }).end());
+  }));
+  const [answer] = await exchange(port, plant, { answers: 1 });
+  assert.equal(answer?.status, 504);
+  slowStore.release();
+  while (slowStore.names.length === 0) await new Promise(setImmediate);
+  assert.deepEqual(faults, []);
+});
+
+for (const [failure, message] of [
+  [new Error("inside"), /unknown whether the plant was stored/],
+  [new StoreError("invalid", "inside"), /nothing was stored/],
+  [Object.assign(new StoreError("full", "inside"), { code: "toString" }), /unknown whether/],
+  [undefined, /unknown whether/],
+] as const) {
+  test(`a store of the host that rejects with ${String(failure)} is a 500`, { timeout }, async () => {
+    const faults: unknown[] = [];
+    const failing = { append: () => Promise.reject(failure), close: () => Promise.resolve() };
+    const port = await hostThat(() => undefined, {
+      store: failing, onFault: (error) => void faults.push(error),
+    });
+    const [answer] = await exchange(port, plant, { answers: 1 });
+    assert.equal(answer?.status, 500);
+    assert.match(answer.body, message);
+    assert.doesNotMatch(answer.body, /inside/);
+    assert.equal(faults.length, 1);
+  });
+}
+
+/** Sends all before it reads, and prints the first line of the response. */
+const script =
+  'exec 3<>/dev/tcp/127.0.0.1/$1 && cat "$2" >&3 && IFS= read -r line <&3 && echo "$line"';
+const close = (response: ServerResponse): unknown => response.setHeader("Connection", "close");
+const stop = (response: ServerResponse): void => { response.shouldKeepAlive = false; };
+for (const [what, onRequest, onResponse] of [
+  ["a host's header", close, undefined], ["a listener's header", undefined, close],
+  ["a listener's shouldKeepAlive", undefined, stop],
+] as const) {
+  test(`an early response that ${what} has made the last one is seen`, { timeout: 60_000 },
+    async () => {
+      const port = await hostThat((_, response) => onRequest?.(response), {
+        onResponse: (_, __, response) => void (response && onResponse?.(response)),
+      });
+      const file = join(folder, "upload");
+      writeFileSync(file, `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer weeds\r\n`
+        + `Content-Length: 3000000\r\n\r\n${" ".repeat(3_000_000)}`);
+      for (let round = 0; round < 10; round++) {
+        const client = spawn("bash", ["-c", script, "bash", String(port), file]);
+        assert.equal((await text(client.stdout)).trim(), "HTTP/1.1 401 Unauthorized");
+      }
+    });
+}
+
+/** As packages that compress do: `write` forgets its callback, and all leaves after the end. */
+function compress(response: ServerResponse): void {
+  const writeHead = response.writeHead.bind(response);
+  const end = response.end.bind(response);
+  const pieces: Buffer[] = [];
+  Object.assign(response, {
+    writeHead: (status: number, fields: readonly string[]) => writeHead(status, fields
+      .map((each) => (each === "Content-Length" ? "X-Length" : each))),
+    write: (chunk: string, encoding: BufferEncoding) => pieces.push(Buffer.from(chunk, encoding)),
+    end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed)),
+  });
+}
+/** As the same packages do with small bodies: all works, except for the callback. */
+function forget(response: ServerResponse): void {
+  const write = response.write.bind(response);
+  Object.assign(response, {
+    write: (chunk: string, encoding: BufferEncoding) => write(chunk, encoding),
+  });
+}
+const head = (version: string, lengthBytes: number, bearer: string): string =>
+  `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n`
+  + `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
+const closings = [
+  ["HTTP/1.0", `${head("1.0", json.length, token)}\r\n${json}`, 200],
+  ["Connection: close", `${head("1.1", json.length, token)}Connection: close\r\n\r\n${json}`, 200],
+  ["HTTP/1.0, early", `${head("1.0", json.length + 10, "weeds")}\r\n${json}`, 401],
+  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${json}`, 413],
+] as const;
+for (const wrap of [compress, forget]) {
+  for (const [what, bytes, status] of closings) {
+    test(`a last response leaves a host whose write would ${wrap.name}: ${what}`, { timeout },
+      async () => {
+        const limits = { discardMillis: never };
+        const handler = createPlantHandler({ store, tokens: [token], limits });
+        const server = createServer((request, response) => {
+          wrap(response);
+          handler(request, response);
+        });
+        const ends = await open(server, await listen(server));
+        await send(ends, bytes);
+        const answer = await readAll(ends);
+        assert.match(answer, new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`));
+
+        // In 1.1 as one chunk, after its size.
+        const start = answer.indexOf(wrap === compress ? "\x1f\x8b" : "{");
+        const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
+        const sent = Buffer.from(answer.slice(start, end), "latin1");
+        const body = wrap === compress ? gunzipSync(sent) : sent;
+        assert.match(body.toString(), status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/);
+      });
+  }
+}
+
+for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) {
+  test(`a journal that a host has wrapped in ${wrapping} is called as the host wants`, { timeout },
+    async () => {
+      const journal = await openOne();
+      const seen: bigint[] = [];
+      const append = ({ id }: NewPlant): Promise<void> => {
+        seen.push(id);
+        return Promise.resolve();
+      };
+      const stores = {
+        "an append of its own":
+          Object.create(journal, { append: { value: append } }) as typeof journal,
+        "a proxy": new Proxy(journal, {
+          get: (target, name) => (name === "append" ? append : Reflect.get(target, name, target)),
+        }),
+        "nothing": journal,
+      };
+      const port = await hostThat(() => undefined, { store: stores[wrapping] });
+      const bytes = post('{"id":9007199254740993,"name":"Fern"}');
+      assert.equal((await exchange(port, bytes, { answers: 1 }))[0]?.status, 200);
+      const isWrapped = wrapping !== "nothing";
+      assert.deepEqual(seen, isWrapped ? [9007199254740993n] : []);
+      assert.equal(journal.stats.records, isWrapped ? 0 : 1);
+      await journal.close();
+    });
+}
+
 const { PLANT_TEST_PEERS: peers = "" } = process.env;
 const noExpress = peers === "" ? "PLANT_TEST_PEERS names no express" : false;
 if (noExpress) console.error(`embedding.test.ts: skipped: ${noExpress}`);
@@ -99,7 +261,7 @@ test("under app.use(\"/v1\", handler) the handler's own base path is empty", { s
       const app = express().use("/v1", createPlantHandler({ store, tokens: [token], basePath }));
       const port = await listen(createServer(app) as Server);
       const bytes = plant.toString().replace("/plants", "/v1/plants");
-      const answered = await exchange(port, bytes, { answers: 1 });
-      assert.deepEqual(answered.map((answer) => answer.status), [status]);
+      const [answer] = await exchange(port, bytes, { answers: 1 });
+      assert.equal(answer?.status, status);
     }
   });

@@ -1,4 +1,4 @@
-/** Who listens to answers is told of each once, before it leaves: the parser's own, too. */
+/** onResponse: called once with each response before it leaves, also after a parser error. */
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { test } from "node:test";
@@ -10,51 +10,51 @@ const timeout = 20_000;
 const plant = post('{"id":1,"name":"Fern"}').toString();
 const line = "POST /plants HTTP/1.1\r\nHost: a\r\n";
 
-/** What is sent, and what is told of it: status, error, and the method where there is a request. */
-const cases: readonly (readonly [says: string, bytes: string, told: readonly string[]])[] = [
+/** What is sent, and what is reported of each response: status, number, method of the request. */
+const cases: readonly (readonly [what: string, bytes: string, reported: readonly string[]])[] = [
   ["a plant", plant, ["200 - POST"]],
   ["two plants at once", plant + plant, ["200 - POST", "200 - POST"]],
   ["no token", `${line}\r\n`, ["401 40101 POST"]],
-  ["an early answer", `${line}Content-Length: 9\r\n\r\n`, ["401 40101 POST"]],
+  ["an early response", `${line}Content-Length: 9\r\n\r\n`, ["401 40101 POST"]],
   ["a bad body", plant.replace('"Fern"', "1     "), ["400 40014 POST"]],
   ["HEAD", plant.replace("POST", "HEAD"), ["405 40501 HEAD"]],
-  ["no HTTP", "x\r\n\r\n", ["400 40001 -"]],
-  ["no HTTP behind a plant", `${plant}x\r\n\r\n`, ["200 - POST", "400 40001 -"]],
-  ["a chunk that is none", `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`, ["401 40101 POST"]],
+  ["garbage", "x\r\n\r\n", ["400 40001 -"]],
+  ["garbage after a plant", `${plant}x\r\n\r\n`, ["200 - POST", "400 40001 -"]],
+  ["an invalid chunk", `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`, ["401 40101 POST"]],
   ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", ["401 40101 -"]],
-  ["what stands behind a last answer",
+  ["a request after a last response",
     plant.replace("Host", "Connection: close\r\nHost") + plant, ["200 - POST"]],
 ];
-for (const [says, bytes, wanted] of cases) {
-  test(`each answer is told once, and each that is told comes: ${says}`, { timeout }, async () => {
-    const told: string[] = [];
+for (const [what, bytes, wanted] of cases) {
+  test(`onResponse is called once with each response that the client gets: ${what}`, { timeout }, async () => {
+    const reported: string[] = [];
     const onResponse: ResponseListener = ({ status, error = "-" }, socket, response) => {
       assert.ok(socket.remotePort);
       assert.equal(response?.headersSent ?? false, false, "it has not left");
-      told.push(`${status} ${error} ${response?.req.method ?? "-"}`);
+      reported.push(`${status} ${error} ${response?.req.method ?? "-"}`);
     };
     const { port } = await serve({ onResponse });
     const answers = await exchange(port, bytes, { answers: wanted.length, halfClose: true,
-      head: says === "HEAD" });
-    assert.deepEqual(told, wanted);
+      head: what === "HEAD" });
+    assert.deepEqual(reported, wanted);
     const numberOf = (body: string): string => /"error":(\d+)/.exec(body)?.[1] ?? "-";
-    if (says !== "HEAD") {
+    if (what !== "HEAD") {
       assert.deepEqual(answers.map(({ status, body }) => `${status} ${numberOf(body)}`),
         wanted.map((each) => each.replace(/ \S+$/, "")));
     }
   });
 }
 
-test("what is told of an Error is what its client reads", { timeout }, async () => {
-  const told: (string | undefined)[] = [];
-  const { port } = await serve({ onResponse: ({ message }) => void told.push(message) });
+test("onResponse gets the message that the client reads", { timeout }, async () => {
+  const reported: (string | undefined)[] = [];
+  const { port } = await serve({ onResponse: ({ message }) => void reported.push(message) });
   const bytes = plant.replace("/plants", "/x") + plant;
   const [first] = await exchange(port, bytes, { answers: 2 });
-  assert.deepEqual(told, [JSON.parse(first?.body ?? "").message, undefined]);
+  assert.deepEqual(reported, [JSON.parse(first?.body ?? "").message, undefined]);
 });
 
-for (const [says, bytes] of [["a plant", plant], ["an early answer", `${line}\r\n`]] as const) {
-  test(`a listener may set fields of its own: ${says}`, { timeout }, async () => {
+for (const [what, bytes] of [["a plant", plant], ["an early response", `${line}\r\n`]] as const) {
+  test(`onResponse may set header fields: ${what}`, { timeout }, async () => {
     const onResponse: ResponseListener = (_answer, _socket, response) =>
       void response?.setHeader("X-Request-Id", "7");
     const handler = createPlantHandler({ store: new HeldStore(), tokens: [token], onResponse });

@@ -1,4 +1,4 @@
-/** The options of the library are checked where they are given, not at the first request. */
+/** The options of the library are checked at construction, before the first request. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BearerTokens, createPlantHandler, createPlantServer } from "../../src/index.ts";
@@ -9,7 +9,7 @@ import { token } from "../support/support.ts";
 const store = new HeldStore();
 const tokens = [token];
 
-/** As JavaScript gives them: no compiler has looked. */
+/** Options as JavaScript may give them. */
 const bad: readonly (readonly [says: string, options: object, message: RegExp])[] = [
   ["a base path without / in front", { store, tokens, basePath: "v1" }, /^basePath must be a path/],
   ["a base path with / at its end", { store, tokens, basePath: "/v1/" }, /^basePath .* no \/ at/],
@@ -28,7 +28,7 @@ const bad: readonly (readonly [says: string, options: object, message: RegExp])[
   ["tokens that are null", { store, tokens: null }, /^tokens must be a list/],
   ["a token without its list", { store, tokens: token }, /^tokens must be a list/],
   ["an empty list of tokens", { store, tokens: [] }, /^tokens must have at least one/],
-  ["a token that is none", { store, tokens: ["a b"] }, /^a token must be a b64token/],
+  ["an invalid token", { store, tokens: ["a b"] }, /^a token must be a b64token/],
   ["a token that is undefined", { store, tokens: [undefined] }, /^tokens must be a list/],
 ];
 for (const [says, options, message] of bad) {
@@ -40,25 +40,25 @@ for (const [says, options, message] of bad) {
 }
 
 const good: readonly (readonly [says: string, options: PlantOptions])[] = [
-  ["what is needed alone", { store, tokens }],
-  ["undefined for all the rest", {
+  ["the required options alone", { store, tokens }],
+  ["undefined for all others", {
     store, tokens, basePath: undefined, limits: undefined, onFault: undefined,
   }],
   ["an empty base path", { store, tokens, basePath: "" }],
   ["a base path of two segments", { store, tokens, basePath: "/a/b%20c:@!~" }],
   ["tokens that can be replaced", { store, tokens: new BearerTokens(tokens) }],
-  ["a store of another's making", { store: { append: async () => {}, close: async () => {} },
+  ["a store that is an object literal", { store: { append: async () => {}, close: async () => {} },
     tokens }],
 ];
 for (const [says, options] of good) {
-  test(`${says}: a server and a handler are made`, () => {
+  test(`${says}: a server and a handler are created`, () => {
     assert.equal(createPlantServer(options).listening, false);
     assert.equal(createPlantServer({ ...options, tls: undefined }).listening, false);
     assert.equal(typeof createPlantHandler(options), "function");
   });
 }
 
-test("a server with tls takes a new certificate while it serves, and one without has no such", () => {
+test("only a server with tls has setSecureContext", () => {
   assert.equal(typeof createPlantServer({ store, tokens, tls: {} }).setSecureContext, "function");
   assert.equal(createPlantServer({ store, tokens }).setSecureContext, undefined);
 });

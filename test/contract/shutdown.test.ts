@@ -1,20 +1,24 @@
-/** The end of a server: nothing that was answered is taken back, nobody is waited for in vain. */
+/** Shutdown: no response is lost, and the drain waits for requests in progress alone. */
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
-import { post, readAnswers, start } from "../support/support.ts";
+import {
+  cleanEnvironment, exchange, post, program, readAnswers, start, temporaryFolder, token,
+} from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
-/** Far beyond the test's own time: what waits so long waits for ever. */
+/** Longer than the test's own time. */
 const never = 60_000;
 const fern = '{"id":1,"name":"Fern"}';
 const large = `{"id":1,"name":"${"x".repeat(500_000)}"}`;
 
-/** A client that has read nothing yet of a large answer, all of which is in the kernel. */
+/** Waits until a large response that the client has not read is in the kernel. */
 async function answered(ends: Ends): Promise<void> {
   await send(ends, post(large));
   while (ends.ours.bytesWritten < 500_000 || ends.ours.writableLength > 0) await turn();
@@ -23,26 +27,26 @@ async function answered(ends: Ends): Promise<void> {
 const ways = ["drain", "close", "closeIdleConnections"] as const;
 for (const way of ways) {
   for (const [says, next] of [
-    ["begins its next request then", ""], ["has begun its next request", "POST /plants HT"],
+    ["sends its next request then", ""], ["has begun its next request", "POST /plants HT"],
   ] as const) {
-    test(`${way}() takes no answer back from who ${says}`, { timeout }, async () => {
+    test(`${way}() loses no response of a client that ${says}`, { timeout }, async () => {
       const { server, port, store } = await serve();
       const ends = await open(server, port);
       await answered(ends);
       await send(ends, next);
       void server[way]();
-      // What comes at a socket that was closed makes the kernel forget what it has not sent yet.
+      // A byte that arrives at a closed socket makes the kernel drop what it has not sent yet.
       while (!ends.ours.destroyed && !ends.ours.writableFinished) await turn();
       await send(ends, post(fern).subarray(next.length));
       const text = await readAll(ends);
       assert.deepEqual(statusesOf(text), [200]);
       assert.equal(text.slice(-500_003), `${"x".repeat(500_000)}"}\n`);
-      assert.equal(store.names.length, 1, "what comes then is not executed");
+      assert.equal(store.names.length, 1, "a request that arrives then is not executed");
     });
   }
 }
 
-test("the control: without the gentle end the answer is cut off", { timeout }, async () => {
+test("the control: if the socket is destroyed, the response is truncated", { timeout }, async () => {
   const program = await variant("http/connection.js", "socket.end();\n", "socket.destroy();\n");
   const { server, port } = await serve({ create: program.createPlantServer });
   const ends = await open(server, port);
@@ -54,10 +58,10 @@ test("the control: without the gentle end the answer is cut off", { timeout }, a
 });
 
 for (const [says, bytes, status] of [
-  ["no HTTP", "garbage\r\n\r\n", 400],
+  ["garbage", "garbage\r\n\r\n", 400],
   ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 401],
 ] as const) {
-  test(`what our Error to ${says} needs to arrive, a drain waits for`, { timeout }, async () => {
+  test(`a drain waits until the client has read the Error to ${says}`, { timeout }, async () => {
     const { server, port } = await serve();
     const ends = await open(server, port);
     await send(ends, bytes);
@@ -69,32 +73,32 @@ for (const [says, bytes, status] of [
   });
 }
 
-/** What is still open at the drain's deadline, and whether a request was then cut off. */
+/** What is open at the drain's deadline, and whether the drain reports a request cut off. */
 const slow: readonly (readonly [
   says: string, isDrained: boolean, begin: (ends: Ends) => Promise<void>,
 ])[] = [
-  ["a client that does not close behind a closing answer", true, async (ends) => {
+  ["a client that does not close after its last response", true, async (ends) => {
     await send(ends, post(fern, "Connection: close\r\n"));
     while (!ends.ours.writableEnded) await turn();
   }],
-  ["a client that does not close behind a kept connection's end", true, async (ends) => {
+  ["a client that does not close an idle connection", true, async (ends) => {
     await send(ends, post(fern));
     while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0) await turn();
   }],
-  ["a body that is discarded behind its early answer", true, async (ends) => {
+  ["a body that is discarded after its early response", true, async (ends) => {
     await send(ends, `${post(fern)}`.replace("/plants", "/x").slice(0, -5));
     while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0) await turn();
   }],
-  ["what is no HTTP", true, (ends) => send(ends, "garbage\r\n\r\n")],
+  ["garbage", true, (ends) => send(ends, "garbage\r\n\r\n")],
   ["half a head", true, (ends) => send(ends, post(fern).subarray(0, 20))],
   ["half a body", false, (ends) => send(ends, post(fern).subarray(0, -5))],
-  ["half a body behind an answer", false, (ends) =>
+  ["half a body after a response", false, (ends) =>
     send(ends, Buffer.concat([post(fern), post(fern).subarray(0, -5)]))],
-  ["answers that the client does not take", false, async (ends) => {
+  ["responses that the client does not read", false, async (ends) => {
     for (let times = 0; times < 30 && ends.ours.writableLength === 0; times++) {
       await send(ends, post(large));
     }
-    assert.ok(ends.ours.writableLength > 0, "its answers wait");
+    assert.ok(ends.ours.writableLength > 0, "its responses wait");
   }],
 ];
 for (const [says, isDrained, begin] of slow) {
@@ -110,13 +114,13 @@ for (const [says, isDrained, begin] of slow) {
     });
 }
 
-/** A plant waits for the store, something that is answered without a request stands behind it. */
+/** Sent after a plant that waits for the store. */
 const behind = [
   ["garbage", "garbage\r\n\r\n"],
   ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"],
 ] as const;
 for (const [says, bytes] of behind) {
-  test(`nothing follows the last answer of a drain, though ${says} came before it`, { timeout },
+  test(`nothing follows the last response of a drain, though ${says} arrived before it`, { timeout },
     async () => {
       const { server, port, store } = await serve();
       const ends = await open(server, port);
@@ -131,19 +135,19 @@ for (const [says, bytes] of behind) {
     });
 }
 
-test("a store that has not answered at the drain's deadline is a request cut off", { timeout },
+test("at the drain's deadline a plant that waits for the store is a request cut off", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { drainMillis: 100 } });
     const ends = await open(server, port);
     store.hold();
     await send(ends, post(fern));
-    // Asked for twice, it is one end, and says the same to both, and afterwards.
+    // A later call returns the first drain's promise.
     assert.deepEqual(await Promise.all([server.drain(), server.drain()]), [false, false]);
     assert.equal(await server.drain(), false);
     store.release();
   });
 
-test("a client that is slow to close does not make the program's end 69", { timeout }, async () => {
+test("a client that is slow to close does not make the program exit with 69; half a body does", { timeout }, async () => {
   const args = ["--drain-timeout", "300", "--discard-timeout", `${never}`];
   const server = await start({ node, args });
   const client: Socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
@@ -153,13 +157,58 @@ test("a client that is slow to close does not make the program's end 69", { time
   assert.equal(await server.end(), 0);
   assert.equal(server.stderr(), "");
   client.destroy();
+
+  const other = await start({ node, args });
+  const late = connect(other.port, "127.0.0.1");
+  const ready = readAnswers(late, 1);
+  late.write(post(fern, "Expect: 100-continue\r\n").subarray(0, -5));
+  assert.equal((await ready)[0]?.status, 100);
+  assert.equal(await other.end(), 69);
+  late.destroy();
 });
 
-test("a drain ends at once where nothing is under way, whoever is connected", { timeout },
+test("a drain ends at once if no request is in progress, whatever the clients have sent", { timeout },
   async () => {
     const { server, port } = await serve({ limits: { drainMillis: never, discardMillis: never } });
-    for (const bytes of ["", "\r\n", "POST /pl"]) await send(await open(server, port), bytes);
+    for (const bytes of ["", "\r\n", "POST /pl", "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"]) {
+      const { client, ours } = await open(server, port);
+      client.once("end", () => client.end()).write(bytes);
+      while (ours.bytesRead < bytes.length) await turn();
+      while (bytes.startsWith("GET") && ours.bytesWritten === 0) await turn();
+      client.resume();
+    }
     assert.equal(await server.drain(), true);
     assert.equal(await createPlantServer({ store: { append: () => Promise.resolve(),
       close: () => Promise.resolve() }, tokens: ["t"] }).drain(), true);
   });
+
+test("a drain closes a connection whose early response's body ends meanwhile", { timeout },
+  async () => {
+    const { server, port } = await serve({ limits: { drainMillis: never, discardMillis: never } });
+    const ends = await open(server, port);
+    const text = readAll(ends);
+    await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    while (ends.ours.bytesWritten === 0) await turn();
+    const drained = server.drain();
+    await send(ends, "56789");
+    assert.deepEqual(statusesOf(await text), [401]);
+    assert.equal(await drained, true);
+  });
+
+test("a reader that does not read stderr does not delay the exit", { timeout: 60_000 }, async () => {
+  const child = spawn(node, [program, "--port", "0", "--log-requests"], {
+    cwd: temporaryFolder(),
+    env: cleanEnvironment({ PLANTS_TOKEN: token }),
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const ended = once(child, "exit");
+  const [line] = await once(child.stdout, "data");
+  const port = Number(/:(\d+)\n/.exec(`${line}`)?.[1]);
+
+  // The pipe and the stream's own buffer are full after some thousand lines.
+  const requests = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n".repeat(4_000);
+  assert.equal((await exchange(port, requests, { answers: 4_000 })).length, 4_000);
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [0, null]);
+  child.stderr.destroy();
+});

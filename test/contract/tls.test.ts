@@ -1,7 +1,7 @@
-/** An https server: who never shakes hands is nobody, who has is served as over http. */
+/** An https server: unfinished handshakes, requests, drains, and what it shows when it is logged. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect as connectTls, type TLSSocket } from "node:tls";
@@ -10,38 +10,38 @@ import {
   BearerTokens, createPlantHandler, createPlantServer, tokenDigest, type ResponseListener,
 } from "../../src/index.ts";
 import {
-  HeldStore, listen, open, send, serve, temporaryTls, type Ends,
+  closed, HeldStore, listen, open, send, serve, temporaryTls, type Ends,
 } from "../support/serving.ts";
 import { post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
-/** Far beyond the test's own time: what waits so long waits for ever. */
+/** Longer than the test's own time. */
 const never = 60_000;
 const tls = temporaryTls();
 const folder = temporaryFolder();
 let sockets = 0;
 const plant = post('{"id":1,"name":"Fern"}');
 
-/** A handshake's first record, without its end: a ClientHello that says it has 512 bytes. */
+/** The beginning of a ClientHello that declares 512 bytes. */
 const hello = Buffer.from("160301020001", "hex");
 const strangers: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)], ["a byte of a ClientHello", hello.subarray(0, 1)],
   ["a part of a ClientHello", hello],
 ];
 
-/** Waits until the server has closed it. */
-async function closed(client: Socket): Promise<void> {
+/** Waits until the server has closed the connection. */
+function ended(client: Socket): Promise<void> {
   client.once("end", () => client.end()).resume();
-  if (!client.closed) await new Promise((resolve) => client.once("close", resolve));
+  return closed(client);
 }
 
 for (const [says, bytes] of strangers) {
-  test(`who sends ${says} to an https server is gone with the head's time-out`, { timeout },
+  test(`a client that sends ${says} to an https server is closed by the head timeout`, { timeout },
     async () => {
       const { server, port } = await serve({ tls, limits: { headMillis: 200 } });
       const ends = await open(server, port);
       await send(ends, bytes);
-      await closed(ends.client);
+      await ended(ends.client);
       assert.equal(ends.ours.destroyed, true);
     });
 
@@ -58,7 +58,7 @@ for (const [says, bytes] of strangers) {
         const { client, answers } = await underWay(kind === "a port" ? port : path, tls.cert);
         while (store.waiting === 0) await new Promise(setImmediate);
         const drained = server.drain();
-        await closed(ends.client);
+        await ended(ends.client);
         assert.equal(client.destroyed, false);
         store.release();
         assert.deepEqual((await answers).map(({ status }) => status), [200]);
@@ -77,34 +77,47 @@ async function underWay(address: number | string, ca: Buffer) {
   return { client, answers };
 }
 
-test("at the drain's deadline a request over TLS is cut off, and told", { timeout }, async () => {
+test("at the drain's deadline a request over TLS is cut off, and reported", { timeout }, async () => {
   const { server, port, store } = await serve({ tls, limits: { drainMillis: 100 } });
   store.hold();
   const { answers } = await underWay(port, tls.cert);
-  const ended = once(server, "close");
+  const closing = once(server, "close");
   while (store.waiting === 0) await new Promise(setImmediate);
   assert.equal(await server.drain(), false);
   assert.deepEqual(await answers, []);
-  await ended;
+  await closing;
   store.release();
 });
 
-test("who speaks no TLS is closed at once", { timeout }, async () => {
+test("a client that does not speak TLS is closed at once", { timeout }, async () => {
   const { server, port } = await serve({ tls, limits: { discardMillis: never } });
   for (const bytes of [plant, Buffer.from("garbage\r\n\r\n")]) {
     const ends: Ends = await open(server, port);
     await send(ends, bytes);
-    await closed(ends.client);
+    await ended(ends.client);
   }
 });
+
+test("over TLS, a client that half-closes after a request gets its response", { timeout },
+  async () => {
+    const { server, port, store } = await serve({ tls });
+    store.hold();
+    const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+    const client = connectTls({ socket, ca: tls.cert, checkServerIdentity: () => undefined });
+    const answers = readAnswers(client, 1);
+    await once(client, "secureConnect");
+    server.once("request", (request) => request.socket.once("end", store.release));
+    client.end(plant);
+    assert.deepEqual((await answers).map(({ status }) => status), [200]);
+  });
 
 test("an idle connection over TLS is closed by a drain", { timeout }, async () => {
   const { server, port } = await serve({ tls, limits: { drainMillis: never } });
   const { client, answers } = await underWay(port, tls.cert);
   assert.deepEqual((await answers).map(({ status }) => status), [200]);
-  const ended: Promise<TLSSocket> = once(client, "end").then(() => client.end());
+  const end: Promise<TLSSocket> = once(client, "end").then(() => client.end());
   assert.equal(await server.drain(), true);
-  await ended;
+  await end;
 });
 
 test("inspecting or logging a server, its sockets or its tokens shows no secret", { timeout },

@@ -4,12 +4,13 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { Socket } from "node:net";
 import { after } from "node:test";
+import type { TestContext } from "node:test";
 import { createPlantServer } from "../../src/index.ts";
 import { fromMessage } from "../../src/engines/message.ts";
 import type { PlantStore } from "../../src/store.ts";
 import { post, token } from "../support/support.ts";
 import { until } from "./cluster.ts";
-import type { Cluster } from "./cluster.ts";
+import type { Cluster, OpenOptions } from "./cluster.ts";
 
 /** A server of this process on a free port. */
 export async function serve(store: PlantStore): Promise<number> {
@@ -117,6 +118,58 @@ export async function compare(
   };
 }
 
+/** What a fault has at hand. */
+export interface UnderLoad {
+  readonly stream: string;
+  readonly load: Load;
+  readonly port: number;
+  readonly warnings: readonly string[];
+}
+
+let streams = 0;
+
+/**
+ * Causes a fault on a stream of its own, over which a server stores what so many connections post
+ * before and after it. Whatever was acknowledged must be there, and once unless `isControl`; a
+ * refusal says truly that nothing was stored, or that it is unknown.
+ */
+export async function underLoad(
+  t: TestContext, cluster: Cluster, fault: (at: UnderLoad) => Promise<void>,
+  { connections = 64, isControl = false, ...options }: OpenOptions & {
+    readonly connections?: number; readonly isControl?: boolean;
+  } = {},
+): Promise<Compared> {
+  const stream = `faults${++streams}`;
+  await cluster.create(stream);
+  const warnings: string[] = [];
+  const store = await cluster.open(stream,
+    { user: "admin", warn: (line) => warnings.push(line), ...options });
+  t.after(() => store.close());
+  const port = await serve(store);
+  const load = new Load(port, connections);
+  await load.more(200);
+  await fault({ stream, load, port, warnings });
+  await load.more(200);
+  await load.end();
+  const compared = await compare(cluster, load.acknowledged, stream);
+  t.diagnostic(`${load.acknowledged.length} acknowledged, ${compared.stored} stored, `
+    + `${compared.missing} missing, ${compared.twice} twice, longest time without a 200 `
+    + `${Math.round(load.gapMillisMax)} ms, refused ${JSON.stringify([...load.refused])}`);
+  assert.equal(compared.missing, 0, "acknowledged, and not there");
+  if (!isControl) assert.equal(compared.twice, 0);
+  assert.deepEqual([...load.refused.keys()].filter((error) => ![50302, 50306].includes(error)), []);
+
+  // An election takes 4 to 9 s, and the machine may be busy.
+  assert.ok(load.gapMillisMax < 60_000, `plants are stored again by themselves: ${load.gapMillisMax} ms`);
+  return compared;
+}
+
+/** Proxies before all servers, and the option that connects through them. */
+export async function proxied(cluster: Cluster) {
+  const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
+  return { proxies, ports: proxies.map(({ port }) => port) };
+}
+
 /** A proxy before a port, whose ways can be closed one by one. */
 export class Proxy {
   port = 0;
@@ -145,6 +198,12 @@ export class Proxy {
       proxy.cut();
     });
     return proxy;
+  }
+
+  /** Changes every message id of the client. */
+  set ids(change: (line: string) => string) {
+    this.rewrite = (bytes) => Buffer.from(bytes.toString("latin1")
+      .replace(/Nats-Msg-Id: [\da-f]{24}/g, change), "latin1");
   }
 
   /** Ends all connections. */

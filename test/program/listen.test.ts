@@ -20,7 +20,7 @@ const noPerl = missing(["perl", "-MSocket", "-MPOSIX", "-e", "1"]);
 
 /**
  * Binds as systemd does, and hands the socket as descriptor 3 to one program after another; it
- * accepts nothing itself. The number of each, which becomes the program, is told on stderr.
+ * accepts nothing itself. The number of each, which becomes the program, is printed on stderr.
  */
 const manager = `use Socket qw(:all);
 my ($where, $lives) = splice @ARGV, 0, 2;
@@ -74,7 +74,7 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
   const isThere = Object.values(networkInterfaces())
     .some((each) => each?.some((one) => one.address === host));
   const skip = isThere ? noPerl : `there is no ${host} here`;
-  test(`a port of ${host} that is handed in is served, and stays for the next one`,
+  test(`an inherited port of ${host} is served, and stays open for the next process`,
     { timeout, skip }, async () => {
       const outcome = await handed(host, { lives: 2 });
       for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
@@ -89,7 +89,7 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
     });
 }
 
-test("a Unix socket that is handed in is served, and nobody removes it",
+test("an inherited Unix socket is served, and not removed",
   { timeout, skip: noPerl }, async () => {
     const folder = temporaryFolder();
     const socketPath = join(folder, "s");
@@ -99,7 +99,7 @@ test("a Unix socket that is handed in is served, and nobody removes it",
       assert.equal(line, "plant-store listening on unix:fd 3");
       assert.equal(await post({ socketPath }), 200);
       if (life === 2) {
-        // Nor does a start that is told its path: somebody listens there.
+        // A start with its path does not remove it either: a process listens there.
         const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
         assert.equal(other.code, 69, other.stderr);
       }
@@ -111,7 +111,7 @@ test("a Unix socket that is handed in is served, and nobody removes it",
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   });
 
-test("one that is handed in for another process is not taken", { timeout, skip: noPerl },
+test("a socket inherited for another process is not used", { timeout, skip: noPerl },
   async () => {
     const outcome = await handed("127.0.0.1", { args: ["--socket", "own"], env: { LISTEN_PID: "1" } });
     const { pid, line } = await living(outcome, 1);
@@ -127,12 +127,12 @@ const refused: readonly (readonly [says: string, options: Handed, outcome: RegEx
   ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
 ];
 for (const [says, options, outcome] of refused) {
-  test(`a socket that is handed in ${says} is refused`, { timeout, skip: noPerl }, async () => {
+  test(`an inherited socket ${says} is refused`, { timeout, skip: noPerl }, async () => {
     assert.match(String(await handed("127.0.0.1", options)), outcome);
   });
 }
 
-test("what is handed in and is no socket is told: 69", { timeout }, async () => {
+test("an inherited descriptor that is not a socket ends with 69", { timeout }, async () => {
   const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
   const child = spawn("sh", ["-c", line, process.execPath, program], {
     cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
@@ -141,7 +141,7 @@ test("what is handed in and is no socket is told: 69", { timeout }, async () => 
   assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
-test("a port that is taken is named: 69", { timeout }, async () => {
+test("a taken port ends with 69 and is named", { timeout }, async () => {
   const taken = createServer();
   await once(taken.listen(0, "127.0.0.1"), "listening");
   const address = taken.address();
@@ -153,7 +153,7 @@ test("a port that is taken is named: 69", { timeout }, async () => {
   taken.close();
 });
 
-test("of two starts that race at one stale socket, the one that is served stays reachable",
+test("two starts race at one abandoned socket: the server that listens stays reachable",
   { timeout }, async () => {
     const folder = temporaryFolder();
     const socketPath = join(folder, "s");

@@ -50,7 +50,7 @@ for (const command of commands) {
   });
 }
 
-test(`token x 2> ${full} ends with 74, and makes no line for a token that nobody has seen`,
+test(`token x 2> ${full} ends with 74, and prints no line for a token that nobody has seen`,
   { skip, timeout }, async () => {
     const { status, stdout } = shell(`plants token x 2> ${full}`, await journals());
     assert.deepEqual([status, stdout], [74, ""]);
@@ -61,7 +61,7 @@ const ended: readonly (readonly [command: string, status: number])[] = [
   ["verify --json sound sound", 0], ["verify damaged damaged", 65],
 ];
 for (const [command, wanted] of ended) {
-  test(`${command}, whose reader goes away, ends with ${wanted} and complains not`,
+  test(`${command}, whose reader goes away, ends with ${wanted} without a complaint`,
     { skip, timeout }, async () => {
       // The reader is gone before anything is written.
       const line = `exec 3> >(true); wait $!; plants ${command} >&3`;
@@ -105,7 +105,7 @@ for (const command of ["openapi", "--help", "verify --json sound sound sound"]) 
     });
 }
 
-test("a server whose first line can't be written serves all the same, and says so",
+test("a server whose first line cannot be written serves, and logs it",
   { skip, timeout }, async () => {
     const cwd = temporaryFolder();
     const line = `exec "$node" "$program" --socket s > ${full} & pid=$!
@@ -117,7 +117,7 @@ test("a server whose first line can't be written serves all the same, and says s
     assert.match(stderr, /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
   });
 
-test("verify of many files has but one of them open", { skip, timeout }, async () => {
+test("verify of many files opens one at a time", { skip, timeout }, async () => {
   const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
   assert.equal(shell(line, await journals()).stdout.trim(), "100");
 });

@@ -37,7 +37,7 @@ test("it has what is built, its types, the source and the description, and nothi
   }
   const others = packed.filter((path) => !/^(?:dist|src)\/|^(?:package\.json|LICENSE)$/.test(path));
   assert.deepEqual(others, ["README.md"]);
-  assert.ok(!packed.includes("dist/gone.js"), "dist is built anew");
+  assert.ok(!packed.includes("dist/gone.js"), "dist is built again");
 });
 
 test("its program runs, its library loads, and so do the description and package.json", () => {

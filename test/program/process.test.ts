@@ -15,14 +15,14 @@ import {
 } from "../support/operator.ts";
 import { cleanEnvironment, post as bytesOf, program, run, temporaryFolder } from "../support/support.ts";
 
-test("a fault of ours ends with 70 and one line, without a stack", async () => {
+test("an internal error ends with 70 and one line, without a stack", async () => {
   const server = await start({ nodeArgs: internalError });
   assert.equal(await server.end("SIGUSR2"), 70);
   assert.equal(server.stderr(), "plant-store: internal error: boom\n");
   assert.equal(server.events().at(-1)?.level, 50);
 });
 
-test("a command that fails without the system's fault ends with 70", async () => {
+test("a command with an internal error ends with 70", async () => {
   const fault = "JSON.stringify = () => { throw new Error('boom'); }";
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` };
   const { code, stdout, stderr } = await run(["openapi"], env);
@@ -39,7 +39,7 @@ test("a program that cannot listen leaves nothing but its journal", async () => 
     `plant-store: cannot listen: ${join(folder, "socket")}: there is no folder ${folder}\n`);
 });
 
-test("a connection that can't be accepted is told, and the others are served", async () => {
+test("a connection that cannot be accepted is logged, and the others are served", async () => {
   // As some systems tell it; libuv keeps it to itself on Linux.
   const script = `import { Server } from "node:http";
     import { Server as NetServer } from "node:net";
@@ -54,7 +54,7 @@ test("a connection that can't be accepted is told, and the others are served", a
   assert.equal(await server.end(), 0);
 });
 
-test("a file that is moved, and not rotated, fails for good: 503, and the end is 74", async () => {
+test("a journal that is moved without a rotation fails: 503, then exit 74", async () => {
   const cwd = temporaryFolder();
   const server = await start({ cwd, args: ["--rotation-timeout", "100"] });
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
@@ -78,7 +78,7 @@ test("a journal that fails while the program ends still makes the end 74", async
   assert.equal(await answered, 503);
 });
 
-test("of a SIGHUP each half does its work, whatever becomes of the other", { timeout }, async () => {
+test("each part of a SIGHUP does its work, whatever becomes of the others", { timeout }, async () => {
   const cwd = temporaryFolder();
   const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
   const write = (text: string): void => writeFileSync(tokens, text, { mode: 0o600 });
@@ -109,7 +109,7 @@ test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
   assert.equal(existsSync(join(cwd, "plants.ndjson")), false);
 });
 
-test("a copy that can't be looked at is no missing copy: the journal is not opened", async () => {
+test("a rewrite copy that cannot be looked at is not a missing copy: the journal is not opened", async () => {
   const cwd = temporaryFolder();
   const path = join(cwd, "plants.ndjson");
   await (await openJournal(path)).close();
@@ -117,14 +117,14 @@ test("a copy that can't be looked at is no missing copy: the journal is not open
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
 });
 
-test("verify refuses what is not a regular file, and does not wait for it", async () => {
+test("verify refuses a pipe, and does not wait for it", async () => {
   const cwd = temporaryFolder();
   execFileSync("mkfifo", [join(cwd, "fifo")]);
   const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
   assert.deepEqual([code, stderr], [74, "plant-store: fifo: is not a regular file\n"]);
 });
 
-test("a library's journal stays where it was opened", async () => {
+test("a journal stays at its path when the process changes its folder", async () => {
   const before = process.cwd();
   const cwd = temporaryFolder();
   process.chdir(cwd);

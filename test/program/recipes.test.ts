@@ -77,13 +77,13 @@ test("systemd finds no fault in the units, and exposes the service at most 1.2 o
       const verified = analyze("verify", `./${name}`);
       assert.deepEqual([verified.status, verified.stderr], [0, ""]);
     }
-    // The control: with one line less it is exposed more, and a wrong line is told.
+    // The control: with one line less it is exposed more, and a wrong line is reported.
     writeFileSync(join(cwd, unit), recipeWith(unit, { "CapabilityBoundingSet=": "Tea=yes" }));
     assert.notEqual(analyze(...secure).status, 0);
     assert.match(analyze("verify", `./${unit}`).stderr, /Tea/);
   });
 
-test("the unit's command serves with a credential as systemd hands it over, mode 0440", async () => {
+test("the unit's command serves with a credential as systemd provides it, mode 0440", async () => {
   const folder = temporaryFolder();
   const tokens = join(folder, "tokens");
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);

@@ -38,7 +38,7 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: given === "" ? none : fa
 if (nodes.length === 0) console.error(`versions.test.ts: ${none}`);
 
 for (const node of [process.execPath, ...nodes]) {
-  test(`Node ${versionOf(node)} keeps a plant through kill -9, and goes on`, async (t) => {
+  test(`Node ${versionOf(node)} keeps a plant through kill -9, and continues`, async (t) => {
     t.diagnostic(node);
     const cwd = temporaryFolder();
     const file = join(cwd, "plants.ndjson");
@@ -59,7 +59,7 @@ for (const node of [process.execPath, ...nodes]) {
 }
 
 for (const node of [process.execPath, ...nodes]) {
-  test(`Node ${versionOf(node)} excludes each of the others, by a hard link elsewhere`, async () => {
+  test(`Node ${versionOf(node)} excludes each of the others by a hard link elsewhere`, async () => {
     const cwd = temporaryFolder();
     const server = await start({ node, cwd });
     servers.push(server);
@@ -91,11 +91,12 @@ const behaviours = [
   "contract/idle-timeout",
   "contract/tls",
   "contract/on-response",
+  "contract/pipelining",
   "program/admin",
   "program/log",
 ];
 for (const node of nodes) {
-  const name = `Node ${versionOf(node)} ends connections, and tells of them, as this one does`;
+  const name = `Node ${versionOf(node)} ends and logs connections as this one does`;
   test(name, { timeout: 120_000 }, async () => {
     const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
     const { PLANT_TEST_PEERS = "" } = process.env;

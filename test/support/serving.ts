@@ -109,6 +109,11 @@ export async function readAll({ client }: Ends): Promise<string> {
   return text;
 }
 
+/** Waits until a socket has closed. */
+export async function closed(socket: Socket): Promise<void> {
+  if (!socket.closed) await new Promise((resolve) => socket.once("close", resolve));
+}
+
 export const statusesOf = (text: string): readonly number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => Number(status));
 

@@ -1,0 +1,147 @@
+/** The catalogue: every cause is reached over HTTP, with its number, headers and an Error as body. */
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { Server } from "node:http";
+import { describe, test } from "node:test";
+import type { Limits } from "../../src/config.ts";
+import { ApiError, catalogue, messageCharactersMax, type Cause } from "../../src/http/errors.ts";
+import { createPlantHandler, createPlantServer, StoreError } from "../../src/index.ts";
+import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
+import {
+  chunked, fern, good, halfBody, halfHead, nested, plantOf, withFields, withHeadBytes,
+} from "../support/requests.ts";
+import { listen } from "../support/serving.ts";
+import { assertError, exchange, post, token } from "../support/support.ts";
+
+const timeout = 20_000;
+const challenge = 'Bearer realm="plant-store"';
+
+/** The headers of the contract by status and number; no other response has these fields. */
+const headersOf = (error: number): Readonly<Record<string, string>> => ({
+  ...(error === 40006 || error === 40007) && {
+    "www-authenticate": `${challenge}, error="invalid_request"`,
+  },
+  ...error === 40101 && { "www-authenticate": challenge },
+  ...error === 40102 && { "www-authenticate": `${challenge}, error="invalid_token"` },
+  ...Math.floor(error / 100) === 405 && { allow: "POST" },
+  ...error === 41503 && { "accept-encoding": "identity" },
+  ...Math.floor(error / 100) === 503 && { "retry-after": "1" },
+});
+const optional = ["www-authenticate", "allow", "accept-encoding", "retry-after"];
+
+/** After these, what follows is in doubt or is not waited for: the connection closes. */
+const closing: ReadonlySet<string> = new Set<Cause>([
+  "malformed", "target", "host", "framing", "repeated", "manyCredentials", "truncated", "connect",
+  "timeout", "size", "chunkExtensions", "headBytes", "headFields", "bodyTaken", "transferCoding",
+  "bodies", "closed", "version", "expectation",
+]);
+
+interface Case {
+  readonly bytes: string | Buffer;
+  readonly limits?: Partial<Limits>;
+  readonly halfClose?: true;
+  /** What the store, or the host application, does. */
+  readonly fails?: Error;
+  readonly host?: (options: PlantOptions) => Server;
+}
+const body = (bytes: string | Buffer): Case => ({ bytes: post(bytes) });
+const fields = (text: string): Case => ({ bytes: post(fern, text) });
+const replaced = (from: string, to: string): Case =>
+  ({ bytes: post(fern).toString().replace(from, to) });
+const failing = (code: Exclude<StoreErrorCode, "invalid">): Case =>
+  ({ bytes: post(fern), fails: new StoreError(code, "secret") });
+const taken = (options: PlantOptions): Server => {
+  const handler = createPlantHandler(options);
+  return createServer((request, response) => {
+    request.resume().once("end", () => handler(request, response));
+  });
+};
+
+const causes: Readonly<Record<Cause, Case>> = {
+  malformed: { bytes: "garbage\r\n\r\n" },
+  target: replaced("/plants", "/plants#x"),
+  host: replaced("localhost", ""),
+  framing: { bytes: chunked(fern).replace("HTTP/1.1", "HTTP/1.0") },
+  repeated: fields("Content-Type: application/json\r\n"),
+  credentials: replaced("Bearer test-token", "Bearer"),
+  manyCredentials: fields(`Authorization: Bearer ${token}\r\n`),
+  empty: body(""),
+  utf8: body(Buffer.from('{"id":1,"name":"\xff"}', "latin1")),
+  json: body("{"),
+  duplicate: body('{"id":1,"id":1,"name":"Fern"}'),
+  surrogate: body('{"id":1,"name":"\\ud800"}'),
+  nesting: body(nested(65)),
+  schema: body("{}"),
+  truncated: { bytes: halfBody, halfClose: true },
+  anonymous: replaced(`Bearer ${token}`, "Basic x"),
+  token: replaced(token, "another"),
+  path: replaced("/plants", "/"),
+  method: replaced("POST", "PUT"),
+  connect: { bytes: `CONNECT localhost:80 HTTP/1.1\r\nHost: a\r\n${good}\r\n` },
+  timeout: { bytes: halfHead, limits: { headMillis: 100, requestMillis: 100, checkMillis: 10 } },
+  declaredSize: { bytes: post(plantOf(101)), limits: { bodyBytesMax: 100 } },
+  size: { bytes: chunked(plantOf(101)), limits: { bodyBytesMax: 100 } },
+  chunkExtensions: { bytes: chunked(fern).replace("16\r\n", `16;x=${"x".repeat(20_000)}\r\n`) },
+  mediaType: replaced("application/json", "text/plain"),
+  charset: replaced("application/json", "application/json; charset=latin1"),
+  contentCoding: fields("Content-Encoding: gzip\r\n"),
+  expectation: fields("Expect: 200-ok\r\n"),
+  headBytes: { bytes: withHeadBytes(1_001), limits: { headBytesMax: 1_000 } },
+  headFields: { bytes: withFields(101) },
+  fault: { bytes: post(fern), fails: new Error("secret") },
+  bodyTaken: { bytes: post(fern), host: taken },
+  transferCoding: { bytes: chunked(fern).replace(": chunked", ": gzip, chunked") },
+  full: failing("full"),
+  unknown: failing("unknown"),
+  busy: failing("busy"),
+  bodies: { bytes: post(plantOf(101)), limits: { bodiesBytesMax: 100 } },
+  closed: failing("closed"),
+  tooLarge: failing("tooLarge"),
+  conflict: failing("conflict"),
+  idempotencyKey: fields("Idempotency-Key: \"\r\n"),
+  unreachable: failing("unreachable"),
+  version: replaced("HTTP/1.1", "HTTP/2.0"),
+};
+
+describe("every cause of the catalogue is reached, with its number and its headers", () => {
+  for (const [cause, row] of Object.entries(catalogue)) {
+    test(cause, { timeout }, async () => {
+      const { bytes, limits = {}, halfClose = false, fails, host = createPlantServer } =
+        causes[cause as Cause];
+      const store = {
+        appendOnce: () => Promise.resolve("stored" as const),
+        append: () => (fails ? Promise.reject(fails) : Promise.resolve()),
+        close: () => Promise.resolve(),
+      };
+      const faults: unknown[] = [];
+      const onFault = (fault: unknown): void => void faults.push(fault);
+      const port = await listen(host({ store, tokens: [token], limits, onFault }));
+      const [answer] = await exchange(port, bytes, { answers: 1, halfClose });
+      assert.equal(assertError(answer, [Math.floor(row.error / 100)]).error, row.error);
+      const { headers = {} } = answer ?? {};
+      const found = Object.entries(headers).filter(([name]) => optional.includes(name));
+      assert.deepEqual(Object.fromEntries(found), headersOf(row.error));
+      assert.equal(headers["connection"] === "close", closing.has(cause));
+      assert.ok(!answer?.body.includes("secret"), "the message reveals something internal");
+      assert.deepEqual(faults, cause === "fault" ? [fails] : []);
+    });
+  }
+});
+
+test("the numbers of the catalogue are unique, and name the status", () => {
+  const numbers = Object.values(catalogue).map(({ error }) => error);
+  assert.equal(new Set(numbers).size, numbers.length);
+  for (const cause of Object.keys(catalogue) as Cause[]) {
+    const { status, error } = new ApiError(cause, "");
+    assert.deepEqual([status, error], [Math.floor(error / 100), catalogue[cause].error]);
+    assert.ok(status >= 400 && status < 600);
+  }
+});
+
+test("a message is truncated at 500 characters", () => {
+  for (const length of [0, 1, 499, 500, 501, 10_000]) {
+    const { message } = JSON.parse(new ApiError("json", "m".repeat(length)).body);
+    assert.equal(message.length, Math.min(length, messageCharactersMax));
+    assert.equal(message.endsWith("…"), length > messageCharactersMax);
+  }
+});

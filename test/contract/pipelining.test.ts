@@ -1,0 +1,108 @@
+/** Several requests on one connection: each is executed and gets its response in order, or neither. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import { test } from "node:test";
+import { open, readAll, send, serve, statusesOf } from "../support/serving.ts";
+import { exchange, post, readAnswers, token } from "../support/support.ts";
+
+const timeout = 20_000;
+const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+const plant = (name: string, fields = ""): string => `${post(`{"id":1,"name":"${name}"}`, fields)}`;
+const next = plant("next");
+const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+
+const expect = "Expect: 100-continue\r\n";
+const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
+const closing: readonly (readonly [what: string, bytes: string, statuses: readonly number[]])[] = [
+  ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${good}${expect}\r\n`, [404]],
+  ["a refused Expect with an empty body",
+    `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 0\r\n\r\n`, [404]],
+  ["a refused Expect with its body",
+    `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 2\r\n\r\nab`, [404]],
+  ["a refused Expect of another method", `GET /plants HTTP/1.1\r\n${good}${expect}\r\n`, [405]],
+  ["a plant with Upgrade", plant("first", upgrade), [200]],
+  ["a refusal with Upgrade", `GET /x HTTP/1.1\r\n${good}${upgrade}\r\n`, [404]],
+  ["Connection: close", plant("first", "Connection: close\r\n"), [200]],
+  ["two Hosts", `GET /x HTTP/1.1\r\nHost: b\r\n${good}\r\n`, [400]],
+  ["a length over all limits", `POST /x HTTP/1.1\r\n${good}Content-Length: 99999999\r\n\r\n`, [404]],
+  ["CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`, [405]],
+  ["garbage", "garbage\r\n\r\n", [400]],
+  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, [400]],
+  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 5\r\nExpect: x\r\n\r\n`,
+    [405]],
+];
+for (const [what, bytes, statuses] of closing) {
+  test(`the response to ${what} follows all before it, and is the last one`, { timeout },
+    async () => {
+      const { server, port, store } = await serve();
+      const ends = await open(server, port);
+      await send(ends, plant("before") + refused + refused + bytes + next);
+      const text = await readAll(ends);
+      assert.deepEqual(statusesOf(text), [200, 401, 401, ...statuses]);
+      assert.match(text.slice(text.lastIndexOf("HTTP/1.1 ")), /\r\nConnection: close\r\n/);
+      assert.deepEqual(store.names, ["before", ...bytes.includes("first") ? ["first"] : []]);
+    });
+}
+
+test("no request after an ambiguous one is executed, although its client has gone", { timeout },
+  async () => {
+    const { server, port, store } = await serve();
+    // As after a failed write of an earlier response.
+    server.prependOnceListener("request", (request: IncomingMessage) => request.socket.destroy());
+    await exchange(port, `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n${next}`);
+    assert.equal((await exchange(port, plant("honest"), { answers: 1 }))[0]?.status, 200);
+    assert.deepEqual(store.names, ["honest"]);
+  });
+
+test("garbage and a half-close after a plant get 400, after the plant's 200", { timeout },
+  async () => {
+    const { server, port, store } = await serve();
+    store.hold();
+    server.once("request", (request) =>
+      request.socket.once("end", () => setImmediate(store.release)));
+    const bytes = `${plant("first")}garbage\r\n\r\n`;
+    const answers = await exchange(port, bytes, { halfClose: true });
+    assert.deepEqual(answers.map(({ status }) => status), [200, 400]);
+    assert.deepEqual(store.names, ["first"]);
+  });
+
+for (const [what, type, status] of [
+  ["a refusal", "text/plain", 415], ["a plant", "application/json", 200],
+] as const) {
+  test(`a client that asks to close and sends more sees the response to ${what}`, { timeout },
+    async () => {
+      const { port, store } = await serve();
+      const socket = connect(port, "127.0.0.1").pause();
+      const answers = readAnswers(socket, 1);
+      const first = plant("first", "Connection: close\r\n").replace("application/json", type);
+      // It reads nothing before all is written: it would not see a response that a reset removed.
+      for (const part of [first, ...Array<string>(30).fill(next.repeat(200))]) {
+        await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
+      }
+      socket.resume();
+      assert.deepEqual((await answers).map((answer) => answer.status), [status]);
+      assert.deepEqual(store.names, status === 200 ? ["first"] : []);
+      socket.destroy();
+    });
+}
+
+test("a request that arrives during a drain gets 400 if it is invalid, and 503 if it is valid",
+  { timeout }, async () => {
+    for (const [body, status] of [['{"name":"x"}', 400], ['{"id":1,"name":"x"}', 503]] as const) {
+      const { server, port, store } = await serve();
+      store.hold();
+      const socket = connect(port, "127.0.0.1");
+      const answers = readAnswers(socket, 2);
+      socket.write(plant("first"));
+      await once(server, "request");
+      const drained = server.drain();
+      socket.write(post(body));
+      await once(server, "request");
+      store.release();
+      assert.deepEqual((await answers).map((answer) => answer.status), [200, status]);
+      socket.destroy();
+      assert.deepEqual([await drained, store.names], [true, ["first"]]);
+    }
+  });

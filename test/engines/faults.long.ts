@@ -1,0 +1,74 @@
+/** Outages that a client waits for: run by `npm run test:long`. */
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
+import { Cluster, withCluster } from "./cluster.ts";
+import { proxied, Proxy, underLoad } from "./load.ts";
+
+const outageMillis = 20_000;
+const timeout = 180_000;
+const cluster = await Cluster.start();
+
+describe("what was acknowledged is there", { ...withCluster, timeout, concurrency: 1 }, () => {
+  test("the leader stopped (SIGSTOP), and continued as one that knows of nothing", async (t) => {
+    await underLoad(t, cluster, async ({ stream, load }) => {
+      const leader = await cluster.leader(stream);
+      leader.process.kill("SIGSTOP");
+      await load.more(500);
+      leader.process.kill("SIGCONT");
+      assert.ok(load.gapMillisMax > 500, "the fault was felt");
+    });
+  });
+
+  test(`two of three down for ${outageMillis / 1000} s: nothing is acknowledged`, async (t) => {
+    await underLoad(t, cluster, async ({ stream, load }) => {
+      const leader = await cluster.leader(stream);
+      const down = cluster.servers.filter((server) => server !== leader);
+      await Promise.all(down.map((server) => cluster.kill(server)));
+      const before = load.acknowledged.length;
+      await setTimeout(outageMillis);
+      // What had a quorum just before the second one died may be acknowledged just after.
+      assert.ok(load.acknowledged.length - before <= 64, "without a quorum nothing gets a 200");
+      const atRest = load.acknowledged.length;
+      await setTimeout(outageMillis / 4);
+      assert.equal(load.acknowledged.length, atRest, "no response has status 200");
+      assert.ok((load.refused.get(50302) ?? 0) > 0, "the deadline passed meanwhile");
+      for (const server of down) cluster.restart(server);
+      for (const server of down) await cluster.ready(server);
+    });
+  });
+
+  test("a server that responds to nothing any more (a black hole)", async (t) => {
+    const { proxies: [first = assert.fail("no proxy")], ports } = await proxied(cluster);
+    await underLoad(t, cluster, async ({ load }) => {
+      first.isMute = true;
+      await load.more(500);
+      first.isMute = false;
+      assert.ok(first.lost > 0, "the fault fired");
+    }, { ports });
+  });
+
+  test("a server that is cut off from the others is left, though it responds to PING", async (t) => {
+    const routes = new Map<string, Proxy>();
+    const isolable = await Cluster.start({
+      routeOf: async (from, to, port) => {
+        const proxy = await Proxy.before(port);
+        routes.set(`${from}-${to}`, proxy);
+        return proxy.port;
+      },
+    });
+    await underLoad(t, isolable, async ({ load, warnings }) => {
+      const connected = await isolable.connected();
+      const cutOff = [...routes].filter(([name]) => name.includes(`${connected}`))
+        .map(([, proxy]) => proxy);
+      assert.equal(cutOff.length, 4);
+      for (const proxy of cutOff) {
+        proxy.isCut = true;
+        proxy.cut();
+      }
+      await load.more(1_000);
+      for (const proxy of cutOff) proxy.isCut = false;
+      assert.match(warnings.join("\n"), /it acknowledges nothing/, "the rule fired");
+    });
+  });
+});
