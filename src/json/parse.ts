@@ -149,19 +149,10 @@ class Reader {
   #value(): number {
     this.#space();
     const start = this.#next;
-    switch (this.#text[start]) {
-      case "{":
-        this.#items("}");
-        break;
-      case "[":
-        this.#items("]");
-        break;
-      case '"':
-        this.#string();
-        break;
-      default:
-        if (!this.#match(scalar)) this.#fail("a JSON value");
-    }
+    const first = this.#text[start];
+    if (first === "{" || first === "[") this.#items(first === "{" ? "}" : "]");
+    else if (first === '"') this.#string();
+    else if (!this.#match(scalar)) this.#fail("a JSON value");
     return start;
   }
 
