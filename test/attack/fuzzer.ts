@@ -1,5 +1,8 @@
-/** Requests made from a seed, good and mutated: the bytes of one connection, and how they are
- * sent. What is right for them is not known here: fuzzmodel.ts reads the bytes. */
+/**
+ * Requests made from a seed, valid and mutated: the bytes of one connection, and how they are sent.
+ *
+ * The right responses are not known here: fuzzmodel.ts reads the bytes.
+ */
 import { seeded, token } from "../support/support.ts";
 
 export interface FuzzCase {
@@ -8,7 +11,7 @@ export interface FuzzCase {
   readonly text: string;
   /** The same, as they are written one after another. */
   readonly parts: readonly string[];
-  /** `abort`: reset after the last part, unread. `patient`: half-close when all is answered. */
+  /** `abort`: reset after the last part. `patient`: half-close after the last response. */
   readonly ending: "half-close" | "patient" | "abort";
 }
 
@@ -105,7 +108,7 @@ const lines = ["POST /plants HTTP/1.0", "POST /plants HTTP/2.0", "POST /plants H
   "HEAD /plants HTTP/1.1", "OPTIONS * HTTP/1.1", "DELETE / HTTP/1.0", "CONNECT a:80 HTTP/1.1",
   "CONNECT /plants HTTP/1.1", "POST /plants RTSP/1.0", "PRI * HTTP/2.0", "QUERY /plants HTTP/1.1",
   "GET /plants HTTP/0.9", "TRACE /plants HTTP/1.1", "POST /plants HTTP/1.1\n", ""] as const;
-/** Not `Connection: upgrade` beside an Upgrade: the parser stops there; pipelining.test.ts has it. */
+/** No `Connection: upgrade` beside an Upgrade: the parser stops there; see pipelining.test.ts. */
 const fieldLines = ["Expect: 100-continue", "expect: 100-Continue", "Expect: 200-ok", "Expect:",
   "Connection: close", "Connection: keep-alive", "Connection: Close, x", "Connection: te",
   "Upgrade: websocket", "Upgrade: h2c", "Content-Encoding: identity", "Content-Encoding: gzip",
@@ -191,7 +194,7 @@ function chunks(below: Below, body: string, mutated: boolean): string {
 }
 
 function requestText(below: Below, seed: number, index: number, mutations: number): string {
-  // Half of the mutated requests have one fault only, so that the right answer is exact.
+  // Half of the mutated requests have one fault only, so that one response is right.
   const inBody = mutations > 0 && below(2) === 0;
   const draft: Draft = {
     line: "POST /plants HTTP/1.1", fields: ["Host: localhost", `Authorization: Bearer ${token}`,
@@ -213,7 +216,7 @@ function requestText(below: Below, seed: number, index: number, mutations: numbe
 }
 
 const alphabet = ["\r", "\n", "\r\n", "\0", " ", ":", "\t", ";", "\xff", "0", "a", "\"", "{", "\\"];
-/** Bytes changed, put in, left out, or repeated, anywhere. */
+/** The text with bytes changed, inserted, removed or repeated, anywhere. */
 function mangled(below: Below, text: string): string {
   const at = below(text.length + 1);
   const end = at + 1 + below(pick(below, [1, 4, 60]));

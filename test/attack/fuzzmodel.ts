@@ -1,8 +1,9 @@
 /**
- * What the contract says of the bytes of one connection, told without a look at src: a second,
- * slow reader of HTTP and of I-JSON that knows, for each request in them, which answers are right.
- * Where the contract leaves a choice the answer may be one of several; where it says nothing
- * ("wild"), only what holds for every answer can be checked.
+ * A model of the contract, independent of src: a second, slow reader of HTTP and I-JSON. It returns
+ * the right responses to each request in the bytes of one connection.
+ *
+ * Several responses are right where the contract leaves a choice. A case is "wild" where the
+ * contract says nothing: then only what holds for every response can be checked.
  */
 import { METHODS } from "node:http";
 
@@ -23,11 +24,11 @@ export interface Prediction {
 }
 export interface Forecast {
   readonly predictions: readonly Prediction[];
-  /** `idle`: all is answered, and the connection open; `ended`: nothing behind is answered. */
+  /** `idle`: every request has a response, and the connection is open. `ended`: no more follow. */
   readonly end: "idle" | "ended" | "wild";
 }
 
-/** What the parser may say of bytes that are no HTTP, wherever it stumbles first. */
+/** The errors that the parser may report for bytes that are not HTTP. */
 const broken = [40001, 40002, 40004, 40015, 43101, 50501];
 const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT"];
@@ -38,9 +39,9 @@ interface Head {
   readonly method: string; readonly target: string; readonly version: string;
   readonly values: ReadonlyMap<string, readonly string[]>;
   readonly next: number;
-  /** Why no plant may come of it; empty: it is one unambiguous request. */
+  /** The errors that refuse it; empty for one unambiguous request. */
   readonly faults: readonly number[];
-  /** What may be said of it, too, where the contract leaves it open. */
+  /** Errors that are right, too, where the contract leaves a choice. */
   readonly doubts: readonly number[];
 }
 
@@ -63,7 +64,7 @@ export function forecast(text: string, limits: ModelLimits, goodToken: string): 
 const closing = (errors: readonly number[]): Prediction =>
   ({ errors, plant: undefined, closes: "must", mayContinue: false, isHead: false });
 
-/** Undefined stands for what is no HTTP. */
+/** Returns undefined for bytes that are not HTTP. */
 function readHead(text: string, start: number, limits: ModelLimits): Head | "wild" | undefined {
   const lineEnd = text.indexOf("\r\n", start);
   const match = lineForm.exec(lineEnd < 0 ? "" : text.slice(start, lineEnd));
@@ -81,7 +82,7 @@ function readHead(text: string, start: number, limits: ModelLimits): Head | "wil
     if (!field) return undefined;
     const name = (field[1] ?? "").toLowerCase();
     const value = (field[2] ?? "").replace(/[ \t]+$/, "");
-    // The parser takes no tab behind these.
+    // The parser refuses a tab after these.
     if (/^(?:content-length|transfer-encoding|connection)$/.test(name) && field[2] !== value
       && /\t/.test(field[2] ?? "")) doubts.push(40001, 40004, 50101);
     values.set(name, [...values.get(name) ?? [], value]);
@@ -131,7 +132,7 @@ const strictPath = String.raw`\/(?:[\w.~!$&'()*+,;=:@/-]|%[\da-fA-F]{2})*`;
 const strictQuery = String.raw`(?:\?(?:[\w.~!$&'()*+,;=:@/?-]|%[\da-fA-F]{2})*)?`;
 const strictTarget = new RegExp(
   `^(?:http://(?:[\\w.~-]+)(?::\\d*)?)?${strictPath}${strictQuery}$`, "i");
-/** What is no strict URI, but has no fragment either, may be refused. */
+/** A target that is not a strict URI may be refused; one with a fragment must be. */
 function targetFaults(target: string, method: string, doubts: number[]): number[] {
   if (method === "CONNECT") {
     if (!/^[\w.-]+:\d+$/.test(target)) doubts.push(40001, 40002);
@@ -164,13 +165,13 @@ function judge(
   const hasBody = values.has("content-length") || values.has("transfer-encoding");
   const base = { isHead, mayContinue: false, plant: undefined };
   if (refusals) {
-    // Where its body ends badly the connection is of no use, whether the answer said so or not.
+    // A body that ends badly ends the connection, whether the response said so or not.
     const isEnd = body.kind !== "whole";
     const isOpen = isEnd || values.has("expect") || (isHead && hasBody) || doubts.length > 0;
     const closes = isOpen && (doubts.length > 0 || closesOf(head) !== "must") ? "may"
       : closesOf(head);
     const prediction = { ...base, errors: [...refusals, ...doubts], closes };
-    // A body that may be called broken behind its answer: who knows where the next one begins.
+    // After a body that may be broken, the position of the next request is unknown.
     if (!isEnd && body.doubts.length > 0) return { prediction, next: NaN };
     return { prediction, next: isEnd ? undefined : body.next };
   }
@@ -197,7 +198,7 @@ function closesOf({ values, version }: Head): Prediction["closes"] {
   return isPlain && !values.has("proxy-connection") && !values.has("upgrade") ? "no" : "may";
 }
 
-/** The checks of a head in the contract's order: the first that fails; undefined if none does. */
+/** Returns the errors of the first check that fails, in the contract's order, or undefined. */
 function refusalsOf(
   head: Head, limits: ModelLimits, goodToken: string,
 ): number[] | undefined {
@@ -239,7 +240,7 @@ function judgeType(type: string | undefined): number[] | undefined {
   return charsets.length === 1 && /^utf-8$/i.test(charsets[0] ?? "") ? undefined : [41502];
 }
 
-/** `over`: the limits that a whole body is over, which who discards it does not look at. */
+/** `over`: the errors of a body over its limits; a discarded body has none. */
 type Body = { readonly kind: "whole"; readonly text: string; readonly next: number;
   readonly doubts: readonly number[]; readonly over: readonly number[] }
   | { readonly kind: "bad"; readonly errors: readonly number[] };
@@ -270,7 +271,7 @@ function readChunks(text: string, start: number, limits: ModelLimits): Body {
     const line = text.slice(at, end);
     const [, digits = "", more = ""] = sizeForm.exec(line) ?? [];
     if (digits === "") {
-      // Nobody says how much grammar of an extension must be checked.
+      // No RFC says how much of an extension's grammar must be checked.
       if (!/^[\da-f]+[ \t]*;[\t -~\x80-\xff]*$/i.test(line)) return stumble();
       doubts.push(40001);
     } else if (!plainSize.test(line)) doubts.push(40001);
@@ -305,7 +306,7 @@ function readChunks(text: string, start: number, limits: ModelLimits): Body {
 
 type Verdict = { readonly plant: ModelPlant } | { readonly errors: readonly number[] };
 
-/** JSON.parse knows the grammar; what I-JSON forbids besides is found by the tokens alone. */
+/** JSON.parse knows the grammar. The tokens show what I-JSON forbids. */
 export function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
   if (bytes.length === 0) return { errors: [40008] };
   let text: string;
@@ -332,7 +333,7 @@ export function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
   return { plant: { id: integer, name, tag } };
 }
 
-/** Walks over the tokens of a text that is JSON: the faults, and the number at `/id`. */
+/** Returns the faults of a JSON text, from its tokens, and the number at `/id`. */
 function scan(text: string, nestingMax: number): { faults: number[]; id: string | undefined } {
   const faults: number[] = [];
   const stack: (Set<string> | undefined)[] = [];
@@ -364,7 +365,7 @@ function scan(text: string, nestingMax: number): { faults: number[]; id: string 
   return { faults, id };
 }
 
-/** The int64 that a JSON number is, as the fraction of two BigInts; undefined: it is none. */
+/** The int64 that a JSON number is, as the fraction of two BigInts, or undefined. */
 function integerOf(text: string): bigint | undefined {
   const match = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text);
   const [, sign = "", whole = "", fraction = "", power = "0"] = match ?? [];

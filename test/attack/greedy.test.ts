@@ -1,4 +1,4 @@
-/** Clients that take what is not theirs: memory, by not reading; connections, by dripping. */
+/** Greedy clients: they take memory by not reading, and connections by sending slowly. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
@@ -11,7 +11,7 @@ const timeout = 60_000;
 const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = post('{"id":1,"name":"Fern"}');
 
-/** The most memory that the server has ever had, in KiB. */
+/** The server's peak of resident memory, in KiB. */
 const peakOf = ({ process: { pid } }: Running): number =>
   Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
 
@@ -22,25 +22,25 @@ const small = Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
 const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[] = [
   ["plants", plant],
   ["refused requests", small],
-  ["requests behind an answer that closes", small, "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
+  ["requests after the last response", small, "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
   ["refused bodies", Buffer.from("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde")],
   ["plants of 100 KB", post(`{"id":1,"name":"${"x".repeat(100_000)}"}`)],
 ];
 for (const [says, bytes, first = ""] of floods) {
-  test(`who pipelines ${says} for ever, and reads nothing, is given up in bounded memory`,
+  test(`a client that pipelines ${says} and never reads takes bounded memory`,
     { timeout, skip: noProc }, async (t) => {
       const server = await start({ node, args: ["--idle-timeout", "1000",
         "--head-timeout", "1500", "--request-timeout", "1500"] });
       try {
         await exchange(server.port, plant, { answers: 1 });
         const before = peakOf(server);
-        // It never reads: nothing here listens to data.
+        // The client never reads: there is no data listener.
         const sockets = Array.from({ length: 4 }, () => connect(server.port, "127.0.0.1"));
         const block = Buffer.concat(Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes));
         const taken = await Promise.all(sockets.map((socket) => flood(socket, first, block)));
         const grown = peakOf(server) - before;
         t.diagnostic(`taken: ${taken.join(" + ")} bytes, memory: ${before} KiB and ${grown} more`);
-        assert.ok(Math.max(...taken) < 64 * 1_048_576, "no end of what is taken");
+        assert.ok(Math.max(...taken) < 64 * 1_048_576, "the server reads without end");
         assert.ok(grown < 307_200, `${grown} KiB more`);
         const [answer] = await exchange(server.port, plant, { answers: 1 });
         assert.equal(answer?.status, 200);
@@ -50,7 +50,7 @@ for (const [says, bytes, first = ""] of floods) {
     });
 }
 
-/** Writes on and on until the server ends it; the bytes that were taken. */
+/** Writes until the server closes the connection; returns the bytes that the kernel took. */
 async function flood(socket: Socket, first: string, block: Buffer): Promise<number> {
   const closed = new Promise((resolve) => socket.on("error", () => undefined).on("close", resolve));
   const write = (): void => {
@@ -81,7 +81,7 @@ const drips: readonly (readonly [
 const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-check", "20",
   "--discard-timeout", "400", "--max-fields", "900"];
 
-test("who drips a byte now and then is answered, and gone within the limit and a second",
+test("a client that sends a byte now and then gets a response within the limit",
   { timeout }, async (t) => {
     const server = await start({ node, args: limits });
     try {
@@ -92,7 +92,7 @@ test("who drips a byte now and then is answered, and gone within the limit and a
         const answers = readAnswers(socket, Infinity);
         const closed = once(socket, "close");
         socket.write(begin);
-        // Far from idle: what counts is when the request began.
+        // The connection is not idle: the limit counts from the request's first byte.
         const dripping = setInterval(() => socket.writable && socket.write(drip), 10);
         const found = await answers;
         await closed;

@@ -1,10 +1,11 @@
 /**
- * The JSON reader: what it takes, what it refuses, where, and in how much time.
+ * The JSON reader: what it accepts, what it refuses, at which byte, and in how much time.
  *
- * JSON.parse and TextDecoder are the independent oracles; the differences from them are I-JSON's.
+ * JSON.parse and TextDecoder are the independent oracles; I-JSON differs from them where it says so.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { NameTable } from "../../src/json/names.ts";
 import { JsonError, parseJson, type JsonErrorCode } from "../../src/json/parse.ts";
 import { PlantError, readNewPlant } from "../../src/plant.ts";
 import { shapes } from "../support/shapes.ts";
@@ -31,7 +32,7 @@ function errorOf(body: Buffer | string, nesting = nestingMax): JsonError | undef
   }
 }
 
-/** For a test's name: the text itself while it is short. */
+/** The beginning of a text, for a test's name. */
 const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
 
 const valid: readonly string[] = [
@@ -75,79 +76,58 @@ for (const piece of ["s", "\u00e9", "\\n", "x\\n", "\\ud83d\\ude00"]) {
 
 const deep = "[".repeat(65) + "]".repeat(65);
 
-/** Each with its code and the byte where the text stops being I-JSON. */
-const invalid: readonly (readonly [text: string, code: JsonErrorCode, offset: number])[] = [
-  // Nothing, or more than one value.
-  ["", "json", 0], [" ", "json", 1], ["\n\t\r ", "json", 4], ["1 2", "json", 2],
-  ["{}{}", "json", 2], ["[] ,", "json", 3], ["nullnull", "json", 4], ['""1', "json", 2],
-  ["1;", "json", 1], ["1\0", "json", 1], ["1//", "json", 1], ["/**/1", "json", 0],
-  // White space that is none of JSON's four, and a byte order mark.
-  ["\ufeff1", "json", 0], ["\ufeff", "json", 0], [" \ufeff1", "json", 1],
-  ["1\ufeff", "json", 1], ["\u00a01", "json", 0], ["\v1", "json", 0], ["\f1", "json", 0],
-  ["[\u20281]", "json", 1], ["\u30001", "json", 0], ["\x7f", "json", 0], ["[\x80]", "json", 1],
-  // Words: one that is none is wrong from its start.
-  ["nul", "json", 0], ["nulL", "json", 0], ["True", "json", 0], ["trux", "json", 0],
-  ["fals", "json", 0], ["truee", "json", 4], ["undefined", "json", 0], ["t", "json", 0],
-  ["NULL", "json", 0], ["[nu\u217cl]", "json", 1],
-  // Numbers: wrong where the longest number ends.
-  ["-", "json", 0], ["--1", "json", 0], ["+1", "json", 0], ["01", "json", 1],
-  ["-01", "json", 2], ["00", "json", 1], ["1.", "json", 1], [".5", "json", 0],
-  ["-.5", "json", 0], ["1.e5", "json", 1], ["1..2", "json", 1], ["1.2.3", "json", 3],
-  ["1e", "json", 1], ["1E+", "json", 1], ["1e-", "json", 1], ["1e1.5", "json", 3],
-  ["1e+-1", "json", 1], ["e1", "json", 0], ["0x1", "json", 1], ["0b1", "json", 1],
-  ["1n", "json", 1], ["1_000", "json", 1], ["1,000", "json", 1], ["- 1", "json", 0],
-  ["Infinity", "json", 0], ["-Infinity", "json", 0], ["NaN", "json", 0], ["-NaN", "json", 0],
-  ["１", "json", 0], ["1٢", "json", 1], ["1 e5", "json", 2], ["[1.]", "json", 2],
-  // Strings.
-  ['"', "json", 1], ['"a', "json", 2], ["'a'", "json", 0], ["`a`", "json", 0],
-  ['"a\nb"', "json", 2], ['"\0"', "json", 1], ['"\t"', "json", 1], ['"\u001f"', "json", 1],
-  ['"é\r"', "json", 3], ['"€\u0001"', "json", 4], ['"😀\n"', "json", 5],
-  ['"\\', "json", 2], ['"\\"', "json", 3], ['"\\x41"', "json", 2], ['"\\\'"', "json", 2],
-  ['"\\0"', "json", 2], ['"\\a"', "json", 2], ['"\\N"', "json", 2], ['"é\\é"', "json", 4],
-  ['"\\\n"', "json", 2], ['"\\u"', "json", 3], ['"\\u00"', "json", 5], ['"\\U0041"', "json", 2],
-  ['"\\u004', "json", 6], ['"\\u00g1"', "json", 5], ['"\\u 041"', "json", 3],
-  ['"\\u+041"', "json", 3], ['"\\u{41}"', "json", 3], ['"\\u004１"', "json", 6],
-  ['"\\ud83d\\u"', "json", 9], ['"\\ud83d\\uzz00"', "json", 9],
-  // Arrays.
-  ["[", "json", 1], ["]", "json", 0], ["[1", "json", 2], ["[1,", "json", 3],
-  ["[1,]", "json", 3], ["[,1]", "json", 1], ["[,]", "json", 1], ["[1 2]", "json", 3],
-  ["[1}", "json", 2], ["[1]]", "json", 3], ["[1:2]", "json", 2], ['["é" "é"]', "json", 6],
-  // Objects.
-  ["{", "json", 1], ["}", "json", 0], ["{1:2}", "json", 1], ["{a:1}", "json", 1],
-  ["{'a':1}", "json", 1], ['{"a"', "json", 4], ['{"a" 1}', "json", 5], ['{"a":', "json", 5],
-  ['{"a":}', "json", 5], ['{"a":1', "json", 6], ['{"a":1,', "json", 7],
-  ['{"a":1,}', "json", 7], ["{,}", "json", 1], ['{"a":1]', "json", 6], ['{"a"::1}', "json", 5],
-  ['{"a"=1}', "json", 4], ['{"a":1 "b":2}', "json", 7], ['{"a":1;"b":2}', "json", 6],
-  ['{"a","b"}', "json", 4], ['{"é":1,é:2}', "json", 8], ["{null:1}", "json", 1],
-  ['{"😀":"😀",}', "json", 15], ['{"a":1,"b"}', "json", 10], ["{[]:1}", "json", 1],
-  // A name for the second time: the offset is that of its quote.
-  ['{"a":1,"a":2}', "duplicate", 7], ['{"a":1,"a":1}', "duplicate", 7],
-  ['{"":1,"":1}', "duplicate", 6], ['{"a":{"b":1,"c":2},"b":1,"b":2}', "duplicate", 25],
-  ['{"a":1, "\\u0061":2}', "duplicate", 8], ['{"\\u0061":1,"a":2}', "duplicate", 12],
-  ['{"é":1,"é":2}', "duplicate", 8], ['{"é":1,"\\u00E9":2}', "duplicate", 8],
-  ['{"😀":1,"\\ud83d\\ude00":2}', "duplicate", 10], ['{"/":1,"\\/":2}', "duplicate", 7],
-  ['[[{"a":{"b":1,"b":2}}]]', "duplicate", 14], ['{"a":{},"b":1,"a":{}}', "duplicate", 14],
-  ['{"a":{"a":1},"a":2}', "duplicate", 13], ['{"__proto__":1,"__proto__":2}', "duplicate", 15],
-  ['{"toString":1,"toString":2}', "duplicate", 14], ['{"1":1,"1":2}', "duplicate", 7],
-  ['{"constructor":1,"constructor":2}', "duplicate", 17], ['{"a":1,"a"', "duplicate", 7],
-  // Half of a surrogate pair: the offset is that of its backslash.
-  ['"\\ud83d"', "surrogate", 1], ['"\\ude00"', "surrogate", 1],
-  ['"\\ude00\\ud83d"', "surrogate", 1], ['"\\ud83d\\ud83d\\ude00"', "surrogate", 1],
-  ['"\\ud83dx\\ude00"', "surrogate", 1],
-  ['"\\ud83d\\u0041"', "surrogate", 1], ['"\\ud83d\\n"', "surrogate", 1],
-  ['"\\ud83d\\\\ude00"', "surrogate", 1], ['"\\ud83d \\ude00"', "surrogate", 1],
-  ['"\\uD83D😀"', "surrogate", 1], ['"é\\ude00"', "surrogate", 3], ['"\\udfff"', "surrogate", 1],
-  ['"\\ud83d\\ude00\\ude00"', "surrogate", 13], ['"\\ud83d\\ude00\\ud83d"', "surrogate", 13],
-  ['"\\ud83d\\ue000"', "surrogate", 1], ['"\\ud83d\\ud7ff"', "surrogate", 1],
-  ['{"\\ud83d":1}', "surrogate", 2], ['{"a":{"€":["\\udc00"]}}', "surrogate", 14],
-  // One level over the limit.
-  [deep, "nesting", 64], ['{"é":'.repeat(65), "nesting", 384],
-  ["[".repeat(100_000), "nesting", 64],
-  ["[" + deep.slice(1, -1) + "]", "nesting", 64], ["[1," + deep.slice(1), "nesting", 66],
-  ['{"a":'.repeat(100_000), "nesting", 320],
-];
+/** Texts by the code of their error, each with the byte where it stops being I-JSON. */
+const invalid: Readonly<Partial<Record<JsonErrorCode, readonly (readonly [string, number])[]>>> = {
+  json: [
+    ["", 0], [" ", 1], ["\n\t\r ", 4], ["1 2", 2], ["{}{}", 2], ["[] ,", 3], ["nullnull", 4],
+    ['""1', 2], ["1;", 1], ["1\0", 1], ["1//", 1], ["/**/1", 0], ["\ufeff1", 0], ["\ufeff", 0],
+    [" \ufeff1", 1], ["1\ufeff", 1], ["\u00a01", 0], ["\v1", 0], ["\f1", 0], ["[\u20281]", 1],
+    ["\u30001", 0], ["\x7f", 0], ["[\x80]", 1], ["nul", 0], ["nulL", 0], ["True", 0], ["trux", 0],
+    ["fals", 0], ["truee", 4], ["undefined", 0], ["t", 0], ["NULL", 0], ["[nu\u217cl]", 1],
+    ["-", 0], ["--1", 0], ["+1", 0], ["01", 1], ["-01", 2], ["00", 1], ["1.", 1], [".5", 0],
+    ["-.5", 0], ["1.e5", 1], ["1..2", 1], ["1.2.3", 3], ["1e", 1], ["1E+", 1], ["1e-", 1],
+    ["1e1.5", 3], ["1e+-1", 1], ["e1", 0], ["0x1", 1], ["0b1", 1], ["1n", 1], ["1_000", 1],
+    ["1,000", 1], ["- 1", 0], ["Infinity", 0], ["-Infinity", 0], ["NaN", 0], ["-NaN", 0], ["１", 0],
+    ["1٢", 1], ["1 e5", 2], ["[1.]", 2], ['"', 1], ['"a', 2], ["'a'", 0], ["`a`", 0], ['"a\nb"', 2],
+    ['"\0"', 1], ['"\t"', 1], ['"\u001f"', 1], ['"é\r"', 3], ['"€\u0001"', 4], ['"😀\n"', 5],
+    ['"\\', 2], ['"\\"', 3], ['"\\x41"', 2], ['"\\\'"', 2], ['"\\0"', 2], ['"\\a"', 2],
+    ['"\\N"', 2], ['"é\\é"', 4], ['"\\\n"', 2], ['"\\u"', 3], ['"\\u00"', 5], ['"\\U0041"', 2],
+    ['"\\u004', 6], ['"\\u00g1"', 5], ['"\\u 041"', 3], ['"\\u+041"', 3], ['"\\u{41}"', 3],
+    ['"\\u004１"', 6], ['"\\ud83d\\u"', 9], ['"\\ud83d\\uzz00"', 9], ["[", 1], ["]", 0], ["[1", 2],
+    ["[1,", 3], ["[1,]", 3], ["[,1]", 1], ["[,]", 1], ["[1 2]", 3], ["[1}", 2], ["[1]]", 3],
+    ["[1:2]", 2], ['["é" "é"]', 6], ["{", 1], ["}", 0], ["{1:2}", 1], ["{a:1}", 1], ["{'a':1}", 1],
+    ['{"a"', 4], ['{"a" 1}', 5], ['{"a":', 5], ['{"a":}', 5], ['{"a":1', 6], ['{"a":1,', 7],
+    ['{"a":1,}', 7], ["{,}", 1], ['{"a":1]', 6], ['{"a"::1}', 5], ['{"a"=1}', 4],
+    ['{"a":1 "b":2}', 7], ['{"a":1;"b":2}', 6], ['{"a","b"}', 4], ['{"é":1,é:2}', 8],
+    ["{null:1}", 1], ['{"😀":"😀",}', 15], ['{"a":1,"b"}', 10], ["{[]:1}", 1],
+  ],
+  duplicate: [
+    ['{"a":1,"a":2}', 7], ['{"a":1,"a":1}', 7], ['{"":1,"":1}', 6],
+    ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25], ['{"a":1, "\\u0061":2}', 8],
+    ['{"\\u0061":1,"a":2}', 12], ['{"é":1,"é":2}', 8], ['{"é":1,"\\u00E9":2}', 8],
+    ['{"😀":1,"\\ud83d\\ude00":2}', 10], ['{"/":1,"\\/":2}', 7], ['[[{"a":{"b":1,"b":2}}]]', 14],
+    ['{"a":{},"b":1,"a":{}}', 14], ['{"a":{"a":1},"a":2}', 13],
+    ['{"__proto__":1,"__proto__":2}', 15], ['{"toString":1,"toString":2}', 14],
+    ['{"1":1,"1":2}', 7], ['{"constructor":1,"constructor":2}', 17], ['{"a":1,"a"', 7],
+  ],
+  surrogate: [
+    ['"\\ud83d"', 1], ['"\\ude00"', 1], ['"\\ude00\\ud83d"', 1], ['"\\ud83d\\ud83d\\ude00"', 1],
+    ['"\\ud83dx\\ude00"', 1], ['"\\ud83d\\u0041"', 1], ['"\\ud83d\\n"', 1],
+    ['"\\ud83d\\\\ude00"', 1], ['"\\ud83d \\ude00"', 1], ['"\\uD83D😀"', 1], ['"é\\ude00"', 3],
+    ['"\\udfff"', 1], ['"\\ud83d\\ude00\\ude00"', 13], ['"\\ud83d\\ude00\\ud83d"', 13],
+    ['"\\ud83d\\ue000"', 1], ['"\\ud83d\\ud7ff"', 1], ['{"\\ud83d":1}', 2],
+    ['{"a":{"€":["\\udc00"]}}', 14],
+  ],
+  nesting: [
+    [deep, 64], ['{"é":'.repeat(65), 384], ["[".repeat(100_000), 64],
+    ["[" + deep.slice(1, -1) + "]", 64], ["[1," + deep.slice(1), 66],
+    ['{"a":'.repeat(100_000), 320],
+  ],
+};
 
-for (const [text, code, offset] of invalid) {
+const errors = Object.entries(invalid).flatMap(([code, texts]) =>
+  texts.map(([text, offset]) => [text, code, offset] as const));
+for (const [text, code, offset] of errors) {
   test(`${shown(text)} is refused at byte ${offset} as ${code}`, () => {
     const error = errorOf(text);
     assert.deepEqual([error?.code, error?.offset], [code, offset]);
@@ -156,7 +136,7 @@ for (const [text, code, offset] of invalid) {
   });
 }
 
-test("a character that can't be seen is told by its number, a byte order mark by its name", () => {
+test("a message names an invisible character by its number, and a byte order mark by its name", () => {
   const found = (text: string): string | undefined =>
     /, found (.*), expected/.exec(errorOf(text)?.message ?? "")?.[1];
   assert.deepEqual(["~", "\x7f", " \ufeff", "\ufeff1"].map(found),
@@ -174,15 +154,15 @@ for (const limit of [1, 2, 64, 512]) {
   });
 }
 
-/** Bytes, and where the first ones stand that are no part of a well-formed character. */
+/** Bytes, and the position of the first that are not part of a well-formed character. */
 const notUtf8: readonly (readonly [what: string, hex: string, offset: number])[] = [
   ["a byte FF", "ff", 0], ["a byte FE", "22fe22", 1], ["a lone continuation", "228022", 1],
   ["a lead without continuation", "22c32822", 1],
-  ["two bytes, cut by the end", "22c3", 1], ["three bytes, cut by the end", "22e282", 1],
-  ["three bytes from EF on, cut after one", "22ef", 1], ["the same, cut after two", "22efbf", 1],
+  ["two bytes, truncated", "22c3", 1], ["three bytes, truncated", "22e282", 1],
+  ["three bytes from EF on, truncated after one", "22ef", 1], ["the same, truncated after two", "22efbf", 1],
   ["EF BF before a quote", "22efbf22", 1], ["EF BF before FF", "22efbfff22", 1],
-  ["EF before EF BF BD", "22efefbfbd22", 1], ["four bytes, cut by the end", "22f09f98", 1],
-  ["four bytes, cut by a quote", "22f09f9822", 1], ["an overlong slash of two", "22c0af22", 1],
+  ["EF before EF BF BD", "22efefbfbd22", 1], ["four bytes, truncated", "22f09f98", 1],
+  ["four bytes, ended by a quote", "22f09f9822", 1], ["an overlong slash of two", "22c0af22", 1],
   ["an overlong slash of three", "22e080af22", 1], ["an overlong slash of four", "22f08080af22", 1],
   ["an overlong NUL", "22c08022", 1], ["an overlong C1", "22c1bf22", 1],
   ["an overlong U+07FF", "22e09fbf22", 1], ["an overlong U+FFFF", "22f08fbfbf22", 1],
@@ -210,7 +190,7 @@ const scalars = ["null", "true", "false", "0", "-0", "1", "-1.5", "1e5", "123456
 const characters = ["a", "b", "é", "😀", "\\n", '\\"', "\\\\", "\\u0061", "\\ud83d\\ude00", " "];
 const names = ["", "a", "b", "c", "é", "😀", "__proto__", "constructor", "0", "1", "\\u0061"];
 
-/** A random JSON text; names may be there twice. */
+/** A random JSON text, in which a name may occur twice. */
 function randomText(below: Below, depth: number): string {
   const one = (table: readonly string[]): string => table[below(table.length)] ?? "";
   const many = (make: () => string): string =>
@@ -237,7 +217,7 @@ function mutated(text: string, below: Below): string {
   return points.join("");
 }
 
-/** What I-JSON and the limit forbid in a text that JSON.parse takes: found by its tokens alone. */
+/** The codes of what I-JSON and the limit forbid in a text that JSON.parse accepts, from its tokens. */
 function forbidden(text: string, parsed: unknown, nesting: number): readonly JsonErrorCode[] {
   const strings = text.match(/"(?:[^"\\]|\\.)*"/g) ?? [];
   const members = text.match(/"(?:[^"\\]|\\.)*"\s*:/g)?.length ?? 0;
@@ -261,14 +241,14 @@ function membersOf(value: unknown): number {
   return inner + (Array.isArray(value) ? 0 : Object.keys(value).length);
 }
 
-test("random texts, mutated or not, are taken and refused as JSON.parse and I-JSON say", () => {
+test("random texts, mutated or not, are accepted and refused as JSON.parse and I-JSON say", () => {
   const below = seeded(1);
-  const seen = { taken: 0, json: 0, duplicate: 0, surrogate: 0, nesting: 0, utf8: 0 };
+  const seen = { accepted: 0, json: 0, duplicate: 0, surrogate: 0, nesting: 0, utf8: 0 };
   for (let round = 0; round < 40_000; round++) {
     let text = randomText(below, 5);
     for (let times = below(3); times > 0; times--) text = mutated(text, below);
     const error = errorOf(text, 4);
-    seen[error?.code ?? "taken"]++;
+    seen[error?.code ?? "accepted"]++;
     let parsed: unknown;
     try {
       parsed = JSON.parse(text);
@@ -283,7 +263,7 @@ test("random texts, mutated or not, are taken and refused as JSON.parse and I-JS
   assert.equal(Object.values(seen).filter((times) => times >= 20).length, 5, JSON.stringify(seen));
 });
 
-test("a text that is cut is refused at its end, one with a control character at that", () => {
+test("a truncated text is refused at its end, and one with a control character at that character", () => {
   const below = seeded(2);
   /** Or in the last token, when that is a word or a number. */
   const isAtEnd = (error: JsonError | undefined, before: string): boolean =>
@@ -293,36 +273,73 @@ test("a text that is cut is refused at its end, one with a control character at 
     const points = [...randomText(below, 4)];
     if (errorOf(points.join(""))) continue;
     const before = points.slice(0, below(points.length)).join("");
-    const cut = errorOf(before);
+    const truncated = errorOf(before);
     const control = errorOf(`${before}\u0001${points.join("").slice(before.length)}`);
-    // Between the halves of a pair, the first half is what is wrong.
+    // Between the halves of a surrogate pair, the error is at the first half.
     if (control?.code === "surrogate") continue;
     assert.ok(isAtEnd(control, before), `${control?.message}: ${before}`);
-    if (cut) assert.ok(isAtEnd(cut, before), `${cut.message}: ${before}`);
+    if (truncated) assert.ok(isAtEnd(truncated, before), `${truncated.message}: ${before}`);
   }
 });
 
-test("random bytes are refused where TextDecoder's longest good beginning ends", () => {
+test("random bytes are refused where the longest text that TextDecoder accepts ends", () => {
   const below = seeded(3);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  const isGood = (bytes: Buffer): boolean => Buffer.from(decoder.decode(bytes)).equals(bytes);
+  const isValid = (bytes: Buffer): boolean => Buffer.from(decoder.decode(bytes)).equals(bytes);
   const pieces = ("61 c3 a9 c3a9 e2 82 ac e282ac f0 9f 98 80 ef bf bd efbfbd f09f9880 ed a0 c0 f4 "
     + "90 ff e0 bb 22").split(" ");
   for (let round = 0; round < 20_000; round++) {
     const hex = Array.from({ length: below(7) }, () => pieces[below(pieces.length)] ?? "").join("");
     const bytes = Buffer.from(`22${hex}`, "hex");
-    let good = bytes.length;
-    while (!isGood(bytes.subarray(0, good))) good--;
+    let end = bytes.length;
+    while (!isValid(bytes.subarray(0, end))) end--;
     const error = errorOf(bytes);
-    assert.equal(error?.code === "utf8", good < bytes.length, hex);
-    if (error?.code === "utf8") assert.equal(error.offset, good, hex);
+    assert.equal(error?.code === "utf8", end < bytes.length, hex);
+    if (error?.code === "utf8") assert.equal(error.offset, end, hex);
   }
 });
 
-/** The processor's time for a run, in microseconds: the least of some. */
+test("a table of names agrees with a Set for each object", () => {
+  const below = seeded(4);
+  for (let round = 0; round < 500; round++) {
+    const names = new Map<number, string>();
+    const table = new NameTable(400, (position) => names.get(position) ?? "");
+    const objects = [{ position: 0, names: new Set<string>() }];
+    for (let position = 5; position < 400; position += 5) {
+      if (below(5) === 0) objects.push({ position: position - 1, names: new Set() });
+      if (below(5) === 0 && objects.length > 1) objects.pop();
+      const object = objects.at(-1) ?? { position: 0, names: new Set() };
+      const name = String(below(40));
+      const isNew = table.add(name, position, object.position);
+      assert.equal(isNew, !object.names.has(name), `round ${round}, ${name} at ${position}`);
+      object.names.add(name);
+      names.set(position, name);
+    }
+  }
+});
+
+const families: Readonly<Record<string, (index: number) => string>> = {
+  "0, 1, 2": String, "multiples of 65536": (index) => String(index * 2 ** 16),
+  "U+0000, of every length": (index) => "\0".repeat(index),
+  "a common beginning": (index) => "n".repeat(99) + index, "a common end": (index) => `${index}name`,
+  "equal names of other objects": () => "n",
+};
+for (const [what, nameOf] of Object.entries(families)) {
+  test(`a table compares few of its names: ${what}`, () => {
+    let compared = 0;
+    const table = new NameTable(5_000, () => { compared++; return ""; });
+    for (let index = 1; index < 1_000; index++) {
+      const object = what.startsWith("equal") ? 5 * index - 1 : 0;
+      assert.ok(table.add(nameOf(index), 5 * index, object));
+    }
+    assert.ok(compared < 1_500, `${compared} times for 1,000 names`);
+  });
+}
+
+/** The CPU time of a run, in microseconds: the least of several runs. */
 function costOf(run: () => void): number {
   const costs: number[] = [];
-  for (let spent = 0; costs.length < 10 && spent < 200_000; spent += costs.at(-1) ?? 0) {
+  for (let spent = 0; costs.length < 10 && spent < 50_000; spent += costs.at(-1) ?? 0) {
     const start = process.cpuUsage();
     run();
     const { user, system } = process.cpuUsage(start);

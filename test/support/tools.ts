@@ -1,4 +1,4 @@
-/** What the tests of faults share: tools that may be missing, and broken copies of the program. */
+/** Shared by the tests of faults: tools that may be missing, broken copies of the program. */
 import assert from "node:assert/strict";
 import { spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { complaintsOf, eventsOf, program, temporaryFolder, type Running } from "./support.ts";
 
-/** Why a test can't run here, if so; the commands are tried once. */
+/** Returns why a test cannot run here, or false. Each command is tried once. */
 export function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
   for (const [command, ...args] of commands) {
     const { status, error } = spawnSync(command, args, { stdio: "ignore" });
@@ -20,12 +20,14 @@ export function missing(...commands: readonly (readonly [string, ...string[]])[]
 }
 
 const descriptors = "/proc/self/fd";
-/** Why descriptors can't be counted here, if so. */
+/** The reason why descriptors cannot be counted here, or false. */
 export const noDescriptors = existsSync(descriptors) ? false : `there is no ${descriptors}`;
 if (noDescriptors) console.error(`skipped: ${noDescriptors}`);
 
-/** Fails where an act leaves a descriptor open. The first time may open what stays for good; a
- * socket's other end needs some turns to be closed. */
+/**
+ * Fails if a function leaves a descriptor open. It is called twice: the first call may open
+ * descriptors that stay open. The other end of a socket is closed some turns later.
+ */
 export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<void> {
   const count = (): number => readdirSync(descriptors).length;
   await act();
@@ -39,7 +41,11 @@ export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<v
   assert.ok(count() <= before, "descriptors are open");
 }
 
-/** A copy of the program in which some text is another. */
+/**
+ * Copies the program, replaces texts in one file, and returns the copy's path.
+ *
+ * @param folder the file's folder in `dist`; "" for `dist` itself
+ */
 export function patched(
   file: string, changes: readonly (readonly [from: string, to: string])[], room = "journal",
 ): string {
@@ -56,7 +62,7 @@ export function patched(
   return join(folder, "server.js");
 }
 
-/** What becomes of a program that was started: it listens; or exit code and stderr, if it ends. */
+/** Resolves when a started program listens, or with exit code and stderr when it ends. */
 export async function outcomeOf(child: ChildProcess): Promise<Running | string> {
   let [stdout, stderr] = ["", ""];
   child.stderr?.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
