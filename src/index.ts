@@ -9,7 +9,7 @@ import type { PlantOptions } from "./options.ts";
 import { PlantService } from "./service.ts";
 
 export type PlantServerOptions = PlantOptions & {
-  /** Certificate, key and other options of node:https. Default: none, and the server is node:http. */
+  /** Certificate, key and other options of node:https. Default: none, which means node:http. */
   readonly tls?: TlsOptions | undefined;
 };
 

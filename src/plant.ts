@@ -8,6 +8,7 @@ import { checkSchema, type Schema } from "./json/schema.ts";
 /** A plant as the service returns it: without its `id`. */
 export interface Plant {
   readonly name: string;
+
   /** The plant's type. */
   readonly tag?: string | undefined;
 }
@@ -89,13 +90,15 @@ const plainString = String.raw`"([ !#-[\]-~]*)"`;
  * The form of nearly every NewPlant that `newPlantJson` writes: an id of up to 18 digits, and plain
  * strings.
  */
-export const plainForm = String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}(?:,"tag":${plainString})?}`;
+export const plainForm =
+  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}` +
+  String.raw`(?:,"tag":${plainString})?}`;
 
 const plain = new RegExp(`^${plainForm}$`);
 
 /**
- * Returns whether a text is surely a NewPlant, in the text that `newPlantJson` writes. Any other text
- * may be one, too.
+ * Returns whether a text is surely a NewPlant as `newPlantJson` writes it. Any other text may be
+ * one, too.
  */
 export const isPlain = (text: string): boolean => plain.test(text);
 

@@ -1,6 +1,6 @@
 /**
  * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
- * method, Expect, Idempotency-Key, media type and coding, size, body, JSON, schema, store, response.
+ * method, Expect, Idempotency-Key, media type, content coding, size, body, JSON, schema, store.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
@@ -171,14 +171,11 @@ export class PlantService implements Application {
 }
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
-const answerOf = (newPlant: string, outcome?: Outcome): Answer => ({
-  status: 200,
-  body: `${plantJson(newPlant)}\n`,
-  ...(outcome === "replayed" ? replayed : stored)
-});
+function answerOf(newPlant: string, outcome?: Outcome): Answer {
+  const body = `${plantJson(newPlant)}\n`;
+  return outcome === "replayed"
+    ? { status: 200, headers: replayedHeader, body, replayed: true }
+    : { status: 200, headers: [], body };
+}
 
-const stored = { headers: [] } as const;
-const replayed = {
-  headers: ["Idempotency-Replayed", "true"],
-  replayed: true
-} as const;
+const replayedHeader = ["Idempotency-Replayed", "true"];

@@ -110,8 +110,8 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  async append(plant: NewPlant): Promise<void> {
-    await appendPlant(plant, this.#append);
+  append(plant: NewPlant): Promise<void> {
+    return appendPlant(plant, this.#append);
   }
 
   readonly #append: AppendJson = (json, settle, key) =>

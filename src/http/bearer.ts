@@ -49,8 +49,8 @@ export class BearerTokens {
 }
 
 /**
- * Returns a digest of a text within the scope of a token: 16 bytes in base64url. Another token gives
- * another digest of the same text.
+ * Returns a digest of a text within the scope of a token: 16 bytes in base64url. With another token
+ * the same text has another digest.
  *
  * @param authorization a value that `check` has accepted
  */

@@ -85,7 +85,7 @@ export class Connection {
     this.#socket = socket;
     this.#all = all;
 
-    // Node does not end the body of a request whose response has left: a reader would wait for ever.
+    // Node does not end a body after its response has left: a reader would wait for ever.
     socket.once("close", () => {
       if (this.#latest?.req.complete === false) this.#latest.req.destroy();
     });

@@ -81,7 +81,7 @@ const fieldFrameBytes = ": \r\n".length;
 
 type Singletons = ReadonlyMap<string, Cause>;
 
-/** Fields that must be single: `headers` has the first of two, another server may read the second. */
+/** Fields that must be single: `headers` has the first, another server may read the second. */
 export const singletons: Singletons = new Map([
   ["host", "host"],
   ["authorization", "manyCredentials"],
@@ -89,7 +89,7 @@ export const singletons: Singletons = new Map([
   ["content-length", "repeated"]
 ]);
 
-/** The same if the store keeps keys. Node joins the two fields `"a` and `b"` to the key `"a, b"`. */
+/** The same if the store keeps keys: Node joins the fields `"a` and `b"` to the key `"a, b"`. */
 export const singletonsWithKey: Singletons = new Map([
   ...singletons,
   ["idempotency-key", "repeated"]

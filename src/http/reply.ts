@@ -2,7 +2,7 @@
 import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { ApiError } from "./errors.ts";
 
-/** A response as a value. `headers` are names and values in turn, besides those of every response. */
+/** A response as a value. `headers` are names and values in turn, after those of every response. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
   /** Whether nothing was stored because the same request was stored before. */
   readonly replayed?: true;

@@ -130,8 +130,8 @@ export class Journal
     };
   }
 
-  async append(plant: NewPlant): Promise<void> {
-    await appendPlant(plant, this.#append);
+  append(plant: NewPlant): Promise<void> {
+    return appendPlant(plant, this.#append);
   }
 
   readonly #append = (json: string, settle: Settle, key?: string): void => {

@@ -1,7 +1,7 @@
 /** The appends that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
-import { StoreError, type Settle } from "../store.ts";
+import { StoreError, type Outcome, type Settle } from "../store.ts";
 import { keyText } from "./record.ts";
 
 interface Append {
@@ -14,7 +14,7 @@ interface Append {
   readonly settle: Settle;
 
   /** Called after `settle`: appends with the same key and plant, which share the outcome. */
-  followers?: Settle[];
+  followers: Settle[] | undefined;
   isSettled: boolean;
 }
 
@@ -72,7 +72,14 @@ export class Queue {
       (first.followers ??= []).push(settle);
       return;
     }
-    const append = { json, key, bytes, settle, isSettled: false };
+    const append: Append = {
+      json,
+      key,
+      bytes,
+      settle,
+      followers: undefined,
+      isSettled: false
+    };
     this.waiting.push(append);
     if (key !== undefined) this.#byKey.set(key, append);
   }
@@ -117,15 +124,16 @@ export class Queue {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#bytes -= append.bytes;
-    this.#call(() => append.settle(error));
-    for (const settle of append.followers ?? [])
-      this.#call(() => settle(error, "replayed"));
+    this.#call(append.settle, error);
+    append.followers?.forEach((settle) =>
+      this.#call(settle, error, "replayed")
+    );
   }
 
-  #call(settle: () => void): void {
+  #call(settle: Settle, error?: StoreError, outcome?: Outcome): void {
     this.#records--;
     try {
-      settle();
+      settle(error, outcome);
     } catch (thrown) {
       // An error of the caller's function is the caller's: it does not fail the journal.
       queueMicrotask(() => {

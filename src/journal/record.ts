@@ -40,7 +40,8 @@ import {
   checkPlant,
   StoreError,
   type AppendJson,
-  type Outcome
+  type Outcome,
+  type Settle
 } from "../store.ts";
 
 /**
@@ -140,26 +141,33 @@ export function plantText(plant: NewPlant): string {
 }
 
 /**
- * Appends the plant of a library's caller; resolves or rejects as `append` settles.
+ * Appends the plant of a library's caller, with a key or without one; resolves or rejects as `append`
+ * settles.
  *
  * @throws StoreError `invalid`, as a rejection
  */
-export const appendPlant = (
+export function appendPlant(plant: NewPlant, append: AppendJson): Promise<void>;
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson,
+  key: string
+): Promise<Outcome>;
+export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
   key?: string
-): Promise<Outcome> =>
-  new Promise((resolve, reject) => {
+): Promise<Outcome | void> {
+  return new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !isKey(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    append(
-      json,
-      (error, outcome = "stored") =>
-        error === undefined ? resolve(outcome) : reject(error),
-      key
-    );
+    const settle: Settle = (error, outcome = "stored") => {
+      if (error !== undefined) reject(error);
+      else resolve(key === undefined ? undefined : outcome);
+    };
+    append(json, settle, key);
   });
+}
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
 export function fillChecksums(lines: string): Buffer {

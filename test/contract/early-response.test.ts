@@ -1,8 +1,8 @@
 /**
- * Early answers to 8 MB uploads are seen, every time, by every kind of client: those that read
- * while they write (curl, fetch, node:http), and one that writes all before it reads (bash with
- * `cat` on /dev/tcp: its writes block). How much is read, and for how long, limits.test.ts tests;
- * each answer once, on raw sockets, framing.test.ts. PLANT_TEST_EARLY=30: so often, not thrice.
+ * Every kind of client sees the early response to an 8 MB upload, every time: clients that read while
+ * they write (curl, fetch, node:http), and one that writes all before it reads (bash with `cat` on
+ * /dev/tcp). limits.test.ts tests how much is read, and for how long. framing.test.ts tests each
+ * response once, on raw sockets. PLANT_TEST_EARLY=30 sets the rounds; the default is 3.
  */
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
@@ -71,7 +71,7 @@ const viaHttp: Client = async (upload) => {
   const asked = request(`${server.url}${upload.path}`, { method: upload.method,
     headers: { ...headersOf(upload), ...length } });
   const answered = new Promise<Seen>((resolve, reject) => {
-    // What fails behind an answer, such as a write, does not unsee it.
+    // A failure after the response, such as one of a write, does not matter.
     asked.on("error", reject).once("response", (answer) => {
       text(answer).then((seen) => resolve({ status: answer.statusCode ?? 0, body: seen }), reject);
     });
@@ -81,7 +81,7 @@ const viaHttp: Client = async (upload) => {
   return answered;
 };
 
-/** Opens a socket, copies a file to it, and reads an answer then: head by lines, body by length. */
+/** Opens a socket, copies a file to it, and then reads a response: head by lines, body by length. */
 const script = `exec 3<>/dev/tcp/127.0.0.1/$1 && cat "$2" >&3 || exit 9
 while IFS= read -r line <&3; do
   line=\${line%$'\\r'}
@@ -105,10 +105,10 @@ const viaBash: Client = async (upload) => {
   return { status: Number(line.split(" ")[1]), body: stdout.slice(line.length + 1) };
 };
 
-/** Why a client can't be tried here, if so. */
+/** Returns why a client cannot be tried here, or false. */
 function missing(command: string, ...args: readonly string[]): string | false {
   if (spawnSync(command, args, { stdio: "ignore" }).status === 0) return false;
-  console.error(`early.test.ts: skipped: \`${[command, ...args].join(" ")}\` fails here`);
+  console.error(`early-response.test.ts: skipped: \`${[command, ...args].join(" ")}\` fails here`);
   return `${command} is not there`;
 }
 
@@ -117,7 +117,7 @@ for (const [name, client, skip] of [
   ["node:http", viaHttp, false], ["bash, which writes all and then reads,", viaBash,
     missing("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/${server.port}`)],
 ] as const) {
-  test(`${name} sees ${rounds} of ${rounds} early answers to 8 MB`, { timeout, skip },
+  test(`${name} sees ${rounds} of ${rounds} early responses to 8 MB`, { timeout, skip },
     async (t) => {
       for (const upload of uploads) {
         await t.test(nameOf(upload), async () => {
@@ -132,7 +132,7 @@ for (const [name, client, skip] of [
     });
 }
 
-test("who expects 100 Continue is told the final status at once, and sends nothing", { timeout },
+test("a client that expects 100 Continue gets the final status at once, and sends nothing", { timeout },
   async (t) => {
     for (const upload of uploads.filter(({ error }) => error !== 41302)) {
       await t.test(nameOf(upload), async () => {

@@ -1,4 +1,4 @@
-/** The interface, row by row: what is declared, every status, and the order of the checks. */
+/** The interface, row by row: what is declared, and the order of the checks. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -25,7 +25,7 @@ const challenge = 'Bearer realm="plant-store"';
 const invalidRequest = `${challenge}, error="invalid_request"`;
 const invalidToken = `${challenge}, error="invalid_token"`;
 
-/** A good request with parts of it replaced; a field that is undefined is left out. */
+/** A good request with some parts replaced. A field that is undefined is left out. */
 function request(parts: Request): Buffer {
   const { method = "POST", target = "/plants", body = fern } = parts;
   const fields = Object.entries({
@@ -36,7 +36,7 @@ function request(parts: Request): Buffer {
   return Buffer.concat([head, Buffer.from(body)]);
 }
 
-/** The answer to a good request with parts of it replaced. */
+/** The response to a good request with some parts replaced. */
 async function answerTo(parts: Request): Promise<RawAnswer> {
   const [answer] = await exchange(server.port, request(parts), {
     answers: 1, head: parts.method === "HEAD",
@@ -45,7 +45,7 @@ async function answerTo(parts: Request): Promise<RawAnswer> {
   return answer;
 }
 
-/** The answer is a 200 with exactly this Plant, an error of this status otherwise. */
+/** Checks that the response is a 200 with exactly this Plant, or an Error of this status. */
 function assertAnswer(answer: RawAnswer, status: number, plant: unknown = { name: "Fern" }): void {
   if (status >= 400) return void assertError(answer, [status]);
   assert.equal(answer.status, status, answer.body);
@@ -58,7 +58,7 @@ function assertAnswer(answer: RawAnswer, status: number, plant: unknown = { name
 const records = (): readonly string[] =>
   readFileSync(join(folder, "plants.ndjson"), "utf8").split("\n").slice(1, -1);
 
-/** Runs the rows as tests of their own, so that one that fails hides no other. */
+/** Runs each row as a test of its own. */
 function table<Row extends readonly [string, ...unknown[]]>(
   name: string, rows: readonly Row[], check: (row: Row) => Promise<void>,
 ): void {
@@ -69,7 +69,7 @@ function table<Row extends readonly [string, ...unknown[]]>(
   });
 }
 
-table("a valid plant is answered 200 with the Plant, without its id, and stored", [
+table("a valid plant is stored, and the response is 200 with the Plant, without its id", [
   ["A, Plant: name and tag", '{"id":1,"name":"Fern","tag":"shade"}',
     { name: "Fern", tag: "shade" }],
   ["A, NewPlant: tag is not required", fern, { name: "Fern" }],
@@ -94,7 +94,7 @@ table("a valid plant is answered 200 with the Plant, without its id, and stored"
   assert.deepEqual(stored.plant, { id: (JSON.parse(body) as { id: number }).id, ...plant });
 });
 
-table("an id is stored digit for digit, and refused where it is no int64", [
+table("an id is stored digit for digit, and refused if it is not an int64", [
   ["9007199254740993", "9007199254740993"], ["-9007199254740993", "-9007199254740993"],
   ["9223372036854775807", "9223372036854775807"],
   ["-9223372036854775808", "-9223372036854775808"],
@@ -117,7 +117,7 @@ table("an id is stored digit for digit, and refused where it is no int64", [
   }
 });
 
-table("a body that is no NewPlant is answered 400, and every violation is named", [
+table("a body that is not a NewPlant is a 400, and every violation is named", [
   ["A: no name", '{"id":1}', /name/], ["A: no id", '{"name":"Fern"}', /id/],
   ["B, Every answer: all at once", '{"id":"x","name":1,"tag":null}', /\/id.*\/name|\/name.*\/id/],
   ["B, Every answer: and the last", '{"id":"x","name":1,"tag":null}', /\/tag/],
@@ -146,7 +146,7 @@ table("a body that is no NewPlant is answered 400, and every violation is named"
   assert.equal(records().length, before);
 });
 
-table("a 415 says what came, by the names that clients send by mistake, and by no other", [
+table("a 415 repeats what was sent if clients send it by mistake, and nothing else", [
   ["curl's default", "Content-Type", "application/x-www-form-urlencoded",
     /^Content-Type must be application\/json, but is application\/x-www-form-urlencoded\.$/],
   ["a form with a boundary", "Content-Type", "multipart/form-data; boundary=a",
@@ -167,7 +167,7 @@ table("a 415 says what came, by the names that clients send by mistake, and by n
   assert.match(assertError(await answerTo({ fields: { [name]: value } }), [415]).message, expected);
 });
 
-/** The contract's order; of two faults the first one is answered. */
+/** The contract's order of checks. */
 const faults: readonly (readonly [string, Request & { readonly status: number }])[] = [
   ["one unambiguous request", { status: 400, fields: { Host: "" } }],
   ["bearer", { status: 401, fields: { Authorization: undefined } }],
@@ -183,7 +183,7 @@ const faults: readonly (readonly [string, Request & { readonly status: number }]
 const pairs = faults.flatMap(([first, one], index) =>
   faults.slice(index + 1).map(([second, two]) => [`${first}, then ${second}`, one, two] as const));
 
-table("of two faults that which stands first in the order of checks is answered", pairs,
+table("of two faults, the first in the order of checks decides the response", pairs,
   async ([, one, two]) => {
     const alone = assertError(await answerTo(one), [one.status]);
     const fields = { ...two.fields, ...one.fields };
@@ -191,13 +191,13 @@ table("of two faults that which stands first in the order of checks is answered"
     assert.equal(both.error, alone.error);
   });
 
-table("a fault of the head is answered before 100 Continue, without the body",
+table("a fault of the head gets its response before 100 Continue, without the body",
   faults.slice(0, 8).filter(([name]) => name !== "Expect"), async ([, { status, ...parts }]) => {
     const fields = { Expect: "100-continue", "Content-Length": "22", ...parts.fields };
     assertError(await answerTo({ ...parts, fields, body: "" }), [status]);
   });
 
-table("an early answer says Connection: close, or leaves the connection in use", faults,
+table("an early response has Connection: close, or leaves the connection open", faults,
   async ([, { status, ...parts }]) => {
     if (parts.fields?.["Content-Length"]) parts = { ...parts, body: " ".repeat(1_048_577) };
     const last = { fields: { Connection: "close" } };
@@ -232,11 +232,11 @@ table("application/json is accepted with any parameters but another charset", [
   assertAnswer(await answerTo({ fields: { "Content-Type": type } }), status);
 });
 
-test("a request without Content-Type is answered 415", async () => {
+test("a request without Content-Type is a 415", async () => {
   assertError(await answerTo({ fields: { "Content-Type": undefined } }), [415]);
 });
 
-table("a content coding other than identity is answered 415", [
+table("a content coding other than identity is a 415", [
   ["identity", 200], ["IDENTITY", 200], ["gzip", 415], ["x-gzip", 415], ["br", 415],
   ["identity, gzip", 415], ["gzip, identity", 415], ["utf-8", 415],
 ] as const, async ([coding, status]) => {
@@ -267,7 +267,7 @@ const methods = execFileSync(node, ["-p", "require('node:http').METHODS.join()"]
 }).trim().split(",");
 const others = methods.filter((method) => method !== "POST" && method !== "CONNECT");
 
-table("any other method on /plants is answered 405 with Allow: POST", others.map((method) =>
+table("any other method on /plants is a 405 with Allow: POST", others.map((method) =>
   [method] as const), async ([method]) => {
   const answer = await answerTo({ method });
   assert.equal(answer.headers["allow"], "POST");
@@ -276,7 +276,7 @@ table("any other method on /plants is answered 405 with Allow: POST", others.map
   assert.match(answer.headers["date"] ?? "", / GMT$/);
 });
 
-table("a method is named exactly, and CONNECT and * are no way in", [
+table("the method is compared exactly, and CONNECT and * are refused", [
   ["RFC 9110, 9.1: cases differ", "post /plants", [400, 405]],
   ["B, 405: not known to the parser", "PLANT /plants", [400]],
   ["B, 405: OPTIONS *", "OPTIONS *", [404, 405]],
@@ -292,7 +292,7 @@ table("a method is named exactly, and CONNECT and * are no way in", [
   assertError(anonymous, [400, 401]);
 });
 
-table("only Bearer and one known b64token opens, whatever the path and the method", [
+table("only Bearer and one known b64token is accepted, whatever the path and the method", [
   ["RFC 6750, 2.1", `Bearer ${token}`, 200, ""], ["RFC 9110, 11.1", `bearer ${token}`, 200, ""],
   ["RFC 9110, 11.1", `BEARER ${token}`, 200, ""],
   ["RFC 6750, 2.1: 1*SP", `Bearer   ${token}`, 200, ""],
@@ -329,12 +329,12 @@ table("only Bearer and one known b64token opens, whatever the path and the metho
       const { message } = assertError(answer, [status]);
       assert.equal(answer.headers["www-authenticate"], header);
       const [, secret] = authorization?.split(" ") ?? [];
-      if (secret && secret.length > 3) assert.ok(!message.includes(secret), "a message tells");
+      if (secret && secret.length > 3) assert.ok(!message.includes(secret), "the message repeats a token");
     }
   }
 });
 
-table("a token anywhere but in Authorization does not count", [
+table("a token outside of Authorization does not count", [
   ["RFC 6750, 2.3", { target: `/plants?access_token=${token}` }],
   ["RFC 6750, 2.2", { body: `access_token=${token}` }],
   ["RFC 9110, 11.7", { fields: { "Proxy-Authorization": `Bearer ${token}` } }],
@@ -344,7 +344,7 @@ table("a token anywhere but in Authorization does not count", [
   assertError(await answerTo({ ...parts, fields }), [401]);
 });
 
-test("under a base path /plants stands behind it, and nowhere else", async () => {
+test("with a base path, /plants follows it and is nowhere else", async () => {
   const based = await start({ node, args: ["--base-path", "/v1"] });
   for (const [target, status] of [["/v1/plants", 200], ["/plants", 404], ["/v1", 404]] as const) {
     const [answer] = await exchange(based.port, request({ target }), { answers: 1 });

@@ -1,4 +1,4 @@
-/** The description for machines says what the interface declares, and the answers keep to it. */
+/** The OpenAPI description declares what the interface does, and the responses keep to it. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
@@ -11,10 +11,10 @@ import { exchange, post, run, start, type RawAnswer } from "../support/support.t
 const server = await start();
 after(() => server.end());
 
-/** As a client gets it. */
+/** The description as a client gets it. */
 const description: unknown = JSON.parse(JSON.stringify(describeApi()));
 
-/** What stands at a JSON Pointer; undefined where there is nothing. */
+/** Returns the value at a JSON Pointer, or undefined. */
 function at(pointer: string): unknown {
   let value: unknown = description;
   for (const step of pointer.split("/").slice(1)) {
@@ -100,7 +100,7 @@ test("the schemas are the three objects of the published description", () => {
       message: { type: "string" } } });
 });
 
-test("every answer has a description, and each number of the catalogue is in one of them", () => {
+test("every response has a description, and each number of the catalogue is in one of them", () => {
   const of400 = String(at(`${operation}/responses/400/description`));
   const ofOthers = String(at(`${operation}/responses/default/description`));
   assert.match(String(at(`${operation}/responses/200/description`)), /\w/);
@@ -117,17 +117,17 @@ test("the program prints the same description", async () => {
   assert.deepEqual(JSON.parse(stdout), description);
 });
 
-/** The answer's body is such an object, I-JSON, with these members and no other. */
+/** Checks that a body is I-JSON of this schema, without other members. */
 function assertIs(schema: typeof plantSchema | typeof errorSchema, body: string): void {
   const known = Object.keys(schema.properties);
   assert.deepEqual([...checkSchema(schema, parseJson(Buffer.from(body), 4, known))], [], body);
   assert.ok(Object.keys(JSON.parse(body)).every((name) => known.includes(name)), body);
 }
 
-/** The one answer to the bytes. */
+/** Returns the one response to the bytes. */
 async function answerTo(bytes: string | Buffer): Promise<RawAnswer> {
   const [answer] = await exchange(server.port, bytes, { answers: 1 });
-  return answer ?? assert.fail("there is no answer");
+  return answer ?? assert.fail("no response arrived");
 }
 
 const plants: readonly (readonly [body: string, answer: string])[] = [
@@ -138,7 +138,7 @@ const plants: readonly (readonly [body: string, answer: string])[] = [
   [' {"id":1e2,"name":"\\ud83d\\ude00"} ', '{"name":"😀"}'],
 ];
 for (const [body, expected] of plants) {
-  test(`${body} is answered with the Plant ${expected}`, async () => {
+  test(`the response to ${body} is the Plant ${expected}`, async () => {
     const answer = await answerTo(post(body));
     assert.deepEqual([answer.status, answer.body], [200, `${expected}\n`]);
     assert.equal(answer.headers["content-type"], "application/json");

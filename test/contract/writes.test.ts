@@ -1,6 +1,6 @@
 /**
- * A whole answer is handed to the kernel in one piece, on every Node: Nodes before 24 make two of
- * it, the second one empty, which costs a tenth of a request.
+ * A whole response is passed to the kernel in one piece, on every Node. By themselves, Nodes before
+ * 24 make two pieces, the second one empty, which costs a tenth of a request.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -13,7 +13,7 @@ const { PLANT_TEST_NODES = "" } = process.env;
 const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)];
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
 
-/** The system calls that answers leave by, in order, with the statuses of what they hold. */
+/** Returns the system calls that sent responses, in order, each with the response's status. */
 async function callsOf(node: string, built: string): Promise<readonly string[]> {
   const trace = join(temporaryFolder(), "trace");
   const server = await start({
@@ -42,7 +42,7 @@ async function callsOf(node: string, built: string): Promise<readonly string[]> 
 }
 
 for (const node of nodes) {
-  test(`an answer is one write: ${node}`, { skip: noStrace }, async () => {
+  test(`a response is one write: ${node}`, { skip: noStrace }, async () => {
     assert.deepEqual(await callsOf(node, program), ["write 200", "write 200", "write 400"]);
   });
 }
@@ -50,7 +50,7 @@ for (const node of nodes) {
 // From Node 24 on they are one write there, too.
 const isOne = Number(process.versions.node.split(".")[0]) >= 24;
 const noControl = noStrace || (isOne && `Node ${process.version} joins them: run it with Node 20`);
-test("the control: given to end(), an answer is two pieces", { skip: noControl }, async () => {
+test("the control: a response passed to end() is two pieces", { skip: noControl }, async () => {
   const built = patched("reply.js", [
     ["response.write(body, coding);", "response.end(body);"],
   ], "http");

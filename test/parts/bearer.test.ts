@@ -21,7 +21,7 @@ interface Refusal {
   readonly body: string;
 }
 
-/** How the tokens refuse the value of Authorization, or undefined. */
+/** Returns how the tokens refuse the value of Authorization, or undefined. */
 function refusalOf(tokens: BearerTokens, authorization: string | undefined): Refusal | undefined {
   try {
     tokens.check(authorization);
@@ -53,13 +53,13 @@ const challenges: ReadonlyMap<number, string> = new Map([
 ]);
 
 const refused: readonly (readonly [authorization: string | undefined, error: number])[] = [
-  // None, or another scheme.
+  // No credentials, or another scheme.
   [undefined, 40101], ["", 40101], [" ", 40101], ["Basic dXNlcjpwYXNz", 40101], ["Basic", 40101],
   [`Digest Bearer ${secret}`, 40101], [`Bearer${secret}`, 40101], [`Bear ${secret}`, 40101],
   [`Bearers ${secret}`, 40101], [secret, 40101], [`Token ${secret}`, 40101], ["Negotiate", 40101],
   [`"Bearer" ${secret}`, 40101], [`Bearer=${secret}`, 40101], [`Bearer:${secret}`, 40101],
   [`Ｂearer ${secret}`, 40101], [`Basic ${secret}, Bearer ${secret}`, 40101],
-  // Bearer, and not one b64token behind it.
+  // Bearer without exactly one b64token.
   ["Bearer", 40006], ["bearer", 40006], ["Bearer ", 40006], ["Bearer   ", 40006],
   ["Bearer a b", 40006],
   [`Bearer ${secret} ${secret}`, 40006], [`Bearer ${secret},${secret}`, 40006],
@@ -70,9 +70,9 @@ const refused: readonly (readonly [authorization: string | undefined, error: num
   ["Bearer a:b", 40006], ["Bearer a@b", 40006], ["Bearer a%20b", 40006], ["Bearer a\0b", 40006],
   ["Bearer tökén", 40006], ["Bearer \u00a0a", 40006], ["Bearer a*", 40006], ["Bearer a;b", 40006],
   ["Bearer a\n", 40006], ["Bearer a\r\nX: y", 40006], ["Bearer a\\b", 40006], ["Bearer {}", 40006],
-  // The digest is no token: who reads the file does not get in.
+  // A digest is not accepted as a token: reading the tokens file does not help.
   [`Bearer ${tokenDigest(secret)}`, 40006], [`Bearer ${hexOf(secret)}`, 40102],
-  // A token that is not known.
+  // An unknown token.
   ["Bearer a", 40102], ["Bearer a=", 40102], ["Bearer a==", 40102], [`Bearer ${secret}=`, 40102],
   [`Bearer ${secret.slice(0, -1)}`, 40102], [`Bearer ${secret.toLowerCase()}`, 40102],
   [`Bearer x${secret}`, 40102], [`Bearer ${secret.slice(1)}`, 40102], ["Bearer -._~+/", 40102],
@@ -100,7 +100,7 @@ const tokens: readonly (readonly [text: string, isB64Token: boolean])[] = [
   ["*", false], ["a!b", false], ['"a"', false], ["a\u212a", false], ["a\u0131", false],
 ];
 for (const [text, isB64Token] of tokens) {
-  test(`${JSON.stringify(text)} is ${isB64Token ? "a" : "no"} b64token`, () => {
+  test(`${JSON.stringify(text)} is ${isB64Token ? "a" : "not a"} b64token`, () => {
     assert.equal(isToken(text), isB64Token);
   });
 }
@@ -115,7 +115,7 @@ const noTokens: readonly (readonly [what: string, tokens: readonly string[]])[] 
   ["another digest", [`sha1:${"a".repeat(40)}`]], ["SHA256", [`SHA256:${"a".repeat(64)}`]],
 ];
 for (const [what, given] of noTokens) {
-  test(`${what}: no set of tokens, and the old one stays`, () => {
+  test(`${what} is refused as tokens, and the old tokens stay`, () => {
     const isUnspoken = (error: unknown): boolean =>
       error instanceof Error && !/S3cret|a{9}|A{9}|g{9}/.test(error.message);
     assert.throws(() => new BearerTokens(given), isUnspoken);
@@ -125,20 +125,20 @@ for (const [what, given] of noTokens) {
   });
 }
 
-test("another set of tokens takes the place of the old one", () => {
+test("replace() accepts the new tokens and refuses the old ones", () => {
   const bearer = new BearerTokens(["old", "both"]);
   bearer.replace(["both", tokenDigest("new")]);
   const verdicts = ["old", "both", "new"].map((name) => refusalOf(bearer, `Bearer ${name}`)?.error);
   assert.deepEqual(verdicts, [40102, undefined, undefined]);
 });
 
-test("no token itself is kept", () => {
+test("a BearerTokens does not contain a token", () => {
   const bearer = new BearerTokens([secret]);
   assert.ok(!JSON.stringify(bearer).includes(secret));
   assert.deepEqual(Object.values(bearer), []);
 });
 
-test("a made token is a b64token of 256 bits, another each time, and its digest lets it in", () => {
+test("a generated token is a new b64token of 256 bits, and is accepted by its digest", () => {
   const made = Array.from({ length: 100 }, generateToken);
   assert.equal(new Set(made).size, 100);
   for (const one of made) {

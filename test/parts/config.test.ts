@@ -1,4 +1,4 @@
-/** The limits that a library's host may set: each within its bounds, and no other name. */
+/** The limits that an embedder may set: each within its bounds, and no other name. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { createPlantServer, openJournal } from "../../src/index.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { HeldStore } from "../support/serving.ts";
 
-/** The head's time-out must not be above the request's: so far apart, each may be any. */
+/** headMillis must not exceed requestMillis. With these, each of the two may have any value. */
 const apart = {
   headMillis: limitTable.headMillis.min, requestMillis: limitTable.requestMillis.max,
 };
@@ -24,12 +24,12 @@ for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
   });
 }
 
-test("a head's time-out may be the whole request's, and a millisecond more is a RangeError", () => {
+test("headMillis may equal requestMillis, and a millisecond more is a RangeError", () => {
   assert.equal(limitsWith({ headMillis: 500, requestMillis: 500 }).headMillis, 500);
   assert.throws(() => limitsWith({ headMillis: 501, requestMillis: 500 }), RangeError);
 });
 
-test("what is no limit's name is a RangeError: misspelt, it would limit nothing", async () => {
+test("an unknown name of a limit is a RangeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   for (const name of ["bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
@@ -41,13 +41,13 @@ test("what is no limit's name is a RangeError: misspelt, it would limit nothing"
   }
 });
 
-test("limits have the table's defaults, and nobody changes them", () => {
+test("limits have the table's defaults, and are frozen", () => {
   const defaultValue = Object.entries(limitTable).map(([name, limit]) => [name, limit.defaultValue]);
   assert.deepEqual(limitsWith(), Object.fromEntries(defaultValue));
   assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
 });
 
-test("a limit that a getter gives is read once: what was checked is what holds", () => {
+test("a limit that is a getter is read once", () => {
   let reads = 0;
   const fickle = { get bodyBytesMax(): number { return ++reads; } };
   assert.deepEqual([limitsWith(fickle).bodyBytesMax, reads], [1, 1]);

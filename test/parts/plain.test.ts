@@ -1,4 +1,4 @@
-/** Two ways to a plant: by its form, and by reading it strictly. They must agree on every body. */
+/** Two readers of a plant: the regular expression and the strict one. They agree on every body. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isPlain, newPlantJson, newPlantOf, plantJson, readNewPlant } from "../../src/plant.ts";
@@ -6,7 +6,7 @@ import { isPlain, newPlantJson, newPlantOf, plantJson, readNewPlant } from "../.
 const { PLANT_TEST_BODIES = "50000" } = process.env;
 const runs = Number(PLANT_TEST_BODIES);
 
-/** The text that the strict way makes of a body; undefined if it refuses the body. */
+/** Returns the text that the strict reader makes of a body, or undefined if it refuses the body. */
 function strict(body: Buffer): string | undefined {
   try {
     return readNewPlant(body, 64);
@@ -15,13 +15,13 @@ function strict(body: Buffer): string | undefined {
   }
 }
 
-/** What is wrong with the fast way on a body; undefined: nothing. */
+/** Returns what is wrong with the fast reader on a body, or undefined. */
 function disagreement(body: Buffer, isFast: (text: string) => boolean): string | undefined {
   const text = body.toString("latin1");
   if (!isFast(text)) return undefined;
   const kept = strict(body);
-  if (kept === undefined) return "the strict way refuses it";
-  return kept === text ? undefined : `the strict way keeps ${kept}`;
+  if (kept === undefined) return "the strict reader refuses it";
+  return kept === text ? undefined : `the strict reader makes ${kept}`;
 }
 
 const ids = ["0", "-0", "7", "-7", "01", "1.0", "1e2", "+1", "", "-", "null", '"7"', "0x1",
@@ -69,7 +69,7 @@ function* bodies(count: number, seed: number): Generator<Buffer, void> {
   }
 }
 
-test(`a plain body is what the strict way keeps of it, in ${runs} bodies`, (t) => {
+test(`a plain body is what the strict reader keeps of it, in ${runs} bodies`, (t) => {
   const counts = { plain: 0, strict: 0, refused: 0 };
   for (const body of bodies(runs, 20_261_122)) {
     const wrong = disagreement(body, isPlain);

@@ -99,7 +99,7 @@ const others: readonly (readonly [text: string, pointers: readonly string[], fou
 ];
 
 for (const [text, pointers, found] of others) {
-  test(`${text} is no NewPlant: wrong at ${pointers.map((at) => at || "the whole")}`, () => {
+  test(`${text} is not a NewPlant: wrong at ${pointers.map((at) => at || "the whole")}`, () => {
     assert.deepEqual(pointersOf(newPlantSchema, text).toSorted(), pointers.toSorted());
     assert.throws(() => read(text), (error) => {
       assert.ok(error instanceof PlantError);
@@ -118,7 +118,7 @@ test("a message repeats nothing of what the client sent", () => {
     error instanceof PlantError && !error.message.includes("secret"));
 });
 
-test("each violation says what must be, and what is", () => {
+test("each violation says what was expected and found", () => {
   assert.deepEqual(violationsOf(newPlantSchema, '{"id":true,"name":null}'), [
     "/name must be a string, but is null",
     "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true",
@@ -187,7 +187,7 @@ const answers: readonly Answer[] = [
 ];
 
 for (const [name, schema, value, pointers] of answers) {
-  test(`${value} is ${pointers.length === 0 ? "an" : "no"} answer of the kind ${name}`, () => {
+  test(`${value} is ${pointers.length === 0 ? "a" : "not a"} valid ${name}`, () => {
     assert.deepEqual(pointersOf(schema, value), pointers);
   });
 }
