@@ -77,7 +77,8 @@ const low = String.raw`\\u[dD][c-fC-F]${hex}{2}`;
 /**
  * 1*999char (RFC 8259, 7). I-JSON has no half of a surrogate pair (RFC 7493, 2.1).
  *
- *     char      = unescaped / escape ( %x22 / "\" / "/" / "b" / "f" / "n" / "r" / "t" / "u" 4HEXDIG )
+ *     char      = unescaped / escape ( %x22 / "\" / "/" / "b" / "f" / "n" / "r" / "t"
+ *                 / "u" 4HEXDIG )
  *     unescaped = %x20-21 / %x23-5B / %x5D-10FFFF
  *
  * The number is bounded because each escape takes a place on the regular expression's stack.

@@ -92,7 +92,8 @@ const idForm = /^[!-~]{1,128}$/;
 
 /** Any version but ff; version 00 ends after its flags (W3C Trace Context, 3.2). */
 const traceForm = new RegExp(
-  String.raw`^(?!ff|00.{54})[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)`
+  String.raw`^(?!ff|00.{54})[\da-f]{2}-(?!0{32})([\da-f]{32})-` +
+    String.raw`(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)`
 );
 
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
