@@ -30,7 +30,7 @@ const adminForm = new RegExp(
   `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${socketForm})?$`
 );
 
-/** The address of a stream, without credentials and hence without @; or a path, not a URL. */
+/** The address of a stream, without credentials and hence without @; or a path that is no URL. */
 const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
@@ -222,7 +222,7 @@ const readTable = <Name extends string, Value>(
     Object.entries<Entry>(table).map(([name, entry]) => [name, read(entry)])
   ) as Readonly<Record<Name, Value>>;
 
-/** Returns the value of an entry if it is good; otherwise adds a mistake, returns the default. */
+/** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
 export function readText(entry: Entry, given: Given): string {
   const { source, text, mistakes } = lookUp(entry, given);
   const defaultValue = `${entry.defaultValue}`;
@@ -314,7 +314,7 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
   forbid(
     headMillis > requestMillis,
     [limitTable.headMillis, limitTable.requestMillis],
-    `--head-timeout must not be above --request-timeout: ` +
+    "--head-timeout must not be above --request-timeout: " +
       `${headMillis} and ${requestMillis} milliseconds`
   );
 }
