@@ -78,7 +78,7 @@ export const settingTable = {
   storeCredentials: {
     ...path,
     flag: "store-credentials",
-    meaning: "file of the stream's user and password, a line each"
+    meaning: "file of the credentials for a stream, read at each connection"
   },
   tokensFile: {
     ...path,
