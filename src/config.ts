@@ -32,7 +32,8 @@ export const limitTable = {
     defaultValue: mib,
     min: 1,
     max: 16 * mib,
-    reason: "the largest body: it stays in memory while it is read and parsed"
+    reason:
+      "the largest body: it takes up to 12 times its size in memory until its response"
   },
   headBytesMax: {
     flag: "max-head",

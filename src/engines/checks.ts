@@ -50,8 +50,7 @@ export async function check(
  * Asks for the stream's settings.
  *
  * @returns the servers that hold the stream
- * @throws EngineError `config` with the reasons, and the JSON of a right stream; `unreachable` if
- * nobody leads the stream
+ * @throws EngineError `config` for a wrong stream, `unreachable` if nobody leads it
  */
 async function checkStream(
   connection: Connection,
@@ -70,9 +69,8 @@ async function checkStream(
     // 10008, JetStream is away for now: an election, as no response is.
     const isAway = objectOf(error)["err_code"] === 10008;
     if (!isAway && (error !== undefined || config !== undefined)) {
-      const problem = problemOf(error, objectOf(config), settings);
-      if (problem === "") return holdersOf(objectOf(cluster), limits);
-      throw new EngineError("config", problem);
+      requireRight(error, objectOf(config), settings);
+      return holdersOf(objectOf(cluster), limits);
     }
     await pause;
   }
@@ -99,18 +97,18 @@ function holdersOf(
   return leader ? [{ name: String(leader), isUp: true }, ...others] : others;
 }
 
-/** Returns the problems of a stream and their correction, or "". */
-function problemOf(
+/** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
+function requireRight(
   error: unknown,
   found: JsonObject,
   settings: Settings
-): string {
+): void {
   const { api, stream } = settings;
   const wanted = requirements(found, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
     : differences(found, wanted);
-  if (problems.length === 0) return "";
+  if (problems.length === 0) return;
   const right = {
     name: stream,
     deny_delete: true,
@@ -121,9 +119,10 @@ function problemOf(
   const advice = error
     ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it"
     : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
-  return (
+  throw new EngineError(
+    "config",
     `the stream ${stream}: ${problems.join("; ")}\n` +
-    `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
+      `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
   );
 }
 

@@ -1,10 +1,10 @@
-/** Load on a running server, and what of the acknowledged a journal must then have. */
+/** Puts load on a running server, and checks that a journal has what was acknowledged. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { crc32 } from "node:zlib";
 import { post, type Running } from "./support.ts";
 
-/** What is wrong with a journal's bytes, whose acknowledged plants have these ids. */
+/** Returns what is wrong with a journal's bytes. It must have the plants with these ids. */
 export function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
   const lines = bytes.toString().split("\n");
   const faults = lines.pop() === "" ? [] : ["it does not end in LF"];
@@ -24,8 +24,8 @@ export function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string
 }
 
 /**
- * Posts plants over 32 connections, each the next when the last is answered, until the server is
- * gone; kills it when so many are acknowledged. All acknowledged ids, and how many got no answer.
+ * Posts plants over 32 connections, each after the response to the one before, and kills the server
+ * when `killAt` are acknowledged. Returns the acknowledged ids and the number without a response.
  */
 export async function load(
   server: Running, firstId: number, killAt: number,

@@ -1,5 +1,7 @@
-/** A server of ours in the test's own process, with both ends of its connections at hand, and
- * variants of the built program with one text replaced: the negative controls. */
+/**
+ * A server in the test's own process, with both ends of its connections, and variants of the built
+ * program with one text replaced, for negative controls.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +16,7 @@ import { createPlantServer } from "../../src/index.ts";
 import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import { root, temporaryFolder, token } from "./support.ts";
 
-/** Keeps names; while it is held, it keeps nothing and lets everybody wait. */
+/** A store that keeps names. After `hold`, every append waits for `release`. */
 export class HeldStore implements PlantStore {
   readonly names: string[] = [];
   waiting = 0;
@@ -75,7 +77,7 @@ export function temporaryTls(): { readonly key: Buffer; readonly cert: Buffer } 
   return { key: readFileSync(join(cwd, "key")), cert: readFileSync(join(cwd, "cert")) };
 }
 
-/** Both ends of a connection. The client reads nothing before it is asked to. */
+/** Both ends of a connection. The client reads nothing until it is resumed. */
 export interface Ends {
   readonly client: Socket;
   readonly ours: Socket;
@@ -92,18 +94,18 @@ export async function open(server: Server, address: number | string): Promise<En
   return { client, ours };
 }
 
-/** Writes, and waits until the server has read it, or has gone. */
+/** Writes, and waits until the server has read it or has closed. */
 export async function send({ client, ours }: Ends, bytes: string | Buffer): Promise<void> {
   const end = client.bytesWritten + Buffer.byteLength(bytes);
   client.write(bytes);
   while (ours.bytesRead < end && !ours.destroyed && !client.destroyed) await turn();
 }
 
-/** Reads until the connection ends; all that came, as Latin-1. */
+/** Reads until the connection closes. Returns all that arrived, as Latin-1. */
 export async function readAll({ client }: Ends): Promise<string> {
   let text = "";
   client.setEncoding("latin1").on("data", (more: string) => { text += more; });
-  // The server may have to wait for this end, and so it ends in turn.
+  // The server waits for the client to close.
   client.once("end", () => client.end()).resume();
   if (!client.destroyed) await new Promise((resolve) => client.once("close", resolve));
   return text;
@@ -121,7 +123,7 @@ export type Program = typeof import("../../src/index.ts");
 let variants = 0;
 let folder = "";
 
-/** The built program with one text replaced, which must stand there exactly once. */
+/** Loads the built program with one text replaced, which must occur exactly once. */
 export async function variant(file: string, from: string, to: string): Promise<Program> {
   if (folder === "") {
     folder = temporaryFolder();

@@ -50,12 +50,11 @@ export interface LogEvent {
   readonly [other: string]: unknown;
 }
 
-/** The events in what stderr has; each stands in a line of its own. */
+/** Returns the events of the log: each is a line of stderr. */
 export const eventsOf = (stderr: string): LogEvent[] =>
   (stderr.match(/^\{.*\}$/gm) ?? []).map((line) => JSON.parse(line) as LogEvent);
 
-/** What went wrong, and rotations, as lines of text: without the events of every life, and of
- * requests. */
+/** Returns warnings, errors and rotations as lines of text, without requests and usual events. */
 export const complaintsOf = (stderr: string): string =>
   stderr.replace(/^\{.*\}\n/gm, (line) => {
     const { msg, res, leftOut } = JSON.parse(line) as LogEvent;
@@ -68,11 +67,11 @@ export interface Running {
   readonly port: number;
   readonly url: string;
   stdout(): string;
-  /** What went wrong, as lines of text. */
+  /** Warnings and errors, as lines of text. */
   stderr(): string;
   /** The whole log. */
   events(): LogEvent[];
-  /** Sends the signal and waits for the end; the exit code, or null after a deadly signal. */
+  /** Sends the signal and waits for the exit. Returns the code, or null if a signal ended it. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
@@ -87,7 +86,7 @@ export interface StartOptions {
   readonly program?: string;
 }
 
-/** Environment of a child: nothing of ours that would configure the program. */
+/** Returns a child's environment, without variables that would configure the program. */
 export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
   const { PATH = "", HOME = "" } = process.env;
   return { PATH, HOME, ...env };
@@ -103,9 +102,9 @@ export async function start(options: StartOptions = {}): Promise<Running> {
   let stdout = "";
   let stderr = "";
   const exited = once(child, "exit");
-  // What it has written last may come behind its end.
+  // Its last output may arrive after its exit.
   const closed = once(child, "close");
-  // Its first line may come before the log's, or behind it.
+  // Its first line on stdout may arrive before or after that of the log.
   const listening = new Promise<void>((resolve) => {
     const look = (): void => {
       if (stdout.includes("\n") && /"msg":"serving .*\n/.test(stderr)) resolve();
@@ -158,9 +157,9 @@ export interface ExchangeOptions {
 }
 
 /**
- * Sends bytes and reads until the server closes, or until as many answers have come as asked for.
- * @param parts written one after another, each in a segment of its own
- * @param read waits until the server has read so many bytes; without it, segments may be joined
+ * Sends bytes, and reads until the server closes or `answers` responses have arrived.
+ * @param parts written one after another, each in a segment of its own if `read` is given
+ * @param read waits until the server has read so many bytes
  */
 export async function exchange(
   port: number, parts: string | Buffer | readonly (string | Buffer)[],
@@ -182,7 +181,7 @@ export async function exchange(
   return result;
 }
 
-/** Reads answers from a socket: final ones and 1xx alike. `head`: they have no body. */
+/** Reads responses from a socket, 1xx included. With `head` they have no body. */
 export function readAnswers(socket: Socket, answers: number, head = false): Promise<RawAnswer[]> {
   return new Promise((resolve) => {
     let bytes = Buffer.alloc(0);
@@ -211,14 +210,14 @@ export function readAnswers(socket: Socket, answers: number, head = false): Prom
   });
 }
 
-/** For `exchange`: sees what a server in this process has read; call it before the client comes. */
+/** Returns a `read` for `exchange` with a server in this process. Call it before connecting. */
 export function reader(server: Server): NonNullable<ExchangeOptions["read"]> {
   const sockets: Socket[] = [];
   server.on("connection", (socket: Socket) => void sockets.push(socket));
   return async (bytes, client) => {
     const ours = (): Socket | undefined =>
       sockets.find(({ remotePort }) => remotePort === client.localPort);
-    // One that is paused, or gone, reads no more: then it has what it wants.
+    // A socket that is paused or closed reads no more.
     for (let turns = 0; turns < 500; turns++) {
       if ((ours()?.bytesRead ?? 0) >= bytes) return;
       await setImmediate();
@@ -226,7 +225,7 @@ export function reader(server: Server): NonNullable<ExchangeOptions["read"]> {
   };
 }
 
-/** A POST /plants with a good token; `fields` are whole lines with CRLF. */
+/** Returns a POST /plants with a valid token. `fields` are whole lines with CRLF. */
 export function post(body: string | Buffer, fields = ""): Buffer {
   const bytes = Buffer.from(body);
   return Buffer.concat([Buffer.from(`POST /plants HTTP/1.1\r\nHost: localhost\r\n`
@@ -234,7 +233,7 @@ export function post(body: string | Buffer, fields = ""): Buffer {
     + `Content-Length: ${bytes.length}\r\n\r\n`), bytes]);
 }
 
-/** A small seeded generator (mulberry32): whole numbers below a bound, the same in every run. */
+/** Returns a seeded generator (mulberry32) of whole numbers below a bound. */
 export function seeded(seed: number): (bound: number) => number {
   let state = seed;
   return (bound) => {
@@ -245,11 +244,11 @@ export function seeded(seed: number): (bound: number) => number {
   };
 }
 
-/** What every answer of 400 or more keeps ("Every answer"); returns its number and message. */
+/** Checks what every response of 400 or more has in common. Returns its number and message. */
 export function assertError(
   answer: RawAnswer | undefined, statuses: readonly number[],
 ): { readonly error: number; readonly message: string } {
-  assert.ok(answer, "no answer came");
+  assert.ok(answer, "no response arrived");
   const { status, headers, body } = answer;
   assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
   assert.equal(headers["content-type"], "application/json");
