@@ -16,7 +16,7 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** What it limits, and why. The README and `--help` show it. */
+  /** The quantity and the reason for the limit. The README and `--help` show it. */
   readonly reason: string;
 }
 
