@@ -16,7 +16,7 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** What it limits, and why. The README and `--help` show it. */
+  /** The quantity and the reason for the limit. The README and `--help` show it. */
   readonly reason: string;
 }
 
@@ -32,7 +32,8 @@ export const limitTable = {
     defaultValue: mib,
     min: 1,
     max: 16 * mib,
-    reason: "the largest body: it stays in memory while it is read and parsed"
+    reason:
+      "the largest body: it takes up to 12 times its size in memory until its response"
   },
   headBytesMax: {
     flag: "max-head",

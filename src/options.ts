@@ -5,7 +5,7 @@ import type { ResponseListener } from "./http/connection.ts";
 import type { PlantStore } from "./store.ts";
 
 export interface PlantOptions {
-  /** Where plants are kept. The caller opens and closes it. */
+  /** The store. The caller opens and closes it. */
   readonly store: PlantStore;
 
   /** b64tokens or `sha256:HEX`. The tokens of a BearerTokens can be replaced while serving. */

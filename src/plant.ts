@@ -1,4 +1,4 @@
-/** What a plant is: the three objects of the interface, as JSON Schemas and as types. */
+/** The three objects of the interface, as JSON Schemas and as types. */
 import { ok as assert } from "node:assert";
 import { exactInteger, int64 } from "./json/number.ts";
 import { canonicalString } from "./json/string.ts";

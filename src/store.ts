@@ -1,8 +1,8 @@
-/** The seam: where plants are kept. Everything above a store knows only this file. */
+/** The seam between the service and its store. Everything above a store knows only this file. */
 import { int64 } from "./json/number.ts";
 import { newPlantOf, type NewPlant } from "./plant.ts";
 
-/** Where plants are kept: the journal, a replicated store, or a host's own. */
+/** A store of plants: the journal, a replicated store, or a host's own. */
 export interface PlantStore {
   /**
    * Resolves once the plant is on stable storage. Rejects with a StoreError if it is not, or if

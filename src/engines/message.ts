@@ -8,8 +8,8 @@
  * plant   the same bytes as in a journal
  * crc     CRC-32 of the bytes before `,"crc"`
  *
- * TIME, KEY, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the stream
- * numbers it.
+ * TIME, KEY, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the
+ * stream numbers it.
  */
 import {
   decodeRecord,

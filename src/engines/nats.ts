@@ -214,7 +214,8 @@ export class NatsStore
         isRepeated = unanswered > 1;
 
         // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
-        // this process, made by a snapshot of its machine, uses the same ids. A key may be anybody's.
+        // this process, made by a snapshot of its machine, uses the same ids. A key may be
+        // anybody's.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))

@@ -106,7 +106,7 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { keys, limits, needsTls, isTlsFirst, stream, credentials } =
+    const { api, keys, limits, needsTls, isTlsFirst, stream, credentials } =
       this.#settings;
     this.#onOpen = onOpen;
     this.#timer = setTimeout(
@@ -134,7 +134,7 @@ export class Connection {
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
       // If this is not permitted, the server says so before it answers PING.
-      const read = `$JS.API.STREAM.MSG.GET.${stream}`;
+      const read = `${api}.STREAM.MSG.GET.${stream}`;
       if (keys) this.publish(read, "0", headersOf(), Buffer.alloc(0));
       this.#write("PING\r\n");
       for await (const frame of frames) this.#onFrame(frame);

@@ -61,7 +61,7 @@ type State =
   /** Node's parser has stopped: nothing that arrives is a request. */
   | "unparsed";
 
-/** What a check has found. */
+/** The result of a check. */
 interface Check {
   readonly atMillis: number;
 

@@ -1,4 +1,4 @@
-/** What a head says about the body: Expect, media type, charset, content coding, length. */
+/** Checks what a head says about the body: Expect, media type, charset, content coding, length. */
 import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
 

@@ -171,7 +171,7 @@ const absoluteForm = new RegExp(
 /** authority-form = uri-host ":" port, of CONNECT alone (RFC 9112, 3.2.3) */
 const authorityForm = new RegExp(`^${authority}:\\d+$`);
 
-/** Returns the target's path. Of "*" and CONNECT's authority it is "*", which no route has. */
+/** Returns the target's path. "*" and CONNECT's authority give "*", which no route has. */
 function pathOf(url: string, method: string): string {
   const isConnect = method === "CONNECT";
   const isPathless = isConnect

@@ -11,7 +11,7 @@ import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
 import { trackSockets, type Sockets } from "./sockets.ts";
 
-/** What the server needs of an application. */
+/** The application, as far as the server needs it. */
 export interface Application {
   /** The server's connections. Their limits are the server's. */
   readonly connections: Connections;

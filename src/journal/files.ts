@@ -183,6 +183,7 @@ const described = (stat: fs.BigIntStats) => ({
   identity: `${stat.dev}-${stat.ino}`,
   isFile: stat.isFile(),
   bytes: Number(stat.size),
+
   /** The number of its names; 0 if it is deleted. */
   links: Number(stat.nlink)
 });

@@ -53,10 +53,13 @@ const lineAt = (
   text: Buffer | undefined
 ) => ({
   offset,
+
   /** The offset after its LF, or the end of the file. */
   end: Math.min(lf + 1, size),
+
   /** Whether it has its LF. */
   isWhole: lf < size,
+
   /** Without its LF; undefined if it is too long for a line. */
   text,
   record: text ? decodeRecord(text) : ("bad checksum" as const)

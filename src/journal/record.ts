@@ -72,7 +72,8 @@ export const recordText = (
   plant: string,
   key?: string
 ): string =>
-  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced}${keyText(key)},"plant":${plant}${placeholderCrc}\n`;
+  `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced}${keyText(key)},` +
+  `"plant":${plant}${placeholderCrc}\n`;
 
 /** The member of a key, with the comma before it. */
 export const keyText = (key?: string): string =>
@@ -113,7 +114,10 @@ const keyForm = String.raw`[\w-]{21}[AQgw]`;
 export const isKey = (text: string): boolean =>
   new RegExp(`^${keyForm}$`).test(text);
 
-const recordStart = String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)(?:,"key":"(${keyForm})")?,"plant":`;
+const recordStart =
+  String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
+  `(?:,"key":"(${keyForm})")?,"plant":`;
+
 /** A record without its checksum; the last groups are a plain plant's, if it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
@@ -141,8 +145,8 @@ export function plantText(plant: NewPlant): string {
 }
 
 /**
- * Appends the plant of a library's caller, with a key or without one; resolves or rejects as `append`
- * settles.
+ * Appends the plant of a library's caller, with a key or without one; resolves or rejects as
+ * `append` settles.
  *
  * @throws StoreError `invalid`, as a rejection
  */

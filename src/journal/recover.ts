@@ -75,12 +75,16 @@ export function examine(file: Bytes) {
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
   return {
     kind: end < size ? "torn" : hasLf ? "clean" : "unterminated",
+
     /** The header's UUID. */
     file: uuid,
+
     /** The last record's, or 0. */
     seq: last.seq,
+
     /** C, or 0 if no record certifies the header. */
     certified: last.seq === 0 ? 0 : certified,
+
     /** X. */
     end
   } as const;

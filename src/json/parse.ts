@@ -77,7 +77,8 @@ const low = String.raw`\\u[dD][c-fC-F]${hex}{2}`;
 /**
  * 1*999char (RFC 8259, 7). I-JSON has no half of a surrogate pair (RFC 7493, 2.1).
  *
- *     char      = unescaped / escape ( %x22 / "\" / "/" / "b" / "f" / "n" / "r" / "t" / "u" 4HEXDIG )
+ *     char      = unescaped / "\" ( %x22 / "\" / "/" / %s"b" / %s"f" / %s"n" / %s"r" / %s"t" )
+ *               / %s"\u" 4HEXDIG
  *     unescaped = %x20-21 / %x23-5B / %x5D-10FFFF
  *
  * The number is bounded because each escape takes a place on the regular expression's stack.
@@ -148,19 +149,10 @@ class Reader {
   #value(): number {
     this.#space();
     const start = this.#next;
-    switch (this.#text[start]) {
-      case "{":
-        this.#items("}");
-        break;
-      case "[":
-        this.#items("]");
-        break;
-      case '"':
-        this.#string();
-        break;
-      default:
-        if (!this.#match(scalar)) this.#fail("a JSON value");
-    }
+    const first = this.#text[start];
+    if (first === "{" || first === "[") this.#items(first === "{" ? "}" : "]");
+    else if (first === '"') this.#string();
+    else if (!this.#match(scalar)) this.#fail("a JSON value");
     return start;
   }
 

@@ -7,6 +7,7 @@ export interface MemberSchema {
   readonly title?: string;
   readonly description?: string;
   readonly type?: "object" | "string" | "integer";
+
   /** The range of an integer. Default: int64. */
   readonly format?: "int32" | "int64";
 }

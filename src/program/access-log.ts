@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import type { ResponseListener } from "../index.ts";
+import type { Socket } from "node:net";
+import type { ResponseListener, ResponseSummary } from "../index.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
@@ -36,13 +37,9 @@ export function createAccessLog(
       );
     });
 
-  const onResponse: ResponseListener = (
-    { status, error, message },
-    socket,
-    response
-  ) => {
+  const onResponse: ResponseListener = (summary, socket, response) => {
     const request = response?.req;
-    const isCounted = status >= 400 && !logRequests;
+    const isCounted = summary.status >= 400 && !logRequests;
     if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
     const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
     const clientId = request && idOf(request);
@@ -55,33 +52,52 @@ export function createAccessLog(
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;
 
-    // Origin and query may hold secrets.
-    const path = request?.url?.replace(besidesPath, "");
-    const url = token && path?.slice(0, urlCharactersMax);
-    const { remoteAddress, remotePort } = socket;
     const startedAt = request && startTimes.get(request);
-
-    const words = [
-      request?.method,
-      url,
-      status,
-      token && `by ${token}`,
-      message
-    ];
-    log(
-      status < 400 ? "info" : status < 500 ? "warn" : "error",
-      words.filter(Boolean).join(" "),
-      {
-        reqId: request && reqId,
-        req: { method: request?.method, url, remoteAddress, remotePort },
-        res: { statusCode: status },
-        responseTime: startedAt && performance.now() - startedAt,
-        token,
-        err: error && { type: "ApiError", code: error, message }
-      }
-    );
+    logResponse(log, summary, socket, {
+      request,
+      token,
+      reqId: request && reqId,
+      responseTime: startedAt && performance.now() - startedAt
+    });
   };
   return { onResponse, reportSkipped };
+}
+
+/** The request of a response: none if Node's parser refused it. */
+interface Request {
+  readonly request: IncomingMessage | undefined;
+
+  /** Name of a valid token. */
+  readonly token: string | undefined;
+  readonly reqId: string | undefined;
+
+  /** Milliseconds. */
+  readonly responseTime: number | undefined;
+}
+
+function logResponse(
+  log: Log,
+  { status, error, message }: ResponseSummary,
+  { remoteAddress, remotePort }: Socket,
+  { request, token, reqId, responseTime }: Request
+) {
+  // Origin and query may hold secrets.
+  const path = request?.url?.replace(besidesPath, "");
+  const url = token && path?.slice(0, urlCharactersMax);
+  const method = request?.method;
+  const words = [method, url, status, token && `by ${token}`, message];
+  log(
+    status < 400 ? "info" : status < 500 ? "warn" : "error",
+    words.filter(Boolean).join(" "),
+    {
+      reqId,
+      req: { method, url, remoteAddress, remotePort },
+      res: { statusCode: status },
+      responseTime,
+      token,
+      err: error && { type: "ApiError", code: error, message }
+    }
+  );
 }
 
 const besidesPath = new RegExp("^[^/?#]*://[^/?#]*|[?#].*$", "gs");
@@ -92,7 +108,8 @@ const idForm = /^[!-~]{1,128}$/;
 
 /** Any version but ff; version 00 ends after its flags (W3C Trace Context, 3.2). */
 const traceForm = new RegExp(
-  String.raw`^(?!ff|00.{54})[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})[\da-f]{16}-[\da-f]{2}(?:-|$)`
+  "^(?!ff|00.{54})[\\da-f]{2}-(?!0{32})([\\da-f]{32})" +
+    "-(?!0{16})[\\da-f]{16}-[\\da-f]{2}(?:-|$)"
 );
 
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */

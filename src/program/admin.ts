@@ -8,7 +8,7 @@ import { internalErrorMessage, messageOf } from "./exit.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import { describeAddress, listen } from "./listen.ts";
-import { createMetrics } from "./metrics.ts";
+import { createMetrics, type Metrics } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./open-store.ts";
 
@@ -33,27 +33,18 @@ export async function openAdmin(
   health: Health
 ) {
   const metrics = createMetrics(host, store, health);
-  const respondTo = (
-    method: string,
-    path: string
-  ): readonly [status: number, text: string] => {
-    if (!["GET", "HEAD"].includes(method))
-      return [405, "expected GET or HEAD\n"];
-    const reason = health.notReadyReason();
-    if (path === "/readyz")
-      return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
-    if (path === "/livez") return [200, "alive\n"];
-    if (path === "/metrics") return [200, metrics.text()];
-    return [404, "expected /livez, /readyz or /metrics\n"];
-  };
-
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(
     options,
     ({ method = "", url = "" }, response) => {
       let [status, text] = [500, "internal error\n"];
       try {
-        [status, text] = respondTo(method, url.replace(/\?.*/s, ""));
+        [status, text] = respondTo(
+          method,
+          url.replace(/\?.*/s, ""),
+          metrics,
+          health
+        );
       } catch (error) {
         // Never fatal: plants are taken whatever becomes of the metrics.
         host.log("error", internalErrorMessage(error));
@@ -73,15 +64,7 @@ export async function openAdmin(
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
-  const [, name = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
-  const listenAddress = {
-    ...config,
-    socket: port === undefined ? config.admin : "",
-    host: name,
-    port: Number(port),
-    isInherited: false,
-    tlsCert: ""
-  };
+  const listenAddress = addressOf(config);
   await listen(server, listenAddress);
   server.on("error", (error) => host.log("warn", messageOf(error)));
 
@@ -90,4 +73,31 @@ export async function openAdmin(
   const close = () => server.close().closeAllConnections();
   const { base } = describeAddress(server, listenAddress);
   return { metrics, base, close };
+}
+
+/** Returns the settings with the address of the admin listener in place of the public one. */
+function addressOf(config: Config): Config {
+  const [, host = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
+  return {
+    ...config,
+    socket: port === undefined ? config.admin : "",
+    host,
+    port: Number(port),
+    isInherited: false,
+    tlsCert: ""
+  };
+}
+
+function respondTo(
+  method: string,
+  path: string,
+  metrics: Metrics,
+  health: Health
+): readonly [status: number, text: string] {
+  if (!["GET", "HEAD"].includes(method)) return [405, "expected GET or HEAD\n"];
+  const reason = health.notReadyReason();
+  if (path === "/readyz") return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
+  if (path === "/livez") return [200, "alive\n"];
+  if (path === "/metrics") return [200, metrics.text()];
+  return [404, "expected /livez, /readyz or /metrics\n"];
 }

@@ -8,8 +8,8 @@ import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
- * Listens on the inherited socket, which is the first descriptor after stderr (sd_listen_fds(3)); or
- * else at the path of a socket; or else on host and port.
+ * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)); or else at
+ * the path of a socket; or else on host and port.
  *
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.

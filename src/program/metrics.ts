@@ -95,31 +95,16 @@ const bucketBounds = {
   plant_store_batch_records: "1 2 4 8 16 32 64 128 256 512 1024 4096 +Inf"
 };
 
+export type Metrics = ReturnType<typeof createMetrics>;
+
 /** Creates the metrics, and counts from now on. */
 export function createMetrics(host: Host, store: Store, health: Health) {
-  /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
-  const samples = new Map<string, number>();
-
-  /** @param sample a name of the table, and its labels */
-  const add = (sample: string, count = 1) =>
-    void samples.set(sample, (samples.get(sample) ?? 0) + count);
-  const observe = (
-    name: keyof typeof bucketBounds,
-    value: number,
-    count = 1
-  ) => {
-    for (const bound of bucketBounds[name].split(" ")) {
-      const isWithin = bound === "+Inf" || value <= Number(bound);
-      add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
-    }
-    add(`${name}_sum`, value);
-    add(`${name}_count`, count);
-  };
+  const samples = createSamples();
+  const { add, observe } = samples;
   store.on("batch", (records, millis) => {
     observe("plant_store_batch_records", records);
     observe("plant_store_append_seconds", millis / 1_000);
   });
-
   const count = (status: number, error: number | "" = "", times = 1) =>
     add(
       `plant_store_http_requests_total{status="${status}",error="${error}"}`,
@@ -142,45 +127,76 @@ export function createMetrics(host: Host, store: Store, health: Health) {
 
     /** @param notAfter end of the current certificate */
     onCertificate: (notAfter: Date) =>
-      void samples.set(
+      void samples.values.set(
         "plant_store_tls_not_after_timestamp_seconds",
         notAfter.getTime() / 1e3
       ),
 
-    /** Counts a server's connections; with TLS, the decrypted bytes. */
-    watch(server: Server): void {
-      server.on("drop", () => add("plant_store_connections_refused_total"));
-      const event =
-        "setSecureContext" in server ? "secureConnection" : "connection";
-      server.on("connection", (socket: Socket) => {
-        add("plant_store_connections");
-        socket.once("close", () => add("plant_store_connections", -1));
-      });
-      server.on(event, (socket: Socket) =>
-        socket.once("close", () => {
-          add("plant_store_http_received_bytes_total", socket.bytesRead);
-          add("plant_store_http_sent_bytes_total", socket.bytesWritten);
-        })
-      );
-    },
+    /** Counts a server's connections. */
+    watch: (server: Server) => watch(server, add),
 
     /** Returns the page that Prometheus reads. */
     text: () =>
       Object.entries(metricTable)
         .map(([name, { type, help, read }]) => {
           const value = read ? ifPossible(() => read(store, host, health)) : 0;
-
-          // A name may begin with another one.
-          const form = new RegExp(
-            `^${name}(?:_bucket|_sum|_count)?(?:\\{.*)?$`
+          const lines = samples.linesOf(name, value);
+          return (
+            lines &&
+            `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines}\n`
           );
-          const counted = [...samples].filter(([sample]) => form.test(sample));
-          if (value === undefined && !counted[0]) return "";
-          const lines = (counted[0] ? counted : [[name, value]]).map((sample) =>
-            sample.join(" ")
-          );
-          return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join("\n")}\n`;
         })
         .join("")
   };
+}
+
+function createSamples() {
+  /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
+  const values = new Map<string, number>();
+
+  /** @param sample a name of the table, and its labels */
+  const add = (sample: string, count = 1) =>
+    void values.set(sample, (values.get(sample) ?? 0) + count);
+  return {
+    values,
+    add,
+
+    /** Adds a value to a histogram so many times. */
+    observe(name: keyof typeof bucketBounds, value: number, count = 1) {
+      for (const bound of bucketBounds[name].split(" ")) {
+        const isWithin = bound === "+Inf" || value <= Number(bound);
+        add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
+      }
+      add(`${name}_sum`, value);
+      add(`${name}_count`, count);
+    },
+
+    /** Returns the lines of a metric: its samples, or else a value; empty without both. */
+    linesOf(name: string, value: number | undefined) {
+      // A name may begin with another one.
+      const form = new RegExp(`^${name}(?:_bucket|_sum|_count)?(?:\\{.*)?$`);
+      const found = [...values].filter(([sample]) => form.test(sample));
+      if (!found[0] && value === undefined) return "";
+      const lines = found[0] ? found : [[name, value]];
+      return lines.map((line) => line.join(" ")).join("\n");
+    }
+  };
+}
+
+function watch(server: Server, add: Metrics["add"]) {
+  server.on("drop", () => add("plant_store_connections_refused_total"));
+  server.on("connection", (socket: Socket) => {
+    add("plant_store_connections");
+    socket.once("close", () => add("plant_store_connections", -1));
+  });
+
+  // With TLS, the decrypted bytes are counted.
+  const event =
+    "setSecureContext" in server ? "secureConnection" : "connection";
+  server.on(event, (socket: Socket) =>
+    socket.once("close", () => {
+      add("plant_store_http_received_bytes_total", socket.bytesRead);
+      add("plant_store_http_sent_bytes_total", socket.bytesWritten);
+    })
+  );
 }

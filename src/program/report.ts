@@ -16,8 +16,8 @@ export type OnProgress = (done: number, all: number) => void;
 type Given = Extract<Command, { readonly command: "verify" }>;
 
 /**
- * Reports on each file. Resolves with the exit code of damage if any file is damaged, else with that
- * of the first file that could not be read.
+ * Reports on each file. Resolves with the exit code of damage if any file is damaged, else with the
+ * code of the first file that could not be read.
  */
 export async function verify(
   { files, format }: Given,

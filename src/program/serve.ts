@@ -60,18 +60,7 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const logged = new Set<string>();
-  const logOnce: Log = (level, message) => {
-    if (!logged.has(message)) log(level, message);
-    logged.add(message);
-  };
-  const guard = { ...host, log: logOnce };
-  const { tlsCert, tlsKey, storeCredentials } = config;
-  const tokens = openTokens(config, guard);
-  const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
-  const tls = tlsCert === "" ? undefined : readTls();
-  const credentials = openCredentials(storeCredentials, guard);
-
+  const { tokens, readTls, tls, credentials } = readSecrets(config, host);
   warnOfSettings(config, host);
   const store = await openStore(config, host, credentials);
   const failed = new Promise<string>((resolve) =>
@@ -117,6 +106,24 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     await store.close();
     throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
   }
+}
+
+/** Reads all secret files. A message about one is logged once, however often the file is read. */
+function readSecrets(config: Config, host: Host) {
+  const logged = new Set<string>();
+  const log: Log = (level, message) => {
+    if (!logged.has(message)) host.log(level, message);
+    logged.add(message);
+  };
+  const guard = { ...host, log };
+  const { tlsCert, tlsKey, storeCredentials } = config;
+  const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  return {
+    tokens: openTokens(config, guard),
+    readTls,
+    tls: tlsCert === "" ? undefined : readTls(),
+    credentials: openCredentials(storeCredentials, guard)
+  };
 }
 
 /** Warns of settings that are probably not what the operator wanted. */

@@ -30,7 +30,7 @@ const adminForm = new RegExp(
   `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${socketForm})?$`
 );
 
-/** The address of a stream, which has no credentials and hence no @; or a path that is not a URL. */
+/** The address of a stream, without credentials and hence without @; or a path that is no URL. */
 const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
@@ -78,7 +78,7 @@ export const settingTable = {
   storeCredentials: {
     ...path,
     flag: "store-credentials",
-    meaning: "file of the stream's user and password, a line each"
+    meaning: "file of the credentials for a stream, read at each connection"
   },
   tokensFile: {
     ...path,
@@ -222,7 +222,7 @@ const readTable = <Name extends string, Value>(
     Object.entries<Entry>(table).map(([name, entry]) => [name, read(entry)])
   ) as Readonly<Record<Name, Value>>;
 
-/** Returns the value of an entry if it is good. Otherwise adds a mistake, and returns the default. */
+/** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
 export function readText(entry: Entry, given: Given): string {
   const { source, text, mistakes } = lookUp(entry, given);
   const defaultValue = `${entry.defaultValue}`;
@@ -314,7 +314,8 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
   forbid(
     headMillis > requestMillis,
     [limitTable.headMillis, limitTable.requestMillis],
-    `--head-timeout must not be above --request-timeout: ${headMillis} and ${requestMillis} milliseconds`
+    "--head-timeout must not be above --request-timeout: " +
+      `${headMillis} and ${requestMillis} milliseconds`
   );
 }
 

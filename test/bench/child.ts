@@ -1,4 +1,4 @@
-/** Child processes: placed on cores, bounded in time, ended by their pid, none left behind. */
+/** Child processes: pinned to cores, bounded in time, ended by their pid, and all ended at exit. */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
@@ -6,7 +6,7 @@ import { availableParallelism } from "node:os";
 /** Cores, as `taskset --cpu-list` takes them. */
 export type Cores = "0" | "1" | "0,1";
 
-/** Where the servers of a comparison run, and where their load comes from. */
+/** The cores of a comparison's servers, and those of its load. */
 export interface Setting {
   readonly key: "one" | "both";
   readonly title: string;
@@ -19,7 +19,7 @@ export const settings: readonly [Setting, Setting] = [
   { key: "both", title: "server and load on both cores", servers: "0,1", load: "0,1" },
 ];
 
-/** No command that is run to its end takes longer; what hangs must not hang the benchmark. */
+/** The most time that a command may take: one that hangs must not hang the benchmark. */
 const commandMillisMax = 300_000;
 const startMillisMax = 60_000;
 const endMillisMax = 15_000;
@@ -37,7 +37,7 @@ export function pinSelf(): void {
   if (isPinned) spawnSync("taskset", ["--all-tasks", "-pc", "1", String(process.pid)]);
 }
 
-/** For the end of the program, whatever its reason. */
+/** Kills all children, when the program ends for any reason. */
 export function killAll(): void {
   for (const child of live) child.kill("SIGKILL");
 }
@@ -86,7 +86,7 @@ export interface Server {
   readonly port: number;
   /** When it was spawned (performance.now). */
   readonly spawnedAt: number;
-  /** SIGTERM, and SIGKILL for who does not hear it. */
+  /** Sends SIGTERM, and SIGKILL to a process that does not end. */
   end(): Promise<void>;
 }
 

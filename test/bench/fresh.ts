@@ -6,9 +6,9 @@ import { loadOnce, takeTurns, withServer, type Bench } from "./turns.ts";
 import type { Variant } from "./variants.ts";
 
 export interface FreshSample {
-  /** From the spawn to the first good answer. */
+  /** From the spawn to the first valid response. */
   readonly startMillis: number;
-  /** After the first answer. */
+  /** After the first response. */
   readonly idle: Memory;
   /** After a load of 64 connections. */
   readonly loaded: Memory;

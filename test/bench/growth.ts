@@ -15,7 +15,7 @@ export interface GrowthResult {
   readonly journals: readonly {
     readonly records: number;
     readonly bytes: number;
-    /** From the spawn to the first good answer. */
+    /** From the spawn to the first valid response. */
     readonly startMillis: readonly number[];
     readonly samples: readonly Sample[];
     /** Resident, at the end of all rounds. */
@@ -78,7 +78,7 @@ function writeJournals(bench: Bench) {
   return { journals, skipped };
 }
 
-/** A sound journal, as if sixty plants had shared each write. */
+/** A valid journal, as if sixty plants had shared each write. */
 function writeJournal(path: string, records: number): void {
   const at = new Date().toISOString();
   const plant = plantText({ id: 9007199254740993n, name: "Fern", tag: "shade" });

@@ -31,7 +31,7 @@ function npm(args: readonly string[]): string {
   const hasHeaders = existsSync(join(prefix, "include", "node", "node_version.h"));
   const env = { ...process.env, npm_config_build_from_source: "true",
     ...(hasHeaders && { npm_config_nodedir: prefix }) };
-  // What an outer `npm run` has set would point at the outer package.
+  // The settings of an outer `npm run` would point at the outer package.
   const { status, stdout, stderr, error } = spawnSync("npm", args,
     { cwd: here, env, encoding: "utf8" });
   if (status === 0) return "";

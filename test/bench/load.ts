@@ -7,7 +7,7 @@ import { body, token } from "./client.ts";
 import { here } from "./options.ts";
 
 export interface Load {
-  /** Answers of a status below 400. */
+  /** Responses with a status below 400. */
   readonly acknowledged: number;
   readonly perSecond: number;
   /** Microseconds. */
@@ -22,7 +22,7 @@ export const generator = versionOfWrk ? `wrk ${versionOfWrk[1] ?? ""}, 1 thread`
   : "autocannon 9.0.0 (no wrk here: install it, autocannon may be slower than the servers)";
 
 /** @param cores where the generator runs
- * @throws Error where any request was refused or got no answer */
+ * @throws Error if any request was refused or got no response */
 export function applyLoad(
   port: number,
   connections: number,

@@ -1,4 +1,4 @@
-/** What is known of this machine, and who used its CPU. Linux's /proc; elsewhere unknown. */
+/** Facts of this machine, and the CPU that each process used: from Linux's /proc, elsewhere unknown. */
 import { readdirSync, readFileSync, statfsSync } from "node:fs";
 import { cpus, loadavg, release } from "node:os";
 import { livePids } from "./child.ts";
@@ -13,7 +13,7 @@ const read = (path: string): string | undefined => {
 
 const numbers = (text: string): readonly number[] => text.trim().split(/\s+/).map(Number);
 
-/** Microseconds on a core that all threads of a process had since it began; unknown: NaN.
+/** Microseconds of CPU that all threads of a process have used; NaN if unknown.
  * The scheduler's own count of nanoseconds (the first field of schedstat), no ticks of 10 ms. */
 export function cpuMicrosOf(pid: number): number {
   const threads = read(`/proc/${pid}/stat`) === undefined ? [] : readdirSync(`/proc/${pid}/task`);
@@ -27,7 +27,7 @@ const ticksPerSecond = 100;
 
 /** A process's own time in ticks, user's and system's, and that of its children that ended. */
 function ticksOf(pid: number): { readonly own: number; readonly ended: number } {
-  // The name, in brackets, may hold spaces: the numbers begin behind it.
+  // The name, in brackets, may have spaces. The numbers begin after it.
   const fields = numbers(read(`/proc/${pid}/stat`)?.replace(/^.*\) \S+ /s, "") ?? "0");
   const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(10);
   return { own: user + system, ended: endedUser + endedSystem };
@@ -54,7 +54,7 @@ export function readUse(): UseReading {
   };
 }
 
-/** What others used between two readings, in parts of one core; unknown: NaN. */
+/** The CPU that other processes used between two readings, in parts of one core; NaN if unknown. */
 export function othersBetween(from: UseReading, to: UseReading): number {
   const others = to.everybody - from.everybody - (to.ours - from.ours);
   const ticks = (ticksPerSecond * (to.at - from.at)) / 1000;
@@ -107,7 +107,7 @@ export function factsOf(folder: string, generator: string, isPinned: boolean): F
   };
 }
 
-/** What makes these numbers worth less. */
+/** The reasons to doubt these numbers. */
 export function doubtsOf(facts: Facts): readonly string[] {
   const doubts = [
     "One machine, and server and generator share its memory, caches and kernel.",

@@ -1,4 +1,4 @@
-/** What one large body costs: resident memory of the server, and the time that others wait.
+/** The cost of one large body: resident memory of the server, and the time that others wait.
  *
  * `node --import tsx test/bench/memory.ts [MIB] [SERVER] [SHAPE]` prints a table. Each shape of a
  * body gets a fresh server, and a body of MIB (16) MiB or a part of one. SERVER is another build's
@@ -35,7 +35,7 @@ interface Cost {
   readonly growth: number;
   /** The longest time that a small request waited meanwhile; a busy machine adds to it. */
   readonly waitMillis: number;
-  /** What the main thread used meanwhile: no request waits longer on a quiet machine. */
+  /** CPU time of the main thread meanwhile: on a quiet machine no request waits longer. */
   readonly threadMillis: number;
 }
 

@@ -30,7 +30,7 @@ export type Key = (typeof keys)[number];
 
 export interface Options {
   readonly only: readonly Part[];
-  /** Who takes part in the rounds. */
+  /** The servers that take part in the rounds. */
   readonly servers: readonly Key[];
   /** Another checkout of this project, with its `dist`, or undefined. */
   readonly against: string | undefined;
@@ -44,7 +44,7 @@ export interface Options {
   /** The folder of all stores: it decides which disk is measured. */
   readonly folder: string;
   readonly out: string;
-  /** Where the chart goes; empty: nowhere. */
+  /** The path of the chart; empty for none. */
   readonly chart: string;
   readonly quick: boolean;
 }

@@ -39,7 +39,7 @@ export function reportOf(results: Results, variants: readonly Variant[]): string
   ].join("\n");
 }
 
-/** What is put beside what: the goals of this project, and its last build beside another. */
+/** The pairs that are compared: the goals of this project, and its last build with another. */
 const pairs: readonly { readonly over: Key; readonly under: Key }[] = [
   { over: "plant-store", under: "bar" },
   { over: "library", under: "bar" },

@@ -1,4 +1,4 @@
-/** Who is how fast, and at what price: all servers in turn, at some numbers of connections, and
+/** The speed of each server and its price: all servers in turn, at some numbers of connections, and
  * with one core or both. */
 import { join } from "node:path";
 import { run, type Setting } from "./child.ts";
@@ -21,7 +21,7 @@ interface Contestant {
 export interface Comparison {
   readonly connections: number;
   readonly setting: Setting;
-  /** What other processes used meanwhile, in parts of one core. */
+  /** CPU of other processes meanwhile, in parts of one core. */
   readonly others: number;
   /** Each one's samples, round by round. */
   readonly runs: readonly {
@@ -32,7 +32,7 @@ export interface Comparison {
 
 export type RoundsResult = readonly Comparison[];
 
-/** At 64 connections everybody; at the others who says how the server itself behaves. */
+/** All servers at 64 connections; at other numbers those that show how this server behaves. */
 const isAt = (connections: number, key: Key): boolean =>
   connections === 64
   || ["bar", "fastify", "plant-store", "library", "against", "against-library"].includes(key);

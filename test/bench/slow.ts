@@ -1,4 +1,4 @@
-/** Honest clients beside a thousand slow ones, which send a byte a second and never finish. */
+/** Valid clients beside a thousand slow ones, which send a byte a second and never finish. */
 import { connect } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { settings } from "./child.ts";
@@ -15,7 +15,7 @@ type Kind = (typeof kinds)[number];
 interface Closed {
   readonly kind: Kind;
   readonly seconds: number;
-  /** The status line's number; 0: closed without an answer. */
+  /** The status line's number; 0: closed without a response. */
   readonly status: number;
 }
 
@@ -24,7 +24,7 @@ export interface SlowResult {
   readonly honest: number;
   readonly headSeconds: number;
   readonly requestSeconds: number;
-  /** What other processes used meanwhile, in parts of one core. */
+  /** CPU of other processes meanwhile, in parts of one core. */
   readonly others: number;
   readonly without: readonly Load[];
   readonly with: Load;
@@ -37,7 +37,7 @@ export interface SlowResult {
 }
 
 const start = `POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${token}\r\n`;
-/** What is sent at once, and what then follows every second. */
+/** The bytes that are sent at once, and those that follow every second. */
 const plans: Readonly<Record<Kind, readonly [string, string]>> = {
   head: ["POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", "a"],
   body: [`${start}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n`, " "],

@@ -1,5 +1,5 @@
-/** What the program costs on a small machine, beside a bare node:http server: start to the first
- * answer, memory at rest and under load. `node --import tsx test/bench/small.ts [NODE]` prints the
+/** The cost of the program on a small machine, beside a bare node:http server: start to the first
+ * response, memory at rest and under load. `node --import tsx test/bench/small.ts [NODE]` prints the
  * table of src/program/README.md, in less than a minute; Linux only. */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -19,7 +19,7 @@ const restMillis = 600;
 const loadMillis = 2_000;
 const connections = 16;
 
-/** Says where it listens as the program does, and answers as shortly. */
+/** Logs where it listens as the program does, and responds as shortly. */
 const bare = join(folder, "bare.mjs");
 writeFileSync(bare, `import { createServer } from "node:http";
 const server = createServer((request, response) => {
@@ -47,14 +47,14 @@ const variants: Readonly<Record<string, readonly string[]>> = {
   "one file, small, no JIT": ["--jitless", ...flags, bundle, ...limits, ...port],
 };
 
-/** Of /proc, in MiB: all of the process, what is its own of that, the highest of all so far. */
+/** From /proc, in MiB: resident memory, the part that is not shared with files, and the peak. */
 function memoryOf({ pid }: ChildProcess, field: "VmRSS" | "RssAnon" | "VmHWM"): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   const [, kib] = new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status) ?? [];
   return Number(kib) / 1_024;
 }
 
-/** Posts a plant; resolves when its answer has been read. */
+/** Posts a plant; resolves when its response has been read. */
 function post(url: string, agent: Agent, id: number): Promise<void> {
   const headers = { Authorization: "Bearer garden", "Content-Type": "application/json" };
   return new Promise((resolve, reject) => {
@@ -108,7 +108,7 @@ for (let turn = 1; turn <= turns; turn++) {
   }
 }
 
-console.log("| | start to first answer, ms | at rest, MiB | of it its own | peak under load |");
+console.log("| | start to first response, ms | at rest, MiB | of it its own | peak under load |");
 console.log("| --- | --- | --- | --- | --- |");
 for (const [name, numbers] of all) {
   const median = (field: keyof Numbers): string =>

@@ -1,6 +1,6 @@
 /** The few numbers that the tables need. */
 
-/** What is usual: the median, and between which values 80 of 100 lie. */
+/** The median, and the values between which 80 of 100 lie. */
 export interface Spread {
   readonly median: number;
   /** A tenth of all is below. */

@@ -11,17 +11,17 @@ import { cpuMicrosOf } from "./machine.ts";
 import type { Key, Options } from "./options.ts";
 import type { Place, Variant } from "./variants.ts";
 
-/** What all parts share. */
+/** Shared by all parts. */
 export interface Bench {
   readonly options: Options;
-  /** Where the stores are; removed at the end. */
+  /** The folder of the stores; removed at the end. */
   readonly folder: string;
   readonly variants: readonly Variant[];
   log(text: string): void;
 }
 
 export interface Sample extends Load {
-  /** The server's, all its threads, for each answer. */
+  /** CPU of all threads of the server, for each response. */
   readonly cpuMicros: number;
 }
 
@@ -30,7 +30,7 @@ export interface Live {
   readonly variant: Variant;
   readonly folder: string;
   readonly server: Server;
-  /** From the spawn to the first good answer. */
+  /** From the spawn to the first valid response. */
   readonly startMillis: number;
   /** How many plants it must have kept at the end. */
   acknowledged: number;
@@ -72,7 +72,7 @@ export function withServers<T>(
     withServers(bench, rest, cores, (others) => use([live, ...others])));
 }
 
-/** A server's first answer must be the right one: nothing else is worth measuring. */
+/** Starts a server. Its first response must be the right one. */
 async function start(variant: Variant, place: Place): Promise<Live> {
   const server = await variant.start(place);
   const { status, body } = await askOnce(server.port);
@@ -84,16 +84,16 @@ async function start(variant: Variant, place: Place): Promise<Live> {
   throw new Error(`${variant.name} answered ${status}: ${body}`);
 }
 
-/** What was acknowledged must be there; more may be: answers that the load did not wait for. */
+/** Acknowledged plants must be there. More may be: the load does not wait for its last responses. */
 async function assertKept({ variant, folder, acknowledged }: Live): Promise<void> {
   const kept = await variant.count?.(folder);
   if (kept === undefined || kept >= acknowledged) return;
   throw new Error(`${variant.name} acknowledged ${acknowledged} plants, and kept ${kept}`);
 }
 
-/** Every one once in every round. The order is drawn for each odd round, and turned around for
- * the even one behind it: who was first is last, so that neither a place in the order nor a
- * slow drift of the machine favours anybody.
+/** Every one once in every round. The order is drawn for each odd round, and reversed for
+ * the even round after it, so that neither a place in the order nor a slow drift of the machine
+ * favours a server.
  * @returns what was measured of each, round by round */
 export async function takeTurns<T, S>(
   rounds: number,

@@ -1,4 +1,4 @@
-/** Who is measured, how each is started, and how what it kept is counted. */
+/** The servers that are measured: how each is started, and how its stored plants are counted. */
 import {
   closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync, writeFileSync,
 } from "node:fs";
@@ -9,7 +9,7 @@ import { startServer, run, type Cores, type Server } from "./child.ts";
 import { token } from "./client.ts";
 import { here, root, type Key } from "./options.ts";
 
-/** Where a server is started. */
+/** The place where a server is started. */
 export interface Place {
   /** Of its own, for its store. */
   readonly folder: string;
@@ -19,20 +19,20 @@ export interface Place {
 export interface Variant {
   readonly key: Key;
   readonly name: string;
-  /** What a good answer means. */
+  /** The status of its first response. */
   readonly keeps: string;
   readonly status: number;
   /** Why it can't be measured here. */
   readonly skipped?: string;
   start(place: Place): Promise<Server>;
-  /** How many plants it kept; throws where they are not sound. Without: it keeps nothing. */
+  /** Counts the stored plants; throws if the store is damaged. Without it the server keeps nothing. */
   count?(folder: string): Promise<number>;
 }
 
 const node = process.execPath;
 const file = (name: string): string => join(here, "servers", name);
 
-/** One of the servers in `servers`, told by its environment what to load or where to store. */
+/** One of the servers in `servers`; its environment says what to load or where to store. */
 const peer = (name: string, env: Readonly<Record<string, string>> = {}): Variant["start"] =>
   ({ folder, cores }) =>
     startServer(cores, [node, file(name)], { PLANTS_TOKEN: token, ...env }, folder);

@@ -6,7 +6,6 @@
  */
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { join } from "node:path";
@@ -131,19 +130,3 @@ for (const [name, client, skip] of [
       }
     });
 }
-
-test("a client that expects 100 Continue gets the final status at once, and sends nothing", { timeout },
-  async (t) => {
-    for (const upload of uploads.filter(({ error }) => error !== 41302)) {
-      await t.test(nameOf(upload), async () => {
-        const length = upload.isChunked ? {} : { "content-length": body.length };
-        const asked = request(`${server.url}${upload.path}`, { method: upload.method,
-          headers: { ...headersOf(upload), ...length, expect: "100-continue" } });
-        asked.on("continue", () => assert.fail("100 Continue came first"));
-        asked.flushHeaders();
-        const [answer] = await once(asked, "response");
-        assert.equal(answer.statusCode, Math.floor(upload.error / 100));
-        asked.on("error", () => undefined).destroy();
-      });
-    }
-  });

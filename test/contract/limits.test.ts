@@ -10,7 +10,7 @@ import {
   chunk, chunked, coding, fern, good, halfBody, halfHead, host, line, nested, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
 import { assertError, exchange, post, readAnswers, start } from "../support/support.ts";
-import type { RawAnswer, Running } from "../support/support.ts";
+import type { RawAnswer } from "../support/support.ts";
 import { open, send, serve, type Serving } from "../support/serving.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -197,60 +197,6 @@ for (const [name, cases = []] of Object.entries(limitCases)) {
 test("every limit of the table has its test", () => {
   const tested = [...Object.keys(limitCases), ...elsewhere].sort();
   assert.deepEqual(tested, Object.keys(limitTable).sort());
-});
-
-/** A request whose head is read, which 100 Continue shows; its body is still to be sent. */
-async function underWay(port: number): Promise<Socket> {
-  const socket = await opened(port);
-  const ready = readAnswers(socket, 1);
-  const fields = `Expect: 100-continue\r\nContent-Length: ${fern.length}\r\n\r\n`;
-  await write(socket, `${line}${host}${good}${fields}`);
-  assert.equal((await ready)[0]?.status, 100);
-  return socket;
-}
-
-/** Sends SIGTERM, and waits until the drain has begun: it closes an idle connection. */
-async function drained(running: Running): Promise<void> {
-  const idle = await opened(running.port);
-  const answer = readAnswers(idle, 1);
-  await write(idle, post(fern));
-  assert.equal((await answer)[0]?.status, 200);
-  const closed = once(idle, "close");
-  running.process.kill("SIGTERM");
-  await closed;
-}
-
-test("a request in progress at SIGTERM gets its true response, and the program exits with 0", { timeout },
-  async () => {
-    const behind = Buffer.concat([Buffer.from(fern), post(fern)]);
-    for (const [rest, status] of [[fern, 200], ["x".repeat(22), 400], [behind, 200]] as const) {
-      const running = await start({ node });
-      const socket = await underWay(running.port);
-      await drained(running);
-      const refused = connect(running.port, "127.0.0.1");
-      refused.write(post(fern));
-      assert.deepEqual(await readAnswers(refused, 1), []);
-      const answers = readAnswers(socket, Infinity);
-      await write(socket, rest);
-      const found = await answers;
-      assert.equal(found[0]?.status, status);
-      assert.equal(found.at(-1)?.headers["connection"], "close");
-      // A request that comes while shutting down is refused, or stands behind the last answer.
-      if (rest === behind && found.length === 2) assertError(found[1], [503]);
-      else assert.equal(found.length, 1);
-      if (running.process.exitCode === null) await once(running.process, "exit");
-      assert.equal(running.process.exitCode, 0);
-    }
-  });
-
-test("a second signal ends the program at once with 69, without a response", { timeout }, async () => {
-  // Not by the deadline, which ends with 69, too.
-  const running = await start({ node, args: ["--drain-timeout", "600000"] });
-  const socket = await underWay(running.port);
-  await drained(running);
-  const answers = readAnswers(socket, Infinity);
-  assert.equal(await running.end("SIGINT"), 69);
-  assert.deepEqual(await answers, []);
 });
 
 test("a body in a million chunks takes little more memory than its bytes", { timeout }, async () => {

@@ -130,21 +130,16 @@ async function answerTo(bytes: string | Buffer): Promise<RawAnswer> {
   return answer ?? assert.fail("no response arrived");
 }
 
-const plants: readonly (readonly [body: string, answer: string])[] = [
-  ['{"id":1,"name":"Fern"}', '{"name":"Fern"}'],
-  ['{"id":1,"name":"Fern","tag":"shade"}', '{"name":"Fern","tag":"shade"}'],
-  ['{"tag":"","name":"","id":-9223372036854775808}', '{"name":"","tag":""}'],
-  ['{"id":1.0,"name":"\\u0000😀\\"","more":[]}', '{"name":"\\u0000😀\\""}'],
-  [' {"id":1e2,"name":"\\ud83d\\ude00"} ', '{"name":"😀"}'],
-];
-for (const [body, expected] of plants) {
-  test(`the response to ${body} is the Plant ${expected}`, async () => {
+test("a Plant keeps to its schema", async () => {
+  for (const [body, plant] of [
+    ['{"id":1.0,"name":"\\u0000😀\\"","more":[]}', '{"name":"\\u0000😀\\""}'],
+    [' {"tag":"","id":1e2,"name":"\\ud83d\\ude00"} ', '{"name":"😀","tag":""}'],
+  ] as const) {
     const answer = await answerTo(post(body));
-    assert.deepEqual([answer.status, answer.body], [200, `${expected}\n`]);
-    assert.equal(answer.headers["content-type"], "application/json");
+    assert.deepEqual([answer.status, answer.body], [200, `${plant}\n`]);
     assertIs(plantSchema, answer.body);
-  });
-}
+  }
+});
 
 test("an Error keeps to its schema", async () => {
   for (const bytes of ["PLANT\r\n\r\n", post("{}"), post("{}", "Expect: tea\r\n")]) {

@@ -114,6 +114,26 @@ for (const [says, isDrained, begin] of slow) {
     });
 }
 
+for (const [what, rest, statuses] of [
+  ["a plant", fern, [200]], ["an invalid body", "x".repeat(fern.length), [400]],
+  ["a plant and another request", fern + `${post(fern)}`, [200]],
+] as const) {
+  test(`a request in progress gets its true response during a drain: ${what}`, { timeout },
+    async () => {
+      const { server, port } = await serve();
+      const ends = await open(server, port);
+      await send(ends, post(fern).subarray(0, -fern.length));
+      const drained = server.drain();
+      const refused = connect(port, "127.0.0.1");
+      assert.deepEqual(await readAnswers(refused, 1), [], "no new connection is accepted");
+      await send(ends, rest);
+      const text = await readAll(ends);
+      assert.deepEqual(statusesOf(text), statuses);
+      assert.match(text, /\r\nConnection: close\r\n/);
+      assert.equal(await drained, true);
+    });
+}
+
 /** Sent after a plant that waits for the store. */
 const behind = [
   ["garbage", "garbage\r\n\r\n"],
@@ -165,6 +185,20 @@ test("a client that is slow to close does not make the program exit with 69; hal
   assert.equal((await ready)[0]?.status, 100);
   assert.equal(await other.end(), 69);
   late.destroy();
+});
+
+test("another signal during a drain ends the program at once with 69", { timeout }, async () => {
+  // The deadline, which also ends with 69, is far away.
+  const server = await start({ node, args: ["--drain-timeout", "600000"] });
+  const client = connect(server.port, "127.0.0.1");
+  const ready = readAnswers(client, 1);
+  client.write(post(fern, "Expect: 100-continue\r\n").subarray(0, -5));
+  assert.equal((await ready)[0]?.status, 100);
+  const answers = readAnswers(client, Infinity);
+  server.process.kill("SIGTERM");
+  while (!server.events().some(({ msg }) => msg === "draining: SIGTERM")) await turn();
+  assert.equal(await server.end("SIGINT"), 69);
+  assert.deepEqual(await answers, []);
 });
 
 test("a drain ends at once if no request is in progress, whatever the clients have sent", { timeout },

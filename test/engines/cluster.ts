@@ -143,16 +143,18 @@ export class Cluster {
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
     if ("missing" in binary) return new Cluster(temporaryFolder(), [], options);
 
+    // Hooks run in this order: servers that still run would write to the folder that is removed.
+    let cluster: Cluster | undefined;
+    after(() => cluster?.stop());
+
     // Another process may take a port that was free: then a server ends, and others are tried.
     for (let tries = 1; ; tries++) {
-      const cluster = await Cluster.#spawn(options);
-      const ready = cluster.servers.map((server) => cluster.ready(server));
+      const spawned = await Cluster.#spawn(options);
+      cluster = spawned;
+      const ready = spawned.servers.map((server) => spawned.ready(server));
       const [failed] = (await Promise.allSettled(ready)).filter(({ status }) => status === "rejected");
-      if (!failed) {
-        after(() => cluster.stop());
-        return cluster;
-      }
-      await cluster.stop();
+      if (!failed) return spawned;
+      await spawned.stop();
       if (tries === 3 && failed.status === "rejected") throw failed.reason;
     }
   }

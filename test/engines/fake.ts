@@ -166,7 +166,7 @@ export class Fake {
     let answer: Answer;
     const isProbe = subject.includes("STREAM.MSG.GET") && published.payload === "";
     if (isProbe) return;
-    if (subject.startsWith("$JS.API.STREAM.INFO.")) {
+    if (subject.includes(".API.STREAM.INFO.")) {
       const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
       answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
     } else {

@@ -6,7 +6,7 @@ import { decodeMessage } from "../../src/engines/message.ts";
 import type { NatsStore } from "../../src/engines/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
-import { ack, fails, found, nobody, open as openScript, outcomeOf } from "./fake.ts";
+import { ack, Fake, fails, found, nobody, open as openScript, openFake, outcomeOf } from "./fake.ts";
 import type { Script } from "./fake.ts";
 
 const timeout = 120_000;
@@ -94,6 +94,14 @@ describe("a plant with a key", { timeout }, () => {
     });
     assert.equal(await once(store, fern, newKey()), "stored");
     assert.equal(fake.plants.length, 3);
+  });
+  test("asks for the permission to read the stream, in its domain, unless keys are off", async () => {
+    for (const keys of [true, false]) {
+      const fake = await Fake.start();
+      const store = await openFake([fake], { keys }, "?domain=hub");
+      assert.equal(fake.said[0]?.includes("HPUB $JS.hub.API.STREAM.MSG.GET.plants "), keys);
+      assert.equal(store.appendOnce !== undefined, keys);
+    }
   });
   test("shares the outcome of the same one in flight; another plant is a conflict at once", async () => {
     const { fake, store } = await open(() => undefined);

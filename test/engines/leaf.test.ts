@@ -11,14 +11,17 @@ const toHub = `leafnodes { remotes: [
   { url: "nats-leaf://admin:adminpw@127.0.0.1:${leafPort}", account: PLANTS } ] }`;
 const hub = await Cluster.start({ servers: 1, domain: "hub",
   users: `{ user: boxed, password: boxedpw, permissions: {
-    publish: [ "plants", "$JS.API.STREAM.INFO.plants" ], subscribe: [ "_INBOX_plants.>" ] } }`,
+    publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ],
+    subscribe: [ "_INBOX_plants.>" ] } }`,
   more: `leafnodes { listen: "127.0.0.1:${leafPort}" }` });
 const leaf = await Cluster.start({ servers: 1, domain: "none", more: toHub,
   accounts: `accounts {
     $SYS { users: [ { user: sys, password: syspw } ] }
     PLANTS { users: [ { user: admin, password: adminpw } ] }
   }` });
-const edge = await Cluster.start({ servers: 1, domain: "edge", more: toHub });
+const edge = await Cluster.start({ servers: 1, domain: "edge", more: toHub,
+  users: `{ user: far, password: farpw, permissions: { subscribe: [ "_INBOX.>" ],
+    publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }` });
 const query = "?replicas=1";
 const user = "admin";
 
@@ -34,6 +37,12 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
         assert.equal((await hub.read("plants")).length, index + 1);
       }
     });
+  test("needs permission for the subjects of its domain only", async () => {
+    const store = await edge.open("plants", { user: "far", query: `${query}&domain=hub` });
+    await store.append(fern);
+    await store.close();
+    await assert.rejects(edge.open("plants", { user: "far", query }), { code: "config" });
+  });
   test("is not served without the domain: the message says how, and no second stream is made", async () => {
     await assert.rejects(edge.open("plants", { user, query }), (error) => {
       assert.ok(error instanceof EngineError);

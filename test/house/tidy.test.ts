@@ -39,8 +39,8 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:https": ["http/strict-server.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
-    "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/open.ts", "program/access-log.ts",
-    "program/secrets.ts", "program/transfer.ts",
+    "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/keys.ts",
+    "journal/open.ts", "program/access-log.ts", "program/secrets.ts", "program/transfer.ts",
   ],
   "node:child_process": [], "node:worker_threads": [], "node:vm": [], "node:dgram": [],
   "node:inspector": [], "node:module": [], "node:process": [], "node:cluster": [],
@@ -222,12 +222,9 @@ const rules: readonly Rule[] = [
 
 /** Rules that the source does not keep yet; a rule leaves this list when it does. */
 const pending: readonly string[] = [
-  "a line has at most 100 columns",
   "a function has at most 45 code lines",
-  "a blank line stands before every docblock and between functions",
-  "program has at most 11500 tokens",
+  "core has at most 23500 tokens", "program has at most 11500 tokens",
   "engines has at most 7500 tokens",
-  "the tests use the words of the glossary",
 ];
 
 /** Defines the test of a rule; one that is pending may fail without failing the run. */

@@ -93,6 +93,7 @@ const behaviours = [
   "contract/on-response",
   "contract/pipelining",
   "program/admin",
+  "program/metrics",
   "program/log",
 ];
 for (const node of nodes) {
