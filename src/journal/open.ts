@@ -131,11 +131,7 @@ async function repair(
     throw new JournalError("damaged", path, reason, end.offset);
   }
   if (end.kind === "new") {
-    const at = new Date().toISOString();
-    const header = fillChecksums(headerText(randomUUID(), at));
-    file.truncate(0);
-    await appendAll(file, header);
-    disk.syncDirectory(path);
+    await startFile(disk, path, file);
     return 0;
   }
 
@@ -159,6 +155,19 @@ async function repair(
   const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
   await rewriteEnd(disk, path, file, { file: end.file, offset, size, bytes });
   return end.seq;
+}
+
+/** Writes the header of a new journal, durably. */
+async function startFile(
+  disk: Disk,
+  path: string,
+  file: JournalFile
+): Promise<void> {
+  const at = new Date().toISOString();
+  const header = fillChecksums(headerText(randomUUID(), at));
+  file.truncate(0);
+  await appendAll(file, header);
+  disk.syncDirectory(path);
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
