@@ -213,13 +213,19 @@ export class Journal
   /** @throws Error if the file was deleted or changed */
   async #rotate(request: RotationRequest): Promise<void> {
     const old = this.#current;
-    const { path, disk, warn } = this.#settings;
+    const { path, disk, warn, limits } = this.#settings;
     // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) this.#current = await openFile(disk, path, warn, this.#keys);
+      if (isNew) {
+        // A file that cannot be opened leaves the window as it is.
+        const keys = new KeyWindow(limits.keysBytesMax);
+        this.#current = await openFile(disk, path, warn, keys);
+        this.#keys.join(keys);
+        this.#queue.settleRemembered(this.#keys);
+      }
       this.#watched = "path";
       request.resolve(isNew);
     } catch (error) {

@@ -65,14 +65,7 @@ export class KeyWindow {
 
   /** Moves the end over bytes that hold no record with a key. */
   skip(bytes: number): void {
-    this.#newest = this.#end;
-    this.#end += bytes;
-    const start = Math.min(this.#end - this.#bytesMax, this.#newest);
-    while (
-      this.#oldest <= this.#count &&
-      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
-    )
-      this.#oldest++;
+    this.#advance(bytes, this.#end);
   }
 
   /** Moves the end over a record with a key, and remembers it. */
@@ -83,15 +76,27 @@ export class KeyWindow {
     this.#insert(Buffer.concat(digests), position);
   }
 
+  /** Moves the end over the files of a later window, and remembers what that one does. */
+  join(later: KeyWindow): void {
+    const start = this.#end;
+    const hasRecords = later.#newest > 0;
+    this.#advance(
+      later.#end,
+      hasRecords ? start + later.#newest : this.#newest
+    );
+    for (const [digests, position] of later.#records())
+      this.#insert(digests, start + position);
+  }
+
   /**
-   * Moves the end over a file whose end is clean. Reads the window, or the last line if that is
-   * longer. A file without keys costs the read and a search of each block.
+   * Moves the end of a new window over a file whose end is clean. Reads the window, or the last
+   * line if that is longer. A file without keys costs the read and a search of each block.
    */
   addFile(file: Bytes): void {
     if (this.#bytesMax === 0) return;
     const size = file.size();
     let start = this.#startIn(file, size);
-    this.skip(start);
+    this.#end = start;
     while (start < size) {
       const block = file.read(start, Math.min(blockBytes, size - start));
       const lastLf = block.lastIndexOf(lineFeed);
@@ -120,6 +125,32 @@ export class KeyWindow {
     return headerBytes;
   }
 
+  /** Moves the end, and forgets what is no longer within the window. */
+  #advance(bytes: number, newest: number): void {
+    this.#newest = newest;
+    this.#end += bytes;
+    const start = Math.min(this.#end - this.#bytesMax, newest);
+    while (
+      this.#oldest <= this.#count &&
+      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
+    )
+      this.#oldest++;
+  }
+
+  /** Returns the digests and the position of each remembered record, the oldest first. */
+  #records(): (readonly [Buffer, number])[] {
+    const [positions, digests] = [this.#positions, this.#digests];
+    return Array.from(
+      { length: this.#count - this.#oldest + 1 },
+      (_, index) => {
+        const slot = (this.#oldest + index) % positions.length;
+        const start = slot * 2 * digestBytes;
+        const pair = digests.subarray(start, start + 2 * digestBytes);
+        return [pair, positions[slot] ?? 0] as const;
+      }
+    );
+  }
+
   #insert(digests: Buffer, position: number): void {
     if (this.#count - this.#oldest + 1 === this.#slots) this.#grow();
     const number = ++this.#count;
@@ -133,22 +164,14 @@ export class KeyWindow {
 
   /** Doubles the slots. */
   #grow(): void {
-    const [positions, digests] = [this.#positions, this.#digests];
-    const oldest = this.#oldest;
-    const slots = 2 * positions.length;
+    const records = this.#records();
+    const slots = 2 * this.#slots;
     this.#positions = new Float64Array(slots);
     this.#digests = Buffer.alloc(slots * 2 * digestBytes);
     this.#chains = new Float64Array(slots);
     this.#before = new Float64Array(slots);
-    this.#count = oldest - 1;
-    for (let index = 0; index < positions.length; index++) {
-      const slot = (oldest + index) % positions.length;
-      const start = slot * 2 * digestBytes;
-      this.#insert(
-        digests.subarray(start, start + 2 * digestBytes),
-        positions[slot] ?? 0
-      );
-    }
+    this.#count = this.#oldest - 1;
+    for (const [digests, position] of records) this.#insert(digests, position);
   }
 
   get #slots(): number {

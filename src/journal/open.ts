@@ -132,11 +132,7 @@ async function repair(
     throw new JournalError("damaged", path, reason, end.offset);
   }
   if (end.kind === "new") {
-    const at = new Date().toISOString();
-    const header = fillChecksums(headerText(randomUUID(), at));
-    file.truncate(0);
-    await appendAll(file, header);
-    disk.syncDirectory(path);
+    await startFile(disk, path, file);
     return 0;
   }
 
@@ -164,6 +160,19 @@ async function repair(
   }
   await rewriteEnd(disk, path, file, rewrite);
   return end.seq;
+}
+
+/** Writes the header of a new journal, durably. */
+async function startFile(
+  disk: Disk,
+  path: string,
+  file: JournalFile
+): Promise<void> {
+  const at = new Date().toISOString();
+  const header = fillChecksums(headerText(randomUUID(), at));
+  file.truncate(0);
+  await appendAll(file, header);
+  disk.syncDirectory(path);
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
