@@ -21,7 +21,8 @@ import {
   copyPath,
   planOpening,
   readCopy,
-  rewriteEnd
+  rewriteEnd,
+  withEnd
 } from "./rewrite.ts";
 
 /** A locked journal whose end is clean and durable; `seq` is the last record's, or 0. */
@@ -53,8 +54,7 @@ export async function openFile(
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const seq = await repair(disk, path, file, warn);
-    attempt("unreadable", path, () => keys.addFile(file));
+    const seq = await repair(disk, path, file, warn, keys);
     return { path, identity, file, releases, bytes: file.size(), seq };
   } catch (error) {
     release({ file, releases });
@@ -109,7 +109,8 @@ async function repair(
   disk: Disk,
   path: string,
   file: JournalFile,
-  warn: Warn
+  warn: Warn,
+  keys: KeyWindow
 ): Promise<number> {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
@@ -141,6 +142,12 @@ async function repair(
   const tail = attempt("unreadable", path, () =>
     whole.read(offset, whole.size() - offset)
   );
+  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
+  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
+  const rewrite = { file: end.file, offset, size, bytes };
+
+  // Before anything is written: a read that fails refuses a file that is still untouched.
+  attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
   const torn = tail.subarray(end.end - offset);
   if (torn.length > 0) {
     const name = await saveTorn(disk, path, end.end, torn);
@@ -148,9 +155,7 @@ async function repair(
       `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
     );
   }
-  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
-  await rewriteEnd(disk, path, file, { file: end.file, offset, size, bytes });
+  await rewriteEnd(disk, path, file, rewrite);
   return end.seq;
 }
 
