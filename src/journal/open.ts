@@ -117,7 +117,7 @@ async function repair(
   const plan = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
-  const { end } = plan;
+  const { copy, end, file: whole } = plan;
   if (end.kind === "new") {
     // A stale copy goes. That a copy can be made is tried now: an empty file may be writable, its
     // directory not.
@@ -134,7 +134,6 @@ async function repair(
   if (end.kind === "new") return await startFile(disk, path, file);
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
-  const { copy, file: whole } = plan;
   const offset = Math.min(
     copy.kind === "pending" ? copy.offset : size,
     end.certified
