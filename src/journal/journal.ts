@@ -20,16 +20,10 @@ import {
 } from "../store.ts";
 import { ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
-import { openFile, release, type OpenFile } from "./open.ts";
+import { openFile, release, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { conflict, Queue } from "./queue.ts";
-import {
-  appendPlant,
-  epoch,
-  fillChecksums,
-  lineFeed,
-  recordText
-} from "./record.ts";
+import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
@@ -52,22 +46,17 @@ export interface JournalOptions {
  */
 export async function openJournal(
   path: string,
-  options: JournalOptions = {}
+  { disk = realDisk, warn = () => {}, ...options }: JournalOptions = {}
 ): Promise<Journal> {
-  const settings = settingsOf(path, options);
-  const { path: absolute, disk, warn } = settings;
-  const keys = new KeyWindow(settings.limits.keysBytesMax);
-  const file = await openFile(disk, absolute, warn, keys);
-  return new Journal(settings, file, keys);
+  const limits = limitsWith(options.limits);
+  const keys = new KeyWindow(limits.keysBytesMax);
+  const settings = { path: resolve(path), disk, warn, limits, keys };
+  return new Journal(settings, await openFile(settings));
 }
 
-/** Path and options; what the path's links lead to is resolved at each opening. */
-type Settings = ReturnType<typeof settingsOf>;
-
-const settingsOf = (
-  path: string,
-  { disk = realDisk, warn = () => {}, limits }: JournalOptions
-) => ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
+interface Settings extends Place {
+  readonly limits: Limits;
+}
 
 interface RotationRequest {
   resolve(isNew: boolean): void;
@@ -86,7 +75,6 @@ export class Journal
 {
   readonly #settings: Settings;
   readonly #queue = new Queue();
-  readonly #keys: KeyWindow;
 
   /** Undefined with a window of 0. */
   readonly appendOnce: PlantStore["appendOnce"];
@@ -108,11 +96,10 @@ export class Journal
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: Settings, current: OpenFile, keys: KeyWindow) {
+  constructor(settings: Settings, current: OpenFile) {
     super();
     this.#settings = settings;
     this.#current = current;
-    this.#keys = keys;
     if (settings.limits.keysBytesMax > 0) {
       this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
     }
@@ -135,7 +122,8 @@ export class Journal
   }
 
   readonly #append = (json: string, settle: Settle, key?: string): void => {
-    const found = key === undefined ? "new" : this.#keys.find(key, json);
+    const found =
+      key === undefined ? "new" : this.#settings.keys.find(key, json);
     if (found !== "new" && this.#queue.refusal) throw this.#queue.refusal;
     if (found === "other plant") throw conflict();
     if (found === "same plant")
@@ -213,13 +201,13 @@ export class Journal
   /** @throws Error if the file was deleted or changed */
   async #rotate(request: RotationRequest): Promise<void> {
     const old = this.#current;
-    const { path, disk, warn } = this.#settings;
+    const { path, disk } = this.#settings;
     // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) this.#current = await openFile(disk, path, warn, this.#keys);
+      if (isNew) this.#current = await openFile(this.#settings);
       this.#watched = "path";
       request.resolve(isNew);
     } catch (error) {
@@ -258,7 +246,7 @@ export class Journal
     this.#current.seq += records;
 
     await this.#watch();
-    this.#remember(bytes);
+    this.#settings.keys.addLines(bytes);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle();
@@ -289,20 +277,6 @@ export class Journal
       );
       queueMicrotask(() => this.#settings.warn(warning));
       return undefined;
-    }
-  }
-
-  /** Remembers the keys of the batch, whose lines are durable. */
-  #remember(lines: Buffer): void {
-    const { batch } = this.#queue;
-    if (batch.every(({ key }) => key === undefined))
-      return this.#keys.skip(lines.length);
-    let start = 0;
-    for (const { key, json } of batch) {
-      const end = lines.indexOf(lineFeed, start) + 1;
-      if (key === undefined) this.#keys.skip(end - start);
-      else this.#keys.add(key, json, end - start);
-      start = end;
     }
   }
 

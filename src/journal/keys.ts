@@ -5,8 +5,8 @@
  * Positions count the journal's bytes over all files that the process has written to.
  */
 import { hash, randomBytes } from "node:crypto";
-import { blockBytes, find, linesOf, type Bytes } from "./lines.ts";
-import { headerBytes, lineFeed, plantOf } from "./record.ts";
+import { blockBytes, find, type Bytes } from "./lines.ts";
+import { headerBytes, keyAndPlant, lineFeed } from "./record.ts";
 
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
@@ -31,17 +31,7 @@ export class KeyWindow {
    */
   #count = 0;
   #oldest = 1;
-  #positions = new Float64Array(slotsMin);
-
-  /** Key and plant's digest of each slot. */
-  #digests = Buffer.alloc(slotsMin * 2 * digestBytes);
-
-  /**
-   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
-   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
-   */
-  #chains = new Float64Array(slotsMin);
-  #before = new Float64Array(slotsMin);
+  #slots = slotsOf(slotsMin);
 
   /** @param bytesMax the length of the window; 0 remembers nothing */
   constructor(bytesMax: number) {
@@ -51,14 +41,15 @@ export class KeyWindow {
   /** Returns whether a remembered record has this key, and then whether it has the same plant. */
   find(key: string, plant: string): "new" | "same plant" | "other plant" {
     const bytes = Buffer.from(key, "base64url");
-    let number = this.#chains[this.#chainOf(bytes)] ?? 0;
+    const { chains, before, length } = this.#slots;
+    let number = chains[this.#chainOf(bytes)] ?? 0;
     while (number >= this.#oldest) {
-      const slot = number % this.#slots;
+      const slot = number % length;
       if (this.#has(2 * slot, bytes))
         return this.#has(2 * slot + 1, digestOf(plant))
           ? "same plant"
           : "other plant";
-      number = this.#before[slot] ?? 0;
+      number = before[slot] ?? 0;
     }
     return "new";
   }
@@ -68,9 +59,10 @@ export class KeyWindow {
     this.#newest = this.#end;
     this.#end += bytes;
     const start = Math.min(this.#end - this.#bytesMax, this.#newest);
+    const { positions, length } = this.#slots;
     while (
       this.#oldest <= this.#count &&
-      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
+      (positions[this.#oldest % length] ?? 0) < start
     )
       this.#oldest++;
   }
@@ -93,20 +85,23 @@ export class KeyWindow {
     let start = this.#startIn(file, size);
     this.skip(start);
     while (start < size) {
-      const block = file.read(start, Math.min(blockBytes, size - start));
-      const lastLf = block.lastIndexOf(lineFeed);
-      const end =
-        lastLf < 0 ? find(file, lineFeed, start, size) + 1 : start + lastLf + 1;
+      const lastByte = Math.min(start + blockBytes, size) - 1;
+      const end = find(file, lineFeed, lastByte, size) + 1;
+      if (end <= start) throw new Error("another process truncates it");
+      this.addLines(file.read(start, end - start));
+      start = end;
+    }
+  }
 
-      // Within a string the quotes would be escaped.
-      if (lastLf >= 0 && !block.includes(',"key":"')) this.skip(end - start);
-      else
-        for (const { record, text, ...line } of linesOf(file, start, end)) {
-          const key = typeof record === "object" ? record.key : undefined;
-          const bytes = line.end - line.offset;
-          if (key === undefined || !text) this.skip(bytes);
-          else this.add(key, plantOf(text), bytes);
-        }
+  /** Moves the end over whole lines, and remembers the records with a key. */
+  addLines(lines: Buffer): void {
+    // Within a string the quotes would be escaped.
+    if (!lines.includes(',"key":"')) return this.skip(lines.length);
+    for (let start = 0; start < lines.length;) {
+      const end = lines.indexOf(lineFeed, start) + 1;
+      const found = keyAndPlant(lines.subarray(start, end - 1));
+      if (found) this.add(found.key, found.plant, end - start);
+      else this.skip(end - start);
       start = end;
     }
   }
@@ -121,38 +116,29 @@ export class KeyWindow {
   }
 
   #insert(digests: Buffer, position: number): void {
-    if (this.#count - this.#oldest + 1 === this.#slots) this.#grow();
+    if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
+    const slots = this.#slots;
     const number = ++this.#count;
-    const slot = number % this.#slots;
+    const slot = number % slots.length;
     const chain = this.#chainOf(digests);
-    digests.copy(this.#digests, slot * 2 * digestBytes);
-    this.#positions[slot] = position;
-    this.#before[slot] = this.#chains[chain] ?? 0;
-    this.#chains[chain] = number;
+    digests.copy(slots.digests, slot * 2 * digestBytes);
+    slots.positions[slot] = position;
+    slots.before[slot] = slots.chains[chain] ?? 0;
+    slots.chains[chain] = number;
   }
 
   /** Doubles the slots. */
   #grow(): void {
-    const [positions, digests] = [this.#positions, this.#digests];
-    const oldest = this.#oldest;
-    const slots = 2 * positions.length;
-    this.#positions = new Float64Array(slots);
-    this.#digests = Buffer.alloc(slots * 2 * digestBytes);
-    this.#chains = new Float64Array(slots);
-    this.#before = new Float64Array(slots);
-    this.#count = oldest - 1;
-    for (let index = 0; index < positions.length; index++) {
-      const slot = (oldest + index) % positions.length;
+    const { positions, digests, length } = this.#slots;
+    const last = this.#count;
+    this.#slots = slotsOf(2 * length);
+    this.#count = this.#oldest - 1;
+    while (this.#count < last) {
+      const slot = (this.#count + 1) % length;
       const start = slot * 2 * digestBytes;
-      this.#insert(
-        digests.subarray(start, start + 2 * digestBytes),
-        positions[slot] ?? 0
-      );
+      const both = digests.subarray(start, start + 2 * digestBytes);
+      this.#insert(both, positions[slot] ?? 0);
     }
-  }
-
-  get #slots(): number {
-    return this.#positions.length;
   }
 
   #chainOf(key: Buffer): number {
@@ -161,15 +147,32 @@ export class KeyWindow {
       hashed = Math.imul(hashed + key.readInt32LE(index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
-    return (hashed >>> 8) % this.#slots;
+    return (hashed >>> 8) % this.#slots.length;
   }
 
   /** Whether the digest with this index is the given one. */
   #has(index: number, digest: Buffer): boolean {
     const start = index * digestBytes;
-    return digest.compare(this.#digests, start, start + digestBytes) === 0;
+    return (
+      digest.compare(this.#slots.digests, start, start + digestBytes) === 0
+    );
   }
 }
+
+const slotsOf = (length: number) => ({
+  length,
+  positions: new Float64Array(length),
+
+  /** Key and plant's digest of each slot. */
+  digests: Buffer.alloc(length * 2 * digestBytes),
+
+  /**
+   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
+   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
+   */
+  chains: new Float64Array(length),
+  before: new Float64Array(length)
+});
 
 const digestOf = (plant: string | Buffer): Buffer =>
   hash("sha256", plant, "buffer").subarray(0, digestBytes);

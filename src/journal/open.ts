@@ -24,6 +24,14 @@ import {
   rewriteEnd
 } from "./rewrite.ts";
 
+/** What an opening needs: `path` as given, whose links are resolved, and what it calls and fills. */
+export interface Place {
+  readonly disk: Disk;
+  readonly path: string;
+  readonly warn: Warn;
+  readonly keys: KeyWindow;
+}
+
 /** A locked journal whose end is clean and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
@@ -32,12 +40,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  *
  * @throws JournalError
  */
-export async function openFile(
-  disk: Disk,
-  given: string,
-  warn: Warn,
-  keys: KeyWindow
-) {
+export async function openFile({ disk, path: given, warn, keys }: Place) {
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
