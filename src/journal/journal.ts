@@ -91,7 +91,7 @@ export class Journal
   #state: State = "working";
 
   /** Ends the loop's sleep. */
-  #resume = (): void => {};
+  #resume = () => {};
 
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
@@ -121,7 +121,7 @@ export class Journal
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append = (json: string, settle: Settle, key?: string): void => {
+  readonly #append = (json: string, settle: Settle, key?: string) => {
     const found =
       key === undefined ? "new" : this.#settings.keys.find(key, json);
     if (found !== "new" && this.#queue.refusal) throw this.#queue.refusal;
@@ -159,7 +159,7 @@ export class Journal
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
   /** Runs until the journal is closed. An error is final: no later write could be trusted. */
-  async #run(): Promise<void> {
+  async #run() {
     try {
       for (;;) {
         const [rotation] = this.#rotations;
@@ -182,9 +182,9 @@ export class Journal
     for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  #sleep(state: "idle" | "awaitingRotation"): Promise<void> {
+  #sleep(state: "idle" | "awaitingRotation") {
     this.#state = state;
-    return new Promise((resolve) => {
+    return new Promise<void>((resolve) => {
       this.#resume = resolve;
     });
   }
@@ -193,13 +193,13 @@ export class Journal
    * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
    * for work before it sleeps.
    */
-  #wakeUp(): void {
+  #wakeUp() {
     this.#state = "working";
     this.#resume();
   }
 
   /** @throws Error if the file was deleted or changed */
-  async #rotate(request: RotationRequest): Promise<void> {
+  async #rotate(request: RotationRequest) {
     const old = this.#current;
     const { path, disk } = this.#settings;
     // A new file would hide that records of the old one are lost.
@@ -220,7 +220,7 @@ export class Journal
   }
 
   /** @throws Error if it is unknown whether the batch, or a later one, is stored */
-  async #commit(): Promise<void> {
+  async #commit() {
     // Appends that the event loop still delivers join the write, while a turn brings a tenth more:
     // a write costs as much as 10 requests, an idle turn next to nothing.
     let known;
@@ -256,7 +256,7 @@ export class Journal
    * Takes the next batch and returns its lines; undefined if they cannot be made: then its appends
    * are rejected, the file is as it was, and the next batch is tried as usual.
    */
-  #takeBatch(): Buffer | undefined {
+  #takeBatch() {
     const { path, seq, bytes: end } = this.#current;
     // No seq of the batch is longer than this one, and all times have the same length.
     const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
@@ -288,7 +288,7 @@ export class Journal
    *
    * @throws the error if it was another, or if the file cannot be truncated
    */
-  #takeBack(error: unknown, bytes: number): void {
+  #takeBack(error: unknown, bytes: number) {
     const { file, bytes: end } = this.#current;
     const found = file.size();
     // Bytes beyond the batch may be another process's: they are not truncated.
@@ -304,7 +304,7 @@ export class Journal
   }
 
   /** @throws Error if the file is not where, or not as long as, this process has left it */
-  async #watch(): Promise<void> {
+  async #watch() {
     if (this.#isInPlace()) return;
 
     // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
@@ -326,7 +326,7 @@ export class Journal
    *
    * @throws Error if it was deleted, or is not as long as this process has left it
    */
-  #isInPlace(): boolean {
+  #isInPlace() {
     const { disk, path } = this.#settings;
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
@@ -341,7 +341,7 @@ export class Journal
   }
 
   /** @throws Error if the file was deleted, or is not as long as this process has left it */
-  #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>): void {
+  #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>) {
     const { bytes: expected } = this.#current;
     if (bytes !== expected)
       throw new Error(

@@ -107,7 +107,7 @@ export class KeyWindow {
   }
 
   /** Returns the offset of the first line that begins within the window, or of the last line. */
-  #startIn(file: Bytes, size: number): number {
+  #startIn(file: Bytes, size: number) {
     for (let bytes = this.#bytesMax; size - bytes > headerBytes; bytes *= 4) {
       const start = find(file, lineFeed, size - bytes - 1, size) + 1;
       if (start < size) return start;
@@ -115,7 +115,7 @@ export class KeyWindow {
     return headerBytes;
   }
 
-  #insert(digests: Buffer, position: number): void {
+  #insert(digests: Buffer, position: number) {
     if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
     const slots = this.#slots;
     const number = ++this.#count;
@@ -128,7 +128,7 @@ export class KeyWindow {
   }
 
   /** Doubles the slots. */
-  #grow(): void {
+  #grow() {
     const { positions, digests, length } = this.#slots;
     const last = this.#count;
     this.#slots = slotsOf(2 * length);
@@ -141,7 +141,7 @@ export class KeyWindow {
     }
   }
 
-  #chainOf(key: Buffer): number {
+  #chainOf(key: Buffer) {
     let hashed = 0;
     for (let index = 0; index < digestBytes; index += 4)
       hashed = Math.imul(hashed + key.readInt32LE(index), factor);
@@ -151,7 +151,7 @@ export class KeyWindow {
   }
 
   /** Whether the digest with this index is the given one. */
-  #has(index: number, digest: Buffer): boolean {
+  #has(index: number, digest: Buffer) {
     const start = index * digestBytes;
     return (
       digest.compare(this.#slots.digests, start, start + digestBytes) === 0
@@ -174,5 +174,5 @@ const slotsOf = (length: number) => ({
   before: new Float64Array(length)
 });
 
-const digestOf = (plant: string | Buffer): Buffer =>
+const digestOf = (plant: string | Buffer) =>
   hash("sha256", plant, "buffer").subarray(0, digestBytes);

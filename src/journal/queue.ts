@@ -120,7 +120,7 @@ export class Queue {
       if (!append.isSettled) this.#settle(append, error);
   }
 
-  #settle(append: Append, error?: StoreError): void {
+  #settle(append: Append, error?: StoreError) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#bytes -= append.bytes;
@@ -130,7 +130,7 @@ export class Queue {
     );
   }
 
-  #call(settle: Settle, error?: StoreError, outcome?: Outcome): void {
+  #call(settle: Settle, error?: StoreError, outcome?: Outcome) {
     this.#records--;
     try {
       settle(error, outcome);

@@ -103,9 +103,9 @@ const plantBytesMax =
 
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
-const headerStart = String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})"`;
 const headerForm = new RegExp(
-  `${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`
+  String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})",` +
+    String.raw`"at":"${time}","crc":"[\da-f]{8}"}$`
 );
 
 const keyForm = String.raw`[\w-]{21}[AQgw]`;
@@ -135,13 +135,7 @@ export function plantText(plant: NewPlant): string {
   // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
   if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
     const text = newPlantJson(plant);
-
-    // A UTF-16 unit has at most three bytes in UTF-8, so the bytes of a short text are not counted.
-    if (
-      3 * text.length <= plantBytesMax ||
-      Buffer.byteLength(text) <= plantBytesMax
-    )
-      return text;
+    if (Buffer.byteLength(text) <= plantBytesMax) return text;
   }
   throw new StoreError(
     "invalid",
@@ -246,7 +240,7 @@ export function keyAndPlant(line: Buffer) {
 }
 
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
-function idOf(json: Buffer): bigint | undefined {
+function idOf(json: Buffer) {
   try {
     const plant = newPlantOf(readNewPlant(json, 1));
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
@@ -256,7 +250,7 @@ function idOf(json: Buffer): bigint | undefined {
 }
 
 /** Whether a line ends with its checksum. */
-function hasValidChecksum(line: Buffer): boolean {
+function hasValidChecksum(line: Buffer) {
   const crcIndex = line.length - placeholderCrc.length;
   if (crcIndex <= 0) return false;
   const digits = checksum(line.subarray(0, crcIndex));

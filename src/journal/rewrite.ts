@@ -142,7 +142,7 @@ const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   }
 });
 
-function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
+function encodeCopy({ file, offset, size, bytes }: Copy) {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));
