@@ -55,7 +55,11 @@ export const realDisk = {
    *
    * @throws Error if another user may have put it there
    */
-  readBeside(path: string, journal: string, bytesMax: number) {
+  readBeside(
+    path: string,
+    journal: string,
+    bytesMax: number
+  ): Buffer | "other" | undefined {
     if (!realDisk.canName(path)) return undefined;
     const stat = fs.statSync(path, { throwIfNoEntry: false });
     if (!stat) return undefined;
@@ -145,7 +149,7 @@ const openedFile = (fd: number) => ({
   size: () => fs.fstatSync(fd).size,
 
   /** Reads exactly these bytes; fewer only if the file ends. */
-  read(offset: number, length: number) {
+  read(offset: number, length: number): Buffer {
     const bytes = Buffer.alloc(length);
     for (let index = 0; index < length;) {
       const got = fs.readSync(fd, bytes, index, length - index, offset + index);

@@ -201,13 +201,19 @@ export class Journal
   /** @throws Error if the file was deleted or changed */
   async #rotate(request: RotationRequest) {
     const old = this.#current;
-    const { path, disk } = this.#settings;
+    const { path, disk, limits, keys } = this.#settings;
     // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
-      if (isNew) this.#current = await openFile(this.#settings);
+      if (isNew) {
+        // A file that cannot be opened leaves the window as it is.
+        const later = new KeyWindow(limits.keysBytesMax);
+        this.#current = await openFile({ ...this.#settings, keys: later });
+        keys.join(later);
+        this.#queue.settleRemembered(keys);
+      }
       this.#watched = "path";
       request.resolve(isNew);
     } catch (error) {

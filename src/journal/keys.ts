@@ -56,15 +56,7 @@ export class KeyWindow {
 
   /** Moves the end over bytes that hold no record with a key. */
   skip(bytes: number): void {
-    this.#newest = this.#end;
-    this.#end += bytes;
-    const start = Math.min(this.#end - this.#bytesMax, this.#newest);
-    const { positions, length } = this.#slots;
-    while (
-      this.#oldest <= this.#count &&
-      (positions[this.#oldest % length] ?? 0) < start
-    )
-      this.#oldest++;
+    this.#advance(bytes, this.#end);
   }
 
   /** Moves the end over a record with a key, and remembers it. */
@@ -75,15 +67,27 @@ export class KeyWindow {
     this.#insert(Buffer.concat(digests), position);
   }
 
+  /** Moves the end over the files of a later window, and remembers what that one does. */
+  join(later: KeyWindow): void {
+    const start = this.#end;
+    const hasRecords = later.#newest > 0;
+    this.#advance(
+      later.#end,
+      hasRecords ? start + later.#newest : this.#newest
+    );
+    for (const [digests, position] of later.#records())
+      this.#insert(digests, start + position);
+  }
+
   /**
-   * Moves the end over a file whose end is clean. Reads the window, or the last line if that is
-   * longer. A file without keys costs the read and a search of each block.
+   * Moves the end of a new window over a file whose end is clean. Reads the window, or the last
+   * line if that is longer. A file without keys costs the read and a search of each block.
    */
   addFile(file: Bytes): void {
     if (this.#bytesMax === 0) return;
     const size = file.size();
     let start = this.#startIn(file, size);
-    this.skip(start);
+    this.#end = start;
     while (start < size) {
       const lastByte = Math.min(start + blockBytes, size) - 1;
       const end = find(file, lineFeed, lastByte, size) + 1;
@@ -115,6 +119,33 @@ export class KeyWindow {
     return headerBytes;
   }
 
+  /** Moves the end, and forgets what is no longer within the window. */
+  #advance(bytes: number, newest: number) {
+    this.#newest = newest;
+    this.#end += bytes;
+    const start = Math.min(this.#end - this.#bytesMax, newest);
+    const { positions, length } = this.#slots;
+    while (
+      this.#oldest <= this.#count &&
+      (positions[this.#oldest % length] ?? 0) < start
+    )
+      this.#oldest++;
+  }
+
+  /** Returns the digests and the position of each remembered record, the oldest first. */
+  #records() {
+    const { positions, digests, length } = this.#slots;
+    return Array.from(
+      { length: this.#count - this.#oldest + 1 },
+      (_, index) => {
+        const slot = (this.#oldest + index) % length;
+        const start = slot * 2 * digestBytes;
+        const pair = digests.subarray(start, start + 2 * digestBytes);
+        return [pair, positions[slot] ?? 0] as const;
+      }
+    );
+  }
+
   #insert(digests: Buffer, position: number) {
     if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
     const slots = this.#slots;
@@ -129,16 +160,10 @@ export class KeyWindow {
 
   /** Doubles the slots. */
   #grow() {
-    const { positions, digests, length } = this.#slots;
-    const last = this.#count;
-    this.#slots = slotsOf(2 * length);
+    const records = this.#records();
+    this.#slots = slotsOf(2 * this.#slots.length);
     this.#count = this.#oldest - 1;
-    while (this.#count < last) {
-      const slot = (this.#count + 1) % length;
-      const start = slot * 2 * digestBytes;
-      const both = digests.subarray(start, start + 2 * digestBytes);
-      this.#insert(both, positions[slot] ?? 0);
-    }
+    for (const [digests, position] of records) this.#insert(digests, position);
   }
 
   #chainOf(key: Buffer) {

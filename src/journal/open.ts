@@ -21,7 +21,8 @@ import {
   copyPath,
   planOpening,
   readCopy,
-  rewriteEnd
+  rewriteEnd,
+  withEnd
 } from "./rewrite.ts";
 
 /** What an opening needs: `path` as given, whose links are resolved, and what it calls and fills. */
@@ -56,8 +57,7 @@ export async function openFile({ disk, path: given, warn, keys }: Place) {
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const seq = await repair(disk, path, file, warn);
-    attempt("unreadable", path, () => keys.addFile(file));
+    const seq = await repair(disk, path, file, warn, keys);
     return { path, identity, file, releases, bytes: file.size(), seq };
   } catch (error) {
     release({ file, releases });
@@ -108,7 +108,13 @@ function checkName(disk: Disk, path: string) {
  *
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
-async function repair(disk: Disk, path: string, file: JournalFile, warn: Warn) {
+async function repair(
+  disk: Disk,
+  path: string,
+  file: JournalFile,
+  warn: Warn,
+  keys: KeyWindow
+) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
   const plan = attempt("unreadable", path, () =>
@@ -129,11 +135,7 @@ async function repair(disk: Disk, path: string, file: JournalFile, warn: Warn) {
     throw new JournalError("damaged", path, reason, end.offset);
   }
   if (end.kind === "new") {
-    const at = new Date().toISOString();
-    const header = fillChecksums(headerText(randomUUID(), at));
-    file.truncate(0);
-    await appendAll(file, header);
-    disk.syncDirectory(path);
+    await startFile(disk, path, file);
     return 0;
   }
 
@@ -145,6 +147,12 @@ async function repair(disk: Disk, path: string, file: JournalFile, warn: Warn) {
   const tail = attempt("unreadable", path, () =>
     whole.read(offset, whole.size() - offset)
   );
+  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
+  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
+  const rewrite = { file: end.file, offset, size, bytes };
+
+  // Before anything is written: a read that fails refuses a file that is still untouched.
+  attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
   const torn = tail.subarray(end.end - offset);
   if (torn.length > 0) {
     const name = await saveTorn(disk, path, end.end, torn);
@@ -152,10 +160,17 @@ async function repair(disk: Disk, path: string, file: JournalFile, warn: Warn) {
       `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
     );
   }
-  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
-  await rewriteEnd(disk, path, file, { file: end.file, offset, size, bytes });
+  await rewriteEnd(disk, path, file, rewrite);
   return end.seq;
+}
+
+/** Writes the header of a new journal, durably. */
+async function startFile(disk: Disk, path: string, file: JournalFile) {
+  const at = new Date().toISOString();
+  const header = fillChecksums(headerText(randomUUID(), at));
+  file.truncate(0);
+  await appendAll(file, header);
+  disk.syncDirectory(path);
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */

@@ -2,6 +2,7 @@
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import { StoreError, type Outcome, type Settle } from "../store.ts";
+import type { KeyWindow } from "./keys.ts";
 import { keyText } from "./record.ts";
 
 interface Append {
@@ -111,6 +112,17 @@ export class Queue {
     this.batch = [];
   }
 
+  /** Settles the waiting appends whose keys are remembered since another file was opened. */
+  settleRemembered(keys: KeyWindow): void {
+    for (const append of this.waiting.splice(0)) {
+      const { key, json } = append;
+      const found = key === undefined ? "new" : keys.find(key, json);
+      if (found === "new") this.waiting.push(append);
+      else if (found === "other plant") this.#settle(append, conflict());
+      else this.#settle(append, undefined, "replayed");
+    }
+  }
+
   /** Accepts no more, and settles all that are left with this error, whatever has failed. */
   fail(error: StoreError): void {
     this.refusal = error;
@@ -120,11 +132,11 @@ export class Queue {
       if (!append.isSettled) this.#settle(append, error);
   }
 
-  #settle(append: Append, error?: StoreError) {
+  #settle(append: Append, error?: StoreError, outcome?: Outcome) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#bytes -= append.bytes;
-    this.#call(append.settle, error);
+    this.#call(append.settle, error, outcome);
     append.followers?.forEach((settle) =>
       this.#call(settle, error, "replayed")
     );

@@ -132,7 +132,7 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
 }
 
 /** The file as it will be once its end is rewritten. */
-const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
+export const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   size: () => offset + bytes.length,
   read(from, length) {
     const start = Math.max(0, from - offset);

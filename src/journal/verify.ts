@@ -59,11 +59,8 @@ export function verifyJournal(
     }
 
     if (!isWhole) {
-      if (!isLive)
-        report(
-          offset,
-          `the last ${next.end - offset} bytes are not a whole line`
-        );
+      const reason = `the last ${next.end - offset} bytes are not a whole line`;
+      if (!isLive) report(offset, reason);
       break;
     }
     const problem = problemOf(next, before);

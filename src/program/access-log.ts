@@ -77,7 +77,7 @@ interface Request {
 
 function logResponse(
   log: Log,
-  { status, error, message }: ResponseSummary,
+  { status, error, message, replayed }: ResponseSummary,
   { remoteAddress, remotePort }: Socket,
   { request, token, reqId, responseTime }: Request
 ) {
@@ -95,6 +95,7 @@ function logResponse(
       res: { statusCode: status },
       responseTime,
       token,
+      replayed,
       err: error && { type: "ApiError", code: error, message }
     }
   );

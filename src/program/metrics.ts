@@ -31,6 +31,9 @@ export const metricTable = {
   plant_store_http_requests_total: counter(
     "responses by status and error, the parser's included"
   ),
+  plant_store_replays_total: counter(
+    "responses 200 to a request whose plant was stored before"
+  ),
   plant_store_http_received_bytes_total: counter(
     "bytes read, counted when a connection closes"
   ),

@@ -90,6 +90,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
         admin?.metrics.count(summary.status, summary.error);
+        if (summary.replayed) admin?.metrics.add("plant_store_replays_total");
       }
     });
     admin?.metrics.watch(server);

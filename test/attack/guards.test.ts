@@ -93,7 +93,7 @@ const guards: readonly Guard[] = [
   ["the trailer's fields", "http/head.js", "rawTrailers.length <=", "0 <=",
     "B, Strict: limits apply: a trailer of 101 fields"],
   ["a plant's violations", "plant.js", "violations.size > 0", "false",
-    'B, JSON: "{\\"id\\":1,\\"name\\":\\"a\\",\\"tag\\":null}" of 30'],
+    'A, NewPlant: "{\\"id\\":1,\\"name\\":\\"a\\",\\"tag\\":null}" of 30'],
   ["no request after the last response", "http/connection.js",
     'this.#state !== "open" || this.#socket.destroyed', "false",
     "B, Strict: after: a refusal"],

@@ -126,37 +126,23 @@ const expectations: readonly Case[] = [
     "41701"],
 ];
 
-type Texts = readonly [clause: string, error: string, bodies: readonly string[]];
-const texts: readonly Texts[] = [
+/** One or two of each kind: test/parts/json.test.ts and schema.test.ts have the others. */
+const texts: readonly (readonly [clause: string, error: string, bodies: readonly string[]])[] = [
   ["B, Statuses 400", "40008", [""]],
-  ["RFC 8259, 2", "40010", [" ", "{", evil + evil, `${evil},`, `${evil}\0`, `${evil}//`,
-    `/**/${evil}`, `\x0c${evil}`, `\xc2\xa0${evil}`]],
-  ["RFC 8259, 3", "40010", ['{"id":1,"name":True}', '{"id":1,"name":undefined}']],
-  ["RFC 8259, 4", "40010", ["{id:1}", "{'id':1}", '{"id":1,}', '{"id":1,,"name":""}', '{"id"=1}']],
-  ["RFC 8259, 5", "40010", ["[1,]", "[", "]"]],
-  ["RFC 8259, 6", "40010", ['{"id":01,"name":""}', '{"id":+1}', '{"id":.5}', '{"id":1.}',
-    '{"id":0x1}', '{"id":1e}', '{"id":NaN}', '{"id":-Infinity}', '{"id":1n}', '{"id":1_0}']],
-  ["RFC 8259, 7", "40010", ['{"id":1,"name":"\n"}', '{"name":"\0"}', '{"name":"\\x41"}',
-    '{"name":"\\u00g0"}', '{"name":"', '{"name":"\\']],
+  ["RFC 8259, 2", "40010", [" ", evil + evil, `${evil}\0`, `/**/${evil}`, `\xc2\xa0${evil}`]],
+  ["RFC 8259, 3 to 7", "40010", ['{"id":1,"name":True}', "{'id':1}", '{"id":1,}', "[1,]", "[",
+    '{"id":01,"name":""}', '{"id":NaN}', '{"id":1,"name":"\n"}', '{"name":"\\x41"}', '{"name":"\\']],
   ["RFC 8259, 8.1", "40010", [`\xef\xbb\xbf${evil}`, "\0{\0}"]],
-  ["RFC 8259, 8.1", "40009", ["\xff\xfe{\0}\0"]],
-  ["RFC 7493, 2.1", "40009", ['{"name":"\xff"}', '{"name":"\xc0\xaf"}', '"\xed\xa0\x80"',
-    '"\xf4\x90\x80\x80"', '"\xe2\x82']],
-  ["RFC 7493, 2.1", "40012", ['{"id":1,"name":"\\ud800"}', '{"id":1,"name":"\\udc00\\ud800"}',
-    '{"id":1,"name":"","\\ud800":1}']],
-  ["RFC 7493, 2.3", "40011", ['{"id":1,"id":1,"name":"a"}', '{"id":1,"i\\u0064":2,"name":"a"}',
-    '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}', '{"__proto__":1,"__proto__":2}',
-    '{"toString":1,"toString":2}']],
+  ["RFC 7493, 2.1", "40009", ['{"name":"\xff"}', '"\xed\xa0\x80"', '"\xe2\x82', "\xff\xfe{\0}\0"]],
+  ["RFC 7493, 2.1", "40012", ['{"id":1,"name":"\\udc00\\ud800"}', '{"id":1,"name":"","\\ud800":1}']],
+  ["RFC 7493, 2.3", "40011", ['{"id":1,"i\\u0064":2,"name":"a"}', '{"__proto__":1,"__proto__":2}',
+    '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}']],
   ["B, JSON: nesting bounded", "40013", [`${"[".repeat(65)}${"]".repeat(65)}`,
     "[".repeat(100_000), '{"a":'.repeat(100_000)]],
-  ["A, NewPlant", "40014", ["[]", "null", '"a"', "1", "{}", `[${evil}]`, '{"id":1}',
-    '{"name":"a"}', '{"ID":1,"Name":"a"}', '{"id":1,"name":null}', '{"id":1,"name":["a"]}']],
-  ["B, JSON", "40014", ['{"id":"7","name":"a"}', '{"id":1,"name":"a","tag":null}',
-    '{"id":1,"name":"a","tag":[]}']],
-  ["B, JSON: id", "40014", ["null", "true", "[1]", "{}", "1.5", "9223372036854775808",
-    "-9223372036854775809", "1e19", "1e-1", "1e1000000000", "-1e1000000000", "1e-1000000000",
-    "9007199254740993.5", `1e${"9".repeat(100_000)}`, `0.${"0".repeat(100_000)}1`,
-    "9".repeat(100_000)].map(plant)],
+  ["A, NewPlant", "40014", ["[]", "null", "{}", `[${evil}]`, '{"ID":1,"Name":"a"}',
+    '{"id":1,"name":null}', '{"id":"7","name":"a"}', '{"id":1,"name":"a","tag":null}']],
+  ["B, JSON: id", "40014", ["null", "1.5", "9223372036854775808", "1e-1", "-1e1000000000",
+    `1e${"9".repeat(100_000)}`, `0.${"0".repeat(100_000)}1`, "9".repeat(100_000)].map(plant)],
   ["B, JSON: just names", "40014", [`{"__proto__":${evil}}`,
     '{"id":1,"__proto__":{"name":"a"}}', '{"constructor":{"prototype":{"id":1,"name":"a"}}}']],
   ["RFC 6750, 2.2", "40010", [`access_token=${token}`]],
@@ -165,9 +151,7 @@ const texts: readonly Texts[] = [
 const ids: readonly (readonly [id: string, stored: string])[] = [
   ["9007199254740993", "9007199254740993"], ["9223372036854775807", "9223372036854775807"],
   ["-9223372036854775808", "-9223372036854775808"], ["-0", "0"], ["1.0", "1"], ["1e2", "100"],
-  ["120e-1", "12"], ["0.9007199254740993e16", "9007199254740993"], ["0e1000000000", "0"],
-  ["-0.000e-1000000000", "0"], [`1${"0".repeat(100_000)}e-100000`, "1"],
-  [`1.${"0".repeat(100_000)}`, "1"], [`0.${"0".repeat(99_999)}1e100000`, "1"],
+  ["0e1000000000", "0"], [`1${"0".repeat(100_000)}e-100000`, "1"],
 ];
 const name = evil.slice(8, -1);
 const plants: readonly Case[] = [

@@ -14,7 +14,7 @@ import { gunzipSync, gzip } from "node:zlib";
 import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions } from "../../src/index.ts";
 import { HeldStore, listen, open, readAll, send, statusesOf } from "../support/serving.ts";
-import { exchange, post, temporaryFolder, token } from "../support/support.ts";
+import { exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
 const never = 60_000;
@@ -106,6 +106,25 @@ test("HEAD gets its response from a server that throws for a body", { timeout },
   const [answer] = await exchange(port, `${plant}`.replace("POST", "HEAD"),
     { answers: 1, head: true });
   assert.equal(answer?.status, 405);
+});
+
+test("a plant is not stored if its host responds before the body arrives", { timeout }, async () => {
+  const own = new HeldStore();
+  const handler = createPlantHandler({ store: own, tokens: [token] });
+  const server = createServer((request, response) => {
+    handler(request, response);
+    if (request.url === "/plants") response.writeHead(504, { "Content-Length": 0 }).end();
+  });
+  const ends = await open(server, await listen(server));
+  const answers = readAnswers(ends.client.resume(), 1);
+  await send(ends, plant.subarray(0, -9));
+  assert.equal((await answers)[0]?.status, 504);
+  await send(ends, plant.subarray(-9));
+  const refused = readAnswers(ends.client, 1);
+  ends.client.write("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+  assert.equal((await refused)[0]?.status, 401, "the body has been read");
+  assert.deepEqual([own.names, own.waiting], [[], 0]);
+  ends.client.destroy();
 });
 
 test("a host that responds first gets no second response", { timeout }, async () => {

@@ -5,7 +5,8 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { faultsOf, load } from "../support/load.ts";
+import { idsIn, read } from "../support/journals.ts";
+import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import {
   cleanEnvironment, program, run, seeded, start, temporaryFolder, token,
 } from "../support/support.ts";
@@ -35,6 +36,51 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   assert.equal(code, 0, stdout);
   const records = readFileSync(path, "utf8").split("\n").length - 2;
   t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
+});
+
+/**
+ * Kills a program under the load of clients that retry, until a retry has met a stored plant: on a
+ * busy machine, a kill may come when all is acknowledged.
+ *
+ * @returns the clients, and the ids in the file
+ */
+async function killAndRetry(isKeyed: boolean, times: number) {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const next = seeded(20261122);
+  const clients = new RetryingClients(isKeyed);
+  // So many connections overfill the queue now and then.
+  const args = ["--store", path, "--max-queue", "30"];
+  const hasMet = (): boolean => {
+    const { ids } = read(readFileSync(path));
+    return clients.unavailable > 0 && (isKeyed ? clients.replays > 0 : new Set(ids).size < ids.length);
+  };
+  for (let round = 1; round <= times || (round <= 40 && !hasMet()); round++) {
+    await clients.killAfter(await start({ args }), 1 + next(600));
+  }
+  const server = await start({ args });
+  await clients.finish(server);
+  assert.equal(await server.end(), 0);
+  return { clients, path, ids: idsIn(path) };
+}
+
+const retryRounds = process.env["PLANT_TEST_ROUNDS"] === undefined ? 4 : rounds;
+
+test(`${retryRounds} times killed, clients that retry with a key store each plant exactly once`, async (t) => {
+  const { clients, path, ids } = await killAndRetry(true, retryRounds);
+  const { acknowledged, replays, unavailable, sent } = clients;
+  t.diagnostic(JSON.stringify({ plants: acknowledged.length, stored: ids.length, sent, replays, unavailable }));
+  const sorted = (list: readonly number[]) => list.toSorted((a, b) => a - b);
+  assert.deepEqual(sorted(ids), sorted(acknowledged));
+  assert.equal(new Set(ids).size, ids.length, "a plant is there twice");
+  assert.ok(replays > 0 && unavailable > 0, "retries and refusals were met");
+  assert.equal((await run(["verify", path])).code, 0);
+});
+
+test("clients that retry without a key store plants twice: the control", async () => {
+  const { clients, ids } = await killAndRetry(false, 3);
+  assert.ok(new Set(ids).size < ids.length, `${ids.length} are stored`);
+  const sent = new Set(ids);
+  assert.deepEqual(clients.acknowledged.filter((id) => !sent.has(id)), [], "none is lost");
 });
 
 /**

@@ -248,17 +248,18 @@ for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
   test(`Node ${version} serves, recovers and verifies with the permissions of the README alone`, {
     skip: missing([node, "--permission", "--eval", "0"]) }, async () => {
     const folder = temporaryFolder();
+    const store = join(folder, "plants.ndjson");
     const net = Number(/\d+/.exec(version)) >= 25 ? ["--allow-net"] : [];
     const flags = [...flagsFor(folder), ...net];
-    const first = await launch({ folder, node: [node, ...flags] });
+    const first = await launch({ store, node: [node, ...flags] });
     assert.deepEqual(await first.post(1), stored);
     await first.end("SIGKILL");
     appendFileSync(first.path, "torn");
     for (const flag of flags.slice(1)) {
       const fewer = [node, ...flags.filter((each) => each !== flag)];
-      await assert.rejects(launch({ folder, node: fewer }), { name: "Error" }, `without ${flag}`);
+      await assert.rejects(launch({ store, node: fewer }), { name: "Error" }, `without ${flag}`);
     }
-    const second = await launch({ folder, node: [node, ...flags] });
+    const second = await launch({ store, node: [node, ...flags] });
     assert.match(second.stderr(), /a torn end of 4 bytes was moved to/);
     assert.deepEqual(await second.post(2), stored);
     assert.equal(await second.end(), 0);

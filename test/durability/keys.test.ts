@@ -132,6 +132,69 @@ describe("the window", () => {
   });
 });
 
+describe("a rotation", () => {
+  test("keeps the newest record, however small the window is", async () => {
+    const path = freshPath();
+    await using journal = await open(path, { keysBytesMax: 1 });
+    await once(journal, "k");
+    renameSync(path, `${path}.1`);
+    assert.equal(await journal.rotate(), true);
+    assert.equal(await once(journal, "k"), "replayed");
+    await journal.append(fern);
+    assert.equal(await once(journal, "k"), "stored");
+  });
+
+  test("onto a journal remembers its keys, also for an append that waits meanwhile", async () => {
+    const { path, disk, journal } = await simulated();
+    await once(journal, "k");
+    await once(journal, "other");
+    disk.rename(path, `${path}.1`);
+    await journal.rotate();
+    await journal.close();
+    const again = await openJournal(path, { disk });
+    const begun = disk.stall();
+    const first = again.append(fern);
+    await begun;
+    // Both wait until the older journal is open, which has their keys.
+    const waiting = [once(again, "k"), once(again, "k"), once(again, "other", plantOf(30)), once(again, "new")];
+    disk.rename(path, `${path}.2`);
+    disk.rename(`${path}.1`, path);
+    const rotated = again.rotate();
+    disk.resume();
+    assert.equal(await rotated, true);
+    await first;
+    assert.deepEqual(await Promise.all(waiting), ["replayed", "replayed", "conflict", "stored"]);
+    assert.equal(again.stats.records, 3);
+    assert.deepEqual(again.stats.queue, { records: 0, bytes: 0 });
+    await again.close();
+  });
+
+  for (const operation of ["read", "size", "append"] as const) {
+    test(`that is refused because ${operation} fails leaves the window as it is`, async () => {
+      for (let skip = 0; ; skip++) {
+        const { path, disk, journal } = await simulated({ keysBytesMax: 300 });
+        // A journal whose key is not this one's, and which is longer than the window.
+        await once(journal, "older", plantOf(400));
+        disk.rename(path, `${path}.1`);
+        await journal.rotate();
+        await once(journal, "k");
+        disk.rename(path, `${path}.2`);
+        disk.rename(`${path}.1`, path);
+        disk.fail(operation, { errno: EIO }, skip);
+        const faults = disk.faultsFired;
+        const isRefused = await journal.rotate().then(() => false, () => true);
+        const hasFired = disk.faultsFired > faults;
+        if (isRefused) {
+          assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "older", plantOf(400))]), ["replayed", "stored"]);
+        }
+        await journal.close();
+        assert.ok(isRefused || !hasFired, `${skip}`);
+        if (!hasFired) break;
+      }
+    });
+  }
+});
+
 test("a damaged key is damage, which opening refuses", async () => {
   const path = freshPath();
   const journal = await open(path);

@@ -1,7 +1,8 @@
 /**
  * Random lives of a journal on the simulated disk, each decided by a seed: appends, rotations,
- * second openings, faults of any call, short and torn writes, crashes, and new openings. A model,
- * which shares no code with the journal, knows what must be in its files and what may be.
+ * second openings, faults of any call, short and torn writes, crashes, and new openings. Clients
+ * retry plants with a key, after any outcome or none. A model, which shares no code with the
+ * journal, knows what must be in its files, what may be, and which keys are remembered.
  *
  * PLANT_TEST_RUNS: how many runs; PLANT_TEST_SEED: this one run alone, which prints its story.
  */
@@ -11,6 +12,8 @@ import { setImmediate } from "node:timers/promises";
 import type { JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
+import { KeyWindow } from "../../src/journal/keys.ts";
+import type { NewPlant } from "../../src/plant.ts";
 import {
   SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
 } from "../support/simdisk.ts";
@@ -19,6 +22,8 @@ import { seeded } from "../support/support.ts";
 
 const path = "/plants.ndjson";
 const limits = { batchBytesMax: 1024, rotationMillis: 10 };
+/** Windows in bytes: the newest record alone, a few records, and all of them. */
+const windows: readonly number[] = [1, 500, 3000, 2 ** 24];
 const noSpace: ReadonlySet<number | undefined> = new Set([EFBIG, ENOSPC, EDQUOT]);
 
 /** The same numbers for the same seed; `below`: whole ones from 0. */
@@ -63,8 +68,17 @@ class Run {
   readonly #dice: ReturnType<typeof diceOf>;
   readonly #disk: WatchedDisk;
   readonly #counts: Map<string, number>;
-  /** The outcome of each plant's append. */
-  readonly #outcomes = new Map<number, string>();
+  /** The outcomes of each plant's appends. */
+  readonly #outcomes = new Map<number, string[]>();
+  /** The plants that were sent with a key, for retries. */
+  readonly #keyed: { readonly key: string; readonly plant: NewPlant }[] = [];
+  readonly #window: number;
+  /** The records and bytes of the files that this life has left, and the identity of its file. */
+  #left: { records: Placed[]; bytes: number } = { records: [], bytes: 0 };
+  #current: string | undefined;
+  /** Whether each rotation of this life led to a new file. */
+  #isNew = true;
+  #isFaulty = false;
   #planned: Planned[] = [];
   #hasFailed = false;
   #isRenamed = false;
@@ -76,6 +90,7 @@ class Run {
   constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
     [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
     disk.truncationsAreDurable = this.#dice.happens(50);
+    this.#window = this.#dice.pick(windows);
   }
 
   async run(): Promise<this> {
@@ -91,17 +106,20 @@ class Run {
     this.#planned = [];
     this.#disk.calls.length = 0;
     this.#hasFailed = this.#isRenamed = false;
+    this.#isNew = true;
     const faults = this.#disk.faultsFired;
+    this.#isFaulty = isFaulty;
     if (isFaulty) this.#plan();
     const journal = await this.#open();
     let isFull = false;
     for (let steps = 1 + this.#dice.below(4); journal && steps > 0; steps--) {
-      if (this.#dice.happens(70)) await this.#append(journal);
+      if (this.#dice.happens(20)) await this.#retry(journal);
+      else if (this.#dice.happens(70)) await this.#append(journal);
       else await (this.#dice.happens(67) ? this.#rotate(journal) : this.#openTwice());
       if (this.#disk.isDown || this.#hasFailed) break;
       this.#check();
       // Before another write makes the truncation durable, the power may be lost.
-      isFull = this.#outcomes.get(this.#outcomes.size) === "full";
+      isFull = this.#verdict(this.#outcomes.size) === "full";
       if (isFull) break;
     }
     if (journal && !isFull && this.#dice.happens(50)) await this.#crashInWrite(journal);
@@ -156,7 +174,10 @@ class Run {
     const faults = this.#disk.faultsFired;
     const warn = (): void => this.#count("torn end repaired");
     try {
-      const journal = await openJournal(path, { disk: this.#disk, limits, warn });
+      const journal = await openJournal(path, {
+        disk: this.#disk, limits: { ...limits, keysBytesMax: this.#window }, warn });
+      this.#left = { records: [], bytes: 0 };
+      this.#current = this.#disk.identityOf(path);
       journal.once("failed", (error) => {
         this.#hasFailed = true;
         this.story.push(error.message);
@@ -189,20 +210,92 @@ class Run {
     const isFullOnly = fired.every(([operation, , fault]) => operation === "append"
       && (fault.errno === undefined ? fault.bytes !== 0 : noSpace.has(fault.errno)));
     if (isFullOnly && this.#hasFailed) this.#violate("failed for a full disk or a short write");
-    const isWell = fired.length > 0 || outcome.every((each) => each === "stored");
+    const isWell = fired.length > 0 || outcome.every((each) => /^(?:stored|replayed|conflict)$/.test(each));
     if (!isWell) this.#violate(`without a fault: ${outcome.join()}`);
   }
 
+  /** Appends a new plant, with a key or without one, or retries an earlier one with its key. */
   #one(journal: Journal): Promise<string> {
+    if (this.#keyed.length > 0 && this.#dice.happens(30)) {
+      const { key, plant } = this.#dice.pick(this.#keyed);
+      return this.#send(journal, plant, key);
+    }
+    const plant = this.#fresh();
+    if (this.#dice.happens(50)) return this.#send(journal, plant);
+    const key = `${String(plant.id).padStart(21, "p")}A`;
+    this.#keyed.push({ key, plant });
+    return this.#send(journal, plant, key);
+  }
+
+  #fresh(): NewPlant {
     const id = this.#outcomes.size + 1;
-    this.#outcomes.set(id, "unknown");
-    const name = "Fern".repeat(this.#dice.below(150));
-    return outcomeOf(journal.append({ id: BigInt(id), name })).then((outcome) => {
-      this.#outcomes.set(id, outcome);
-      this.story.push(`${id} ${outcome}`);
-      this.#count(outcome);
-      return outcome;
+    this.#outcomes.set(id, []);
+    return { id: BigInt(id), name: "Fern".repeat(this.#dice.below(150)) };
+  }
+
+  #send(journal: Journal, plant: NewPlant, key?: string): Promise<string> {
+    const outcomes = this.#outcomes.get(Number(plant.id)) ?? assert.fail("never made");
+    const attempt = outcomes.push("unknown") - 1;
+    let known = "stored";
+    const done = key === undefined ? journal.append(plant)
+      : journal.appendOnce?.(plant, key).then((value) => { known = value; });
+    return outcomeOf(done ?? assert.fail("no keys")).then((outcome) => {
+      const result = outcome === "stored" ? known : outcome;
+      outcomes[attempt] = result;
+      this.story.push(`${plant.id} ${key === undefined ? "" : `with ${key} `}${result}`);
+      this.#count(result);
+      return result;
     });
+  }
+
+  /** What is known of a plant after all its appends. */
+  #verdict(id: number): string | undefined {
+    const outcomes = this.#outcomes.get(id) ?? [];
+    if (outcomes.includes("replayed")) return "stored";
+    const known = ["stored", "unknown", "full", "conflict"];
+    return outcomes.find((each) => !known.includes(each))
+      ?? known.find((each) => outcomes.includes(each));
+  }
+
+  /**
+   * Retries a plant with its key while nothing is in flight, twice at once, and perhaps another
+   * plant with that key: the model knows each outcome.
+   */
+  async #retry(journal: Journal): Promise<void> {
+    if (this.#keyed.length === 0) return;
+    const { key, plant: first } = this.#dice.pick(this.#keyed);
+    const plant = this.#dice.happens(80) ? first : this.#fresh();
+    const found = this.#remembered(key);
+    const expected = found === undefined ? "stored"
+      : found === Number(plant.id) ? "replayed" : "conflict";
+    const [one, two] = await Promise.all(
+      [this.#send(journal, plant, key), this.#send(journal, plant, key)]);
+    if (this.#disk.isDown) return;
+    this.#count(`retry ${one}`);
+    // A fault may prevent that a record is stored, and nothing else.
+    if (expected === "stored" && (this.#hasFailed || one === "full")) return;
+    const second = expected === "stored" ? "replayed" : expected;
+    if (one !== expected || two !== second) {
+      if (expected === "stored" && this.#fired().length > 0 && one === "unknown") return;
+      this.#violate(`${plant.id} with ${key}: ${one}, ${two} instead of ${expected}, ${second}`);
+    }
+  }
+
+  /** The id of the plant that a key is remembered for. */
+  #remembered(key: string): number | undefined {
+    const { records, bytes } = this.#chain();
+    const last = records.at(-1);
+    const newest = records.findLast((each) => each.key === key);
+    const isWithin = newest && (newest === last || newest.offset >= bytes - this.#window);
+    return isWithin ? newest.plant.id : undefined;
+  }
+
+  /** All records of this life's files, at their positions over all of them. */
+  #chain(): { records: Placed[]; bytes: number } {
+    const bytes = this.#disk.bytesOf(this.#current) ?? Buffer.alloc(0);
+    const { records, bytes: before } = this.#left;
+    const here = read(bytes).records.map((each) => ({ ...each, offset: before + each.offset }));
+    return { records: [...records, ...here], bytes: before + bytes.length };
   }
 
   async #rotate(journal: Journal): Promise<void> {
@@ -214,6 +307,7 @@ class Run {
     this.#isRenamed = true;
     try {
       if (this.#disk.bytes(path)) this.#disk.rename(path, name);
+      if (this.#dice.happens(30)) this.#putOlder();
     } catch (error) {
       this.story.push(`${error}`);
     }
@@ -223,8 +317,26 @@ class Run {
     const [outcome] = await Promise.all([rotated, before, during]);
     this.#count(outcome);
     this.story.push(outcome);
-    if (outcome === "rotated") this.#isRenamed = false;
+    if (outcome === "rotated") {
+      this.#isRenamed = false;
+      this.#left = this.#chain();
+      this.#current = this.#disk.identityOf(path);
+    }
     if (outcome === "rotation refused" && this.#dice.happens(50)) this.#putBack();
+  }
+
+  /**
+   * An older journal stands at the path, and the rotation continues there. Only in a life without
+   * faults: FILE.rewrite may hold what a failed opening has truncated.
+   */
+  #putOlder(): void {
+    if (this.#isFaulty) return;
+    const older = this.#disk.names().filter((name) => /\.\d+$/.test(name)
+      && this.#disk.identityOf(name) !== this.#current && !this.#disk.bytes(path));
+    if (older.length === 0) return;
+    this.#disk.rename(this.#dice.pick(older), path);
+    this.#count("older file put at the path");
+    this.#isNew = false;
   }
 
   /** The file that got no successor is back at its path, where nothing is. */
@@ -282,27 +394,47 @@ class Run {
   /** Compares the files with the model; `isOpen`: the journal is, and nothing is in flight. */
   #check(isOpen = true): void {
     const found = new Map<number, number>();
+    const keyed = new Set(this.#keyed.map(({ plant }) => Number(plant.id)));
     for (const name of this.#disk.names()) {
       if (!/^\/plants\.ndjson(?:\.\d+)?$/.test(name)) continue;
-      const { ids, fault } = read(this.#disk.bytes(name) ?? Buffer.alloc(0));
+      const { records, ids, fault } = read(this.#disk.bytes(name) ?? Buffer.alloc(0));
       for (const id of ids) found.set(id, (found.get(id) ?? 0) + 1);
+      this.#checkKeys(name, records);
       // A rotated file is not repaired: only its valid lines count.
       if (isOpen && fault && name === path && !this.#isRenamed) this.#violate(`${name}: ${fault}`);
     }
+    if (isOpen && this.#isNew) this.#checkKeys("this life's files", this.#chain().records);
     for (const [id, times] of found) {
-      if (times > 1) this.#violate(`${id} is there ${times} times`);
+      // With a key it may be there again, further apart than the window.
+      if (times > 1 && !keyed.has(id)) this.#violate(`${id} is there ${times} times`);
       if (!this.#outcomes.has(id)) this.#violate(`${id} was never sent`);
     }
-    for (const [id, outcome] of this.#outcomes) {
+    for (const id of this.#outcomes.keys()) {
+      const outcome = this.#verdict(id) ?? "unknown";
       const isThere = found.has(id);
-      const isKnown = ["stored", "full", "unknown"].includes(outcome);
+      const isKnown = ["stored", "full", "unknown", "conflict"].includes(outcome);
       if (!isKnown) this.#violate(`${id} was reported ${outcome}`);
       if (outcome === "stored" && !isThere) this.#violate(`${id} was acknowledged, and is lost`);
+      if (outcome === "conflict" && isThere) this.#violate(`${id} was a conflict, and is there`);
       if (outcome !== "full" || !isThere) continue;
       // A truncation that was not durable may be undone by a power loss, and only by that.
       const mayReturn = this.#wasPowerLost && !this.#disk.truncationsAreDurable;
       if (mayReturn) this.#count("a truncation that was undone");
       else this.#violate(`${id} was reported ${outcome}, and is there`);
+    }
+  }
+
+  /** No key is in a file twice within the window, nor in two records that follow each other. */
+  #checkKeys(name: string, records: readonly Placed[]): void {
+    const last = new Map<string, number>();
+    for (const [index, { key, offset }] of records.entries()) {
+      if (key === undefined) continue;
+      const before = last.get(key);
+      const first = before === undefined ? undefined : records[before];
+      if (first && (before === index - 1 || offset - first.offset <= this.#window)) {
+        this.#violate(`${name} has ${key} at ${first.offset} and at ${offset}`);
+      }
+      last.set(key, index);
     }
   }
 
@@ -314,6 +446,8 @@ class Run {
     this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
   }
 }
+
+type Placed = ReturnType<typeof read>["records"][number];
 
 function nameOf(operation: Operation, { errno, bytes }: Fault): string {
   if (operation !== "append") return `${operation} fails`;
@@ -348,7 +482,8 @@ const kinds: readonly string[] = [
   "append fails, no space, a part is there", "crash in a write", "crash elsewhere", "hole of NULs",
   "bytes forgotten", "names forgotten", "torn end repaired", "opening failed", "journal failed",
   "stored", "full", "unknown", "rotated", "rotation refused", "put back", "second opening locked",
-  "a truncation that was undone",
+  "a truncation that was undone", "older file put at the path",
+  "replayed", "conflict", "retry stored", "retry replayed", "retry conflict", "retry full",
 ];
 
 /** Puts something between a journal and its file. */
@@ -383,5 +518,22 @@ for (const [says, make] of controls) {
     assert.ok(violation !== undefined);
     t.diagnostic(`seed ${caught}: ${violation}`);
     assert.equal((await simulate(caught, 1)).violation, undefined, "on a valid disk");
+  });
+}
+
+const keyControls: readonly (readonly [says: string, method: "find" | "add" | "addFile"])[] = [
+  ["a window that finds nothing", "find"],
+  ["a window that remembers nothing new", "add"],
+  ["a window that is not rebuilt at opening", "addFile"],
+];
+
+for (const [says, method] of keyControls) {
+  test(`${says} is caught within 1,000 runs: a retry stores twice`, async (t) => {
+    const { mock } = t.mock.method(KeyWindow.prototype, method, () => "new" as never);
+    const { violation, seed: caught } = await simulate(1, 1_000);
+    mock.restore();
+    assert.match(violation ?? "", / at \d+ and at \d+$|instead of/);
+    t.diagnostic(`seed ${caught}: ${violation}`);
+    assert.equal((await simulate(caught, 1)).violation, undefined, "with the real window");
   });
 }

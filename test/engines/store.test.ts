@@ -121,6 +121,14 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     const fake = await Fake.start({ info: { version: "2.11.10" }, onPlant: () => fails(10023) });
     assert.equal(await append(await openFake([fake], {}, "?old-server=allow")), "unknown");
   });
+  test("emits batch when it is stored, and full when the stream is", async () => {
+    const { store } = await open({ onPlant: inTurn([good, fails(10077, "maximum bytes exceeded")]) });
+    const events: string[] = [];
+    store.on("batch", (records) => events.push(`batch ${records}`)).on("full", () => events.push("full"));
+    await append(store);
+    await append(store);
+    assert.deepEqual(events, ["batch 1", "full"]);
+  });
   test("is acknowledged by a server that sends every byte alone", async () => {
     const { fake, store } = await open({ drip: true });
     const outcomes = await Promise.all(Array.from({ length: 50 }, () => append(store)));

@@ -345,6 +345,8 @@ const anchorOf = (heading: string): string =>
 test("every link of the documents leads to a file, and to a heading of it", () => {
   let links = 0;
   for (const { name, text } of documents) {
+    const own = text.replace(/^```[\s\S]*?^```$/gm, "").match(/^#+ .*$/gm) ?? [];
+    assert.equal(new Set(own).size, own.length, `${name} has a heading twice`);
     for (const [, target = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
       const [file = "", anchor] = target.split("#");
       const path = file === "" ? join(root, name) : join(root, dirname(name), file);

@@ -150,7 +150,8 @@ export function findTable(name: string): {
   readonly document: Document; readonly found: string; readonly expected: string;
 } {
   const marks = new RegExp(`(?<=<!-- table: ${name} -->\n)[\\s\\S]*?(?=\n<!-- end -->)`);
-  const [document, ...others] = documents.filter(({ text }) => marks.test(text));
+  const [document, ...others] = documents.flatMap((each) =>
+    Array.from(each.text.matchAll(new RegExp(marks, "g")), () => each));
   if (!document || others.length > 0) throw new Error(`expected one table ${name}`);
   const [found = ""] = marks.exec(document.text) ?? [];
   return { document, found, expected: tables[name]?.(found) ?? "" };

@@ -95,6 +95,17 @@ test("the metrics add up to what has happened", { timeout }, async () => {
   assert.ok(written >= received && written < received + last.received, `${written}, ${received}`);
 });
 
+test("a replay is counted, and is in the access log", { timeout }, async () => {
+  const server = await startWithAdmin({ args: ["--log-requests"] });
+  const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
+  const answers = await exchange(server.port, keyed.repeat(3), { answers: 3 });
+  assert.deepEqual(answers.map(({ headers }) => headers["idempotency-replayed"]), [undefined, "true", "true"]);
+  assert.equal((await metricsOf(server)).get("plant_store_replays_total"), 2);
+  await server.end();
+  const replayed = server.events().flatMap(({ res, replayed }) => (res ? [replayed] : []));
+  assert.deepEqual(replayed, [undefined, true, true]);
+});
+
 test("each bucket counts what is within its bound, and the last one counts all", () => {
   const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
   const health = { notReadyReason: () => undefined, become: () => undefined };

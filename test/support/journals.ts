@@ -27,7 +27,14 @@ export const header = lineOf(headerStart());
 export const record = (...given: Parameters<typeof recordStart>): string =>
   lineOf(recordStart(...given));
 
-interface Found { readonly seq: number; readonly synced: number; readonly plant: { id: number } }
+interface Found {
+  readonly seq: number;
+  readonly synced: number;
+  readonly key?: string;
+  readonly plant: { readonly id: number };
+  /** Where its line begins. */
+  readonly offset: number;
+}
 
 /** The records of a journal up to its first bad line, and that line's fault, if there is one. */
 export function read(bytes: Buffer) {
@@ -44,7 +51,7 @@ export function read(bytes: Buffer) {
     if (offset === 0) {
       if (!line.startsWith('{"journal":"plant-store","version":1,')) return result("no header");
     } else {
-      const found = JSON.parse(line) as Found;
+      const found = { ...JSON.parse(line) as Found, offset };
       const last = records.at(-1) ?? { seq: 0, synced: headerBytes };
       if (found.seq !== last.seq + 1) return result(`seq ${found.seq}`);
       if (found.synced !== offset && found.synced !== last.synced) {

@@ -70,6 +70,16 @@ export class SimulatedDisk implements Disk {
     return this.#names.get(path)?.cached;
   }
 
+  /** What a file is, whatever its name, or undefined where none is. */
+  identityOf(path: string): string | undefined {
+    return this.#names.get(path)?.identity;
+  }
+
+  /** The bytes of a file with any name. */
+  bytesOf(identity: string | undefined): Buffer | undefined {
+    return [...this.#names.values()].find((each) => each.identity === identity)?.cached;
+  }
+
   names(): string[] {
     return [...this.#names.keys()].sort();
   }
