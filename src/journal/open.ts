@@ -134,10 +134,7 @@ async function repair(
     const reason = `${end.reason}; ${help}`;
     throw new JournalError("damaged", path, reason, end.offset);
   }
-  if (end.kind === "new") {
-    await startFile(disk, path, file);
-    return 0;
-  }
+  if (end.kind === "new") return await startFile(disk, path, file);
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
   const offset = Math.min(
@@ -164,13 +161,14 @@ async function repair(
   return end.seq;
 }
 
-/** Writes the header of a new journal, durably. */
+/** Writes the header of a new journal, durably; returns the number of its last record, 0. */
 async function startFile(disk: Disk, path: string, file: JournalFile) {
   const at = new Date().toISOString();
   const header = fillChecksums(headerText(randomUUID(), at));
   file.truncate(0);
   await appendAll(file, header);
   disk.syncDirectory(path);
+  return 0;
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
