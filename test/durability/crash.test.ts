@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { idsIn } from "../support/journals.ts";
+import { idsIn, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import {
   cleanEnvironment, program, run, seeded, start, temporaryFolder, token,
@@ -38,14 +38,23 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
 });
 
-/** Kills a program under the load of clients that retry; returns them and the ids in the file. */
+/**
+ * Kills a program under the load of clients that retry, until a retry has met a stored plant: on a
+ * busy machine, a kill may come when all is acknowledged.
+ *
+ * @returns the clients, and the ids in the file
+ */
 async function killAndRetry(isKeyed: boolean, times: number) {
   const path = join(temporaryFolder(), "plants.ndjson");
   const next = seeded(20261122);
   const clients = new RetryingClients(isKeyed);
   // So many connections overfill the queue now and then.
   const args = ["--store", path, "--max-queue", "30"];
-  for (let round = 1; round <= times; round++) {
+  const hasMet = (): boolean => {
+    const { ids } = read(readFileSync(path));
+    return clients.unavailable > 0 && (isKeyed ? clients.replays > 0 : new Set(ids).size < ids.length);
+  };
+  for (let round = 1; round <= times || (round <= 40 && !hasMet()); round++) {
     await clients.killAfter(await start({ args }), 1 + next(600));
   }
   const server = await start({ args });
@@ -69,8 +78,9 @@ test(`${retryRounds} times killed, clients that retry with a key store each plan
 
 test("clients that retry without a key store plants twice: the control", async () => {
   const { clients, ids } = await killAndRetry(false, 3);
-  assert.ok(ids.length > clients.acknowledged.length, `${ids.length} are stored`);
-  assert.deepEqual(new Set(ids), new Set(clients.acknowledged), "none is lost");
+  assert.ok(new Set(ids).size < ids.length, `${ids.length} are stored`);
+  const sent = new Set(ids);
+  assert.deepEqual(clients.acknowledged.filter((id) => !sent.has(id)), [], "none is lost");
 });
 
 /**
