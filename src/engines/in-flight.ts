@@ -12,17 +12,16 @@ import type { NatsLimits } from "../config.ts";
 import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
-import type { Frame } from "./protocol.ts";
+import type { Frame, JsonObject } from "./protocol.ts";
 import { Session } from "./session.ts";
 
 /**
- * The meaning of a response. "again": send the message once more, a little later. "not taken": the
- * same, and this attempt has stored nothing.
+ * The meaning of a response: an object is the result. "again": send the message once more, a little
+ * later. "not taken": the same, and this attempt has stored nothing.
  */
-export type Verdict<Result> =
-  { readonly result: Result } | "again" | "not taken" | StoreError;
+export type Verdict = JsonObject | "again" | "not taken" | StoreError;
 
-export interface Message<Result> {
+export interface Message {
   readonly subject: string;
 
   /** With an id in them, a stream stores the message once, however often it is sent. */
@@ -36,11 +35,12 @@ export interface Message<Result> {
   readonly deadline: number | undefined;
 
   /** Called with a response, and the number of attempts that may have stored the message. */
-  readonly judge: (reply: Frame, unanswered: number) => Verdict<Result>;
+  readonly judge: (reply: Frame, unanswered: number) => Verdict;
 }
 
-interface Entry extends Message<unknown> {
+interface Entry extends Message {
   readonly token: string;
+  readonly resolve: (result: JsonObject) => void;
   readonly reject: (error: StoreError) => void;
 
   /** The time of its arrival, by the clock that a suspended machine does not stop. */
@@ -86,22 +86,17 @@ export class InFlight {
   }
 
   /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
-  send<Result>(message: Message<Result>): Promise<Result> {
+  send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const entry: Entry = {
         ...message,
         token: String(++this.#count),
+        resolve,
         reject,
         begunAtDate: Date.now(),
         attempt: undefined,
         dueAt: 0,
-        unanswered: 0,
-        judge: (reply, unanswered) => {
-          const verdict = message.judge(reply, unanswered);
-          const isResult = typeof verdict === "object" && "result" in verdict;
-          if (isResult) resolve(verdict.result);
-          return verdict;
-        }
+        unanswered: 0
       };
       this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
@@ -126,7 +121,7 @@ export class InFlight {
     // While no server can be reached, messages would fill the memory and keep clients waiting.
     if (!this.session.isReachable) throw unreachable();
 
-    // What is stored must be readable: it comes back as base64, within other members of JSON.
+    // A stored message must be readable: it comes back as base64, within other members of JSON.
     if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
     const isFull =
       this.#entries.size >= inFlightRecordsMax ||
@@ -156,17 +151,17 @@ export class InFlight {
       return;
     }
     this.#progressAt = now;
-    if (!(verdict instanceof StoreError)) return this.#remove(entry);
+    if (!(verdict instanceof StoreError)) return this.#settle(entry, verdict);
     if (verdict.code === "unknown") this.session.report(verdict.message);
 
     // With two attempts unanswered, the other one may have been stored.
-    this.#fail(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
+    this.#settle(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
   #onDenied(error: EngineError): void {
     for (const entry of this.#entries.values()) {
-      if (entry.unanswered > 0) this.#fail(entry, unknown(error));
+      if (entry.unanswered > 0) this.#settle(entry, unknown(error));
     }
   }
 
@@ -182,12 +177,15 @@ export class InFlight {
       deadline !== undefined &&
       (now >= deadline || age >= duplicateWindowMillis(this.#limits));
     if (unanswered > 0 && isTooOld)
-      return this.#fail(entry, unknown(new Error("too old to be sent again")));
+      return this.#settle(
+        entry,
+        unknown(new Error("too old to be sent again"))
+      );
 
     // A larger message would make the server close the connection, for everything in flight.
     if (bytesOf(entry) > connection.maxPayload) {
       const error = tooLarge();
-      return this.#fail(entry, unanswered > 0 ? unknown(error) : error);
+      return this.#settle(entry, unanswered > 0 ? unknown(error) : error);
     }
     entry.attempt = ++this.#count;
     entry.unanswered++;
@@ -222,9 +220,9 @@ export class InFlight {
     // One turn early: a drain that began together with the message must not last longer.
     const isOver = now >= deadline - retryMillis;
     if (unanswered === 0 && (isOver || !this.session.isReachable))
-      this.#fail(entry, unreachable());
+      this.#settle(entry, unreachable());
     else if (isOver)
-      this.#fail(entry, unknown(new Error("no acknowledgement in time")));
+      this.#settle(entry, unknown(new Error("no acknowledgement in time")));
   }
 
   /**
@@ -248,15 +246,12 @@ export class InFlight {
     return now >= dueAt && (attempt === undefined || isLost);
   }
 
-  #fail(entry: Entry, error: StoreError): void {
-    this.#remove(entry);
-    entry.reject(error);
-  }
-
-  #remove(entry: Entry): void {
+  #settle(entry: Entry, outcome: JsonObject | StoreError): void {
     const isIn = this.#entries.delete(entry.token);
     if (!isIn) throw new Error("a message was settled twice");
     this.#bytes -= bytesOf(entry);
+    if (outcome instanceof StoreError) entry.reject(outcome);
+    else entry.resolve(outcome);
   }
 }
 

@@ -101,7 +101,7 @@ export class NatsStore
     return this.#settings.limits;
   }
 
-  /** What is in flight; and whether a server is reachable, or was a moment ago. */
+  /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
     return {
       queue: this.#inFlight.queue,
@@ -213,9 +213,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
-        // this process, made by a snapshot of its machine, uses the same ids. A key may be
-        // anybody's.
+        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
+        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
+        // processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))
@@ -284,7 +284,7 @@ const collision =
 function judgeAck(
   ack: JsonObject,
   { stream: expected, allowsOldServer }: Settings
-): Verdict<JsonObject> {
+): Verdict {
   const { stream, seq, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
@@ -295,7 +295,7 @@ function judgeAck(
   if (code === inProcess) return "not taken";
   const isStored =
     stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored) return { result: ack };
+  if (error === undefined && isStored) return ack;
 
   // 10023: a server's storage is full. 2.11 responds with it after the message was stored.
   const isFull =
@@ -306,11 +306,11 @@ function judgeAck(
 }
 
 /** Any response of the leader's is a result, and so is 10037: there is no such message. */
-function judgeAnswer({ status, payload }: Frame): Verdict<JsonObject> {
+function judgeAnswer({ status, payload }: Frame): Verdict {
   if (status !== "") return "again";
   const result = readObject(payload);
   const { err_code: code = 10037 } = objectOf(result["error"]);
-  return code === 10037 ? { result } : "again";
+  return code === 10037 ? result : "again";
 }
 
 export { EngineError, type NatsLimits, type NatsOptions };

@@ -60,7 +60,8 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const { tokens, readTls, tls, credentials } = readSecrets(config, host);
+  const { tls, credentials, ...secrets } = readSecrets(config, host);
+  const { tokens } = secrets;
   warnOfSettings(config, host);
   const store = await openStore(config, host, credentials);
   const failed = new Promise<string>((resolve) =>
@@ -99,9 +100,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // A connection that could not be accepted, on systems that report it.
     server.on("error", (error) => log("warn", messageOf(error)));
     health.become("ready");
-    const { notAfter } = tls ?? {};
-    const parts = { server, store, failed, tokens, readTls, notAfter };
-    return { ...parts, health, accessLog, admin };
+    return { ...secrets, server, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -119,10 +118,12 @@ function readSecrets(config: Config, host: Host) {
   const guard = { ...host, log };
   const { tlsCert, tlsKey, storeCredentials } = config;
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  const tls = tlsCert === "" ? undefined : readTls();
   return {
     tokens: openTokens(config, guard),
     readTls,
-    tls: tlsCert === "" ? undefined : readTls(),
+    tls,
+    notAfter: tls?.notAfter,
     credentials: openCredentials(storeCredentials, guard)
   };
 }

@@ -1,5 +1,6 @@
 /** Idempotency-Key over HTTP: which keys are accepted, what a replay is, and what a key reveals. */
 import assert from "node:assert/strict";
+import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -67,7 +68,9 @@ test("keys are scoped to the token: another holder's key neither replays nor con
   assert.deepEqual(await post({ key: "k" }), stored);
   assert.deepEqual(await post({ key: "k", token: "b", plant: '{"id":2,"name":"Fern"}' }), stored);
   assert.equal(lines().length, 2);
-  assert.doesNotMatch(lines().join(), /"key":"k"/, "the record has a digest");
+  const digests = ["a", "b"].map((token) => hash("sha256",
+    Buffer.concat([hash("sha256", token, "buffer"), Buffer.from("k")]), "buffer").toString("base64url", 0, 16));
+  assert.deepEqual(lines().map((line) => (JSON.parse(line) as { key: string }).key), digests, "the record has a digest");
 });
 
 const valid: readonly (readonly [key: string, same: string])[] = [
@@ -85,7 +88,7 @@ test("a key is a quoted String of RFC 9651, or the same text without quotes", as
 });
 
 const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b', '"a";x=1', String.raw`"\a"`,
-  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
+  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, `"${String.raw`\"`.repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
 test("any other key is a 400, and stores nothing", async (t) => {
   const { post, lines } = await serving();
   for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
@@ -95,19 +98,27 @@ test("any other key is a 400, and stores nothing", async (t) => {
   assert.equal(lines().length, 0);
 });
 
+const requestWith = (fields: string, token = "a"): string =>
+  `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
+  + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
+
 test("the field twice is a repeated field, also where node joins the two to one valid String", async () => {
   const { port, lines } = await serving();
   for (const [first, second] of [["a", "a"], ['"a', 'b"']]) {
-    const [answer] = await exchange(port, `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\n`
-      + `Content-Type: application/json\r\nIdempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`
-      + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}', { answers: 1 });
-    assert.match(answer?.body ?? "", /"error":40005,/, first);
+    // Also for a client without a valid token: it is not one unambiguous request.
+    for (const token of ["a", "unknown"]) {
+      const fields = `Idempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`;
+      const [answer] = await exchange(port, requestWith(fields, token), { answers: 1 });
+      assert.match(answer?.body ?? "", /"error":40005,/, first);
+    }
   }
   assert.equal(lines().length, 0);
 });
 
 test("the key is checked after the token, the path and Expect, and before the media type", async () => {
-  const { post } = await serving();
+  const { post, port } = await serving();
+  const [answer] = await exchange(port, requestWith('Expect: much\r\nIdempotency-Key: "\r\n'), { answers: 1 });
+  assert.match(answer?.body ?? "", /"error":41701,/);
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
@@ -118,10 +129,13 @@ test("the key is checked after the token, the path and Expect, and before the me
 test("a store that keeps no keys: the field is not looked at, whatever its value", async () => {
   const own: NewPlant[] = [];
   const store = { append: (plant: NewPlant) => Promise.resolve(void own.push(plant)), close: () => Promise.resolve() };
-  for (const { post } of [await serving({}, 0), await serving({ store })]) {
+  for (const { post, port, lines } of [await serving({}, 0), await serving({ store })]) {
     for (const key of ["a", "a", '"', "a,a"]) assert.deepEqual(await post({ key }), stored);
+    const [answer] = await exchange(port, requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), { answers: 1 });
+    assert.equal(answer?.status, 200, "nor a repeated one");
+    assert.doesNotMatch(lines().join(), /"key"/);
   }
-  assert.equal(own.length, 4);
+  assert.equal(own.length, 5);
 });
 
 test("a host's own store with appendOnce gets the digest; its outcomes become the responses", async () => {
@@ -147,5 +161,14 @@ test("while the first append is in progress, equal requests wait and share its o
   assert.equal(count(({ status, replayed }) => status === 200 && replayed === null), 1);
   assert.equal(count(({ status, replayed }) => status === 200 && replayed === "true"), 49);
   assert.equal(count(({ error }) => error === 42201), 1);
+  assert.equal(lines().length, 1);
+});
+
+test("after a refusal the key is free, for another plant, too", async () => {
+  const { post, lines } = await serving();
+  assert.equal((await post({ key: "k", type: "text/plain" })).status, 415);
+  assert.equal((await post({ key: "k", plant: "{}" })).status, 400);
+  assert.equal((await post({ key: "k", plant: '{"id":1,"name":1}' })).status, 400);
+  assert.deepEqual(await post({ key: "k" }), stored);
   assert.equal(lines().length, 1);
 });

@@ -285,6 +285,13 @@ for (const name of Object.keys(tables)) {
   });
 }
 
+test("the documents say what bounds the keys, what forgets them, and how to turn them off", () => {
+  for (const fact of [/last 16 MiB of the journal/, /while its line begins within the window; the newest record always/,
+    /same key, the newer one counts/, /restart after a rotation \| The window begins with the new file/,
+    /older copy of the file is restored \| Keys that are not in the copy are forgotten/,
+    /With 0 the server does not look at `Idempotency-Key`/]) assert.match(allText, fact);
+});
+
 test("the table of exit codes has those of the code, and no other", () => {
   const named = sources.flatMap(({ code }) => code.split("\n").filter((line) => /exit/i.test(line))
     .concat(code.match(/exitCodes = \{[^}]*\}/g) ?? []))
