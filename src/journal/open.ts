@@ -25,7 +25,7 @@ import {
   withEnd
 } from "./rewrite.ts";
 
-/** What an opening needs: `path` as given, with its links resolved, and what it calls and fills. */
+/** What an opening needs. Each opening resolves the links of `path`, and fills `keys`. */
 export interface Place {
   readonly disk: Disk;
   readonly path: string;
