@@ -131,7 +131,9 @@ test("the program prints the same description, and one without keys if the store
   const without = await printed(["--key-window", "0"]);
   assert.deepEqual(await printed([], { PLANTS_KEY_WINDOW: "0" }), without);
   for (const own of [description, without]) {
-    assert.match(String(at("/info/description", own)), /^After no response, or error 50302, .*twice\.$/);
+    const text = String(at("/info/description", own));
+    assert.match(text, /^After no response, or error 50302, .*twice\.$/);
+    assert.equal(text.includes("Repeat the request with the same Idempotency-Key"), own === description);
     const named = /Idempotency|replay|with this key|40016|42201|"422"|parameters|"headers"/gi;
     assert.equal(named.test(JSON.stringify(own)), own === description);
   }
