@@ -30,18 +30,17 @@ export function readCredentials(credentials?: Credentials): Login {
   if (credentials === undefined) return () => ({});
   const text =
     typeof credentials === "string" ? credentials : call(credentials);
-  const [, user, pass] = passwordForm.exec(text) ?? [];
-  if (user !== undefined && pass !== undefined) return () => ({ user, pass });
-  const [, token] = tokenForm.exec(text) ?? [];
-  if (token !== undefined) return () => ({ auth_token: token });
+  const { groups } = passwordForm.exec(text) ?? tokenForm.exec(text) ?? {};
+  if (groups) return () => groups;
   const [, jwt, seed = text.trim()] = credsForm.exec(text) ?? [];
   const { nkey, signed } = keyOf(seed);
   const identity = jwt === undefined ? { nkey } : { jwt };
   return (nonce) => ({ ...identity, sig: signed(nonce) });
 }
 
-const passwordForm = /^([^\r\n]+)\r?\n([^\r\n]+)(?:\r?\n)*$/;
-const tokenForm = /^token ([^\r\n]+)(?:\r?\n)*$/;
+/** The names of the groups are those of CONNECT. */
+const passwordForm = /^(?<user>[^\r\n]+)\r?\n(?<pass>[^\r\n]+)(?:\r?\n)*$/;
+const tokenForm = /^token (?<auth_token>[^\r\n]+)(?:\r?\n)*$/;
 const credsForm =
   /^-+BEGIN NATS USER JWT-+\s+([\w.-]+)\s+-+END[^]*-+BEGIN USER NKEY SEED-+\s+(\w+)\s+-+END/m;
 const seedForm = /^SU[A-Z2-7]{56}$/;

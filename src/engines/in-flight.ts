@@ -12,17 +12,16 @@ import type { NatsLimits } from "../config.ts";
 import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
-import type { Frame } from "./protocol.ts";
+import type { Frame, JsonObject } from "./protocol.ts";
 import { Session } from "./session.ts";
 
 /**
- * The meaning of a response. "again": send the message once more, a little later. "not taken": the
- * same, and this attempt has stored nothing.
+ * The meaning of a response: a result, or an error. "again": send the message once more, a little
+ * later. "not taken": the same, and this attempt has stored nothing.
  */
-export type Verdict<Result> =
-  { readonly result: Result } | "again" | "not taken" | StoreError;
+export type Verdict = JsonObject | "again" | "not taken" | StoreError;
 
-export interface Message<Result> {
+interface Message {
   readonly subject: string;
 
   /** With an id in them, a stream stores the message once, however often it is sent. */
@@ -36,12 +35,13 @@ export interface Message<Result> {
   readonly deadline: number | undefined;
 
   /** Called with a response, and the number of attempts that may have stored the message. */
-  readonly judge: (reply: Frame, unanswered: number) => Verdict<Result>;
+  readonly judge: (reply: Frame, unanswered: number) => Verdict;
 }
 
-interface Entry extends Message<unknown> {
+interface Entry extends Message {
   readonly token: string;
-  readonly reject: (error: StoreError) => void;
+  readonly resolve: (result: JsonObject) => void;
+  readonly reject: (error: Error) => void;
 
   /** The time of its arrival, by the clock that a suspended machine does not stop. */
   readonly begunAtDate: number;
@@ -86,28 +86,23 @@ export class InFlight {
   }
 
   /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
-  send<Result>(message: Message<Result>): Promise<Result> {
+  send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const entry: Entry = {
         ...message,
         token: String(++this.#count),
+        resolve,
         reject,
         begunAtDate: Date.now(),
         attempt: undefined,
         dueAt: 0,
-        unanswered: 0,
-        judge: (reply, unanswered) => {
-          const verdict = message.judge(reply, unanswered);
-          const isResult = typeof verdict === "object" && "result" in verdict;
-          if (isResult) resolve(verdict.result);
-          return verdict;
-        }
+        unanswered: 0
       };
       this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
       this.#entries.set(entry.token, entry);
       this.#bytes += bytesOf(entry);
-      this.#timer ??= setTimeout(() => this.#tick(), this.#limits.retryMillis);
+      this.#timer ??= setInterval(() => this.#tick(), this.#limits.retryMillis);
       this.#transmit(entry);
     });
   }
@@ -156,17 +151,21 @@ export class InFlight {
       return;
     }
     this.#progressAt = now;
-    if (!(verdict instanceof StoreError)) return this.#remove(entry);
+    if (!(verdict instanceof StoreError)) {
+      this.#remove(entry);
+      return entry.resolve(verdict);
+    }
     if (verdict.code === "unknown") this.session.report(verdict.message);
 
-    // With two attempts unanswered, the other one may have been stored.
-    this.#fail(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
+    // The response is about one attempt. Another one may have been stored.
+    entry.unanswered--;
+    this.#fail(entry, verdict);
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
   #onDenied(error: EngineError): void {
     for (const entry of this.#entries.values()) {
-      if (entry.unanswered > 0) this.#fail(entry, unknown(error));
+      if (entry.unanswered > 0) this.#fail(entry, error);
     }
   }
 
@@ -182,13 +181,11 @@ export class InFlight {
       deadline !== undefined &&
       (now >= deadline || age >= duplicateWindowMillis(this.#limits));
     if (unanswered > 0 && isTooOld)
-      return this.#fail(entry, unknown(new Error("too old to be sent again")));
+      return this.#fail(entry, new Error("too old to be sent again"));
 
     // A larger message would make the server close the connection, for everything in flight.
-    if (bytesOf(entry) > connection.maxPayload) {
-      const error = tooLarge();
-      return this.#fail(entry, unanswered > 0 ? unknown(error) : error);
-    }
+    if (bytesOf(entry) > connection.maxPayload)
+      return this.#fail(entry, tooLarge());
     entry.attempt = ++this.#count;
     entry.unanswered++;
     entry.dueAt = now + this.#limits.ackTimeoutMillis;
@@ -208,10 +205,9 @@ export class InFlight {
     for (const entry of this.#entries.values()) {
       if (this.#isDue(entry, now)) this.#transmit(entry);
     }
-    const isBusy = this.#entries.size > 0;
-    this.#timer = isBusy
-      ? setTimeout(() => this.#tick(), this.#limits.retryMillis)
-      : undefined;
+    if (this.#entries.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
   }
 
   /** Fails a message after its deadline, or one that waits for a server in vain. */
@@ -223,8 +219,7 @@ export class InFlight {
     const isOver = now >= deadline - retryMillis;
     if (unanswered === 0 && (isOver || !this.session.isReachable))
       this.#fail(entry, unreachable());
-    else if (isOver)
-      this.#fail(entry, unknown(new Error("no acknowledgement in time")));
+    else if (isOver) this.#fail(entry, new Error("no acknowledgement in time"));
   }
 
   /**
@@ -248,14 +243,19 @@ export class InFlight {
     return now >= dueAt && (attempt === undefined || isLost);
   }
 
-  #fail(entry: Entry, error: StoreError): void {
+  /** Rejects a message as unknown if an attempt without a response may have stored it. */
+  #fail(entry: Entry, cause: Error): void {
     this.#remove(entry);
-    entry.reject(error);
+    entry.reject(
+      entry.unanswered > 0
+        ? new StoreError("unknown", cause.message, { cause })
+        : cause
+    );
   }
 
   #remove(entry: Entry): void {
-    const isIn = this.#entries.delete(entry.token);
-    if (!isIn) throw new Error("a message was settled twice");
+    if (!this.#entries.delete(entry.token))
+      throw new Error("a message was settled twice");
     this.#bytes -= bytesOf(entry);
   }
 }
@@ -266,5 +266,3 @@ const tooLarge = (): StoreError =>
   new StoreError("tooLarge", "the servers take no message of this size");
 const unreachable = (): StoreError =>
   new StoreError("unreachable", "no server is connected");
-const unknown = (cause: Error): StoreError =>
-  new StoreError("unknown", cause.message, { cause });

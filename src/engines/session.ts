@@ -85,11 +85,6 @@ export class Session {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
   }
 
-  /** Leaves the current connection for the next host. */
-  leave(reason: string): void {
-    this.#connection?.close(reason);
-  }
-
   /** Checks the stream without waiting for the next interval. */
   checkNow(): void {
     this.#suspicion.abort();
@@ -97,7 +92,7 @@ export class Session {
 
   close(): void {
     this.#state = { is: "closed" };
-    this.leave("the store is closed");
+    this.#connection?.close("the store is closed");
     this.#connection = undefined;
   }
 
