@@ -75,7 +75,7 @@ function keyOf(seed: string) {
 }
 
 /** Returns the text of a user's public key. */
-function encodeKey(key: Buffer): string {
+function encodeKey(key: Buffer) {
   const bytes = Buffer.from([userPrefix, ...key, 0, 0]);
   bytes.writeUInt16LE(crc16(bytes.subarray(0, 33)), 33);
   const digits = BigInt(`0x${bytes.toString("hex")}`).toString(32);
@@ -83,7 +83,7 @@ function encodeKey(key: Buffer): string {
 }
 
 /** CRC-16/XMODEM: polynomial 0x1021, initial value 0. */
-function crc16(bytes: Buffer): number {
+function crc16(bytes: Buffer) {
   let crc = 0;
   for (const byte of bytes) {
     crc ^= byte << 8;
@@ -101,10 +101,10 @@ function call(credentials: () => string): string {
   }
 }
 
-const wrongForm = (): EngineError =>
+const wrongForm = () =>
   refused(
     "expected a .creds file, an nkey seed of a user, two lines (user, password), or token TOKEN"
   );
 
-const refused = (reason: string): EngineError =>
+const refused = (reason: string) =>
   new EngineError("refused", `the store's credentials: ${reason}`);

@@ -113,7 +113,7 @@ export class InFlight {
   }
 
   /** @throws StoreError if the message cannot be sent, or has no room */
-  #admit(entry: Entry): void {
+  #admit(entry: Entry) {
     const { inFlightRecordsMax, inFlightBytesMax, messageBytesMax } =
       this.#limits;
     const bytes = bytesOf(entry);
@@ -130,12 +130,12 @@ export class InFlight {
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
-  #onReady(): void {
+  #onReady() {
     this.#readyAt = performance.now();
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
-  #onReply(token: string, reply: Frame): void {
+  #onReply(token: string, reply: Frame) {
     const entry = this.#entries.get(token);
     if (!entry) return;
     const verdict = entry.judge(reply, entry.unanswered);
@@ -163,13 +163,13 @@ export class InFlight {
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
-  #onDenied(error: EngineError): void {
+  #onDenied(error: EngineError) {
     for (const entry of this.#entries.values()) {
       if (entry.unanswered > 0) this.#fail(entry, error);
     }
   }
 
-  #transmit(entry: Entry): void {
+  #transmit(entry: Entry) {
     const { token, subject, headers, payload, deadline, unanswered } = entry;
     const connection = this.session.ready;
     if (!connection) return;
@@ -193,25 +193,33 @@ export class InFlight {
   }
 
   /** Runs every `retryMillis` while a message is in flight. */
-  #tick(): void {
+  #tick() {
+    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
     const now = performance.now();
     const { ready } = this.session;
     if (ready?.isReceiving()) this.#progressAt = now;
     for (const entry of this.#entries.values()) this.#giveUp(entry, now);
+    if (this.#entries.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+      return;
+    }
+
+    // A server that takes messages and acknowledges none may be cut off from the others: it still
+    // responds to PING. A slow link gets the time to carry what is in flight.
+    const since = Math.max(this.#progressAt, this.#readyAt);
+    const patienceMillis = noProgressMillis + this.#bytes / bytesPerMilliMin;
 
     // Leaves before it sends: an attempt on a connection that closes has no response, and would
     // turn "not stored" into "unknown".
-    if (this.#isStuck(now)) ready?.close("it acknowledges nothing");
+    if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
     for (const entry of this.#entries.values()) {
       if (this.#isDue(entry, now)) this.#transmit(entry);
     }
-    if (this.#entries.size > 0) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
   }
 
   /** Fails a message after its deadline, or one that waits for a server in vain. */
-  #giveUp(entry: Entry, now: number): void {
+  #giveUp(entry: Entry, now: number) {
     const { appendMillis, retryMillis } = this.#limits;
     const { deadline = this.#progressAt + appendMillis, unanswered } = entry;
 
@@ -223,28 +231,17 @@ export class InFlight {
   }
 
   /**
-   * Whether the server takes messages and acknowledges none, like one that is cut off from the
-   * others: it still responds to PING. A slow link gets the time to carry what is in flight.
-   */
-  #isStuck(now: number): boolean {
-    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
-    const since = Math.max(this.#progressAt, this.#readyAt);
-    const patienceMillis = noProgressMillis + this.#bytes / bytesPerMilliMin;
-    return this.#entries.size > 0 && now - since > patienceMillis;
-  }
-
-  /**
    * Whether to send a message again on the same connection. Before a later attempt has a response,
    * this one may still be on its way: a copy would only wait for the original. Responses to
    * requests without a deadline keep no order: these are not sent again.
    */
-  #isDue({ attempt, dueAt, deadline }: Entry, now: number): boolean {
+  #isDue({ attempt, dueAt, deadline }: Entry, now: number) {
     const isLost = deadline !== undefined && Number(attempt) < this.#answered;
     return now >= dueAt && (attempt === undefined || isLost);
   }
 
   /** Rejects a message as unknown if an attempt without a response may have stored it. */
-  #fail(entry: Entry, cause: Error): void {
+  #fail(entry: Entry, cause: Error) {
     this.#remove(entry);
     entry.reject(
       entry.unanswered > 0
@@ -253,16 +250,16 @@ export class InFlight {
     );
   }
 
-  #remove(entry: Entry): void {
+  #remove(entry: Entry) {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
     this.#bytes -= bytesOf(entry);
   }
 }
 
-const bytesOf = ({ headers, payload }: Entry): number =>
+const bytesOf = ({ headers, payload }: Entry) =>
   headers.length + payload.length;
-const tooLarge = (): StoreError =>
+const tooLarge = () =>
   new StoreError("tooLarge", "the servers take no message of this size");
-const unreachable = (): StoreError =>
+const unreachable = () =>
   new StoreError("unreachable", "no server is connected");

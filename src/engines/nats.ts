@@ -243,7 +243,7 @@ export class NatsStore
   }
 
   /** Asks the stream's leader. */
-  #ask(request: string, body = "", deadline?: number): Promise<JsonObject> {
+  #ask(request: string, body = "", deadline?: number) {
     return this.#inFlight.send({
       subject: `${this.#settings.api}.${request}.${this.#settings.stream}`,
       headers: headersOf(),
@@ -275,10 +275,10 @@ const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
   ["10077 maximum bytes exceeded", "full"]
 ]);
 
-const isDuplicate = ({ duplicate, error }: JsonObject): boolean =>
+const isDuplicate = ({ duplicate, error }: JsonObject) =>
   duplicate === true || objectOf(error)["err_code"] === inProcess;
 
-const conflict = (): StoreError =>
+const conflict = () =>
   new StoreError("conflict", "the key was used for another plant");
 const unreadable = "cannot read the message that has the key";
 const collision =
