@@ -195,7 +195,7 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
 /**
  * Asks the monitor at an address whether its server syncs a write before it acknowledges it.
  *
- * @returns the server's name and id if it does, nothing if the monitor does not respond, or redirects
+ * @returns the server's name and id if it does; nothing if the monitor redirects or is silent
  * @throws EngineError `config` for a server that does not
  */
 async function checkServer(

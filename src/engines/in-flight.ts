@@ -121,7 +121,7 @@ export class InFlight {
     // While no server can be reached, messages would fill the memory and keep clients waiting.
     if (!this.session.isReachable) throw unreachable();
 
-    // What is stored must be readable: it comes back as base64, within other members of JSON.
+    // A stored message must be readable: it comes back as base64, within other members of JSON.
     if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
     const isFull =
       this.#entries.size >= inFlightRecordsMax ||
@@ -151,21 +151,18 @@ export class InFlight {
       return;
     }
     this.#progressAt = now;
-    if (!(verdict instanceof StoreError)) {
-      this.#remove(entry);
-      return entry.resolve(verdict);
-    }
-    if (verdict.code === "unknown") this.session.report(verdict.message);
+    if (verdict instanceof StoreError && verdict.code === "unknown")
+      this.session.report(verdict.message);
 
     // The response is about one attempt. Another one may have been stored.
-    entry.unanswered--;
-    this.#fail(entry, verdict);
+    entry.unanswered = Math.max(entry.unanswered - 1, 0);
+    this.#settle(entry, verdict);
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
   #onDenied(error: EngineError) {
     for (const entry of this.#entries.values()) {
-      if (entry.unanswered > 0) this.#fail(entry, error);
+      if (entry.unanswered > 0) this.#settle(entry, error);
     }
   }
 
@@ -181,11 +178,11 @@ export class InFlight {
       deadline !== undefined &&
       (now >= deadline || age >= duplicateWindowMillis(this.#limits));
     if (unanswered > 0 && isTooOld)
-      return this.#fail(entry, new Error("too old to be sent again"));
+      return this.#settle(entry, new Error("too old to be sent again"));
 
     // A larger message would make the server close the connection, for everything in flight.
     if (bytesOf(entry) > connection.maxPayload)
-      return this.#fail(entry, tooLarge());
+      return this.#settle(entry, tooLarge());
     entry.attempt = ++this.#count;
     entry.unanswered++;
     entry.dueAt = now + this.#limits.ackTimeoutMillis;
@@ -226,8 +223,9 @@ export class InFlight {
     // One turn early: a drain that began together with the message must not last longer.
     const isOver = now >= deadline - retryMillis;
     if (unanswered === 0 && (isOver || !this.session.isReachable))
-      this.#fail(entry, unreachable());
-    else if (isOver) this.#fail(entry, new Error("no acknowledgement in time"));
+      this.#settle(entry, unreachable());
+    else if (isOver)
+      this.#settle(entry, new Error("no acknowledgement in time"));
   }
 
   /**
@@ -240,20 +238,17 @@ export class InFlight {
     return now >= dueAt && (attempt === undefined || isLost);
   }
 
-  /** Rejects a message as unknown if an attempt without a response may have stored it. */
-  #fail(entry: Entry, cause: Error) {
-    this.#remove(entry);
-    entry.reject(
-      entry.unanswered > 0
-        ? new StoreError("unknown", cause.message, { cause })
-        : cause
-    );
-  }
-
-  #remove(entry: Entry) {
+  /** Settles a message. An error becomes `unknown` if an attempt may have stored the message. */
+  #settle(entry: Entry, outcome: JsonObject | Error) {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
     this.#bytes -= bytesOf(entry);
+    if (!(outcome instanceof Error)) entry.resolve(outcome);
+    else if (entry.unanswered === 0) entry.reject(outcome);
+    else {
+      const { message } = outcome;
+      entry.reject(new StoreError("unknown", message, { cause: outcome }));
+    }
   }
 }
 

@@ -94,7 +94,7 @@ export class NatsStore
     return this.#settings.limits;
   }
 
-  /** What is in flight; and whether a server is reachable, or was a moment ago. */
+  /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
     return {
       queue: this.#inFlight.queue,
@@ -217,9 +217,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
-        // this process, made by a snapshot of its machine, uses the same ids. A key may be
-        // anybody's.
+        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
+        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
+        // processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))

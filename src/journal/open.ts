@@ -15,7 +15,7 @@ import {
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
-import { fillChecksums, headerText } from "./record.ts";
+import { fillChecksums, headerBytes, headerText } from "./record.ts";
 import {
   checkSize,
   copyPath,
@@ -25,7 +25,7 @@ import {
   withEnd
 } from "./rewrite.ts";
 
-/** What an opening needs: `path` as given, whose links are resolved, and what it calls and fills. */
+/** What an opening needs. Each opening resolves the links of `path`, and fills `keys`. */
 export interface Place {
   readonly disk: Disk;
   readonly path: string;
@@ -134,7 +134,10 @@ async function repair(
     const reason = `${end.reason}; ${help}`;
     throw new JournalError("damaged", path, reason, end.offset);
   }
-  if (end.kind === "new") return await startFile(disk, path, file);
+  if (end.kind === "new") {
+    keys.skip(headerBytes);
+    return await startFile(disk, path, file);
+  }
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
   const offset = Math.min(

@@ -44,15 +44,11 @@ export const copyPath = (path: string): string => `${path}.rewrite`;
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = copyPath(path);
-  const copy = attempt("unreadable", name, () =>
-    disk.readBeside(name, path, copyBytesMax)
-  );
-  if (copy !== "other") return copy;
-  throw new JournalError(
-    "unreadable",
-    name,
-    "is not a copy of a journal's end"
-  );
+  return attempt("unreadable", name, () => {
+    const copy = disk.readBeside(name, path, copyBytesMax);
+    if (copy !== "other") return copy;
+    throw new Error("is not a copy of a journal's end");
+  });
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The command line: the command, its positionals and flags. All mistakes are reported at once. */
 import { parseArgs } from "node:util";
+import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
@@ -30,7 +31,8 @@ export type Command =
       readonly storeCredentials: string;
     }
   | { readonly command: "token"; readonly name: string }
-  | { readonly command: "openapi" | "help" | "version" };
+  | { readonly command: "openapi"; readonly keysBytesMax: number }
+  | { readonly command: "help" | "version" };
 
 /** How the program was called. */
 export type Invocation = Pick<Host, "args" | "environment" | "pid">;
@@ -92,9 +94,14 @@ function commandOf(
       return { command, name };
     }
     default:
-      return { command: "openapi" };
+      return readOpenapi(given);
   }
 }
+
+const readOpenapi = (given: Given): Command => ({
+  command: "openapi",
+  keysBytesMax: Number(readText(limitTable.keysBytesMax, given))
+});
 
 const serveFlags = entries.map(({ flag }) => flag);
 const moveFlags = ["store", "store-credentials"];
@@ -106,7 +113,7 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["import", [moveFlags, 1, Infinity]],
   ["export", [moveFlags, 1, 1]],
   ["token", [[], 0, 1]],
-  ["openapi", [[], 0, 0]]
+  ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
 
 /** Flags without a value. */

@@ -1,13 +1,18 @@
 /** Idempotency-Key over HTTP: which keys are accepted, what a replay is, and what a key reveals. */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { createPlantServer, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions } from "../../src/index.ts";
+import { recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
-import { exchange, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, exchange, root, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 interface Sent {
   readonly key?: string;
@@ -172,3 +177,33 @@ test("after a refusal the key is free, for another plant, too", async () => {
   assert.deepEqual(await post({ key: "k" }), stored);
   assert.equal(lines().length, 1);
 });
+
+/** A proxy that loses the first response: it closes the connection when the response arrives. */
+function losingProxy(port: number): Promise<number> {
+  let lost = 0;
+  return listen(createServer((client) => {
+    const server = connect(port, "127.0.0.1");
+    client.on("error", () => server.destroy()).on("close", () => server.destroy()).pipe(server);
+    server.on("error", () => client.destroy()).on("close", () => client.destroy());
+    server.on("data", (data) => lost++ === 0 ? client.destroy() : client.write(data));
+  }));
+}
+
+const retries = [
+  ["retry", "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ", missing(["curl", "--retry-all-errors", "--version"])],
+  ["retry.mts", '"Idempotency-Key": key,', false],
+] as const;
+for (const [name, field, skip] of retries) {
+  test(`the README's ${name} stores a plant once although the first response is lost`, { skip }, async () => {
+    for (const [replaced, stored] of [[{}, 1], [{ [field]: "" }, 2]] as const) {
+      const { port, lines } = await serving();
+      const url = `http://127.0.0.1:${await losingProxy(port)}`;
+      const file = join(temporaryFolder(), name);
+      writeFileSync(file, recipeWith(name, { "http://127.0.0.1:8080": url, ...replaced }));
+      const [command, args] = name === "retry" ? ["sh", ["-e"]] : [process.execPath, ["--import", "tsx"]];
+      const { stdout } = await promisify(execFile)(command, [...args, file], {
+        cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }), timeout: 30_000 });
+      assert.deepEqual([stdout.trim(), lines().length], ['{"name":"Moss"}', stored], JSON.stringify(replaced));
+    }
+  });
+}

@@ -1,7 +1,7 @@
 /** Keys in the journal: the window of records that are remembered, and what survives what. */
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
-import { appendFileSync, readFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
+import { appendFileSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
@@ -202,6 +202,17 @@ test("a damaged key is damage, which opening refuses", async () => {
   await journal.close();
   appendFileSync(path, readFileSync(path, "utf8").split("\n")[1]?.replace(keyOf("k"), `${keyOf("k").slice(0, 21)}B`) + "\n");
   await assert.rejects(open(path), { code: "damaged" });
+});
+
+test("a damaged record before the last certified line is not remembered: its plant may be lost", async () => {
+  const path = freshPath();
+  const journal = await open(path);
+  await once(journal, "k");
+  for (let count = 0; count < 3; count++) await once(journal, `after ${count}`);
+  await journal.close();
+  writeFileSync(path, readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3'));
+  await using again = await open(path);
+  assert.deepEqual([await once(again, "after 2"), await once(again, "k")], ["replayed", "stored"]);
 });
 
 test("an append that fails frees its key, for the calls that waited for it, too", async () => {
