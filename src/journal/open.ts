@@ -129,11 +129,7 @@ async function repair(
   }
   checkSize(path, file, size);
 
-  if (end.kind === "damaged") {
-    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    const reason = `${end.reason}; ${help}`;
-    throw new JournalError("damaged", path, reason, end.offset);
-  }
+  if (end.kind === "damaged") throw damagedError(path, end.offset, end.reason);
   if (end.kind === "new") {
     keys.skip(headerBytes);
     return await startFile(disk, path, file);
@@ -172,6 +168,11 @@ async function startFile(disk: Disk, path: string, file: JournalFile) {
   await appendAll(file, header);
   disk.syncDirectory(path);
   return 0;
+}
+
+function damagedError(path: string, offset: number, reason: string) {
+  const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
+  return new JournalError("damaged", path, `${reason}; ${help}`, offset);
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
