@@ -124,13 +124,26 @@ export class Journal
   readonly #append = (json: string, settle: Settle, key?: string) => {
     const found =
       key === undefined ? "new" : this.#settings.keys.find(key, json);
-    if (found !== "new" && this.#queue.refusal) throw this.#queue.refusal;
     if (found === "other plant") throw conflict();
-    if (found === "same plant")
+    if (found === "same plant") {
+      this.#checkReplay();
       return queueMicrotask(() => settle(undefined, "replayed"));
+    }
     this.#queue.push(json, this.#settings.limits, settle, key);
     if (this.#state === "idle") this.#wakeUp();
   };
+
+  /** @throws StoreError `unknown` if the journal has failed, or its file lost what was durable */
+  #checkReplay() {
+    const { file, bytes } = this.#current;
+    const failure = this.#queue.refusal;
+    if (failure?.code === "unknown") throw failure;
+
+    // During a write the file may be longer. A journal that is closed has nothing left to check.
+    const found = this.#state === "ended" ? undefined : file.look();
+    if (found && (found.links === 0 || found.bytes < bytes))
+      throw new StoreError("unknown", "the file was deleted or truncated");
+  }
 
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 

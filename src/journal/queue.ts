@@ -42,11 +42,11 @@ export class Queue {
 
   /**
    * Queues a NewPlant's JSON; accepts any size if nothing else is queued. With a key that is queued
-   * already, only waits for that append.
+   * already, only waits for that append, and counts as much: the caller keeps its own text.
    *
    * @param settle called once, with an error if the plant is not on stable storage, or may not be
-   * @throws StoreError `busy` over the limits; `conflict` if another plant with this key is queued;
-   * `refusal` once there is one
+   * @throws StoreError `conflict` if another plant with this key is queued; `refusal` once there is
+   * one; `busy` over the limits; `unknown` instead of these two if its key is queued
    */
   push(
     json: string,
@@ -54,18 +54,20 @@ export class Queue {
     settle: Settle,
     key?: string
   ): void {
-    if (this.refusal) throw this.refusal;
     const first = key === undefined ? undefined : this.#byKey.get(key);
     if (first && first.json !== json) throw conflict();
-    const bytes = first ? 0 : Buffer.byteLength(json) + keyText(key).length;
+    const bytes = Buffer.byteLength(json) + keyText(key).length;
 
     // The batch in flight counts, too: a disk that stalls must not fill the memory.
-    if (
+    const isFull =
       this.#records >= queueRecordsMax ||
-      (this.#records > 0 && this.#bytes + bytes > queueBytesMax)
-    ) {
-      throw new StoreError("busy", "too many records wait");
-    }
+      (this.#records > 0 && this.#bytes + bytes > queueBytesMax);
+    const busy = () => new StoreError("busy", "too many records wait");
+    const refusal = this.refusal ?? (isFull ? busy() : undefined);
+
+    // The plant of a refused retry may be stored by the first append.
+    if (refusal && first) throw new StoreError("unknown", refusal.message);
+    if (refusal) throw refusal;
 
     this.#records++;
     this.#bytes += bytes;
@@ -135,15 +137,20 @@ export class Queue {
   #settle(append: Append, error?: StoreError, outcome?: Outcome) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
-    this.#bytes -= append.bytes;
-    this.#call(append.settle, error, outcome);
+    this.#call(append, append.settle, error, outcome);
     append.followers?.forEach((settle) =>
-      this.#call(settle, error, "replayed")
+      this.#call(append, settle, error, "replayed")
     );
   }
 
-  #call(settle: Settle, error?: StoreError, outcome?: Outcome) {
+  #call(
+    { bytes }: Append,
+    settle: Settle,
+    error?: StoreError,
+    outcome?: Outcome
+  ) {
     this.#records--;
+    this.#bytes -= bytes;
     try {
       settle(error, outcome);
     } catch (thrown) {

@@ -39,9 +39,7 @@ export function openTokens({ tokensFile }: Config, host: Host) {
 
     /** Returns the name of the token in an Authorization field; undefined for an unknown one. */
     nameOf: (authorization = ""): string | undefined =>
-      names.get(
-        tokenDigest(authorization.slice(authorization.lastIndexOf(" ") + 1))
-      ),
+      names.get(tokenDigest(/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? "")),
 
     /**
      * Reads the tokens file again. The old tokens stay if it is refused: a bad edit must not lock

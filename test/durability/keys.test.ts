@@ -249,8 +249,28 @@ test("a waiting call counts as one record; a replay and a conflict need no room"
   await once(journal, "old");
   const outcomes = ["k", "k", "k", "old"].map((key) => once(journal, key));
   outcomes.push(once(journal, "k", plantOf(30)), once(journal, "old", plantOf(30)));
-  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "busy", "replayed", "conflict", "conflict"]);
+  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "unknown", "replayed", "conflict", "conflict"]);
 });
+
+test("calls that wait for one key count with their bytes, and are unknown over the limit", async () => {
+  await using journal = await open(freshPath(), { queueBytesMax: 1024 });
+  const outcomes = await Promise.all(Array.from({ length: 5 }, () => once(journal, "k", plantOf(300))));
+  assert.deepEqual(outcomes, ["stored", "replayed", "replayed", "unknown", "unknown"]);
+  assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
+});
+
+for (const [name, damage] of [
+  ["deleted", (path: string) => rmSync(path)], ["truncated", (path: string) => truncateSync(path, 133)],
+] as const) {
+  test(`no replay of a record whose file was ${name}`, async () => {
+    const path = freshPath();
+    await using journal = await open(path);
+    await once(journal, "k");
+    assert.equal(await once(journal, "k"), "replayed");
+    damage(path);
+    assert.equal(await once(journal, "k"), "unknown");
+  });
+}
 
 test("a key that is not 16 bytes in base64url is invalid", async () => {
   await using journal = await open(freshPath());
