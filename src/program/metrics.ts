@@ -2,6 +2,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { catalogue } from "../http/errors.ts";
+import type { ResponseSummary } from "../index.ts";
 import { ifPossible } from "../journal/error.ts";
 import { version } from "./help.ts";
 import type { Health } from "./health.ts";
@@ -126,7 +127,11 @@ export function createMetrics(host: Host, store: Store, health: Health) {
 
   return {
     add,
-    count,
+
+    onResponse({ status, error, replayed }: ResponseSummary) {
+      count(status, error);
+      if (replayed) add("plant_store_replays_total");
+    },
 
     /** @param notAfter end of the current certificate */
     onCertificate: (notAfter: Date) =>

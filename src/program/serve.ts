@@ -60,9 +60,10 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const { tokens, readTls, tls, credentials } = readSecrets(config, host);
+  const secrets = readSecrets(config, host);
+  const { tokens, tls } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, host, credentials);
+  const store = await openStore(config, host, secrets.credentials);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -89,8 +90,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
-        admin?.metrics.count(summary.status, summary.error);
-        if (summary.replayed) admin?.metrics.add("plant_store_replays_total");
+        admin?.metrics.onResponse(summary);
       }
     });
     admin?.metrics.watch(server);
@@ -99,9 +99,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // A connection that could not be accepted, on systems that report it.
     server.on("error", (error) => log("warn", messageOf(error)));
     health.become("ready");
-    const { notAfter } = tls ?? {};
-    const parts = { server, store, failed, tokens, readTls, notAfter };
-    return { ...parts, health, accessLog, admin };
+    return { ...secrets, server, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -148,10 +146,10 @@ function warnOfSettings({ limits }: Config, host: Host) {
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, tokens, notAfter, admin }: Running,
+  { server, store, tokens, tls, admin }: Running,
   config: Config,
   { log, print }: Host
-): void {
+) {
   const { base, isExposed } = describeAddress(server, config);
   const { records } = store.stats;
   const { store: address } = config;
@@ -173,7 +171,7 @@ function announce(
     [kind]: address,
     records,
     tokens: names,
-    notAfter
+    notAfter: tls?.notAfter
   });
 
   // The server serves whether or not the line can be printed.
@@ -183,8 +181,9 @@ function announce(
 }
 
 /** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
-function reportExpiry({ notAfter, admin }: Running, log: Log) {
-  if (!notAfter) return;
+function reportExpiry({ tls, admin }: Running, log: Log) {
+  if (!tls) return;
+  const { notAfter } = tls;
   admin?.metrics.onCertificate(notAfter);
   const millis = notAfter.getTime() - Date.now();
   const verb = millis < 0 ? "expired" : "expires";
@@ -197,13 +196,15 @@ function reload(
   running: Running,
   { store: address, tokensFile, tlsCert }: Config,
   { log }: Host
-): void {
+) {
   const { server, store, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void) => {
     try {
       read();
-      const { notAfter } = running;
-      log("info", `${what} reloaded`, { tokens: tokens.names(), notAfter });
+      log("info", `${what} reloaded`, {
+        tokens: tokens.names(),
+        notAfter: running.tls?.notAfter
+      });
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
@@ -213,7 +214,7 @@ function reload(
     again("certificate and key", () => {
       const tls = readTls();
       server.setSecureContext?.(tls);
-      running.notAfter = tls.notAfter;
+      running.tls = tls;
     });
   reportExpiry(running, log);
 
