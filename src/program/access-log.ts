@@ -114,7 +114,7 @@ const traceForm = new RegExp(
 );
 
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
-function idOf({ headers }: IncomingMessage): string | undefined {
+function idOf({ headers }: IncomingMessage) {
   const { "x-request-id": id, traceparent } = headers;
   if (typeof id === "string" && idForm.test(id)) return id;
   return typeof traceparent === "string"

@@ -46,7 +46,7 @@ export function announcement(
   base: string,
   { basePath, tlsCert }: Config,
   generatedToken: string
-): string {
+) {
   const first = `plant-store listening on ${base}`;
   if (generatedToken === "") return first;
 

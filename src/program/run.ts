@@ -34,7 +34,7 @@ export async function run(host: Host): Promise<number> {
  * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
  * label.
  */
-async function printToken(name: string, host: Host): Promise<void> {
+async function printToken(name: string, host: Host) {
   const token = generateToken();
   if (host.stderr.isTTY) await host.printError("the token, shown only now:");
   await host.printError(token);

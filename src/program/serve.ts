@@ -15,7 +15,7 @@ import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
-export async function serve(config: Config, host: Host): Promise<number> {
+export async function serve(config: Config, host: Host) {
   host.log = createLog(host);
   const { log } = host;
 
