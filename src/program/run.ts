@@ -9,7 +9,7 @@ import { serve } from "./serve.ts";
 import { verify } from "./report.ts";
 
 /** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
-export async function run(host: Host): Promise<number> {
+export async function run(host: Host) {
   // Without a listener, SIGUSR1 opens the debugger's port to the whole machine, and SIGUSR2 ends
   // the process.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
@@ -18,9 +18,8 @@ export async function run(host: Host): Promise<number> {
     const command = readCommand(host);
     if (command.command === "serve") return await serve(command.config, host);
     if (command.command === "verify") return await verify(command, host);
-    if (command.command === "import" || command.command === "export") {
+    if (command.command === "import" || command.command === "export")
       return await (await import("./transfer.ts")).transfer(command, host);
-    }
     if (command.command === "token") await printToken(command.name, host);
     else await host.print(texts[command.command]());
     return exitCodes.done;

@@ -193,8 +193,8 @@ export function hintFor(name: string, known: readonly string[]) {
 
 /**
  * Returns a flag or variable without the differences that are no slips, and the same without each
- * one of its letters. A slip adds, omits, replaces or moves a letter: without one letter of each, or
- * of one of them, the names are equal.
+ * one of its letters. A slip adds, omits, replaces or moves a letter: without one letter of each,
+ * or of one of them, the names are equal.
  */
 function shortened(name: string) {
   const form = name
