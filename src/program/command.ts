@@ -37,9 +37,12 @@ export function readCommand({
   const usage: string[] = [];
   const config: string[] = [];
   const { command, positionals, flags } = readLine(args, usage);
-  const mistakes = { usage, config };
-  const given = { flags, environment, pid, mistakes };
-  const result = commandOf(command, positionals, given);
+  const result = commandOf(command, positionals, {
+    flags,
+    environment,
+    pid,
+    mistakes: { usage, config }
+  });
   const all = [...usage, ...config];
   if (all.length === 0) return result;
   throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));

@@ -135,13 +135,12 @@ function warnOfSettings({ limits }: Config, host: Host) {
   const otherFiles = 64;
   const { connectionsMax } = limits;
   const filesMax = host.openFilesMax();
-  if (filesMax < connectionsMax + otherFiles) {
+  if (filesMax < connectionsMax + otherFiles)
     log(
       "warn",
       `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
         `${connectionsMax}: raise it above ${connectionsMax + otherFiles}`
     );
-  }
 }
 
 /** Logs and prints that the server listens, and where. */
@@ -157,12 +156,11 @@ function announce(
     records === undefined
       ? ["stream", address]
       : ["journal", `${records} records in ${address}`];
-  if (config.tlsCert === "" && isExposed) {
+  if (config.tlsCert === "" && isExposed)
     log(
       "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
-  }
   const names = tokens.names();
   log("info", `serving ${base}, ${description}, tokens: ${names}`, {
     version,

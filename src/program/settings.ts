@@ -242,12 +242,11 @@ export function lookUp(
   entry: Entry,
   { flags, environment, mistakes: { usage, config } }: Given
 ) {
-  const source = `--${entry.flag}`;
-  const variable = environmentOf(entry);
-  const { [variable]: text = "" } = environment;
-  const ofFlag = flags.get(entry.flag);
-  if (ofFlag !== undefined) return { source, text: ofFlag, mistakes: usage };
-  return { source: text ? variable : source, text, mistakes: config };
+  const text = flags.get(entry.flag);
+  if (text !== undefined)
+    return { source: `--${entry.flag}`, text, mistakes: usage };
+  const source = environmentOf(entry);
+  return { source, text: environment[source] ?? "", mistakes: config };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
