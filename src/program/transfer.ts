@@ -119,9 +119,13 @@ export async function importJournals(
   // after it may be right again. Nothing is sent before all of them have been compared.
   let seq = 0;
   const { limits } = stream;
-  await runAhead(limits, known, progress.onCompared, next, (message) =>
-    compare(stream, ++seq, message)
-  );
+  await runAhead(limits, known, progress.onCompared, next, async (message) => {
+    const place = ++seq;
+    if ((await stream.messageAt(place))?.equals(message)) return;
+    throw data(
+      `message ${place} of the stream is not record ${place} of the journals`
+    );
+  });
   await runAhead(limits, records - known, progress.onSent, next, (message) =>
     stream.publishAfter(seq++, message)
   );
@@ -159,13 +163,6 @@ async function runAhead(
       onProgress(++done, count);
     }
   }
-}
-
-async function compare(stream: NatsStore, seq: number, message: Buffer) {
-  if ((await stream.messageAt(seq))?.equals(message)) return;
-  throw data(
-    `message ${seq} of the stream is not record ${seq} of the journals`
-  );
 }
 
 /** Returns every record of the journals as a message. */
