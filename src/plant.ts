@@ -107,7 +107,7 @@ export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
   joined(id, JSON.stringify(name), JSON.stringify(tag));
 
 /** Joins the texts of a NewPlant's members; JSON.stringify, too, has no text for no tag. */
-const joined = (id: bigint | string, name?: string, tag?: string): string =>
+const joined = (id: bigint | string, name?: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */

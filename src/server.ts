@@ -15,14 +15,8 @@ const host: Host = {
   pid: process.pid,
   userId: process.geteuid?.(),
   isTerminal: stdout.isTTY,
-  print: (line) =>
-    write(stdout, line).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== "EPIPE") throw unwritable("stdout", error);
-    }),
-  printError: (line) =>
-    write(stderr, line).catch((error: NodeJS.ErrnoException) => {
-      throw unwritable("stderr", error);
-    }),
+  print: (line) => write("stdout", line),
+  printError: (line) => write("stderr", line),
   warn,
   log: (_, message) => warn(message),
   stderr,
@@ -34,33 +28,38 @@ const host: Host = {
   exit: (code) => process.exit(code)
 };
 
-function warn(message: string): void {
+function warn(message: string) {
   stderr.write(`plant-store: ${message}\n`);
 }
 
 /**
  * Writes a line in two parts. Node does not report that a file took a part of the bytes only, as
- * on a full disk: then the line feed, which comes second, fails.
+ * on a full disk: then the line feed, which comes second, fails. A closed pipe is no failure of
+ * stdout: its reader, as `head`, has read enough.
  */
-function write(stream: NodeJS.WriteStream, line: string): Promise<void> {
-  return new Promise((resolve, reject) => {
+function write(name: "stdout" | "stderr", line: string) {
+  const stream = process[name];
+  return new Promise<void>((resolve, reject) => {
     // Corked, a pipe's reader gets both as one.
     stream.cork();
     stream.write(line);
-    stream.write("\n", (error) => (error ? reject(error) : resolve()));
+    stream.write("\n", (error?: NodeJS.ErrnoException | null) => {
+      if (!error || (name === "stdout" && error.code === "EPIPE")) resolve();
+      else
+        reject(
+          new ExitError("io", `cannot write to ${name}: ${error.message}`)
+        );
+    });
     stream.uncork();
   });
 }
-
-const unwritable = (name: string, { message }: Error): ExitError =>
-  new ExitError("io", `cannot write to ${name}: ${message}`);
 
 /**
  * Reads the limit from a diagnostic report, which takes some milliseconds: Node has no other way.
  * Nothing else of the report is kept. It leaves out the network, which it would ask for interfaces
  * and for the names of addresses.
  */
-function openFilesMax(): number {
+function openFilesMax() {
   const report: typeof process.report & { excludeNetwork?: boolean } =
     process.report;
   const { excludeNetwork = false } = report;

@@ -147,5 +147,5 @@ export function checkPlant(given: NewPlant): NewPlant {
   throw new StoreError("invalid", expected, { cause });
 }
 
-const isText = (text: unknown): boolean =>
+const isText = (text: unknown) =>
   typeof text === "string" && text.isWellFormed();

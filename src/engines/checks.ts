@@ -29,11 +29,13 @@ export async function check(
   for (;;) {
     const holders = await checkStream(connection, settings, patienceMillis);
     if (monitor === 0) return [];
-    const verified = await checkServers(settings);
+    const endpoints = await endpointsOf(settings);
+    const asked = endpoints.map((each) => checkServer(each, settings));
+    const verified = (await Promise.all(asked)).flat();
     const unverified = [
       { name: connection.serverId, isUp: true },
       ...holders
-    ].filter(({ name }) => !verified.has(name));
+    ].filter(({ name }) => !verified.includes(name));
     const missing = unverified.find(({ isUp }) => isUp);
     if (!missing) return unverified.map(({ name }) => name);
     if (performance.now() > giveUpAt)
@@ -56,7 +58,7 @@ async function checkStream(
   connection: Connection,
   settings: Settings,
   patienceMillis: number
-): Promise<readonly Holder[]> {
+) {
   const { stream, limits } = settings;
   const giveUpAt = performance.now() + patienceMillis;
   while (connection.isOpen && performance.now() < giveUpAt) {
@@ -77,16 +79,11 @@ async function checkStream(
   throw new EngineError("unreachable", "nobody leads the stream now");
 }
 
-/** A server that holds a stream. One that is not current counts as down. */
-interface Holder {
-  readonly name: string;
-  readonly isUp: boolean;
-}
-
+/** Returns the servers that hold a stream. One that is not current counts as down. */
 function holdersOf(
   { leader, replicas = [] }: JsonObject,
   { ackTimeoutMillis }: NatsLimits
-): readonly Holder[] {
+) {
   const others = Object.values(objectOf(replicas)).map((replica) => {
     // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
     const { name, current, offline, active } = objectOf(replica);
@@ -98,11 +95,7 @@ function holdersOf(
 }
 
 /** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
-function requireRight(
-  error: unknown,
-  found: JsonObject,
-  settings: Settings
-): void {
+function requireRight(error: unknown, found: JsonObject, settings: Settings) {
   const { api, stream } = settings;
   const wanted = requirements(found, settings);
   const problems = error
@@ -131,14 +124,14 @@ function requireRight(
 function requirements(
   found: JsonObject,
   { stream, replicas, limits }: Settings
-): JsonObject {
+) {
   const {
     max_bytes = -1,
     max_msgs = -1,
     discard = "new",
     persist_mode: mode
   } = found;
-  const atLeast = (name: string, min: number): number =>
+  const atLeast = (name: string, min: number) =>
     Math.max(Number(found[name] ?? 0), min);
   return {
     subjects: [stream],
@@ -184,50 +177,37 @@ function requirements(
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
   4 * appendMillis;
 
-const reasons: Readonly<Record<string, string>> = {
-  duplicate_window: " (four times the deadline of an append)"
-};
-
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */
-const differences = (
-  found: JsonObject,
-  wanted: JsonObject
-): readonly string[] =>
+const differences = (found: JsonObject, wanted: JsonObject) =>
   Object.keys(wanted).flatMap((name) => {
     const [right = "none", is = "none"] = [wanted, found].map((all) =>
       JSON.stringify(all[name])
     );
-    const reason = reasons[name] ?? "";
+    const reason =
+      name === "duplicate_window"
+        ? " (four times the deadline of an append)"
+        : "";
     return right === is
       ? []
       : [`${name}: expected ${right}${reason}, found ${is}`];
   });
 
 /**
- * Asks the monitor at each address of each listed host whether its server syncs a write before it
- * acknowledges it.
+ * Asks the monitor at an address whether its server syncs a write before it acknowledges it.
  *
- * @returns the names and the ids of the servers that do
+ * @returns the server's name and id if it does; nothing if the monitor redirects or is silent
  * @throws EngineError `config` for a server that does not
  */
-async function checkServers(settings: Settings): Promise<ReadonlySet<string>> {
-  const endpoints = await endpointsOf(settings);
-  const verified = endpoints.map((each) => checkServer(each, settings));
-  return new Set((await Promise.all(verified)).flat());
-}
-
-/** Asks one monitor. One that does not respond, or redirects, verifies nothing. */
 async function checkServer(
   { address }: Endpoint,
   { monitor, allowsOldServer, limits }: Settings
-): Promise<readonly string[]> {
+) {
   const host = address.includes(":") ? `[${address}]` : address;
   const url = `http://${host}:${monitor}/varz`;
 
   // A redirect could lead to a host that is not listed.
   const signal = AbortSignal.timeout(limits.handshakeMillis);
-  const response = fetch(url, { redirect: "error", signal });
-  const varz: unknown = await response
+  const varz: unknown = await fetch(url, { redirect: "error", signal })
     .then((each) => each.json())
     .catch(() => undefined);
   if (varz === undefined) return [];

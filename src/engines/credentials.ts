@@ -30,18 +30,17 @@ export function readCredentials(credentials?: Credentials): Login {
   if (credentials === undefined) return () => ({});
   const text =
     typeof credentials === "string" ? credentials : call(credentials);
-  const [, user, pass] = passwordForm.exec(text) ?? [];
-  if (user !== undefined && pass !== undefined) return () => ({ user, pass });
-  const [, token] = tokenForm.exec(text) ?? [];
-  if (token !== undefined) return () => ({ auth_token: token });
+  const { groups } = passwordForm.exec(text) ?? tokenForm.exec(text) ?? {};
+  if (groups) return () => groups;
   const [, jwt, seed = text.trim()] = credsForm.exec(text) ?? [];
   const { nkey, signed } = keyOf(seed);
   const identity = jwt === undefined ? { nkey } : { jwt };
   return (nonce) => ({ ...identity, sig: signed(nonce) });
 }
 
-const passwordForm = /^([^\r\n]+)\r?\n([^\r\n]+)(?:\r?\n)*$/;
-const tokenForm = /^token ([^\r\n]+)(?:\r?\n)*$/;
+/** The names of the groups are those of CONNECT. */
+const passwordForm = /^(?<user>[^\r\n]+)\r?\n(?<pass>[^\r\n]+)(?:\r?\n)*$/;
+const tokenForm = /^token (?<auth_token>[^\r\n]+)(?:\r?\n)*$/;
 const credsForm =
   /^-+BEGIN NATS USER JWT-+\s+([\w.-]+)\s+-+END[^]*-+BEGIN USER NKEY SEED-+\s+(\w+)\s+-+END/m;
 const seedForm = /^SU[A-Z2-7]{56}$/;
@@ -76,7 +75,7 @@ function keyOf(seed: string) {
 }
 
 /** Returns the text of a user's public key. */
-function encodeKey(key: Buffer): string {
+function encodeKey(key: Buffer) {
   const bytes = Buffer.from([userPrefix, ...key, 0, 0]);
   bytes.writeUInt16LE(crc16(bytes.subarray(0, 33)), 33);
   const digits = BigInt(`0x${bytes.toString("hex")}`).toString(32);
@@ -84,7 +83,7 @@ function encodeKey(key: Buffer): string {
 }
 
 /** CRC-16/XMODEM: polynomial 0x1021, initial value 0. */
-function crc16(bytes: Buffer): number {
+function crc16(bytes: Buffer) {
   let crc = 0;
   for (const byte of bytes) {
     crc ^= byte << 8;
@@ -102,10 +101,10 @@ function call(credentials: () => string): string {
   }
 }
 
-const wrongForm = (): EngineError =>
+const wrongForm = () =>
   refused(
     "expected a .creds file, an nkey seed of a user, two lines (user, password), or token TOKEN"
   );
 
-const refused = (reason: string): EngineError =>
+const refused = (reason: string) =>
   new EngineError("refused", `the store's credentials: ${reason}`);

@@ -12,17 +12,16 @@ import type { NatsLimits } from "../config.ts";
 import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
-import type { Frame } from "./protocol.ts";
+import type { Frame, JsonObject } from "./protocol.ts";
 import { Session } from "./session.ts";
 
 /**
- * The meaning of a response. "again": send the message once more, a little later. "not taken": the
- * same, and this attempt has stored nothing.
+ * The meaning of a response: a result, or an error. "again": send the message once more, a little
+ * later. "not taken": the same, and this attempt has stored nothing.
  */
-export type Verdict<Result> =
-  { readonly result: Result } | "again" | "not taken" | StoreError;
+export type Verdict = JsonObject | "again" | "not taken" | StoreError;
 
-export interface Message<Result> {
+interface Message {
   readonly subject: string;
 
   /** With an id in them, a stream stores the message once, however often it is sent. */
@@ -36,12 +35,13 @@ export interface Message<Result> {
   readonly deadline: number | undefined;
 
   /** Called with a response, and the number of attempts that may have stored the message. */
-  readonly judge: (reply: Frame, unanswered: number) => Verdict<Result>;
+  readonly judge: (reply: Frame, unanswered: number) => Verdict;
 }
 
-interface Entry extends Message<unknown> {
+interface Entry extends Message {
   readonly token: string;
-  readonly reject: (error: StoreError) => void;
+  readonly resolve: (result: JsonObject) => void;
+  readonly reject: (error: Error) => void;
 
   /** The time of its arrival, by the clock that a suspended machine does not stop. */
   readonly begunAtDate: number;
@@ -86,28 +86,23 @@ export class InFlight {
   }
 
   /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
-  send<Result>(message: Message<Result>): Promise<Result> {
+  send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       const entry: Entry = {
         ...message,
         token: String(++this.#count),
+        resolve,
         reject,
         begunAtDate: Date.now(),
         attempt: undefined,
         dueAt: 0,
-        unanswered: 0,
-        judge: (reply, unanswered) => {
-          const verdict = message.judge(reply, unanswered);
-          const isResult = typeof verdict === "object" && "result" in verdict;
-          if (isResult) resolve(verdict.result);
-          return verdict;
-        }
+        unanswered: 0
       };
       this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
       this.#entries.set(entry.token, entry);
       this.#bytes += bytesOf(entry);
-      this.#timer ??= setTimeout(() => this.#tick(), this.#limits.retryMillis);
+      this.#timer ??= setInterval(() => this.#tick(), this.#limits.retryMillis);
       this.#transmit(entry);
     });
   }
@@ -118,7 +113,7 @@ export class InFlight {
   }
 
   /** @throws StoreError if the message cannot be sent, or has no room */
-  #admit(entry: Entry): void {
+  #admit(entry: Entry) {
     const { inFlightRecordsMax, inFlightBytesMax, messageBytesMax } =
       this.#limits;
     const bytes = bytesOf(entry);
@@ -126,7 +121,7 @@ export class InFlight {
     // While no server can be reached, messages would fill the memory and keep clients waiting.
     if (!this.session.isReachable) throw unreachable();
 
-    // What is stored must be readable: it comes back as base64, within other members of JSON.
+    // A stored message must be readable: it comes back as base64, within other members of JSON.
     if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
     const isFull =
       this.#entries.size >= inFlightRecordsMax ||
@@ -135,12 +130,12 @@ export class InFlight {
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
-  #onReady(): void {
+  #onReady() {
     this.#readyAt = performance.now();
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
-  #onReply(token: string, reply: Frame): void {
+  #onReply(token: string, reply: Frame) {
     const entry = this.#entries.get(token);
     if (!entry) return;
     const verdict = entry.judge(reply, entry.unanswered);
@@ -156,21 +151,22 @@ export class InFlight {
       return;
     }
     this.#progressAt = now;
-    if (!(verdict instanceof StoreError)) return this.#remove(entry);
-    if (verdict.code === "unknown") this.session.report(verdict.message);
+    if (verdict instanceof StoreError && verdict.code === "unknown")
+      this.session.report(verdict.message);
 
-    // With two attempts unanswered, the other one may have been stored.
-    this.#fail(entry, entry.unanswered > 1 ? unknown(verdict) : verdict);
+    // The response is about one attempt. Another one may have been stored.
+    entry.unanswered = Math.max(entry.unanswered - 1, 0);
+    this.#settle(entry, verdict);
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
-  #onDenied(error: EngineError): void {
+  #onDenied(error: EngineError) {
     for (const entry of this.#entries.values()) {
-      if (entry.unanswered > 0) this.#fail(entry, unknown(error));
+      if (entry.unanswered > 0) this.#settle(entry, error);
     }
   }
 
-  #transmit(entry: Entry): void {
+  #transmit(entry: Entry) {
     const { token, subject, headers, payload, deadline, unanswered } = entry;
     const connection = this.session.ready;
     if (!connection) return;
@@ -182,13 +178,11 @@ export class InFlight {
       deadline !== undefined &&
       (now >= deadline || age >= duplicateWindowMillis(this.#limits));
     if (unanswered > 0 && isTooOld)
-      return this.#fail(entry, unknown(new Error("too old to be sent again")));
+      return this.#settle(entry, new Error("too old to be sent again"));
 
     // A larger message would make the server close the connection, for everything in flight.
-    if (bytesOf(entry) > connection.maxPayload) {
-      const error = tooLarge();
-      return this.#fail(entry, unanswered > 0 ? unknown(error) : error);
-    }
+    if (bytesOf(entry) > connection.maxPayload)
+      return this.#settle(entry, tooLarge());
     entry.attempt = ++this.#count;
     entry.unanswered++;
     entry.dueAt = now + this.#limits.ackTimeoutMillis;
@@ -196,46 +190,42 @@ export class InFlight {
   }
 
   /** Runs every `retryMillis` while a message is in flight. */
-  #tick(): void {
+  #tick() {
+    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
     const now = performance.now();
     const { ready } = this.session;
     if (ready?.isReceiving()) this.#progressAt = now;
     for (const entry of this.#entries.values()) this.#giveUp(entry, now);
+    if (this.#entries.size === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+      return;
+    }
+
+    // A server that takes messages and acknowledges none may be cut off from the others: it still
+    // responds to PING. A slow link gets the time to carry what is in flight.
+    const since = Math.max(this.#progressAt, this.#readyAt);
+    const patienceMillis = noProgressMillis + this.#bytes / bytesPerMilliMin;
 
     // Leaves before it sends: an attempt on a connection that closes has no response, and would
     // turn "not stored" into "unknown".
-    if (this.#isStuck(now)) ready?.close("it acknowledges nothing");
+    if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
     for (const entry of this.#entries.values()) {
       if (this.#isDue(entry, now)) this.#transmit(entry);
     }
-    const isBusy = this.#entries.size > 0;
-    this.#timer = isBusy
-      ? setTimeout(() => this.#tick(), this.#limits.retryMillis)
-      : undefined;
   }
 
   /** Fails a message after its deadline, or one that waits for a server in vain. */
-  #giveUp(entry: Entry, now: number): void {
+  #giveUp(entry: Entry, now: number) {
     const { appendMillis, retryMillis } = this.#limits;
     const { deadline = this.#progressAt + appendMillis, unanswered } = entry;
 
     // One turn early: a drain that began together with the message must not last longer.
     const isOver = now >= deadline - retryMillis;
     if (unanswered === 0 && (isOver || !this.session.isReachable))
-      this.#fail(entry, unreachable());
+      this.#settle(entry, unreachable());
     else if (isOver)
-      this.#fail(entry, unknown(new Error("no acknowledgement in time")));
-  }
-
-  /**
-   * Whether the server takes messages and acknowledges none, like one that is cut off from the
-   * others: it still responds to PING. A slow link gets the time to carry what is in flight.
-   */
-  #isStuck(now: number): boolean {
-    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
-    const since = Math.max(this.#progressAt, this.#readyAt);
-    const patienceMillis = noProgressMillis + this.#bytes / bytesPerMilliMin;
-    return this.#entries.size > 0 && now - since > patienceMillis;
+      this.#settle(entry, new Error("no acknowledgement in time"));
   }
 
   /**
@@ -243,28 +233,28 @@ export class InFlight {
    * this one may still be on its way: a copy would only wait for the original. Responses to
    * requests without a deadline keep no order: these are not sent again.
    */
-  #isDue({ attempt, dueAt, deadline }: Entry, now: number): boolean {
+  #isDue({ attempt, dueAt, deadline }: Entry, now: number) {
     const isLost = deadline !== undefined && Number(attempt) < this.#answered;
     return now >= dueAt && (attempt === undefined || isLost);
   }
 
-  #fail(entry: Entry, error: StoreError): void {
-    this.#remove(entry);
-    entry.reject(error);
-  }
-
-  #remove(entry: Entry): void {
-    const isIn = this.#entries.delete(entry.token);
-    if (!isIn) throw new Error("a message was settled twice");
+  /** Settles a message. An error becomes `unknown` if an attempt may have stored the message. */
+  #settle(entry: Entry, outcome: JsonObject | Error) {
+    if (!this.#entries.delete(entry.token))
+      throw new Error("a message was settled twice");
     this.#bytes -= bytesOf(entry);
+    if (!(outcome instanceof Error)) entry.resolve(outcome);
+    else if (entry.unanswered === 0) entry.reject(outcome);
+    else {
+      const { message } = outcome;
+      entry.reject(new StoreError("unknown", message, { cause: outcome }));
+    }
   }
 }
 
-const bytesOf = ({ headers, payload }: Entry): number =>
+const bytesOf = ({ headers, payload }: Entry) =>
   headers.length + payload.length;
-const tooLarge = (): StoreError =>
+const tooLarge = () =>
   new StoreError("tooLarge", "the servers take no message of this size");
-const unreachable = (): StoreError =>
+const unreachable = () =>
   new StoreError("unreachable", "no server is connected");
-const unknown = (cause: Error): StoreError =>
-  new StoreError("unknown", cause.message, { cause });

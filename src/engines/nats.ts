@@ -44,13 +44,6 @@ export async function openNats(
   return new NatsStore(settings, inFlight);
 }
 
-interface Publication {
-  readonly payload: Buffer;
-  readonly lines?: string;
-  readonly deadline?: number;
-  readonly id?: string | undefined;
-}
-
 export class NatsStore
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
@@ -101,7 +94,7 @@ export class NatsStore
     return this.#settings.limits;
   }
 
-  /** What is in flight; and whether a server is reachable, or was a moment ago. */
+  /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
     return {
       queue: this.#inFlight.queue,
@@ -133,7 +126,7 @@ export class NatsStore
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */
   async publishAfter(last: number, payload: Buffer): Promise<void> {
     const lines = `Nats-Expected-Last-Sequence: ${last}\r\n`;
-    await this.#publish({ payload, lines });
+    await this.#publish(payload, lines);
   }
 
   /** The number of the stream's messages, and the last one's number. */
@@ -167,11 +160,12 @@ export class NatsStore
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
-    const { seq, isDuplicate, isRepeated } = await this.#publish({
+    const { seq, isDuplicate, isRepeated } = await this.#publish(
       payload,
+      "",
       deadline,
-      id: key
-    }).catch((error: unknown) => {
+      key
+    ).catch((error: unknown) => {
       if (error instanceof StoreError && error.code === "full")
         this.emit("full");
       throw error;
@@ -192,8 +186,18 @@ export class NatsStore
     return "stored";
   }
 
-  /** Publishes a record; `id` is a client's key, or undefined for an id of this process. */
-  async #publish({ payload, lines = "", deadline, id }: Publication) {
+  /**
+   * Publishes a record.
+   *
+   * @param lines further headers
+   * @param id a client's key, or undefined for an id of this process
+   */
+  async #publish(
+    payload: Buffer,
+    lines: string,
+    deadline?: number,
+    id?: string
+  ) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
     const { stream } = this.#settings;
     const prefix = this.#idPrefix;
@@ -213,9 +217,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored. A copy of
-        // this process, made by a snapshot of its machine, uses the same ids. A key may be
-        // anybody's.
+        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
+        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
+        // processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))
@@ -239,7 +243,7 @@ export class NatsStore
   }
 
   /** Asks the stream's leader. */
-  #ask(request: string, body = "", deadline?: number): Promise<JsonObject> {
+  #ask(request: string, body = "", deadline?: number) {
     return this.#inFlight.send({
       subject: `${this.#settings.api}.${request}.${this.#settings.stream}`,
       headers: headersOf(),
@@ -250,28 +254,31 @@ export class NatsStore
   }
 }
 
-/**
- * 10008: JetStream is away for now. 10071: the message before is not there yet. 10167: the server
- * is overloaded.
- */
-const passing: ReadonlySet<unknown> = new Set([10008, 10071, 10167]);
-
 /** The stream is storing another message with this id. */
 const inProcess = 10158;
 
-/** 10054: the message. 10097: its headers. */
-const tooLarge: ReadonlySet<unknown> = new Set([10054, 10097]);
+/** The meanings of a server's errors. Any other error may come after the message was stored. */
+const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
+  // JetStream is away for now; the message before is not there yet; the server is overloaded.
+  [10008, "again"],
+  [10071, "again"],
+  [10167, "again"],
+  [inProcess, "not taken"],
 
-/** Other texts under this number report an error that may come after the message was stored. */
-const full: ReadonlySet<unknown> = new Set([
-  "10077 maximum messages exceeded",
-  "10077 maximum bytes exceeded"
+  // The message; its headers.
+  [10054, "tooLarge"],
+  [10097, "tooLarge"],
+
+  // The storage of a server; the limits of the stream. 10077 has other texts, too.
+  [10023, "full"],
+  ["10077 maximum messages exceeded", "full"],
+  ["10077 maximum bytes exceeded", "full"]
 ]);
 
-const isDuplicate = ({ duplicate, error }: JsonObject): boolean =>
+const isDuplicate = ({ duplicate, error }: JsonObject) =>
   duplicate === true || objectOf(error)["err_code"] === inProcess;
 
-const conflict = (): StoreError =>
+const conflict = () =>
   new StoreError("conflict", "the key was used for another plant");
 const unreadable = "cannot read the message that has the key";
 const collision =
@@ -284,33 +291,32 @@ const collision =
 function judgeAck(
   ack: JsonObject,
   { stream: expected, allowsOldServer }: Settings
-): Verdict<JsonObject> {
+): Verdict {
   const { stream, seq, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
 
   // 2.10 gives number 0 to a message that only a leader without a quorum has.
-  if (passing.has(code) || (error === undefined && seq === 0)) return "again";
-  if (code === inProcess) return "not taken";
+  if (error === undefined && seq === 0) return "again";
   const isStored =
     stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored) return { result: ack };
+  if (error === undefined && isStored) return ack;
+  const meaning =
+    meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
+  if (meaning === "again" || meaning === "not taken") return meaning;
 
-  // 10023: a server's storage is full. 2.11 responds with it after the message was stored.
-  const isFull =
-    full.has(`${Number(code)} ${reason}`) ||
-    (code === 10023 && !allowsOldServer);
-  if (isFull) return new StoreError("full", reason);
-  return new StoreError(tooLarge.has(code) ? "tooLarge" : "unknown", reason);
+  // 2.11 responds with 10023 after the message was stored.
+  const isUnknown = code === 10023 && allowsOldServer;
+  return new StoreError((!isUnknown && meaning) || "unknown", reason);
 }
 
 /** Any response of the leader's is a result, and so is 10037: there is no such message. */
-function judgeAnswer({ status, payload }: Frame): Verdict<JsonObject> {
+function judgeAnswer({ status, payload }: Frame): Verdict {
   if (status !== "") return "again";
   const result = readObject(payload);
   const { err_code: code = 10037 } = objectOf(result["error"]);
-  return code === 10037 ? { result } : "again";
+  return code === 10037 ? result : "again";
 }
 
 export { EngineError, type NatsLimits, type NatsOptions };

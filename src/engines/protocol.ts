@@ -27,11 +27,9 @@ export async function* framesOf(
   let rest = none;
   for await (const chunk of chunks) {
     rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    for (
-      let frame = parseFrame(rest, limits);
-      frame.end <= rest.length;
-      frame = parseFrame(rest, limits)
-    ) {
+    for (;;) {
+      const frame = parseFrame(rest, limits);
+      if (frame.end > rest.length) break;
       rest = rest.subarray(frame.end);
       yield frame;
     }

@@ -9,7 +9,6 @@ import type { Endpoint, Settings } from "./address.ts";
 import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
-  headersOf,
   isOldVersion,
   newVersion,
   protocolError,
@@ -35,10 +34,13 @@ const askedToken = "asked";
 
 const forKeys = ": keys of plants, import and export need this permission";
 
+/** Called with each response to a message that was published, and its token. */
+export type OnReply = (token: string, reply: Frame) => void;
+
 export class Connection {
   readonly #endpoint: Endpoint;
   readonly #settings: Settings;
-  readonly #onReply: (token: string, reply: Frame) => void;
+  readonly #onReply: OnReply;
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
    * clone of this process gets no response to another's messages. */
@@ -64,12 +66,7 @@ export class Connection {
   #hasFrame = false;
   #onOpen: (() => void) | undefined;
 
-  /** `onReply` is called with each response to a message that was published. */
-  constructor(
-    endpoint: Endpoint,
-    settings: Settings,
-    onReply: (token: string, reply: Frame) => void
-  ) {
+  constructor(endpoint: Endpoint, settings: Settings, onReply: OnReply) {
     this.#endpoint = endpoint;
     this.#settings = settings;
     this.#onReply = onReply;
@@ -135,7 +132,7 @@ export class Connection {
 
       // If this is not permitted, the server says so before it answers PING.
       const read = `${api}.STREAM.MSG.GET.${stream}`;
-      if (keys) this.publish(read, "0", headersOf(), Buffer.alloc(0));
+      if (keys) this.publish(read, "0");
       this.#write("PING\r\n");
       for await (const frame of frames) this.#onFrame(frame);
       return new EngineError("unreachable", "the server closed the connection");
@@ -146,19 +143,19 @@ export class Connection {
     }
   }
 
-  #startTls(): void {
+  #startTls() {
     const { tls } = this.#settings;
     const options = typeof tls === "function" ? tls() : tls;
     const { tls: names } = this.#endpoint;
     this.#socket = connectTls({ ...options, ...names, socket: this.#socket });
   }
 
-  /** Publishes a message; `onReply` gets each response with its token, a number. */
+  /** Publishes a message; `onReply` is called with each response, unless `ask` published it. */
   publish(
     subject: string,
     token: string,
-    headers: string,
-    payload: Buffer
+    headers?: string,
+    payload?: Buffer
   ): void {
     this.#write(
       publication(subject, `${this.#inbox}.${token}`, headers, payload)
@@ -173,7 +170,7 @@ export class Connection {
     return new Promise((resolve) => {
       this.#onAnswer = resolve;
       setTimeout(() => resolve({}), millis).unref();
-      this.#write(publication(subject, `${this.#inbox}.${askedToken}`));
+      this.publish(subject, askedToken);
     });
   }
 
@@ -185,17 +182,19 @@ export class Connection {
 
   /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
    * no later turn begins before `setImmediate` has run. */
-  #write(bytes: Buffer | string): void {
+  #write(bytes: Buffer | string) {
     const socket = this.#socket;
 
     // Appends come in the same turn as the requests that the loop has just read.
-    if (socket.writableCorked === 0) setImmediate(() => socket.uncork());
-    if (socket.writableCorked === 0) socket.cork();
+    if (socket.writableCorked === 0) {
+      socket.cork();
+      setImmediate(() => socket.uncork());
+    }
     socket.write(bytes);
   }
 
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
-  #checkServer(): void {
+  #checkServer() {
     const { version, headers, tls_required, tls_available } = this.#info;
     if (version === undefined) throw protocolError("no INFO");
     const { needsTls, allowsOldServer } = this.#settings;
@@ -212,7 +211,7 @@ export class Connection {
       throw new EngineError("refused", `expected a server with ${lacks}`);
   }
 
-  #onFrame(frame: Frame): void {
+  #onFrame(frame: Frame) {
     const {
       line,
       words: [name = "", subject = ""]
@@ -253,7 +252,7 @@ export class Connection {
    * Ends the handshake at the first PONG. A later PONG shows that the server runs, not that it
    * acknowledges anything.
    */
-  #onPong(): void {
+  #onPong() {
     const { pingMillis, pingsMissedMax } = this.#settings.limits;
     clearTimeout(this.#timer);
     this.#pingsMissed = 0;
@@ -272,7 +271,7 @@ export class Connection {
   }
 
   /** Ends the connection. A denied message gets no other response, so this is its end, too. */
-  #onError(text: string): void {
+  #onError(text: string) {
     const isDenied = /permissions violation/i.test(text);
     const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
     this.close(
@@ -282,7 +281,7 @@ export class Connection {
   }
 
   /** @throws what is neither an error of the connection nor of the server: an internal error */
-  #reasonOf(error: unknown): EngineError {
+  #reasonOf(error: unknown) {
     if (error instanceof EngineError) return error;
 
     // A RangeError is JSON that is nested too deeply to be read.

@@ -8,15 +8,13 @@ import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
 import { check } from "./checks.ts";
-import type { Frame } from "./protocol.ts";
-import { Connection } from "./server-connection.ts";
+import { Connection, type OnReply } from "./server-connection.ts";
 
 export interface SessionHandlers {
   /** Called when a connection is ready to publish on. */
   onReady(): void;
 
-  /** Called with each response to what was published, by its token. */
-  onReply(token: string, reply: Frame): void;
+  readonly onReply: OnReply;
 
   /** Called when something is not permitted; the server does not say which message it was. */
   onDenied(error: EngineError): void;
@@ -85,11 +83,6 @@ export class Session {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
   }
 
-  /** Leaves the current connection for the next host. */
-  leave(reason: string): void {
-    this.#connection?.close(reason);
-  }
-
   /** Checks the stream without waiting for the next interval. */
   checkNow(): void {
     this.#suspicion.abort();
@@ -97,7 +90,7 @@ export class Session {
 
   close(): void {
     this.#state = { is: "closed" };
-    this.leave("the store is closed");
+    this.#connection?.close("the store is closed");
     this.#connection = undefined;
   }
 
@@ -114,7 +107,7 @@ export class Session {
   }
 
   /** Keeps each warning on one line: a server's text could contain a forged second one. */
-  #warn(text: string): void {
+  #warn(text: string) {
     if (this.#state.is !== "closed")
       this.#settings.warn?.(text.replace(/\s+/g, " "));
   }
@@ -123,7 +116,8 @@ export class Session {
     resolve: () => void,
     reject: (error: EngineError) => void
   ): Promise<void> {
-    const { noProgressMillis } = this.#settings.limits;
+    const { noProgressMillis, reconnectMillisMin, reconnectMillisMax } =
+      this.#settings.limits;
     if (this.#settings.monitor === 0) this.#warn(unverified);
 
     // Connections in a row that ended early.
@@ -146,19 +140,18 @@ export class Session {
         if (isFinal && isStarting && round === 0) return reject(error);
         this.report(error.message);
 
-        // Keeps the process running only while the caller of `start` waits.
-        const pause = this.#pauseMillis(failures / endpoints.length);
-        await setTimeout(pause, undefined, { ref: isStarting });
+        // A pause is short in the first round of servers, and doubles with each round. It keeps the
+        // process running only while the caller of `start` waits.
+        const rounds = Math.floor(failures / endpoints.length);
+        const millis = reconnectMillisMin * 2 ** (rounds - 1);
+        await setTimeout(
+          Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2),
+          undefined,
+          { ref: isStarting }
+        );
       }
       resolve();
     }
-  }
-
-  /** Returns a pause that is short in the first round of servers, and doubles with each round. */
-  #pauseMillis(rounds: number): number {
-    const { reconnectMillisMin, reconnectMillisMax } = this.#settings.limits;
-    const millis = reconnectMillisMin * 2 ** (Math.floor(rounds) - 1);
-    return Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2);
   }
 
   /** Uses one connection until it ends; returns the reason. */
@@ -174,21 +167,17 @@ export class Session {
       )
     );
     this.#connection = undefined;
-    this.#onLost(code);
-    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
-    if (code === "config") onDenied(error);
-    return error;
-  }
-
-  #onLost(code: EngineError["code"]): void {
     const state = this.#state;
     if (state.is === "ready" || state.is === "lost") {
-      const since = state.is === "lost" ? state.since : performance.now();
+      const since = performance.now();
       this.#state =
         code === "config"
           ? { is: "misconfigured" }
-          : { is: "lost", since, isInCheck: false };
+          : { since, ...state, is: "lost", isInCheck: false };
     }
+    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
+    if (code === "config") onDenied(error);
+    return error;
   }
 
   /** Checks a connection, makes it ready, and checks it again at intervals. */
@@ -220,7 +209,7 @@ export class Session {
   }
 
   /** @throws EngineError */
-  async #check(connection: Connection, patienceMillis: number): Promise<void> {
+  async #check(connection: Connection, patienceMillis: number) {
     const unasked = await check(connection, this.#settings, patienceMillis);
     for (const name of unasked) {
       if (!this.#unasked.includes(name))

@@ -4,11 +4,16 @@ import { must } from "./errors.ts";
 /** The most characters of a key: more than any UUID or digest, and no memory to speak of. */
 const charactersMax = 255;
 
-/** sf-string = DQUOTE *( unescaped / "\" ( DQUOTE / "\" ) ) DQUOTE (RFC 9651, 4.1.6) */
-const quoted = /^"((?:[ !#-[\]-~]|\\["\\])*)"$/;
+/** unescaped / "\" ( DQUOTE / "\" ) (RFC 9651, 4.1.6) */
+const quoted = String.raw`(?:[ !#-[\]-~]|\\["\\])`;
 
-/** The same text without quotes, as most clients send it: visible ASCII but `"`, `\` and `,`. */
-const bare = /^[!#-+\--[\]-~]*$/;
+/** Visible ASCII but `"`, `\` and `,`. */
+const bare = String.raw`[!#-+\--[\]-~]`;
+
+/** sf-string, or the same text without quotes, as most clients send it. */
+export const keyForm = new RegExp(
+  `^(?:"(${quoted}{1,${charactersMax}})"|${bare}{1,${charactersMax}})$`
+);
 
 /**
  * Returns the key that a field's value spells, with or without quotes.
@@ -16,17 +21,12 @@ const bare = /^[!#-+\--[\]-~]*$/;
  * @throws ApiError 400 unless it is a String of RFC 9651, or such a text, of 1 to 255 characters
  */
 export function readIdempotencyKey(value: string): string {
-  const [, escaped] = quoted.exec(value) ?? [];
-  const key = escaped?.replace(/\\(.)/g, "$1") ?? value;
-  const isKey =
-    (escaped !== undefined || bare.test(value)) &&
-    key.length > 0 &&
-    key.length <= charactersMax;
+  const match = keyForm.exec(value);
   must(
-    isKey,
+    match !== null,
     "idempotencyKey",
     "Idempotency-Key must be a quoted String of 1 to % ASCII characters.",
     charactersMax
   );
-  return key;
+  return match[1]?.replace(/\\(.)/g, "$1") ?? value;
 }

@@ -25,16 +25,16 @@ export type JournalFile = ReturnType<typeof openedFile>;
 
 export const realDisk = {
   /** Returns the absolute path behind symbolic links; for a dangling one, the path it names. */
-  resolve: (path: string): string => resolveLinks(resolve(path), 40),
+  resolve: (path: string) => resolveLinks(resolve(path), 40),
 
   /** Looks at what is at a path; returns undefined if nothing is. */
-  look(path: string): ReturnType<typeof described> | undefined {
+  look(path: string) {
     const stat = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
     return stat && described(stat);
   },
 
   /** Whether a file can have this path: neither a name in it nor the whole path is too long. */
-  canName(path: string): boolean {
+  canName(path: string) {
     try {
       fs.lstatSync(path, { throwIfNoEntry: false });
       return true;
@@ -45,8 +45,7 @@ export const realDisk = {
   },
 
   /** Opens a file for durable appends; creates it if there is none. */
-  open: (path: string): JournalFile =>
-    openedFile(fs.openSync(path, durableFlags, mode)),
+  open: (path: string) => openedFile(fs.openSync(path, durableFlags, mode)),
 
   lock: takeLocks,
 
@@ -86,17 +85,17 @@ export const realDisk = {
   },
 
   /** Creates an empty file for durable appends: removes what was there, and follows no link. */
-  openBeside(path: string): JournalFile {
+  openBeside(path: string) {
     fs.rmSync(path, { force: true });
     return openedFile(fs.openSync(path, durableFlags | O_EXCL, mode));
   },
 
-  rename: (from: string, to: string): void => fs.renameSync(from, to),
+  rename: (from: string, to: string) => fs.renameSync(from, to),
 
-  remove: (path: string): void => fs.unlinkSync(path),
+  remove: (path: string) => fs.unlinkSync(path),
 
   /** Makes the names in a file's directory durable, unless Node's permission model forbids it. */
-  syncDirectory(path: string): void {
+  syncDirectory(path: string) {
     const fd = fs.openSync(dirname(path), O_RDONLY);
     try {
       fs.fsyncSync(fd);
@@ -173,9 +172,9 @@ const openedFile = (fd: number) => ({
       });
     }),
 
-  truncate: (bytes: number): void => fs.ftruncateSync(fd, bytes),
+  truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
 
-  close: (): void => fs.closeSync(fd)
+  close: () => fs.closeSync(fd)
 });
 
 const described = (stat: fs.BigIntStats) => ({

@@ -20,16 +20,10 @@ import {
 } from "../store.ts";
 import { ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
-import { openFile, release, type OpenFile } from "./open.ts";
+import { openFile, release, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { conflict, Queue } from "./queue.ts";
-import {
-  appendPlant,
-  epoch,
-  fillChecksums,
-  lineFeed,
-  recordText
-} from "./record.ts";
+import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
@@ -52,22 +46,17 @@ export interface JournalOptions {
  */
 export async function openJournal(
   path: string,
-  options: JournalOptions = {}
+  { disk = realDisk, warn = () => {}, ...options }: JournalOptions = {}
 ): Promise<Journal> {
-  const settings = settingsOf(path, options);
-  const { path: absolute, disk, warn } = settings;
-  const keys = new KeyWindow(settings.limits.keysBytesMax);
-  const file = await openFile(disk, absolute, warn, keys);
-  return new Journal(settings, file, keys);
+  const limits = limitsWith(options.limits);
+  const keys = new KeyWindow(limits.keysBytesMax);
+  const settings = { path: resolve(path), disk, warn, limits, keys };
+  return new Journal(settings, await openFile(settings));
 }
 
-/** Path and options; what the path's links lead to is resolved at each opening. */
-type Settings = ReturnType<typeof settingsOf>;
-
-const settingsOf = (
-  path: string,
-  { disk = realDisk, warn = () => {}, limits }: JournalOptions
-) => ({ path: resolve(path), disk, warn, limits: limitsWith(limits) });
+interface Settings extends Place {
+  readonly limits: Limits;
+}
 
 interface RotationRequest {
   resolve(isNew: boolean): void;
@@ -86,7 +75,6 @@ export class Journal
 {
   readonly #settings: Settings;
   readonly #queue = new Queue();
-  readonly #keys: KeyWindow;
 
   /** Undefined with a window of 0. */
   readonly appendOnce: PlantStore["appendOnce"];
@@ -103,16 +91,15 @@ export class Journal
   #state: State = "working";
 
   /** Ends the loop's sleep. */
-  #resume = (): void => {};
+  #resume = () => {};
 
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: Settings, current: OpenFile, keys: KeyWindow) {
+  constructor(settings: Settings, current: OpenFile) {
     super();
     this.#settings = settings;
     this.#current = current;
-    this.#keys = keys;
     if (settings.limits.keysBytesMax > 0) {
       this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
     }
@@ -134,8 +121,9 @@ export class Journal
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append = (json: string, settle: Settle, key?: string): void => {
-    const found = key === undefined ? "new" : this.#keys.find(key, json);
+  readonly #append = (json: string, settle: Settle, key?: string) => {
+    const found =
+      key === undefined ? "new" : this.#settings.keys.find(key, json);
     if (found !== "new" && this.#queue.refusal) throw this.#queue.refusal;
     if (found === "other plant") throw conflict();
     if (found === "same plant")
@@ -171,7 +159,7 @@ export class Journal
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
   /** Runs until the journal is closed. An error is final: no later write could be trusted. */
-  async #run(): Promise<void> {
+  async #run() {
     try {
       for (;;) {
         const [rotation] = this.#rotations;
@@ -194,9 +182,9 @@ export class Journal
     for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  #sleep(state: "idle" | "awaitingRotation"): Promise<void> {
+  #sleep(state: "idle" | "awaitingRotation") {
     this.#state = state;
-    return new Promise((resolve) => {
+    return new Promise<void>((resolve) => {
       this.#resume = resolve;
     });
   }
@@ -205,15 +193,15 @@ export class Journal
    * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
    * for work before it sleeps.
    */
-  #wakeUp(): void {
+  #wakeUp() {
     this.#state = "working";
     this.#resume();
   }
 
   /** @throws Error if the file was deleted or changed */
-  async #rotate(request: RotationRequest): Promise<void> {
+  async #rotate(request: RotationRequest) {
     const old = this.#current;
-    const { path, disk, warn, limits } = this.#settings;
+    const { path, disk, limits, keys } = this.#settings;
     // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
@@ -221,10 +209,10 @@ export class Journal
       const isNew = disk.look(path)?.identity !== old.identity;
       if (isNew) {
         // A file that cannot be opened leaves the window as it is.
-        const keys = new KeyWindow(limits.keysBytesMax);
-        this.#current = await openFile(disk, path, warn, keys);
-        this.#keys.join(keys);
-        this.#queue.settleRemembered(this.#keys);
+        const later = new KeyWindow(limits.keysBytesMax);
+        this.#current = await openFile({ ...this.#settings, keys: later });
+        keys.join(later);
+        this.#queue.settleRemembered(keys);
       }
       this.#watched = "path";
       request.resolve(isNew);
@@ -238,7 +226,7 @@ export class Journal
   }
 
   /** @throws Error if it is unknown whether the batch, or a later one, is stored */
-  async #commit(): Promise<void> {
+  async #commit() {
     // Appends that the event loop still delivers join the write, while a turn brings a tenth more:
     // a write costs as much as 10 requests, an idle turn next to nothing.
     let known;
@@ -264,7 +252,7 @@ export class Journal
     this.#current.seq += records;
 
     await this.#watch();
-    this.#remember(bytes);
+    this.#settings.keys.addLines(bytes);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle();
@@ -274,7 +262,7 @@ export class Journal
    * Takes the next batch and returns its lines; undefined if they cannot be made: then its appends
    * are rejected, the file is as it was, and the next batch is tried as usual.
    */
-  #takeBatch(): Buffer | undefined {
+  #takeBatch() {
     const { path, seq, bytes: end } = this.#current;
     // No seq of the batch is longer than this one, and all times have the same length.
     const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
@@ -298,20 +286,6 @@ export class Journal
     }
   }
 
-  /** Remembers the keys of the batch, whose lines are durable. */
-  #remember(lines: Buffer): void {
-    const { batch } = this.#queue;
-    if (batch.every(({ key }) => key === undefined))
-      return this.#keys.skip(lines.length);
-    let start = 0;
-    for (const { key, json } of batch) {
-      const end = lines.indexOf(lineFeed, start) + 1;
-      if (key === undefined) this.#keys.skip(end - start);
-      else this.#keys.add(key, json, end - start);
-      start = end;
-    }
-  }
-
   /**
    * Truncates the file to where the batch began, and acknowledges nothing of it.
    *
@@ -320,7 +294,7 @@ export class Journal
    *
    * @throws the error if it was another, or if the file cannot be truncated
    */
-  #takeBack(error: unknown, bytes: number): void {
+  #takeBack(error: unknown, bytes: number) {
     const { file, bytes: end } = this.#current;
     const found = file.size();
     // Bytes beyond the batch may be another process's: they are not truncated.
@@ -336,7 +310,7 @@ export class Journal
   }
 
   /** @throws Error if the file is not where, or not as long as, this process has left it */
-  async #watch(): Promise<void> {
+  async #watch() {
     if (this.#isInPlace()) return;
 
     // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
@@ -358,7 +332,7 @@ export class Journal
    *
    * @throws Error if it was deleted, or is not as long as this process has left it
    */
-  #isInPlace(): boolean {
+  #isInPlace() {
     const { disk, path } = this.#settings;
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
@@ -373,7 +347,7 @@ export class Journal
   }
 
   /** @throws Error if the file was deleted, or is not as long as this process has left it */
-  #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>): void {
+  #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>) {
     const { bytes: expected } = this.#current;
     if (bytes !== expected)
       throw new Error(

@@ -5,8 +5,8 @@
  * Positions count the journal's bytes over all files that the process has written to.
  */
 import { hash, randomBytes } from "node:crypto";
-import { blockBytes, find, linesOf, type Bytes } from "./lines.ts";
-import { headerBytes, lineFeed, plantOf } from "./record.ts";
+import { blockBytes, find, type Bytes } from "./lines.ts";
+import { headerBytes, keyAndPlant, lineFeed } from "./record.ts";
 
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
@@ -31,17 +31,7 @@ export class KeyWindow {
    */
   #count = 0;
   #oldest = 1;
-  #positions = new Float64Array(slotsMin);
-
-  /** Key and plant's digest of each slot. */
-  #digests = Buffer.alloc(slotsMin * 2 * digestBytes);
-
-  /**
-   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
-   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
-   */
-  #chains = new Float64Array(slotsMin);
-  #before = new Float64Array(slotsMin);
+  #slots = slotsOf(slotsMin);
 
   /** @param bytesMax the length of the window; 0 remembers nothing */
   constructor(bytesMax: number) {
@@ -51,14 +41,15 @@ export class KeyWindow {
   /** Returns whether a remembered record has this key, and then whether it has the same plant. */
   find(key: string, plant: string): "new" | "same plant" | "other plant" {
     const bytes = Buffer.from(key, "base64url");
-    let number = this.#chains[this.#chainOf(bytes)] ?? 0;
+    const { chains, before, length } = this.#slots;
+    let number = chains[this.#chainOf(bytes)] ?? 0;
     while (number >= this.#oldest) {
-      const slot = number % this.#slots;
+      const slot = number % length;
       if (this.#has(2 * slot, bytes))
         return this.#has(2 * slot + 1, digestOf(plant))
           ? "same plant"
           : "other plant";
-      number = this.#before[slot] ?? 0;
+      number = before[slot] ?? 0;
     }
     return "new";
   }
@@ -98,26 +89,29 @@ export class KeyWindow {
     let start = this.#startIn(file, size);
     this.#end = start;
     while (start < size) {
-      const block = file.read(start, Math.min(blockBytes, size - start));
-      const lastLf = block.lastIndexOf(lineFeed);
-      const end =
-        lastLf < 0 ? find(file, lineFeed, start, size) + 1 : start + lastLf + 1;
+      const lastByte = Math.min(start + blockBytes, size) - 1;
+      const end = find(file, lineFeed, lastByte, size) + 1;
+      if (end <= start) throw new Error("another process truncates it");
+      this.addLines(file.read(start, end - start));
+      start = end;
+    }
+  }
 
-      // Within a string the quotes would be escaped.
-      if (lastLf >= 0 && !block.includes(',"key":"')) this.skip(end - start);
-      else
-        for (const { record, text, ...line } of linesOf(file, start, end)) {
-          const key = typeof record === "object" ? record.key : undefined;
-          const bytes = line.end - line.offset;
-          if (key === undefined || !text) this.skip(bytes);
-          else this.add(key, plantOf(text), bytes);
-        }
+  /** Moves the end over whole lines, and remembers the records with a key. */
+  addLines(lines: Buffer): void {
+    // Within a string the quotes would be escaped.
+    if (!lines.includes(',"key":"')) return this.skip(lines.length);
+    for (let start = 0; start < lines.length;) {
+      const end = lines.indexOf(lineFeed, start) + 1;
+      const found = keyAndPlant(lines.subarray(start, end - 1));
+      if (found) this.add(found.key, found.plant, end - start);
+      else this.skip(end - start);
       start = end;
     }
   }
 
   /** Returns the offset of the first line that begins within the window, or of the last line. */
-  #startIn(file: Bytes, size: number): number {
+  #startIn(file: Bytes, size: number) {
     for (let bytes = this.#bytesMax; size - bytes > headerBytes; bytes *= 4) {
       const start = find(file, lineFeed, size - bytes - 1, size) + 1;
       if (start < size) return start;
@@ -126,24 +120,25 @@ export class KeyWindow {
   }
 
   /** Moves the end, and forgets what is no longer within the window. */
-  #advance(bytes: number, newest: number): void {
+  #advance(bytes: number, newest: number) {
     this.#newest = newest;
     this.#end += bytes;
     const start = Math.min(this.#end - this.#bytesMax, newest);
+    const { positions, length } = this.#slots;
     while (
       this.#oldest <= this.#count &&
-      (this.#positions[this.#oldest % this.#slots] ?? 0) < start
+      (positions[this.#oldest % length] ?? 0) < start
     )
       this.#oldest++;
   }
 
   /** Returns the digests and the position of each remembered record, the oldest first. */
-  #records(): (readonly [Buffer, number])[] {
-    const [positions, digests] = [this.#positions, this.#digests];
+  #records() {
+    const { positions, digests, length } = this.#slots;
     return Array.from(
       { length: this.#count - this.#oldest + 1 },
       (_, index) => {
-        const slot = (this.#oldest + index) % positions.length;
+        const slot = (this.#oldest + index) % length;
         const start = slot * 2 * digestBytes;
         const pair = digests.subarray(start, start + 2 * digestBytes);
         return [pair, positions[slot] ?? 0] as const;
@@ -151,48 +146,58 @@ export class KeyWindow {
     );
   }
 
-  #insert(digests: Buffer, position: number): void {
-    if (this.#count - this.#oldest + 1 === this.#slots) this.#grow();
+  #insert(digests: Buffer, position: number) {
+    if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
+    const slots = this.#slots;
     const number = ++this.#count;
-    const slot = number % this.#slots;
+    const slot = number % slots.length;
     const chain = this.#chainOf(digests);
-    digests.copy(this.#digests, slot * 2 * digestBytes);
-    this.#positions[slot] = position;
-    this.#before[slot] = this.#chains[chain] ?? 0;
-    this.#chains[chain] = number;
+    digests.copy(slots.digests, slot * 2 * digestBytes);
+    slots.positions[slot] = position;
+    slots.before[slot] = slots.chains[chain] ?? 0;
+    slots.chains[chain] = number;
   }
 
   /** Doubles the slots. */
-  #grow(): void {
+  #grow() {
     const records = this.#records();
-    const slots = 2 * this.#slots;
-    this.#positions = new Float64Array(slots);
-    this.#digests = Buffer.alloc(slots * 2 * digestBytes);
-    this.#chains = new Float64Array(slots);
-    this.#before = new Float64Array(slots);
+    this.#slots = slotsOf(2 * this.#slots.length);
     this.#count = this.#oldest - 1;
     for (const [digests, position] of records) this.#insert(digests, position);
   }
 
-  get #slots(): number {
-    return this.#positions.length;
-  }
-
-  #chainOf(key: Buffer): number {
+  #chainOf(key: Buffer) {
     let hashed = 0;
     for (let index = 0; index < digestBytes; index += 4)
       hashed = Math.imul(hashed + key.readInt32LE(index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
-    return (hashed >>> 8) % this.#slots;
+    return (hashed >>> 8) % this.#slots.length;
   }
 
   /** Whether the digest with this index is the given one. */
-  #has(index: number, digest: Buffer): boolean {
+  #has(index: number, digest: Buffer) {
     const start = index * digestBytes;
-    return digest.compare(this.#digests, start, start + digestBytes) === 0;
+    return (
+      digest.compare(this.#slots.digests, start, start + digestBytes) === 0
+    );
   }
 }
 
-const digestOf = (plant: string | Buffer): Buffer =>
+const slotsOf = (length: number) => ({
+  length,
+  positions: new Float64Array(length),
+
+  /** Key and plant's digest of each slot. */
+  digests: Buffer.alloc(length * 2 * digestBytes),
+
+  /**
+   * The newest record of each chain, and the one before it for each slot. Nothing is removed from a
+   * chain, which is safe: its numbers fall, so it ends at the first that is forgotten.
+   */
+  chains: new Float64Array(length),
+  before: new Float64Array(length)
+});
+
+const digestOf = (plant: string | Buffer) =>
   hash("sha256", plant, "buffer").subarray(0, digestBytes);

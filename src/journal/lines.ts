@@ -24,11 +24,7 @@ export function* linesOf(
 
     // The lines are views of the block: nothing is copied.
     let index = 0;
-    for (
-      let lf = block.indexOf(lineFeed);
-      lf >= 0;
-      lf = block.indexOf(lineFeed, index)
-    ) {
+    for (let lf; (lf = block.indexOf(lineFeed, index)) >= 0;) {
       yield lineAt(start + index, start + lf, size, block.subarray(index, lf));
       index = lf + 1;
     }

@@ -67,9 +67,8 @@ export async function takeLocks(
 
   // A process that comes later finds our socket here, so at most one of two at once continues.
   // Stale sockets of this journal go; those of other journals are left to their own starts.
-  for (const name of locksBeside(path, identity).filter(
-    (each) => each !== own
-  )) {
+  for (const name of locksBeside(path, identity)) {
+    if (name === own) continue;
     const found = await probe(name);
     if (found !== undefined)
       return `another process has it open, maybe in another container: at ${name}, ${found}`;
@@ -151,7 +150,7 @@ export function probe(name: string): Promise<string | undefined> {
  * No other container then sees what stands beside it, and that is lost with this one. Returns
  * false if /proc cannot be read, as under --permission.
  */
-function isMountedAlone(path: string): boolean {
+function isMountedAlone(path: string) {
   const escaped = path.replace(
     /[ \t\n\\]/g,
     (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, "0")}`
@@ -178,7 +177,7 @@ function listenOn(name: string): Promise<() => void> {
     const server = createServer((socket) => socket.destroy())
       .unref()
       .on("error", reject);
-    const release = (): void => {
+    const release = () => {
       if (isPath) ifPossible(() => fs.unlinkSync(name));
       server.close();
     };
@@ -206,7 +205,7 @@ export const abstractOf = (identity: string) =>
  * The sockets in a journal's directory that lock it by any of its names, or once did. Asks lstat
  * what an entry is: Deno's directory entries do not know sockets.
  */
-const locksBeside = (path: string, identity: string): readonly string[] =>
+const locksBeside = (path: string, identity: string) =>
   fs
     .readdirSync(dirname(path))
     .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)

@@ -15,7 +15,7 @@ import {
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
-import { fillChecksums, headerText } from "./record.ts";
+import { fillChecksums, headerBytes, headerText } from "./record.ts";
 import {
   checkSize,
   copyPath,
@@ -25,6 +25,14 @@ import {
   withEnd
 } from "./rewrite.ts";
 
+/** What an opening needs. Each opening resolves the links of `path`, and fills `keys`. */
+export interface Place {
+  readonly disk: Disk;
+  readonly path: string;
+  readonly warn: Warn;
+  readonly keys: KeyWindow;
+}
+
 /** A locked journal whose end is clean and durable; `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
@@ -33,12 +41,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  *
  * @throws JournalError
  */
-export async function openFile(
-  disk: Disk,
-  given: string,
-  warn: Warn,
-  keys: KeyWindow
-) {
+export async function openFile({ disk, path: given, warn, keys }: Place) {
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
@@ -82,7 +85,7 @@ const longestSuffix = `.torn-${Number.MAX_SAFE_INTEGER}-${Number.MAX_SAFE_INTEGE
  *
  * @throws Error that states the longest name that works, in bytes
  */
-function checkName(disk: Disk, path: string): void {
+function checkName(disk: Disk, path: string) {
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it
   // would open another file.
   if (path.toWellFormed().includes("\ufffd"))
@@ -90,7 +93,7 @@ function checkName(disk: Disk, path: string): void {
   if (disk.canName(path + longestSuffix)) return;
 
   const bytes = Buffer.byteLength(basename(path));
-  const nameOf = (length: number): string =>
+  const nameOf = (length: number) =>
     join(dirname(path), "x".repeat(length) + longestSuffix);
   let bytesMax = bytes;
   while (bytesMax > 0 && !disk.canName(nameOf(bytesMax))) bytesMax--;
@@ -111,13 +114,13 @@ async function repair(
   file: JournalFile,
   warn: Warn,
   keys: KeyWindow
-): Promise<number> {
+) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
   const plan = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
-  const { end } = plan;
+  const { copy, file: whole, end } = plan;
   if (end.kind === "new") {
     // A stale copy goes. That a copy can be made is tried now: an empty file may be writable, its
     // directory not.
@@ -132,12 +135,11 @@ async function repair(
     throw new JournalError("damaged", path, reason, end.offset);
   }
   if (end.kind === "new") {
-    await startFile(disk, path, file);
-    return 0;
+    keys.skip(headerBytes);
+    return await startFile(disk, path, file);
   }
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
-  const { copy, file: whole } = plan;
   const offset = Math.min(
     copy.kind === "pending" ? copy.offset : size,
     end.certified
@@ -162,17 +164,14 @@ async function repair(
   return end.seq;
 }
 
-/** Writes the header of a new journal, durably. */
-async function startFile(
-  disk: Disk,
-  path: string,
-  file: JournalFile
-): Promise<void> {
+/** Writes the header of a new journal, durably; returns the number of its last record, 0. */
+async function startFile(disk: Disk, path: string, file: JournalFile) {
   const at = new Date().toISOString();
   const header = fillChecksums(headerText(randomUUID(), at));
   file.truncate(0);
   await appendAll(file, header);
   disk.syncDirectory(path);
+  return 0;
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
@@ -181,27 +180,18 @@ async function saveTorn(
   path: string,
   offset: number,
   bytes: Buffer
-): Promise<string> {
-  const first = `${path}.torn-${offset}`;
-  let name = first;
-  for (let number = 2; isOther(disk, path, name, bytes); number++)
-    name = `${first}-${number}`;
+) {
+  let name = `${path}.torn-${offset}`;
+  for (let number = 2; ; number++) {
+    const there = attempt("unreadable", name, () =>
+      disk.readBeside(name, path, bytes.length)
+    );
+    if (!there) break;
+    const isOther =
+      there === "other" || !bytes.subarray(0, there.length).equals(there);
+    if (!isOther) break;
+    name = `${path}.torn-${offset}-${number}`;
+  }
   await replaceFile(disk, name, bytes);
   return name;
-}
-
-/** Whether a file has other bytes than these, or than a part of them. */
-function isOther(
-  disk: Disk,
-  path: string,
-  name: string,
-  bytes: Buffer
-): boolean {
-  const there = attempt("unreadable", name, () =>
-    disk.readBeside(name, path, bytes.length)
-  );
-  return (
-    there === "other" ||
-    there?.equals(bytes.subarray(0, there.length)) === false
-  );
 }

@@ -132,7 +132,7 @@ export class Queue {
       if (!append.isSettled) this.#settle(append, error);
   }
 
-  #settle(append: Append, error?: StoreError, outcome?: Outcome): void {
+  #settle(append: Append, error?: StoreError, outcome?: Outcome) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#bytes -= append.bytes;
@@ -142,7 +142,7 @@ export class Queue {
     );
   }
 
-  #call(settle: Settle, error?: StoreError, outcome?: Outcome): void {
+  #call(settle: Settle, error?: StoreError, outcome?: Outcome) {
     this.#records--;
     try {
       settle(error, outcome);

@@ -103,9 +103,9 @@ const plantBytesMax =
 
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
-const headerStart = String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})"`;
 const headerForm = new RegExp(
-  `${headerStart},"at":"${time}","crc":"[\\da-f]{8}"}$`
+  String.raw`^{"journal":"plant-store","version":1,"file":"([\da-f-]{36})",` +
+    String.raw`"at":"${time}","crc":"[\da-f]{8}"}$`
 );
 
 const keyForm = String.raw`[\w-]{21}[AQgw]`;
@@ -117,6 +117,11 @@ export const isKey = (text: string): boolean =>
 const recordStart =
   String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
   `(?:,"key":"(${keyForm})")?,"plant":`;
+
+const startForm = new RegExp(recordStart);
+
+/** More bytes than a record has before its plant. */
+const startBytesMax = 160;
 
 /** A record without its checksum; the last groups are a plain plant's, if it holds one. */
 const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
@@ -130,13 +135,7 @@ export function plantText(plant: NewPlant): string {
   // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
   if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
     const text = newPlantJson(plant);
-
-    // A UTF-16 unit has at most three bytes in UTF-8, so the bytes of a short text are not counted.
-    if (
-      3 * text.length <= plantBytesMax ||
-      Buffer.byteLength(text) <= plantBytesMax
-    )
-      return text;
+    if (Buffer.byteLength(text) <= plantBytesMax) return text;
   }
   throw new StoreError(
     "invalid",
@@ -180,11 +179,8 @@ export function fillChecksums(lines: string): Buffer {
   while (start < bytes.length) {
     const end = bytes.indexOf(lineFeed, start);
     const crcIndex = end - placeholderCrc.length;
-    writeDigits(
-      bytes,
-      crcIndex + digitsIndex,
-      crc32(bytes.subarray(start, crcIndex))
-    );
+    const digits = checksum(bytes.subarray(start, crcIndex));
+    bytes.write(digits, crcIndex + digitsIndex, "latin1");
     start = end + 1;
   }
   return bytes;
@@ -234,17 +230,17 @@ export function decodeRecord(line: Buffer) {
   return { seq: Number(seq), at, synced: Number(synced), key, id };
 }
 
-/** Returns the plant's JSON in the line of a record. */
-export const plantOf = (line: Buffer): Buffer =>
-  line.subarray(
-    line.indexOf(plantMember) + plantMember.length,
-    -placeholderCrc.length
-  );
-
-const plantMember = ',"plant":';
+/** Returns the key of a record's line and its plant's JSON; undefined if it has no key. */
+export function keyAndPlant(line: Buffer) {
+  if (!hasValidChecksum(line)) return undefined;
+  const [start = "", , , , key] =
+    startForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
+  const plant = line.subarray(start.length, -placeholderCrc.length);
+  return key === undefined ? undefined : { key, plant };
+}
 
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
-function idOf(json: Buffer): bigint | undefined {
+function idOf(json: Buffer) {
   try {
     const plant = newPlantOf(readNewPlant(json, 1));
     return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
@@ -254,23 +250,13 @@ function idOf(json: Buffer): bigint | undefined {
 }
 
 /** Whether a line ends with its checksum. */
-function hasValidChecksum(line: Buffer): boolean {
+function hasValidChecksum(line: Buffer) {
   const crcIndex = line.length - placeholderCrc.length;
   if (crcIndex <= 0) return false;
-  writeDigits(expectedCrc, digitsIndex, crc32(line.subarray(0, crcIndex)));
-  return expectedCrc.equals(line.subarray(crcIndex));
+  const digits = checksum(line.subarray(0, crcIndex));
+  return line.toString("latin1", crcIndex) === `,"crc":"${digits}"}`;
 }
 
-/**
- * The line end that `hasValidChecksum` expects: a buffer for each line would cost more than the
- * checksum. Sharing it is safe: it is filled and compared in one call, which nothing can interrupt.
- */
-const expectedCrc = Buffer.from(placeholderCrc);
-
-/** Writes a CRC's eight hex digits, in ASCII, without making a string of them. */
-function writeDigits(bytes: Buffer, index: number, crc: number): void {
-  for (let digit = 0; digit < 8; digit++) {
-    const value = (crc >>> (28 - 4 * digit)) & 0xf;
-    bytes[index + digit] = value + (value < 10 ? 0x30 : 0x57);
-  }
-}
+/** Returns the CRC-32 of bytes, in hex digits. */
+export const checksum = (bytes: Buffer): string =>
+  crc32(bytes).toString(16).padStart(8, "0");

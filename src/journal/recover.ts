@@ -102,9 +102,7 @@ export function problemOf(
   { record, text, offset }: Line,
   last?: Position
 ): string | undefined {
-  if (offset === 0 && text && decodeHeader(text) !== undefined)
-    return undefined;
-  if (offset === 0) return noHeader;
+  if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
@@ -163,10 +161,10 @@ function isTorn(
   file: Bytes,
   size: number
 ) {
-  if (record !== "bad checksum") return false;
   return (
-    !isWhole ||
-    (problem === wrongChecksum && find(file, 0, offset, size) < size)
+    record === "bad checksum" &&
+    (!isWhole ||
+      (problem === wrongChecksum && find(file, 0, offset, size) < size))
   );
 }
 

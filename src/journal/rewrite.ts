@@ -17,7 +17,6 @@
  *   pending  the journal has a part of its bytes: the rewrite is finished
  *   damaged  it is another journal's, or the journal has other records in its place
  */
-import { crc32 } from "node:zlib";
 import { attempt, JournalError } from "./error.ts";
 import {
   appendAll,
@@ -26,7 +25,7 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { Bytes } from "./lines.ts";
-import { decodeHeader, headerBytes } from "./record.ts";
+import { checksum, decodeHeader, headerBytes } from "./record.ts";
 import { damaged, examine, noHeader, windowBytesMax } from "./recover.ts";
 
 export type Plan = ReturnType<typeof planOpening>;
@@ -45,15 +44,11 @@ export const copyPath = (path: string): string => `${path}.rewrite`;
  */
 export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = copyPath(path);
-  const copy = attempt("unreadable", name, () =>
-    disk.readBeside(name, path, copyBytesMax)
-  );
-  if (copy !== "other") return copy;
-  throw new JournalError(
-    "unreadable",
-    name,
-    "is not a copy of a journal's end"
-  );
+  return attempt("unreadable", name, () => {
+    const copy = disk.readBeside(name, path, copyBytesMax);
+    if (copy !== "other") return copy;
+    throw new Error("is not a copy of a journal's end");
+  });
 }
 
 /**
@@ -143,7 +138,7 @@ export const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   }
 });
 
-function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
+function encodeCopy({ file, offset, size, bytes }: Copy) {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));
@@ -162,6 +157,3 @@ function decodeCopy(copy: Buffer) {
   const bytes = copy.subarray(head.length);
   return { file, offset: Number(offset), size: Number(size), bytes };
 }
-
-const checksum = (bytes: Buffer): string =>
-  crc32(bytes).toString(16).padStart(8, "0");

@@ -25,10 +25,8 @@ export interface VerifyOptions {
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
-export function verifyJournal(
-  found: Bytes,
-  { copy, isLive, onProgress }: VerifyOptions = {}
-) {
+export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
+  const { copy, isLive, onProgress } = options;
   const plan = planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
@@ -41,7 +39,7 @@ export function verifyJournal(
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
   let line = 0;
-  const report = (offset: number, reason: string): void => {
+  const report = (offset: number, reason: string) => {
     if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
 
@@ -98,7 +96,7 @@ const widened = (
 });
 
 /** Says what an opening does; damage before the end does not matter to it. */
-function openingOf({ copy, end }: Plan): string {
+function openingOf({ copy, end }: Plan) {
   if (end.kind === "damaged") return `refuses it at offset ${end.offset}`;
   const first =
     copy.kind === "pending"

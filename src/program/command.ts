@@ -1,5 +1,6 @@
 /** The command line: the command, its positionals and flags. All mistakes are reported at once. */
 import { parseArgs } from "node:util";
+import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
@@ -81,7 +82,10 @@ function commandOf(
       return { command, name };
     }
     default:
-      return { command: "openapi" as const };
+      return {
+        command: "openapi" as const,
+        keysBytesMax: Number(readText(limitTable.keysBytesMax, given))
+      };
   }
 }
 
@@ -95,7 +99,7 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["import", [moveFlags, 1, Infinity]],
   ["export", [moveFlags, 1, 1]],
   ["token", [[], 0, 1]],
-  ["openapi", [[], 0, 0]]
+  ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
 
 /** Flags without a value. */

@@ -21,6 +21,8 @@ export async function run(host: Host) {
     if (command.command === "import" || command.command === "export")
       return await (await import("./transfer.ts")).transfer(command, host);
     if (command.command === "token") await printToken(command.name, host);
+    else if (command.command === "openapi")
+      await host.print(JSON.stringify(describeApi(command), undefined, 2));
     else await host.print(texts[command.command]());
     return exitCodes.done;
   } catch (error) {
@@ -43,7 +45,6 @@ async function printToken(name: string, host: Host) {
 
 /** Texts of the commands that only print. */
 const texts = {
-  openapi: () => JSON.stringify(describeApi(), undefined, 2),
   help,
   version: () => version
 };

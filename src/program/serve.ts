@@ -117,10 +117,12 @@ function readSecrets(config: Config, host: Host) {
   const guard = { ...host, log };
   const { tlsCert, tlsKey, storeCredentials } = config;
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  const tls = tlsCert === "" ? undefined : readTls();
   return {
     tokens: openTokens(config, guard),
     readTls,
-    tls: tlsCert === "" ? undefined : readTls(),
+    tls,
+    notAfter: tls?.notAfter,
     credentials: openCredentials(storeCredentials, guard)
   };
 }

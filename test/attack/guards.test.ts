@@ -83,6 +83,8 @@ const guards: readonly Guard[] = [
     "B, Statuses 400: Authorization twice"],
   ["a Content-Type twice", "http/head.js", '["content-type", "repeated"],', "",
     "B, Strict: Content-Type twice"],
+  ["an Idempotency-Key twice", "http/head.js", '["idempotency-key", "repeated"]', "",
+    "B, Strict: Idempotency-Key twice"],
   ["the form of Host", "http/head.js", "hostForm.test(host)", 'host !== ""',
     "RFC 9110, 7.2: Host: userinfo"],
   ["no coding in HTTP/1.0", "http/head.js", 'version !== "1.0"', "true",

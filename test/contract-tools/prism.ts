@@ -25,8 +25,8 @@ async function prismBefore(url: string): Promise<string> {
   }
 }
 
-function post(url: string, body: string, bearer = token): Promise<Response> {
-  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
+function post(url: string, body: string, bearer = token, fields = {}): Promise<Response> {
+  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json", ...fields };
   return fetch(`${url}/plants`, { method: "POST", headers, body });
 }
 
@@ -39,6 +39,15 @@ test("a plant and its response pass through Prism", async () => {
   const response = await post(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
   assert.deepEqual([response.status, await response.json()], [200, { name: "Fern", tag: "shade" }]);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"plant":\{"id":7,/);
+});
+
+test("a plant with a key, its replay and the 422 pass through Prism, which refuses a malformed key", async () => {
+  const outcomes = [["a b", 7, 422, null], ['"a b"', 7, 200, null], ['"a b"', 7, 200, "true"], ['"a b"', 8, 422, null]] as const;
+  for (const [key, id, status, replayed] of outcomes) {
+    const response = await post(prism, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key });
+    assert.deepEqual([response.status, response.headers.get("Idempotency-Replayed")], [status, replayed]);
+    if (status === 422) assert.match(await response.text(), id === 8 ? /42201/ : /idempotency-key/i);
+  }
 });
 
 for (const [says, body, bearer, status, error] of [

@@ -1,12 +1,18 @@
 /** Idempotency-Key over HTTP: which keys are accepted, what a replay is, and what a key reveals. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { hash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { promisify } from "node:util";
 import { createPlantServer, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions } from "../../src/index.ts";
+import { recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
-import { exchange, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, exchange, root, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 interface Sent {
   readonly key?: string;
@@ -67,7 +73,9 @@ test("keys are scoped to the token: another holder's key neither replays nor con
   assert.deepEqual(await post({ key: "k" }), stored);
   assert.deepEqual(await post({ key: "k", token: "b", plant: '{"id":2,"name":"Fern"}' }), stored);
   assert.equal(lines().length, 2);
-  assert.doesNotMatch(lines().join(), /"key":"k"/, "the record has a digest");
+  const digests = ["a", "b"].map((token) => hash("sha256",
+    Buffer.concat([hash("sha256", token, "buffer"), Buffer.from("k")]), "buffer").toString("base64url", 0, 16));
+  assert.deepEqual(lines().map((line) => (JSON.parse(line) as { key: string }).key), digests, "the record has a digest");
 });
 
 const valid: readonly (readonly [key: string, same: string])[] = [
@@ -85,7 +93,7 @@ test("a key is a quoted String of RFC 9651, or the same text without quotes", as
 });
 
 const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b', '"a";x=1', String.raw`"\a"`,
-  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
+  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, `"${String.raw`\"`.repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
 test("any other key is a 400, and stores nothing", async (t) => {
   const { post, lines } = await serving();
   for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
@@ -95,19 +103,27 @@ test("any other key is a 400, and stores nothing", async (t) => {
   assert.equal(lines().length, 0);
 });
 
+const requestWith = (fields: string, token = "a"): string =>
+  `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
+  + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
+
 test("the field twice is a repeated field, also where node joins the two to one valid String", async () => {
   const { port, lines } = await serving();
   for (const [first, second] of [["a", "a"], ['"a', 'b"']]) {
-    const [answer] = await exchange(port, `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a\r\n`
-      + `Content-Type: application/json\r\nIdempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`
-      + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}', { answers: 1 });
-    assert.match(answer?.body ?? "", /"error":40005,/, first);
+    // Also for a client without a valid token: it is not one unambiguous request.
+    for (const token of ["a", "unknown"]) {
+      const fields = `Idempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`;
+      const [answer] = await exchange(port, requestWith(fields, token), { answers: 1 });
+      assert.match(answer?.body ?? "", /"error":40005,/, first);
+    }
   }
   assert.equal(lines().length, 0);
 });
 
 test("the key is checked after the token, the path and Expect, and before the media type", async () => {
-  const { post } = await serving();
+  const { post, port } = await serving();
+  const [answer] = await exchange(port, requestWith('Expect: much\r\nIdempotency-Key: "\r\n'), { answers: 1 });
+  assert.match(answer?.body ?? "", /"error":41701,/);
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
@@ -118,10 +134,13 @@ test("the key is checked after the token, the path and Expect, and before the me
 test("a store that keeps no keys: the field is not looked at, whatever its value", async () => {
   const own: NewPlant[] = [];
   const store = { append: (plant: NewPlant) => Promise.resolve(void own.push(plant)), close: () => Promise.resolve() };
-  for (const { post } of [await serving({}, 0), await serving({ store })]) {
+  for (const { post, port, lines } of [await serving({}, 0), await serving({ store })]) {
     for (const key of ["a", "a", '"', "a,a"]) assert.deepEqual(await post({ key }), stored);
+    const [answer] = await exchange(port, requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), { answers: 1 });
+    assert.equal(answer?.status, 200, "nor a repeated one");
+    assert.doesNotMatch(lines().join(), /"key"/);
   }
-  assert.equal(own.length, 4);
+  assert.equal(own.length, 5);
 });
 
 test("a host's own store with appendOnce gets the digest; its outcomes become the responses", async () => {
@@ -149,3 +168,47 @@ test("while the first append is in progress, equal requests wait and share its o
   assert.equal(count(({ error }) => error === 42201), 1);
   assert.equal(lines().length, 1);
 });
+
+test("after a refusal the key is free, for another plant, too", async () => {
+  const { post, lines } = await serving();
+  assert.equal((await post({ key: "k", type: "text/plain" })).status, 415);
+  assert.equal((await post({ key: "k", plant: "{}" })).status, 400);
+  assert.equal((await post({ key: "k", plant: '{"id":1,"name":1}' })).status, 400);
+  assert.deepEqual(await post({ key: "k" }), stored);
+  assert.equal(lines().length, 1);
+});
+
+/** A proxy: loses the first response when it arrives, refuses the second request with 503, passes the third. */
+function losingProxy(port: number): Promise<number> {
+  let connections = 0;
+  return listen(createServer((client) => {
+    const attempt = ++connections;
+    if (attempt === 2) {
+      const refusal = "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+      return void client.once("data", () => client.end(refusal));
+    }
+    const server = connect(port, "127.0.0.1");
+    client.on("error", () => server.destroy()).on("close", () => server.destroy()).pipe(server);
+    server.on("error", () => client.destroy()).on("close", () => client.destroy());
+    server.on("data", (data) => attempt === 1 ? client.destroy() : client.write(data));
+  }));
+}
+
+const retries = [
+  ["retry", "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ", missing(["curl", "--retry-all-errors", "--version"])],
+  ["retry.mts", '"Idempotency-Key": key,', false],
+] as const;
+for (const [name, field, skip] of retries) {
+  test(`the README's ${name} stores a plant once although the first response is lost and the second is a 503`, { skip }, async () => {
+    await Promise.all([{}, { [field]: "" }].map(async (replaced, times) => {
+      const { port, lines } = await serving();
+      const url = `http://127.0.0.1:${await losingProxy(port)}`;
+      const file = join(temporaryFolder(), name);
+      writeFileSync(file, recipeWith(name, { "http://127.0.0.1:8080": url, ...replaced }));
+      const [command, args] = name === "retry" ? ["sh", ["-e"]] : [process.execPath, ["--import", "tsx"]];
+      const { stdout } = await promisify(execFile)(command, [...args, file], {
+        cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }), timeout: 30_000 });
+      assert.deepEqual([stdout.trim(), lines().length], ['{"name":"Moss"}', 1 + times], JSON.stringify(replaced));
+    }));
+  });
+}

@@ -15,8 +15,7 @@ after(() => server.end());
 const description: unknown = JSON.parse(JSON.stringify(describeApi()));
 
 /** Returns the value at a JSON Pointer, or undefined. */
-function at(pointer: string): unknown {
-  let value: unknown = description;
+function at(pointer: string, value: unknown = description): unknown {
   for (const step of pointer.split("/").slice(1)) {
     const name = step.replaceAll("~1", "/").replaceAll("~0", "~");
     value = Object.entries(Object(value)).find(([known]) => known === name)?.[1];
@@ -48,8 +47,10 @@ const declared: readonly (readonly [pointer: string, value: unknown])[] = [
   ["/security", [{ bearer: [] }]],
   ["/components/securitySchemes", { bearer: { type: "http", scheme: "bearer" } }],
   [`${operation}/security`, undefined],
-  // One path, one operation, no parameters, a body.
-  [`${operation}/parameters`, undefined], ["/paths/~1plants/parameters", undefined],
+  // One path, one operation, one parameter, a body.
+  [`${operation}/parameters/1`, undefined], ["/paths/~1plants/parameters", undefined],
+  [`${operation}/parameters/0/name`, "Idempotency-Key"], [`${operation}/parameters/0/in`, "header"],
+  [`${operation}/parameters/0/required`, undefined],
   [`${operation}/requestBody/required`, true],
   ["/webhooks", undefined],
 ];
@@ -62,9 +63,11 @@ for (const [pointer, value] of declared) {
 const names: readonly (readonly [pointer: string, names: readonly string[]])[] = [
   ["/paths", ["/plants"]], ["/paths/~1plants", ["post"]],
   [`${operation}/requestBody/content`, ["application/json"]],
-  [`${operation}/responses`, ["200", "400", "default"]],
+  [`${operation}/responses`, ["200", "400", "422", "default"]],
+  [`${operation}/responses/200/headers`, ["Idempotency-Replayed"]],
   [`${operation}/responses/200/content`, ["application/json"]],
   [`${operation}/responses/400/content`, ["application/json"]],
+  [`${operation}/responses/422/content`, ["application/json"]],
   [`${operation}/responses/default/content`, ["application/json"]],
   ["/components/schemas", ["Plant", "NewPlant", "Error"]],
 ];
@@ -77,7 +80,7 @@ for (const [pointer, expected] of names) {
 const schemas: readonly (readonly [pointer: string, schema: unknown, ref: string])[] = [
   [`${operation}/requestBody/content/application~1json/schema`, newPlantSchema, "NewPlant"],
   [ofAnswer("200"), plantSchema, "Plant"], [ofAnswer("400"), errorSchema, "Error"],
-  [ofAnswer("default"), errorSchema, "Error"],
+  [ofAnswer("422"), errorSchema, "Error"], [ofAnswer("default"), errorSchema, "Error"],
 ];
 for (const [pointer, schema, ref] of schemas) {
   test(`the schema at ${pointer} is ${ref}, as plant.ts has it`, () => {
@@ -101,20 +104,39 @@ test("the schemas are the three objects of the published description", () => {
 });
 
 test("every response has a description, and each number of the catalogue is in one of them", () => {
-  const of400 = String(at(`${operation}/responses/400/description`));
-  const ofOthers = String(at(`${operation}/responses/default/description`));
-  assert.match(String(at(`${operation}/responses/200/description`)), /\w/);
+  const statuses = ["400", "422", "default"];
+  const textOf = (status: string) => String(at(`${operation}/responses/${status}/description`));
+  assert.match(textOf("200"), /\w/);
   for (const { error, when } of Object.values(catalogue)) {
-    const [own, other] = Math.floor(error / 100) === 400 ? [of400, ofOthers] : [ofOthers, of400];
-    assert.ok(own.includes(`${error}: ${when}`), `${error} in: ${own}`);
-    assert.ok(!other.includes(`${error}`), `${error} not in: ${other}`);
+    const status = `${Math.floor(error / 100)}`;
+    const own = statuses.includes(status) ? status : "default";
+    assert.ok(textOf(own).includes(`${error}: ${when}`), `${error} in: ${textOf(own)}`);
+    assert.deepEqual(statuses.filter((each) => textOf(each).includes(`${error}`)), [own]);
   }
 });
 
-test("the program prints the same description", async () => {
-  const { code, stdout, stderr } = await run(["openapi"]);
-  assert.deepEqual([code, stderr], [0, ""]);
-  assert.deepEqual(JSON.parse(stdout), description);
+test("the pattern of Idempotency-Key is a regular expression of JSON Schema, which has the flag u", () => {
+  const pattern = new RegExp(String(at(`${operation}/parameters/0/schema/pattern`)), "u");
+  for (const key of ["a", '"a b"', "8e03978e-40d5", "x".repeat(255), `"${'\\"'.repeat(255)}"`]) assert.match(key, pattern);
+  for (const key of ["", '""', "a b", "a,b", '"a', "x".repeat(256), `"${'\\"'.repeat(256)}"`, '"\\a"']) assert.doesNotMatch(key, pattern);
+});
+
+test("the program prints the same description, and one without keys if the store keeps none", async () => {
+  const printed = async (args: readonly string[], env = {}): Promise<unknown> => {
+    const { code, stdout, stderr } = await run(["openapi", ...args], env);
+    assert.deepEqual([code, stderr], [0, ""]);
+    return JSON.parse(stdout);
+  };
+  assert.deepEqual(await printed([]), description);
+  const without = await printed(["--key-window", "0"]);
+  assert.deepEqual(await printed([], { PLANTS_KEY_WINDOW: "0" }), without);
+  for (const own of [description, without]) {
+    const text = String(at("/info/description", own));
+    assert.match(text, /^After no response, or error 50302, .*twice\.$/);
+    assert.equal(text.includes("Repeat the request with the same Idempotency-Key"), own === description);
+    const named = /Idempotency|replay|with this key|40016|42201|"422"|parameters|"headers"/gi;
+    assert.equal(named.test(JSON.stringify(own)), own === description);
+  }
 });
 
 /** Checks that a body is I-JSON of this schema, without other members. */

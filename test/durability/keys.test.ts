@@ -1,7 +1,7 @@
 /** Keys in the journal: the window of records that are remembered, and what survives what. */
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
-import { appendFileSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import { appendFileSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
@@ -204,10 +204,23 @@ test("a damaged key is damage, which opening refuses", async () => {
   await assert.rejects(open(path), { code: "damaged" });
 });
 
+test("a damaged record before the last certified line is not remembered: its plant may be lost", async () => {
+  const path = freshPath();
+  const journal = await open(path);
+  await once(journal, "k");
+  for (let count = 0; count < 3; count++) await once(journal, `after ${count}`);
+  await journal.close();
+  writeFileSync(path, readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3'));
+  await using again = await open(path);
+  assert.deepEqual([await once(again, "after 2"), await once(again, "k")], ["replayed", "stored"]);
+});
+
 test("an append that fails frees its key, for the calls that waited for it, too", async () => {
   const { journal, disk } = await simulated();
   disk.fail("append", { errno: ENOSPC });
   assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["full", "full"]);
+  disk.fail("append", { errno: ENOSPC });
+  assert.equal(await once(journal, "k", plantOf(30)), "full", "free for another plant, too");
   assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["stored", "replayed"]);
 });
 
@@ -275,4 +288,37 @@ test("120,000 keys take at most 12 MB, and none next to nothing", async () => {
   assert.ok(bytes > 4e6 && bytes < 12e6, `${bytes}`);
   const none = await measure((window) => { for (let id = 0; id < 240_000; id++) window.skip(140); });
   assert.ok(none < 1e6, `${none}`);
+});
+
+test("another plant is refused at once, while the first append is in progress and then fails", async () => {
+  const { journal, disk } = await simulated();
+  disk.fail("append", { errno: EIO });
+  const begun = disk.stall();
+  const waiting = [once(journal, "k"), once(journal, "k")];
+  await begun;
+  assert.equal(await once(journal, "k", plantOf(30)), "conflict");
+  disk.resume();
+  assert.deepEqual(await Promise.all(waiting), ["unknown", "unknown"]);
+});
+
+test("after an unknown outcome, a retry of a record that is there is a replay", async () => {
+  const { journal, disk } = await simulated();
+  disk.fail("append", { errno: EIO, bytes: 1_000 });
+  disk.fail("truncate", { errno: EIO });
+  assert.equal(await once(journal, "k"), "unknown");
+  await journal.close();
+  await using again = await openJournal("/plants.ndjson", { disk });
+  assert.deepEqual([await once(again, "k", plantOf(30)), await once(again, "k")], ["conflict", "replayed"]);
+  assert.equal(again.stats.records, 1);
+});
+
+test("a torn record frees its key; the record before it keeps its own", async () => {
+  const path = freshPath();
+  const journal = await open(path);
+  await once(journal, "whole");
+  await once(journal, "torn");
+  await journal.close();
+  truncateSync(path, statSync(path).size - 40);
+  await using again = await open(path);
+  assert.deepEqual([await once(again, "torn", plantOf(30)), await once(again, "whole")], ["stored", "replayed"]);
 });

@@ -17,8 +17,9 @@ import { cleanEnvironment, program, root, temporaryFolder, token } from "../supp
 
 const mib = 2 ** 20;
 
-/** What stands in a line beside the plant, where seq and synced have all the digits they can. */
-const frameBytes = record(2 ** 53 - 1, 2 ** 53 - 1, "").length;
+const key = `,"key":"${"A".repeat(22)}"`;
+/** What stands in a line beside the plant, with a key, and with the longest seq and synced. */
+const frameBytes = record(2 ** 53 - 1, 2 ** 53 - 1, "").length + key.length;
 const plantBytesMax = lineBytesMax - frameBytes;
 const emptyBytes = '{"id":1,"name":""}'.length;
 const withTagBytes = '{"id":1,"name":"","tag":""}'.length;
@@ -45,12 +46,13 @@ for (const [says, plant, beyond] of edges) {
     const journal = await openJournal(path);
     journal.once("failed", () => assert.fail("nothing fails"));
     await assert.rejects(journal.append(beyond), isInvalid);
-    await journal.append(plant);
+    assert.equal(await journal.appendOnce?.(plant, "A".repeat(22)), "stored");
     await journal.close();
     const { size } = statSync(path);
     const digits = 2 * String(2 ** 53 - 1).length - "1".length - `${headerBytes}`.length;
     assert.equal(size, headerBytes + lineBytesMax - digits);
     const again = await openJournal(path);
+    assert.equal(await again.appendOnce?.(plant, "A".repeat(22)), "replayed");
     await again.append({ id: 2n, name: "after it" });
     await again.close();
     assert.ok(statSync(path).size > size);

@@ -25,7 +25,7 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
     assert.ok(warnings.some((line) => /found an unknown operation/.test(line)), warnings.join("\n"));
     assert.match(warnings.at(-1) ?? "", /^plants are acknowledged again$/);
   });
-  test("without acknowledgements is left for the next host, though it answers PING", async () => {
+  test("without acknowledgements is left for the next host, though it responds to PING", async () => {
     const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
     const store = await openFake([stuck, good]);
     assert.equal(await append(store), "stored");
@@ -33,7 +33,7 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
       new Set(good.plants.map(({ message }) => message)));
   });
   for (const [what, leave] of [
-    ["that does not answer PING", (fake: Fake) => { fake.script = { onPing: "" }; }],
+    ["that does not respond to PING", (fake: Fake) => { fake.script = { onPing: "" }; }],
     ["to a server that is about to leave", (fake: Fake) =>
       fake.say('INFO {"version":"2.15.1","headers":true,"max_payload":1024,"ldm":true}\r\n')],
   ] as const) {
@@ -54,7 +54,7 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
     assert.equal(await append(store), "stored");
     assert.equal(other.connections, 0);
   });
-  test("answers the server's PING", async () => {
+  test("responds to the server's PING", async () => {
     const { fake } = await open({});
     fake.say("PING\r\n");
     await until("PONG is said", () => fake.said[0]?.includes("PONG\r\n") ?? false);

@@ -154,8 +154,10 @@ test("the commands for TLS make a pair that the server serves", async () => {
   await server.end();
 });
 
-function post(url: string, bearer = token, body = '{"id":1,"name":"Fern"}'): Promise<Response> {
-  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json" };
+function post(
+  url: string, bearer = token, body = '{"id":1,"name":"Fern"}', fields = {},
+): Promise<Response> {
+  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json", ...fields };
   return fetch(`${url}/plants`, { method: "POST", headers, body });
 }
 
@@ -188,8 +190,12 @@ for (const [name, tool, question] of tools) {
     const ids = /^jq-1\.[0-6]/.test(version) ? ["-7", "2147483648"]
       : ["-9223372036854775808", "9007199254740993", "9223372036854775807"];
     for (const id of ids) {
-      assert.equal((await post(server.url, token, `{"id":${id},"name":"Fern"}`)).status, 200);
+      const headers = id === ids[0] ? { "Idempotency-Key": "key-0" } : {};
+      const body = `{"id":${id},"name":"Fern"}`;
+      assert.equal((await post(server.url, token, body, headers)).status, 200);
     }
+    const [, keyed = ""] = readFileSync(join(folder, "plants.ndjson"), "utf8").split("\n");
+    assert.match(keyed, /,"key":"[^"]*p/, "the digest has the first letter of the next member");
     const { stdout, stderr } = shell(blockOf("sh", name), folder);
     const rows = stdout.trim().split("\n").map((row) => row.split(/[ \t,]/));
     assert.deepEqual(rows, ids.map((id) => (name === "digits" ? [id] : [id, "Fern"])), stderr);
@@ -278,6 +284,13 @@ for (const name of Object.keys(tables)) {
     assert.equal(found, expected, `${document.name}: node --import tsx test/house/update.ts`);
   });
 }
+
+test("the documents say what bounds the keys, what forgets them, and how to turn them off", () => {
+  for (const fact of [/last 16 MiB of the journal/, /while its line begins within the window; the newest record always/,
+    /same key, the newer one counts/, /restart after a rotation \| The window begins with the new file/,
+    /older copy of the file is restored \| Keys that are not in the copy are forgotten/,
+    /With 0 the server does not look at `Idempotency-Key`/]) assert.match(allText, fact);
+});
 
 test("the table of exit codes has those of the code, and no other", () => {
   const named = sources.flatMap(({ code }) => code.split("\n").filter((line) => /exit/i.test(line))

@@ -6,7 +6,7 @@ import { describe, test, type TestContext } from "node:test";
 import { root } from "../support/support.ts";
 import { documents } from "./documents.ts";
 import {
-  clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
+  afterParentheses, clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
   sourcesIn, tokensOf, type Source,
 } from "./source.ts";
 
@@ -103,7 +103,8 @@ function unspacedIn(source: Source): readonly string[] {
 function sharedLinesOf({ bare }: Source): readonly string[] {
   return bare.split("\n").flatMap((line, at) => {
     const isShared = /(?:\)|=>|\b(?:else|do|try|finally)) \{ [^}]*;/.test(line)
-      || /;\s*\S/.test(line.replace(/\bfor (?:await )?\(.*?\)(?= |$)|\{[^{}]*\}/g, ""));
+      || /;\s*\S/.test((/^\s*for /.test(line) ? afterParentheses(line) : line)
+        .replace(/\{[^{}]*\}/g, ""));
     return isShared ? [`line ${at + 1}: one statement per line`] : [];
   });
 }
@@ -172,7 +173,7 @@ const rules: readonly Rule[] = [
     name: "a line has one statement",
     find: sharedLinesOf,
     broken: ["a(); b();", "if (a) { b(); }", "const a = () => { b(); c(); };"],
-    fine: 'for (let a = 0; a < 1; a++) b("c; d"); // e; f\nconst a: { b: c; d: e } = f;',
+    fine: 'for (let a; (a = g()) > 1; a++) b("c; d"); // e; f\nconst a: { b: c; d: e } = f;',
   },
   {
     name: "no type is any, no value is asserted to be there, no compiler message is silenced",

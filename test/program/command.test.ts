@@ -203,7 +203,8 @@ const others: readonly (readonly [line: string, command: Command])[] = [
   ["--json verify a", { command: "verify", files: ["a"], isJson: true }],
   ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], isJson: false }],
   ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
-  ["openapi", { command: "openapi" }], ["--help", { command: "help" }],
+  ["openapi", { command: "openapi", keysBytesMax: 16 * mib }],
+  ["openapi --key-window 0", { command: "openapi", keysBytesMax: 0 }], ["--help", { command: "help" }],
   ["-h", { command: "help" }], ["verify -h", { command: "help" }],
   ["verify -", { command: "verify", files: ["-"], isJson: false }],
   ["--version", { command: "version" }], ["serve --help", { command: "help" }],
@@ -250,6 +251,7 @@ const mistakes: readonly Mistakes[] = [
   ["verify --json=yes a", {}, 64, [/--json.*value/]],
   ["verify --json --json a", {}, 64, [/--json.*twice/]], ["token a b", {}, 64, [/"b"/]],
   ["openapi x", {}, 64, [/"x"/]], ["openapi --port 1", {}, 64, [/--port/]],
+  ["openapi --key-window x", {}, 64, [/--key-window/]],
   ["token --json", {}, 64, [/--json/]], ["--help=yes", {}, 64, [/--help/]],
   // All at once.
   ["--port x --host a/b --max-body 0", {}, 64, [/^--port /, /^--host /, /^--max-body /]],

@@ -81,36 +81,6 @@ for (const node of [process.execPath, ...nodes]) {
   });
 }
 
-/** What node:http does behind its documentation, and we build upon. */
-const behaviours = [
-  "attack/bodies",
-  "contract/connection-close",
-  "contract/shutdown",
-  "contract/embedding",
-  "contract/framing",
-  "contract/idle-timeout",
-  "contract/tls",
-  "contract/on-response",
-  "contract/pipelining",
-  "program/admin",
-  "program/metrics",
-  "program/log",
-];
-for (const node of nodes) {
-  const name = `Node ${versionOf(node)} ends and logs connections as this one does`;
-  test(name, { timeout: 120_000 }, async () => {
-    const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
-    const { PLANT_TEST_PEERS = "" } = process.env;
-    const env = cleanEnvironment({ PLANT_TEST_NODE: node, PLANT_TEST_PEERS });
-    const child = spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env });
-    let told = "";
-    child.stdout.setEncoding("utf8").on("data", (text: string) => { told += text; });
-    const [code] = await once(child, "exit");
-    assert.equal(code, 0, told);
-    assert.match(told, /\bpass [1-9]/);
-  });
-}
-
 const sourceNodes = [process.execPath, ...nodes].filter(runsTypes);
 const noSource = "no Node from 22.18 on, here or in PLANT_TEST_NODES";
 if (sourceNodes.length === 0) {

@@ -1,0 +1,42 @@
+/** The tests of what the server builds on, beyond node:http's documentation, on other Nodes. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { test } from "node:test";
+import { nodes } from "../support/recipes.ts";
+import { cleanEnvironment, root } from "../support/support.ts";
+
+const behaviours = [
+  "attack/bodies",
+  "contract/connection-close",
+  "contract/shutdown",
+  "contract/embedding",
+  "contract/framing",
+  "contract/idle-timeout",
+  "contract/tls",
+  "contract/on-response",
+  "contract/pipelining",
+  "program/admin",
+  "program/metrics",
+  "program/log",
+];
+const none = "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
+test("PLANT_TEST_NODES names Nodes to test on", { skip: nodes.length > 1 ? false : none }, (t) => {
+  t.diagnostic(nodes.map(({ version }) => version).join(", "));
+});
+
+for (const { path: node, version } of nodes.slice(1)) {
+  const name = `Node ${version} ends and logs connections as this one does`;
+  test(name, { timeout: 300_000 }, async () => {
+    const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
+    const { PLANT_TEST_PEERS = "" } = process.env;
+    const env = cleanEnvironment({ PLANT_TEST_NODE: node, PLANT_TEST_PEERS });
+    const child = spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env });
+    let output = "";
+    child.stdout.setEncoding("utf8").on("data", (text: string) => { output += text; });
+    const [code] = await once(child, "exit");
+    assert.equal(code, 0, output);
+    assert.match(output, /\bpass [1-9]/);
+  });
+}
