@@ -2,8 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
-import type { ResponseListener, ResponseSummary } from "../index.ts";
+import type { ResponseListener } from "../index.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
@@ -13,11 +12,10 @@ import type { Tokens } from "./tokens.ts";
  * them must not fill a disk. Failures beyond the rate are counted, and their number is logged after
  * a second, or by `reportSkipped`.
  */
-export function createAccessLog(
-  log: Log,
-  tokens: Tokens,
-  { logRequests, failedLinesMax }: Config
-) {
+export function createAccessLog(log: Log, tokens: Tokens, config: Config) {
+  const { logRequests, failedLinesMax } = config;
+  // Without a subscriber Node publishes no start, so that failures alone are logged without a time.
+  const startTimes = logRequests ? watchStartTimes() : undefined;
   let failed = 0;
 
   const reportSkipped = () => {
@@ -27,19 +25,10 @@ export function createAccessLog(
       log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
   };
 
-  // Without a subscriber Node publishes no start, so that failures alone are logged without a time.
-  const startTimes = new WeakMap<IncomingMessage, number>();
-  if (logRequests)
-    subscribe("http.server.request.start", (message) => {
-      startTimes.set(
-        (message as { readonly request: IncomingMessage }).request,
-        performance.now()
-      );
-    });
-
   const onResponse: ResponseListener = (summary, socket, response) => {
+    const { status, error, message, replayed } = summary;
     const request = response?.req;
-    const isCounted = summary.status >= 400 && !logRequests;
+    const isCounted = status >= 400 && !logRequests;
     if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
     const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
     const clientId = request && idOf(request);
@@ -52,54 +41,40 @@ export function createAccessLog(
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;
 
-    const startedAt = request && startTimes.get(request);
-    logResponse(log, summary, socket, {
-      request,
-      token,
+    const method = request?.method;
+    const url = token && pathOf(request);
+    const words = [method, url, status, token && `by ${token}`, message];
+    const { remoteAddress, remotePort } = socket;
+    const startedAt = request && startTimes?.get(request);
+    log(levelOf(status), words.filter(Boolean).join(" "), {
       reqId: request && reqId,
-      responseTime: startedAt && performance.now() - startedAt
+      req: { method, url, remoteAddress, remotePort },
+      res: { statusCode: status },
+      responseTime: startedAt && performance.now() - startedAt,
+      token,
+      replayed,
+      err: error && { type: "ApiError", code: error, message }
     });
   };
   return { onResponse, reportSkipped };
 }
 
-/** The request of a response: none if Node's parser refused it. */
-interface Request {
-  readonly request: IncomingMessage | undefined;
-
-  /** Name of a valid token. */
-  readonly token: string | undefined;
-  readonly reqId: string | undefined;
-
-  /** Milliseconds. */
-  readonly responseTime: number | undefined;
+/** Returns when each request started, from now on, in milliseconds. */
+function watchStartTimes() {
+  const startTimes = new WeakMap<IncomingMessage, number>();
+  subscribe("http.server.request.start", (message) => {
+    const { request } = message as { readonly request: IncomingMessage };
+    startTimes.set(request, performance.now());
+  });
+  return startTimes;
 }
 
-function logResponse(
-  log: Log,
-  { status, error, message, replayed }: ResponseSummary,
-  { remoteAddress, remotePort }: Socket,
-  { request, token, reqId, responseTime }: Request
-) {
-  // Origin and query may hold secrets.
-  const path = request?.url?.replace(besidesPath, "");
-  const url = token && path?.slice(0, urlCharactersMax);
-  const method = request?.method;
-  const words = [method, url, status, token && `by ${token}`, message];
-  log(
-    status < 400 ? "info" : status < 500 ? "warn" : "error",
-    words.filter(Boolean).join(" "),
-    {
-      reqId,
-      req: { method, url, remoteAddress, remotePort },
-      res: { statusCode: status },
-      responseTime,
-      token,
-      replayed,
-      err: error && { type: "ApiError", code: error, message }
-    }
-  );
-}
+const levelOf = (status: number) =>
+  status < 400 ? "info" : status < 500 ? "warn" : "error";
+
+/** Returns the start of the path, without origin and query: these may hold secrets. */
+const pathOf = (request?: IncomingMessage) =>
+  request?.url?.replace(besidesPath, "").slice(0, urlCharactersMax);
 
 const besidesPath = new RegExp("^[^/?#]*://[^/?#]*|[?#].*$", "gs");
 const urlCharactersMax = 256;
@@ -114,7 +89,7 @@ const traceForm = new RegExp(
 );
 
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
-function idOf({ headers }: IncomingMessage): string | undefined {
+function idOf({ headers }: IncomingMessage) {
   const { "x-request-id": id, traceparent } = headers;
   if (typeof id === "string" && idForm.test(id)) return id;
   return typeof traceparent === "string"

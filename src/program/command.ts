@@ -13,29 +13,11 @@ import {
   readConfig,
   readText,
   settingTable,
-  type Config,
   type Given
 } from "./settings.ts";
 
-export type Command =
-  | { readonly command: "serve"; readonly config: Config }
-  | {
-      readonly command: "verify";
-      readonly files: readonly string[];
-      readonly format: "text" | "json";
-    }
-  | {
-      readonly command: "import" | "export";
-      readonly files: readonly string[];
-      readonly store: string;
-      readonly storeCredentials: string;
-    }
-  | { readonly command: "token"; readonly name: string }
-  | { readonly command: "openapi"; readonly keysBytesMax: number }
-  | { readonly command: "help" | "version" };
-
-/** How the program was called. */
-export type Invocation = Pick<Host, "args" | "environment" | "pid">;
+/** A command with its operands and settings. */
+export type Command = ReturnType<typeof readCommand>;
 
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `import FILE...`, `export FILE`,
@@ -44,16 +26,24 @@ export type Invocation = Pick<Host, "args" | "environment" | "pid">;
  * @throws ExitError with a line for each mistake: `usage` if any is on the command line, else
  *   `config`
  */
-export function readCommand({ args, environment, pid }: Invocation): Command {
+export function readCommand({
+  args,
+  environment,
+  pid
+}: Pick<Host, "args" | "environment" | "pid">) {
   if (args.includes("--help") || args.includes("-h"))
-    return { command: "help" };
-  if (args.includes("--version")) return { command: "version" };
+    return { command: "help" as const };
+  if (args.includes("--version")) return { command: "version" as const };
 
-  const mistakes = { usage: new Array<string>(), config: new Array<string>() };
-  const { usage, config } = mistakes;
+  const usage: string[] = [];
+  const config: string[] = [];
   const { command, positionals, flags } = readLine(args, usage);
-  const given = { flags, environment, pid, mistakes };
-  const result = commandOf(command, positionals, given);
+  const result = commandOf(command, positionals, {
+    flags,
+    environment,
+    pid,
+    mistakes: { usage, config }
+  });
   const all = [...usage, ...config];
   if (all.length === 0) return result;
   throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
@@ -64,15 +54,13 @@ function commandOf(
   command: string,
   positionals: readonly string[],
   given: Given
-): Command {
+) {
   const { usage } = given.mistakes;
   switch (command) {
     case "serve":
       return { command, config: readConfig(given) };
-    case "verify": {
-      const format = given.flags.has("json") ? "json" : "text";
-      return { command, files: positionals, format };
-    }
+    case "verify":
+      return { command, files: positionals, isJson: given.flags.has("json") };
     case "import":
     case "export": {
       const { store, storeCredentials } = settingTable;
@@ -94,14 +82,12 @@ function commandOf(
       return { command, name };
     }
     default:
-      return readOpenapi(given);
+      return {
+        command: "openapi" as const,
+        keysBytesMax: Number(readText(limitTable.keysBytesMax, given))
+      };
   }
 }
-
-const readOpenapi = (given: Given): Command => ({
-  command: "openapi",
-  keysBytesMax: Number(readText(limitTable.keysBytesMax, given))
-});
 
 const serveFlags = entries.map(({ flag }) => flag);
 const moveFlags = ["store", "store-credentials"];

@@ -33,7 +33,7 @@ export class ExitError extends Error {
  * Reports an error, each line by itself so that grep finds them, and returns its exit code. The
  * mistakes of an operator are always lines of text.
  */
-export function reportError(error: unknown, host: Host): number {
+export function reportError(error: unknown, host: Host) {
   const code = exitCodeOf(error);
   const { internal, usage, config } = exitCodes;
   const message =
@@ -51,7 +51,7 @@ export const messageOf = (error: unknown) =>
 export const internalErrorMessage = (error: unknown) =>
   `internal error: ${messageOf(error)}`;
 
-function exitCodeOf(error: unknown): number {
+function exitCodeOf(error: unknown) {
   if (error instanceof ExitError || error instanceof JournalError)
     return error.exitCode;
   if (error instanceof EngineError) return exitCodes[error.code];

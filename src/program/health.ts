@@ -44,7 +44,7 @@ export function watchHealth(log: Log, store: Store) {
   store.once("failed", () => become("failed"));
 
   /** Returns why plants should go elsewhere; undefined if the server is ready. */
-  const notReadyReason = (): State | "unreachable" | undefined => {
+  const notReadyReason = () => {
     const isExpired =
       state === "full" && performance.now() - fullAt >= fullMillis;
     if (state !== "ready" && !isExpired) return state;

@@ -5,7 +5,7 @@ import { entries, environmentOf, tokenVariable } from "./settings.ts";
 export const version = "1.0.0";
 
 /** Returns the text: its tables are generated, so that they list every setting. */
-export function help(): string {
+export function help() {
   const options = entries.map((entry) => {
     const meaning = "unit" in entry ? entry.reason : entry.meaning;
     const defaultValue =

@@ -4,7 +4,7 @@
  */
 export interface Host {
   readonly args: readonly string[];
-  readonly environment: Environment;
+  readonly environment: Readonly<Record<string, string | undefined>>;
 
   /** Number of this process. */
   readonly pid: number;
@@ -60,8 +60,6 @@ export interface Host {
 }
 
 export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Logs an event in one sentence; its parts are in the fields, for programs. */
 export type Log = (

@@ -46,15 +46,15 @@ export function announcement(
   base: string,
   { basePath, tlsCert }: Config,
   generatedToken: string
-): string {
+) {
   const first = `plant-store listening on ${base}`;
   if (generatedToken === "") return first;
 
   // A line that can be pasted into a shell, whatever the paths are.
-  const [isUnix, path] = /^unix:(.*)$/s.exec(base) ?? [];
-  const option = isUnix ? `--unix-socket ${shellQuoted(path ?? "")} ` : "";
+  const [, path] = /^unix:(.*)$/s.exec(base) ?? [];
+  const option = path ? `--unix-socket ${shellQuoted(path)} ` : "";
   const trust = tlsCert === "" ? "" : `--cacert ${shellQuoted(tlsCert)} `;
-  const origin = isUnix ? `${schemeOf(tlsCert)}://localhost` : base;
+  const origin = path ? `${schemeOf(tlsCert)}://localhost` : base;
   const url = shellQuoted(`${origin}${basePath}/plants`);
   return `${first}
 No token is configured: this one was generated, and ends with this process.

@@ -2,6 +2,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import { catalogue } from "../http/errors.ts";
+import type { ResponseSummary } from "../index.ts";
 import { ifPossible } from "../journal/error.ts";
 import { version } from "./help.ts";
 import type { Health } from "./health.ts";
@@ -10,9 +11,13 @@ import type { Store } from "./open-store.ts";
 
 /**
  * Reads a metric when it is scraped. It is left out if it is undefined or cannot be read. A metric
- * with samples has those instead, and begins at 0 without this function.
+ * with samples has those instead, and begins at 0 without this function. True is 1, false 0.
  */
-type Read = (store: Store, host: Host, health: Health) => number | undefined;
+type Read = (
+  store: Store,
+  host: Host,
+  health: Health
+) => number | boolean | undefined;
 
 const metric =
   (type: "counter" | "gauge" | "histogram") => (help: string, read?: Read) => ({
@@ -67,11 +72,11 @@ export const metricTable = {
   plant_store_journal_rotations_total: counter("rotations to a new file"),
   plant_store_engine_reachable: gauge(
     "1 while a server of the stream is connected, else 0",
-    ({ stats }) =>
-      stats.isReachable === undefined ? undefined : Number(stats.isReachable)
+    ({ stats }) => stats.isReachable
   ),
-  plant_store_ready: gauge("1 while /readyz is 200, else 0", (_, __, health) =>
-    Number(!health.notReadyReason())
+  plant_store_ready: gauge(
+    "1 while /readyz is 200, else 0",
+    (_, __, health) => !health.notReadyReason()
   ),
   plant_store_tls_not_after_timestamp_seconds: gauge(
     "end of the TLS certificate, Unix time",
@@ -126,7 +131,11 @@ export function createMetrics(host: Host, store: Store, health: Health) {
 
   return {
     add,
-    count,
+
+    onResponse({ status, error, replayed }: ResponseSummary) {
+      count(status, error);
+      if (replayed) add("plant_store_replays_total");
+    },
 
     /** @param notAfter end of the current certificate */
     onCertificate: (notAfter: Date) =>
@@ -175,13 +184,12 @@ function createSamples() {
     },
 
     /** Returns the lines of a metric: its samples, or else a value; empty without both. */
-    linesOf(name: string, value: number | undefined) {
+    linesOf(name: string, value: ReturnType<Read>) {
       // A name may begin with another one.
       const form = new RegExp(`^${name}(?:_bucket|_sum|_count)?(?:\\{.*)?$`);
       const found = [...values].filter(([sample]) => form.test(sample));
-      if (!found[0] && value === undefined) return "";
-      const lines = found[0] ? found : [[name, value]];
-      return lines.map((line) => line.join(" ")).join("\n");
+      const own = value === undefined ? [] : [[name, Number(value)]];
+      return (found[0] ? found : own).map((line) => line.join(" ")).join("\n");
     }
   };
 }

@@ -1,6 +1,11 @@
 /** Opens the store: a journal, or the stream of an engine. */
 import type { EventEmitter } from "node:events";
-import { openJournal, type JournalError, type PlantStore } from "../index.ts";
+import {
+  openJournal,
+  type Journal,
+  type JournalError,
+  type PlantStore
+} from "../index.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import { assertFolder } from "./listen.ts";
@@ -9,16 +14,14 @@ import { isStream, type Config } from "./settings.ts";
 /** A store as the program needs it. A journal has every member but `isReachable`. */
 export interface Store
   extends PlantStore, EventEmitter<StoreEvents<JournalError>> {
-  readonly stats: {
-    readonly queue: { readonly records: number; readonly bytes: number };
-    readonly records?: number;
-    readonly bytes?: number;
+  readonly stats: Partial<Journal["stats"]> & {
+    readonly queue: Journal["stats"]["queue"];
 
     /** Whether a server of the stream is connected, or was a moment ago. */
     readonly isReachable?: boolean;
   };
 
-  rotate?(): Promise<boolean>;
+  rotate?: Journal["rotate"];
 }
 
 /**

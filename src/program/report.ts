@@ -13,27 +13,28 @@ type Report = ReturnType<typeof verifyJournal>;
 /** Called with the number of bytes or records that are done, and with that of all. */
 export type OnProgress = (done: number, all: number) => void;
 
-type Given = Extract<Command, { readonly command: "verify" }>;
-
 /**
  * Reports on each file. Resolves with the exit code of damage if any file is damaged, else with the
  * code of the first file that could not be read.
  */
 export async function verify(
-  { files, format }: Given,
+  { files, isJson }: Extract<Command, { readonly command: "verify" }>,
   host: Host
-): Promise<number> {
-  const print = format === "json" ? jsonOf : textOf;
+) {
+  const format = isJson ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of files) {
     // A file that cannot be read does not keep the others from being read.
     const report = await reportOn(path, host).catch((error: unknown) =>
       reportError(error, host)
     );
+    if (typeof report === "number") {
+      codes.push(report);
+      continue;
+    }
     // A report that cannot be printed ends the command.
-    if (typeof report === "object") await host.print(print(path, report));
-    if (typeof report === "number") codes.push(report);
-    else if (report.spots.length > 0) codes.push(exitCodes.data);
+    await host.print(format(path, report));
+    if (report.spots.length > 0) codes.push(exitCodes.data);
   }
   return (
     codes.find((code) => code === exitCodes.data) ?? codes[0] ?? exitCodes.done
@@ -45,7 +46,7 @@ export async function verify(
  *
  * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
  */
-export async function reportOn(path: string, host: Host): Promise<Report> {
+export async function reportOn(path: string, host: Host) {
   const onProgress = progressOf(path, host);
   const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is not a regular file");
@@ -84,7 +85,7 @@ const jsonOf = (path: string, report: Report) =>
   );
 
 /** Returns lines that begin with the path, for grep. */
-function textOf(path: string, { spots, ...totals }: Report): string {
+function textOf(path: string, { spots, ...totals }: Report) {
   const lines = Object.entries(totals).map(
     ([name, value = "-"]) => `${name} ${value}`
   );

@@ -9,7 +9,7 @@ import { serve } from "./serve.ts";
 import { verify } from "./report.ts";
 
 /** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
-export async function run(host: Host): Promise<number> {
+export async function run(host: Host) {
   // Without a listener, SIGUSR1 opens the debugger's port to the whole machine, and SIGUSR2 ends
   // the process.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
@@ -18,9 +18,8 @@ export async function run(host: Host): Promise<number> {
     const command = readCommand(host);
     if (command.command === "serve") return await serve(command.config, host);
     if (command.command === "verify") return await verify(command, host);
-    if (command.command === "import" || command.command === "export") {
+    if (command.command === "import" || command.command === "export")
       return await (await import("./transfer.ts")).transfer(command, host);
-    }
     if (command.command === "token") await printToken(command.name, host);
     else if (command.command === "openapi")
       await host.print(JSON.stringify(describeApi(command), undefined, 2));
@@ -36,7 +35,7 @@ export async function run(host: Host): Promise<number> {
  * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
  * label.
  */
-async function printToken(name: string, host: Host): Promise<void> {
+async function printToken(name: string, host: Host) {
   const token = generateToken();
   if (host.stderr.isTTY) await host.printError("the token, shown only now:");
   await host.printError(token);

@@ -84,17 +84,15 @@ function readGuarded<T>(
     fd = openSync(path, openFlags);
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    if (userId !== undefined && ![0, userId].includes(stat.uid)) {
+    if (userId !== undefined && ![0, userId].includes(stat.uid))
       throw new TypeError(
         `expected root or user ${userId} as the owner, found user ${stat.uid}`
       );
-    }
     const mode = `mode ${(stat.mode & 0o777).toString(8).padStart(3, "0")}`;
-    if ((stat.mode & writableByOthers) !== 0) {
+    if ((stat.mode & writableByOthers) !== 0)
       throw new TypeError(
         `expected that group and others cannot write it, found ${mode}`
       );
-    }
     const parsed = parse(readFileSync(fd));
     if (level !== "public" && (stat.mode & readableByOthers) !== 0)
       log(level, `${kind} ${path}: others can read it, ${mode}`);
@@ -115,16 +113,15 @@ export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
  *
  * @throws TypeError with the number of the first malformed line
  */
-export function parseTokensFile(text: string): ReadonlyMap<string, string> {
+export function parseTokensFile(text: string) {
   const names = new Map<string, string>();
   for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (/^\s*(?:#|$)/.test(line)) continue;
     const [name = "", digest = "", ...rest] = line.split(" ");
-    if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0) {
+    if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0)
       throw new TypeError(
         `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`
       );
-    }
     names.set(digest, name);
   }
   if (names.size > 0) return names;

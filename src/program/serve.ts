@@ -15,7 +15,7 @@ import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
-export async function serve(config: Config, host: Host): Promise<number> {
+export async function serve(config: Config, host: Host) {
   host.log = createLog(host);
   const { log } = host;
 
@@ -60,10 +60,10 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const { tls, credentials, ...secrets } = readSecrets(config, host);
-  const { tokens } = secrets;
+  const secrets = readSecrets(config, host);
+  const { tokens, tls } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, host, credentials);
+  const store = await openStore(config, host, secrets.credentials);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -90,8 +90,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
-        admin?.metrics.count(summary.status, summary.error);
-        if (summary.replayed) admin?.metrics.add("plant_store_replays_total");
+        admin?.metrics.onResponse(summary);
       }
     });
     admin?.metrics.watch(server);
@@ -138,21 +137,20 @@ function warnOfSettings({ limits }: Config, host: Host) {
   const otherFiles = 64;
   const { connectionsMax } = limits;
   const filesMax = host.openFilesMax();
-  if (filesMax < connectionsMax + otherFiles) {
+  if (filesMax < connectionsMax + otherFiles)
     log(
       "warn",
       `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
         `${connectionsMax}: raise it above ${connectionsMax + otherFiles}`
     );
-  }
 }
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, tokens, notAfter, admin }: Running,
+  { server, store, tokens, tls, admin }: Running,
   config: Config,
   { log, print }: Host
-): void {
+) {
   const { base, isExposed } = describeAddress(server, config);
   const { records } = store.stats;
   const { store: address } = config;
@@ -160,12 +158,11 @@ function announce(
     records === undefined
       ? ["stream", address]
       : ["journal", `${records} records in ${address}`];
-  if (config.tlsCert === "" && isExposed) {
+  if (config.tlsCert === "" && isExposed)
     log(
       "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
-  }
   const names = tokens.names();
   log("info", `serving ${base}, ${description}, tokens: ${names}`, {
     version,
@@ -174,7 +171,7 @@ function announce(
     [kind]: address,
     records,
     tokens: names,
-    notAfter
+    notAfter: tls?.notAfter
   });
 
   // The server serves whether or not the line can be printed.
@@ -184,8 +181,9 @@ function announce(
 }
 
 /** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
-function reportExpiry({ notAfter, admin }: Running, log: Log) {
-  if (!notAfter) return;
+function reportExpiry({ tls, admin }: Running, log: Log) {
+  if (!tls) return;
+  const { notAfter } = tls;
   admin?.metrics.onCertificate(notAfter);
   const millis = notAfter.getTime() - Date.now();
   const verb = millis < 0 ? "expired" : "expires";
@@ -198,13 +196,15 @@ function reload(
   running: Running,
   { store: address, tokensFile, tlsCert }: Config,
   { log }: Host
-): void {
+) {
   const { server, store, tokens, readTls, admin } = running;
   const again = (what: string, read: () => void) => {
     try {
       read();
-      const { notAfter } = running;
-      log("info", `${what} reloaded`, { tokens: tokens.names(), notAfter });
+      log("info", `${what} reloaded`, {
+        tokens: tokens.names(),
+        notAfter: running.tls?.notAfter
+      });
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
@@ -214,7 +214,7 @@ function reload(
     again("certificate and key", () => {
       const tls = readTls();
       server.setSecureContext?.(tls);
-      running.notAfter = tls.notAfter;
+      running.tls = tls;
     });
   reportExpiry(running, log);
 

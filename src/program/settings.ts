@@ -184,34 +184,29 @@ export const quoted = (text: string) =>
 
 /** Returns the known name that was probably meant, as a question; else where to look. */
 export function hintFor(name: string, known: readonly string[]) {
-  const typed = simplified(name);
-  const near =
-    known.find((each) => simplified(each) === typed) ??
-    known.find((each) => isNear(simplified(each), typed));
+  const typed = shortened(name);
+  const near = known.find((each) =>
+    shortened(each).some((form) => typed.includes(form))
+  );
   return near === undefined ? "see --help" : `did you mean ${near}?`;
 }
 
-/** Returns a flag or variable without the differences that are no slips. */
-const simplified = (name: string) =>
-  name
+/**
+ * Returns a flag or variable without the differences that are no slips, and the same without each
+ * one of its letters. A slip adds, omits, replaces or moves a letter: without one letter of each,
+ * or of one of them, the names are equal.
+ */
+function shortened(name: string) {
+  const form = name
     .toLowerCase()
     .replace(/^plants_|^-+/, "")
     .replaceAll("_", "-");
-
-/**
- * Returns whether one slip leads from one name to the other. A slip adds, omits, replaces or moves
- * a letter: without one letter of each, or of one of them, the names are equal.
- */
-function isNear(one: string, other: string) {
-  const shortened = withoutLetter(other);
-  return withoutLetter(one).some((each) => shortened.includes(each));
+  const letters = Array.from(
+    form,
+    (_, at) => form.slice(0, at) + form.slice(at + 1)
+  );
+  return [form, ...letters];
 }
-
-/** Returns the name, and the name without each one of its letters. */
-const withoutLetter = (name: string) => [
-  name,
-  ...Array.from(name, (_, at) => name.slice(0, at) + name.slice(at + 1))
-];
 
 /** Reads each entry of a table; the result has the table's names. */
 const readTable = <Name extends string, Value>(
@@ -223,7 +218,7 @@ const readTable = <Name extends string, Value>(
   ) as Readonly<Record<Name, Value>>;
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-export function readText(entry: Entry, given: Given): string {
+export function readText(entry: Entry, given: Given) {
   const { source, text, mistakes } = lookUp(entry, given);
   const defaultValue = `${entry.defaultValue}`;
   if (text === "") return defaultValue;
@@ -247,12 +242,11 @@ export function lookUp(
   entry: Entry,
   { flags, environment, mistakes: { usage, config } }: Given
 ) {
-  const source = `--${entry.flag}`;
-  const variable = environmentOf(entry);
-  const { [variable]: text = "" } = environment;
-  const ofFlag = flags.get(entry.flag);
-  if (ofFlag !== undefined) return { source, text: ofFlag, mistakes: usage };
-  return { source: text ? variable : source, text, mistakes: config };
+  const text = flags.get(entry.flag);
+  if (text !== undefined)
+    return { source: `--${entry.flag}`, text, mistakes: usage };
+  const source = environmentOf(entry);
+  return { source, text: environment[source] ?? "", mistakes: config };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
@@ -263,12 +257,9 @@ const isInherited = ({
 
 /** Checks the variables that have no flag. */
 function checkEnvironment(given: Given) {
-  const {
-    environment,
-    mistakes: { config }
-  } = given;
+  const { config } = given.mistakes;
   // The value is not quoted: a mistyped token is still nearly a token.
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
   const expected = "a b64token: letters, digits and -._~+/, = at its end";
   if (token && !isToken(token))
     config.push(`${tokenVariable} must be ${expected}`);
@@ -320,12 +311,13 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
 }
 
 /** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */
-export function unknownVariables(environment: Host["environment"]): string {
+export function unknownVariables(environment: Host["environment"]) {
   const known = [...entries.map(environmentOf), tokenVariable];
-  const unknown = Object.keys(environment).filter(
-    (name) =>
-      name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
-  );
-  const names = unknown.map((name) => `${name} (${hintFor(name, known)})`);
+  const names = Object.keys(environment)
+    .filter(
+      (name) =>
+        name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
+    )
+    .map((name) => `${name} (${hintFor(name, known)})`);
   return names[0] ? `unknown variables are ignored: ${names.join(", ")}` : "";
 }

@@ -10,7 +10,7 @@ export type Shutdown = ReturnType<typeof watchForShutdown>;
 /** Listens to SIGTERM and SIGINT from now on. */
 export function watchForShutdown(host: Host) {
   /** Ends the process now. Plants in progress may be stored or not. */
-  const endNow = (): never => {
+  const endNow = () => {
     const code = shutdown.exitCode || exitCodes.unavailable;
     host.log("warn", `ended at once, with ${code}`);
     return host.exit(code);

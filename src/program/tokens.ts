@@ -35,10 +35,10 @@ export function openTokens({ tokensFile }: Config, host: Host) {
 
     /** The generated token; empty if one is configured. */
     generated: () => generated,
-    names: (): readonly string[] => [...names.values()],
+    names: () => [...names.values()],
 
     /** Returns the name of the token in an Authorization field; undefined for an unknown one. */
-    nameOf: (authorization = ""): string | undefined =>
+    nameOf: (authorization = "") =>
       names.get(tokenDigest(/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? "")),
 
     /**
@@ -47,7 +47,7 @@ export function openTokens({ tokensFile }: Config, host: Host) {
      *
      * @throws ExitError as at the start
      */
-    reload(): void {
+    reload() {
       names = readAll();
       accepted.replace([...names.keys()]);
     }

@@ -20,13 +20,16 @@ import type { Host } from "./host.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
 import { openCredentials } from "./secrets.ts";
 
-type Given = Extract<Command, { readonly command: "import" | "export" }>;
-
 /** Imports or exports, and prints what was done; returns the exit code. */
 export async function transfer(
-  { command, store, storeCredentials, files }: Given,
+  {
+    command,
+    store,
+    storeCredentials,
+    files
+  }: Extract<Command, { readonly command: "import" | "export" }>,
   host: Host
-): Promise<number> {
+) {
   let records = 0;
   if (command === "import")
     for (const path of files) records += await recordsOf(path, host);
@@ -69,7 +72,7 @@ export async function transfer(
  * @throws EngineError `data` if it is damaged, or if opening would repair it; JournalError `locked`
  * for a journal that may grow, or be truncated, while it is read
  */
-async function recordsOf(path: string, host: Host): Promise<number> {
+async function recordsOf(path: string, host: Host) {
   const {
     records,
     spots: [spot],
@@ -86,16 +89,11 @@ async function recordsOf(path: string, host: Host): Promise<number> {
   return records;
 }
 
-/** Called with the number of messages that are done and the number of all. */
-export interface ImportProgress {
-  readonly onCompared: OnProgress;
-  readonly onSent: OnProgress;
-}
-
 /**
  * Puts the records of clean journals, `records` in all, into a stream as its first messages.
  * Compares the messages that the stream has already, then sends the others.
  *
+ * @param progress called with the number of messages that are done and the number of all
  * @returns the number of records that were sent
  * @throws EngineError `data` if the stream or a journal has other content than expected
  */
@@ -103,15 +101,15 @@ export async function importJournals(
   stream: NatsStore,
   paths: readonly string[],
   records: number,
-  { onCompared, onSent }: ImportProgress
-): Promise<number> {
+  progress: Readonly<Record<"onCompared" | "onSent", OnProgress>>
+) {
   const { lastSeq } = await stream.state();
   const known = Math.min(lastSeq, records);
   const changed = data(
     `a journal changed during the import: expected ${records} records`
   );
   const messages = messagesOf(paths);
-  const next = (): Buffer => {
+  const next = () => {
     const { value } = messages.next();
     if (value) return value;
     throw changed;
@@ -120,28 +118,32 @@ export async function importJournals(
   // Compares each message: if another client's message took the place of a record, the messages
   // after it may be right again. Nothing is sent before all of them have been compared.
   let seq = 0;
-  await runAhead(stream.limits, known, onCompared, () => {
-    const message = next();
-    return [message, compare(stream, ++seq, message)];
+  const { limits } = stream;
+  await runAhead(limits, known, progress.onCompared, next, async (message) => {
+    const place = ++seq;
+    if ((await stream.messageAt(place))?.equals(message)) return;
+    throw data(
+      `message ${place} of the stream is not record ${place} of the journals`
+    );
   });
-  await runAhead(stream.limits, records - known, onSent, () => {
-    const message = next();
-    return [message, stream.publishAfter(seq++, message)];
-  });
+  await runAhead(limits, records - known, progress.onSent, next, (message) =>
+    stream.publishAfter(seq++, message)
+  );
   if (!messages.next().done) throw changed;
   return records - known;
 }
 
 /**
- * Starts requests while the messages in flight are below half of the store's limits, and awaits
- * them in order.
+ * Starts a request for each next message while those in flight are below half of the store's
+ * limits, and awaits the requests in order.
  */
 async function runAhead(
   { inFlightRecordsMax, inFlightBytesMax }: NatsLimits,
   count: number,
   onProgress: OnProgress,
-  start: () => readonly [message: Buffer, done: Promise<unknown>]
-): Promise<void> {
+  next: () => Buffer,
+  start: (message: Buffer) => Promise<unknown>
+) {
   const inFlight: Promise<number>[] = [];
   let bytes = 0;
   for (let done = 0; done < count;) {
@@ -149,13 +151,13 @@ async function runAhead(
     const isFull =
       records >= inFlightRecordsMax / 2 || bytes >= inFlightBytesMax / 2;
     if (done + records < count && !isFull) {
-      const [{ length }, request] = start();
-      const finished = request.then(() => length);
+      const message = next();
+      const finished = start(message).then(() => message.length);
 
       // It is awaited in its turn: until then a rejection must not count as unhandled.
       finished.catch(() => undefined);
       inFlight.push(finished);
-      bytes += length;
+      bytes += message.length;
     } else {
       bytes -= (await inFlight.shift()) ?? 0;
       onProgress(++done, count);
@@ -163,19 +165,8 @@ async function runAhead(
   }
 }
 
-async function compare(
-  stream: NatsStore,
-  seq: number,
-  message: Buffer
-): Promise<void> {
-  if ((await stream.messageAt(seq))?.equals(message)) return;
-  throw data(
-    `message ${seq} of the stream is not record ${seq} of the journals`
-  );
-}
-
 /** Returns every record of the journals as a message. */
-function* messagesOf(paths: readonly string[]): Generator<Buffer, void> {
+function* messagesOf(paths: readonly string[]) {
   for (const path of paths) {
     const file = openToRead(path);
     for (const { text } of linesOf(file, 0, file.size())) {
@@ -196,7 +187,7 @@ export async function exportStream(
   stream: NatsStore,
   path: string,
   onProgress: OnProgress
-): Promise<number> {
+) {
   const { messages, lastSeq } = await stream.state();
   if (messages !== lastSeq)
     throw data(
@@ -209,7 +200,7 @@ export async function exportStream(
   const file = realDisk.openBeside(part);
   try {
     let offset = 0;
-    const append = async (lines: string): Promise<void> => {
+    const append = async (lines: string) => {
       const bytes = fillChecksums(lines);
       await appendAll(file, bytes);
       offset += bytes.length;
@@ -240,4 +231,4 @@ export async function exportStream(
   return lastSeq;
 }
 
-const data = (message: string): EngineError => new EngineError("data", message);
+const data = (message: string) => new EngineError("data", message);

@@ -82,7 +82,7 @@ const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-
   "--discard-timeout", "400", "--max-fields", "900"];
 
 test("a client that sends a byte now and then gets a response within the limit",
-  { timeout }, async (t) => {
+  { timeout, concurrency: true }, async (t) => {
     const server = await start({ node, args: limits });
     try {
       await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {

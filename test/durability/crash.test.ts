@@ -12,7 +12,7 @@ import {
 } from "../support/support.ts";
 import { patched } from "../support/tools.ts";
 
-const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 20);
+const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 10);
 /** How many torn ends must really be met. */
 const tornWanted = Math.ceil(rounds / 20);
 

@@ -196,17 +196,17 @@ test("PLANTS_TOKEN is the one token itself, and neither the config nor a message
 });
 
 const others: readonly (readonly [line: string, command: Command])[] = [
-  ["verify a", { command: "verify", files: ["a"], format: "text" }],
-  ["verify a b c", { command: "verify", files: ["a", "b", "c"], format: "text" }],
-  ["verify --json a", { command: "verify", files: ["a"], format: "json" }],
-  ["verify a --json", { command: "verify", files: ["a"], format: "json" }],
-  ["--json verify a", { command: "verify", files: ["a"], format: "json" }],
-  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], format: "text" }],
+  ["verify a", { command: "verify", files: ["a"], isJson: false }],
+  ["verify a b c", { command: "verify", files: ["a", "b", "c"], isJson: false }],
+  ["verify --json a", { command: "verify", files: ["a"], isJson: true }],
+  ["verify a --json", { command: "verify", files: ["a"], isJson: true }],
+  ["--json verify a", { command: "verify", files: ["a"], isJson: true }],
+  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], isJson: false }],
   ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
   ["openapi", { command: "openapi", keysBytesMax: 16 * mib }],
   ["openapi --key-window 0", { command: "openapi", keysBytesMax: 0 }], ["--help", { command: "help" }],
   ["-h", { command: "help" }], ["verify -h", { command: "help" }],
-  ["verify -", { command: "verify", files: ["-"], format: "text" }],
+  ["verify -", { command: "verify", files: ["-"], isJson: false }],
   ["--version", { command: "version" }], ["serve --help", { command: "help" }],
   ["verify --help", { command: "help" }],
 ];

@@ -38,6 +38,17 @@ test("a configured token is never shown, and SIGHUP without a tokens file keeps 
     assert.ok(!JSON.stringify(server.events()).includes(secret));
   });
 
+test("a valid token with another scheme than Bearer has no name in the log", { timeout }, async () => {
+  const server = await start();
+  const response = await fetch(`${server.url}/plants`, {
+    method: "POST", headers: { Authorization: `Basic ${token}`, "X-Request-Id": "client-id" } });
+  assert.equal(response.status, 401);
+  await server.end();
+  const logged = server.events().find(({ res }) => res?.statusCode === 401);
+  assert.equal(logged?.token, undefined);
+  assert.notEqual(logged?.reqId, "client-id");
+});
+
 test("a generated token is shown once, with a curl line that works when pasted", { timeout },
   async () => {
     const env = { PLANTS_TOKEN: "" };
