@@ -139,8 +139,7 @@ export class Journal
     const failure = this.#queue.refusal;
     if (failure?.code === "unknown") throw failure;
 
-    // During a write the file may be longer. A file that cannot be looked at, or is closed, shows no
-    // loss.
+    // During a write the file may be longer. A file that cannot be looked at shows no loss.
     const found = ifPossible(() => file.look());
     if (found && (found.links === 0 || found.bytes < bytes))
       throw new StoreError("unknown", "the file was deleted or truncated");
