@@ -49,6 +49,9 @@ async function besideTheGreedy(create: typeof createPlantServer): Promise<readon
   return found;
 }
 
+const limits = { bodiesBytesMax: 300, bodyBytesMax: 290 };
+const { server, port } = await serve({ limits });
+
 test("64 unfinished uploads of 1 MiB never refuse a small body", { timeout }, async () => {
   assert.deepEqual(await besideTheGreedy(createPlantServer), Array(40).fill(200));
 });
@@ -63,9 +66,6 @@ test("a share of the limit is room enough for a connection, however many there a
   const share = limitTable.bodiesBytesMax.defaultValue / limitTable.connectionsMax.defaultValue;
   assert.equal(share, Math.max(...small));
 });
-
-const limits = { bodiesBytesMax: 300, bodyBytesMax: 290 };
-const { server, port } = await serve({ limits });
 
 /** Begins bodies of these sizes, then ends all; their statuses in order. */
 async function statusesOfBodies(...sizes: readonly number[]): Promise<readonly unknown[]> {

@@ -224,19 +224,6 @@ for (const [says, file, verdict] of table) {
   });
 }
 
-test("a wrong verdict is noticed", async () => {
-  const files: readonly (readonly [Buffer, Verdict])[] = [
-    [nuls(9), fresh], [six, clean], [six.subarray(0, -1), unterminated],
-    [bytesOf(six, nuls(9)), torn(end)], [bytesOf(six, "\n"), refused(end)],
-  ];
-  for (const [file, right] of files) {
-    for (const wrong of [...files.map(([, verdict]) => verdict), torn(C), refused(C)]) {
-      if (JSON.stringify(wrong) === JSON.stringify(right)) await check(simulated(file), wrong);
-      else await assert.rejects(check(simulated(file), wrong));
-    }
-  }
-});
-
 /** The design's table once more, as a program: of the whole file, and as slow as it likes. */
 function predict(file: Buffer): Verdict {
   const text = file.toString("latin1");
@@ -294,6 +281,19 @@ const changes: readonly (readonly [says: string, from: number, change: (k: numbe
   ...[0x00, 0x0a, 0x0d].map((byte) => [`any byte made ${byte}`, lastTwo, (k: number) =>
     changed(made, k, Buffer.of(byte))] as const),
 ];
+
+test("a wrong verdict is noticed", async () => {
+  const files: readonly (readonly [Buffer, Verdict])[] = [
+    [nuls(9), fresh], [six, clean], [six.subarray(0, -1), unterminated],
+    [bytesOf(six, nuls(9)), torn(end)], [bytesOf(six, "\n"), refused(end)],
+  ];
+  for (const [file, right] of files) {
+    for (const wrong of [...files.map(([, verdict]) => verdict), torn(C), refused(C)]) {
+      if (JSON.stringify(wrong) === JSON.stringify(right)) await check(simulated(file), wrong);
+      else await assert.rejects(check(simulated(file), wrong));
+    }
+  }
+});
 
 for (const [says, from, change] of changes) {
   test(`a journal with ${says} opens as the design says`, async (t) => {

@@ -139,7 +139,9 @@ export class Cluster {
   }
 
   /** Starts the servers and waits until all are ready; ends them after the tests of the file, or
-   * of the test that started them. Without the binary there are none: the tests are skipped. */
+   * of the test that started them. Without the binary there are none: the tests are skipped. A file
+   * starts its servers before its first test: node runs a file's hooks once no test is left, which
+   * may be while the file still waits for its servers. */
   static async start(options: ClusterOptions = {}): Promise<Cluster> {
     if ("missing" in binary) return new Cluster(temporaryFolder(), [], options);
 
@@ -214,6 +216,7 @@ export class Cluster {
     const { process: child } = server;
     if (child.exitCode !== null || child.signalCode !== null) return;
     const exited = once(child, "exit");
+    child.ref();
     child.kill(signal);
     await exited;
   }
@@ -413,6 +416,8 @@ function spawnServer(config: string, folder: string, name: string): ChildProcess
   assert.ok("path" in binary);
   const log = openSync(join(folder, `${name}.log`), "a");
   const child = spawn(binary.path, ["-c", config], { stdio: ["ignore", log, log] });
+  // A server that no hook ended must not keep the tests' process: its exit ends the server.
+  child.unref();
   running.add(child);
   child.once("exit", () => running.delete(child));
   return child;

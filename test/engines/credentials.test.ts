@@ -37,6 +37,31 @@ const isRefused = (error: unknown): boolean => {
   return true;
 };
 
+const operator = createKey("operator");
+const [system, plants, stranger] = [createKey("account"), createKey("account"), createKey("account")];
+const unlimited = { subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true,
+  conn: -1, leaf: -1 };
+const storing = { mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 };
+const userOf = (account = plants, more = {}, publish = [">"]) => {
+  const key = createKey("user");
+  const claims = { pub: { allow: publish }, sub: { allow: ["_INBOX.>"] }, subs: -1, data: -1, payload: -1 };
+  return { key, jwt: jwtOf("user", key.id, account, claims, more) };
+};
+const adminUser = userOf();
+const accountJwts = [system, plants].map((key) => {
+  const limits = { ...unlimited, ...(key === plants ? storing : {}) };
+  return `${key.id}: ${jwtOf("account", key.id, operator, { limits, default_permissions: {} })}`;
+});
+const cluster = await Cluster.start({
+  accounts: `operator: ${jwtOf("operator", operator.id, operator, { system_account: system.id })}
+resolver: MEMORY
+resolver_preload: { ${accountJwts.join("\n")} }
+`,
+  login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) }),
+});
+const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string => credsOf(text, key.seed);
+const writer = () => ["plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants"];
+
 describe("the credentials", { timeout }, () => {
   const forms: readonly (readonly [what: string, text: string | undefined, login: object])[] = [
     ["user and password", "wr1ter\ns3cret\n", { user: "wr1ter", pass: "s3cret" }],
@@ -134,31 +159,6 @@ describe("the credentials", { timeout }, () => {
     assert.doesNotMatch(warnings.join("\n"), /s3cret/);
   });
 });
-
-const operator = createKey("operator");
-const [system, plants, stranger] = [createKey("account"), createKey("account"), createKey("account")];
-const unlimited = { subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true,
-  conn: -1, leaf: -1 };
-const storing = { mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 };
-const userOf = (account = plants, more = {}, publish = [">"]) => {
-  const key = createKey("user");
-  const claims = { pub: { allow: publish }, sub: { allow: ["_INBOX.>"] }, subs: -1, data: -1, payload: -1 };
-  return { key, jwt: jwtOf("user", key.id, account, claims, more) };
-};
-const adminUser = userOf();
-const accountJwts = [system, plants].map((key) => {
-  const limits = { ...unlimited, ...(key === plants ? storing : {}) };
-  return `${key.id}: ${jwtOf("account", key.id, operator, { limits, default_permissions: {} })}`;
-});
-const cluster = await Cluster.start({
-  accounts: `operator: ${jwtOf("operator", operator.id, operator, { system_account: system.id })}
-resolver: MEMORY
-resolver_preload: { ${accountJwts.join("\n")} }
-`,
-  login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) }),
-});
-const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string => credsOf(text, key.seed);
-const writer = () => ["plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants"];
 
 describe("servers with operator, account and user JWTs", { ...withCluster, timeout }, () => {
   test("serve a user by its .creds, in long tests while the leader is killed, and no other user", async (t) => {

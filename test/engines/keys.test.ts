@@ -23,6 +23,8 @@ const once = (store: NatsStore, plant: NewPlant, key: string): Promise<string> =
 const open = (onPlant: NonNullable<Script["onPlant"]>) => openScript({ onPlant });
 
 const isRead = ({ subject }: { readonly subject: string }): boolean => subject.includes("MSG.GET");
+const cluster = await Cluster.start();
+
 describe("a plant with a key", { timeout }, () => {
   test("is published with the key as its id, and with the key in the record", async () => {
     const { fake, store } = await open(() => ack(1));
@@ -120,8 +122,6 @@ describe("a plant with a key", { timeout }, () => {
     assert.equal(await once(store, moss, key), "stored", "the key is free after a refusal");
   });
 });
-
-const cluster = await Cluster.start();
 
 describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => {
   test("two processes race: one stores it and the other replays it, or has a conflict", async (t) => {

@@ -17,6 +17,8 @@ const blockOf = (name: string): string => {
   return text;
 };
 
+const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
+
 test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, "node_modules"));
@@ -37,8 +39,6 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
   child.kill("SIGTERM");
   assert.deepEqual(await once(child, "exit"), [0, null]);
 });
-
-const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
 
 describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {
   test("work as written: each user can do what its comment says, and no more", async () => {

@@ -239,6 +239,22 @@ describe("the source", () => {
   });
 });
 
+/** Returns the lines that wait at the top level of a file after its first test. Node runs a file's
+ * `after` hooks once no test is left, which may be during such a wait: what is started then never
+ * ends, and so the file does not. */
+const lateWaitsOf = ({ code }: Source): readonly string[] => {
+  const lines = code.split("\n");
+  const first = lines.findIndex((line) => /^(?:describe|test)\(/.test(line));
+  return first < 0 ? [] : lines.slice(first).filter((line) => /^(?:const .*= )?await /.test(line));
+};
+
+test("a file of tests waits for what it starts before its first test", () => {
+  const control = 'test("a", b);\nconst c = await start();\nawait d();\n  await e();';
+  assert.equal(lateWaitsOf(sourceOf("x.ts", control)).length, 2);
+  assert.deepEqual(lateWaitsOf(sourceOf("x.ts", 'const a = await b();\ntest("c", d);')), []);
+  assertNone(tests.flatMap((source) => lateWaitsOf(source).map((each) => `${source.name}: ${each}`)));
+});
+
 describe("the budgets", () => {
   test("tokens are names, numbers, strings, templates, operators and punctuation marks", () => {
     const tokens = (text: string): number => tokensOf(sourceOf("x.ts", text));
