@@ -49,10 +49,10 @@ function settings(): string {
 function limits(): string {
   const rows = Object.values(limitTable).map((limit) => {
     const { flag, defaultValue, unit, min, max, reason } = limit;
-    return [code(`--${flag}`), code(environmentOf(limit)), `${grouped(defaultValue)} ${unit}`,
-      `${grouped(min)} to ${grouped(max)}`, reason];
+    return [code(`--${flag}`), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
+      reason];
   });
-  return tableOf("flag | environment | default | bounds | reason", rows);
+  return tableOf("flag | default | bounds | reason", rows);
 }
 
 function capabilities(): string {
