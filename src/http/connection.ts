@@ -120,7 +120,7 @@ export class Connection {
     return true;
   }
 
-  /** Responds, unless a host application or a timeout has done so. */
+  /** Responds to a whole request, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer): void {
     if (response.headersSent) return;
     if (this.#all.isDraining && this.#latest === response)
@@ -130,13 +130,6 @@ export class Connection {
 
     this.#all.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
-
-    // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
-    if (response.req.complete) return;
-    discardBody(response.req, this.#all.limits, () => {
-      response.req.pause();
-      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
-    });
   }
 
   /** Responds with an error, before the body is read, while it arrives or after it. */
@@ -153,6 +146,13 @@ export class Connection {
       isUnread && Number(length) > this.#all.limits.discardBytesMax;
     if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
     this.answer(response, error);
+
+    // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
+    if (request.complete) return;
+    discardBody(request, this.#all.limits, () => {
+      request.pause();
+      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
+    });
   }
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
