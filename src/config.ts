@@ -207,7 +207,12 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
   // Reads each value once: a getter may return something else the second time.
   for (const [name, value] of Object.entries(given)) {
     const limit = numbers.has(name) && table[name];
-    if (!limit) throw new RangeError(`there is no limit ${name}`);
+    if (!limit) {
+      const names = [...numbers.keys()].join(", ");
+      throw new RangeError(
+        `there is no limit ${name}; the limits are ${names}`
+      );
+    }
     if (!isWithin(limit, value))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
     numbers.set(name, value);
