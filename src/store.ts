@@ -8,7 +8,7 @@ export interface PlantStore {
    * Resolves once the plant is on stable storage. Rejects with a StoreError if it is not, or if
    * that is unknown.
    */
-  append(plant: NewPlant): Promise<void>;
+  append(plant: NewPlant): Promise<Receipt | void>;
 
   /**
    * Stores a plant once within a window, however often it is called with the same key. Optional:
@@ -35,6 +35,15 @@ export interface PlantStore {
   close(): Promise<void>;
 }
 
+/** Where the record is, for the access log; a host's own store need not tell. */
+export interface Receipt {
+  /** The number of the record in its file or stream. */
+  readonly seq: number;
+
+  /** The journal's id, which its header holds; a stream has none. */
+  readonly file?: string;
+}
+
 /** Not exported to embedders: the store writes what it is given without another check. */
 export const appendJson = Symbol("appendJson");
 
@@ -46,8 +55,14 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: Settle, key?: string) => void;
 
-/** Called with an error, or with the outcome: `stored` if none is given. */
-export type Settle = (error?: unknown, outcome?: Outcome) => void;
+/**
+ * Called with an error, or with the outcome: anything but `replayed` means that this call stored
+ * the plant. A call with a key, too, may have a receipt.
+ */
+export type Settle = (
+  error?: unknown,
+  outcome?: Outcome | Receipt | void
+) => void;
 
 /** `replayed`: the plant was stored before, under the same key. */
 export type Outcome = "stored" | "replayed";
@@ -60,11 +75,13 @@ export function appendJsonOf(store: PlantStore): AppendJson {
     return own.variant;
   return (json, settle, key) => {
     const plant = newPlantOf(json);
-    const stored =
-      key === undefined
-        ? store.append(plant).then(() => undefined)
-        : store.appendOnce?.(plant, key);
-    void stored?.then(
+    const stored: Promise<Parameters<Settle>[1]> | undefined =
+      key === undefined ? store.append(plant) : store.appendOnce?.(plant, key);
+
+    // A host's own store may be JavaScript. Awaited, any other value would become a 200.
+    if (typeof stored?.then !== "function")
+      throw new TypeError("append and appendOnce of a store return promises");
+    void stored.then(
       (outcome) => settle(undefined, outcome),
       (error: unknown) =>
         settle(error ?? new Error("the store rejected without a reason"))

@@ -11,6 +11,7 @@ import {
   type AppendJson,
   type Outcome,
   type PlantStore,
+  type Receipt,
   type StoreEvents
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
@@ -103,7 +104,7 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<void> {
+  append(plant: NewPlant): Promise<Receipt | void> {
     return appendPlant(plant, this.#append);
   }
 

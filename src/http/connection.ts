@@ -9,10 +9,13 @@ import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
-/** A response as a listener sees it. `error` and `message` are those of an Error. */
+/**
+ * A response as a listener sees it. `error` and `message` are those of an Error; a 200 has
+ * `replayed`, or the `receipt` of the store.
+ */
 export type ResponseSummary = Pick<ApiError, "status"> &
   Partial<Pick<ApiError, "error" | "message">> &
-  Pick<Answer, "replayed">;
+  Pick<Answer, "replayed" | "receipt">;
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It

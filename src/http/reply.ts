@@ -1,11 +1,15 @@
 /** The only writer of status, headers and body. */
 import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { Receipt } from "../store.ts";
 import type { ApiError } from "./errors.ts";
 
 /** A response as a value. `headers` are names and values in turn, after those of every response. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
   /** Whether nothing was stored because the same request was stored before. */
   readonly replayed?: true;
+
+  /** Where the stored plant's record is, if the store tells. */
+  readonly receipt?: Receipt | undefined;
 };
 
 const mediaType = "application/json";

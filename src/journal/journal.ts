@@ -15,6 +15,7 @@ import {
   appendJson,
   StoreError,
   type PlantStore,
+  type Receipt,
   type Settle,
   type StoreEvents
 } from "../store.ts";
@@ -117,7 +118,7 @@ export class Journal
     };
   }
 
-  append(plant: NewPlant): Promise<void> {
+  append(plant: NewPlant): Promise<Receipt | void> {
     return appendPlant(plant, this.#append);
   }
 

@@ -41,6 +41,7 @@ import {
   StoreError,
   type AppendJson,
   type Outcome,
+  type Receipt,
   type Settle
 } from "../store.ts";
 
@@ -149,7 +150,10 @@ export function plantText(plant: NewPlant): string {
  *
  * @throws StoreError `invalid`, as a rejection
  */
-export function appendPlant(plant: NewPlant, append: AppendJson): Promise<void>;
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson
+): Promise<Receipt | void>;
 export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
@@ -159,14 +163,15 @@ export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
   key?: string
-): Promise<Outcome | void> {
+): Promise<Outcome | Receipt | void> {
   return new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !isKey(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    const settle: Settle = (error, outcome = "stored") => {
+    const settle: Settle = (error, outcome) => {
       if (error !== undefined) reject(error);
-      else resolve(key === undefined ? undefined : outcome);
+      else if (key === undefined || outcome === "replayed") resolve(outcome);
+      else resolve("stored");
     };
     append(json, settle, key);
   });

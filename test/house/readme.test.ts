@@ -5,9 +5,9 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync,
+import { existsSync, mkdirSync, readFileSync, symlinkSync, utimesSync,
   writeFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { decodeHeader, decodeRecord } from "../../src/journal/record.ts";
 import {
@@ -390,10 +390,11 @@ test("a paragraph has fewer than 80 words", () => {
   assert.ok(long.length === 0, long.join("\n"));
 });
 
-test("each README of a folder of src names every file beside it", () => {
-  for (const { name, text } of documents.filter((each) => /^src\/\w+\//.test(each.name))) {
-    const beside = readdirSync(join(root, dirname(name))).filter((file) => file.endsWith(".ts"));
-    const shown = [...text.matchAll(/^\| `([\w-]+\.ts)` \|/gm)].map(([, file = ""]) => basename(file));
-    assert.deepEqual(shown.toSorted(), beside.toSorted(), name);
-  }
+test("each README of a folder of src leads to the tour, which names every file", () => {
+  const folders = documents.filter(({ name }) => /^src\/\w+\/README\.md$/.test(name));
+  for (const { name, text } of folders) assert.ok(text.includes("](../README.md#a-tour)"), name);
+  const { found } = findTable("tour");
+  const shown = [...found.matchAll(/^\| `(src\/[\w/-]+\.ts)` \|/gm)].map(([, file]) => file);
+  assert.deepEqual(shown.toSorted(), sources.map(({ name }) => name).toSorted());
+  assert.ok(folders.length > 4 && shown.length > 40, "the control: folders and files are seen");
 });

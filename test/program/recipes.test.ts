@@ -1,4 +1,4 @@
-/** The recipes of the README, run: the unit, rotation by logrotate, backup, shipping. */
+/** The recipes, run: the unit, rotation by logrotate, backup, shipping. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -131,7 +131,7 @@ const noLogrotate = missing(["logrotate", "--version"]);
 
 /** Rotates now, by the recipe with some of its texts replaced; then this command is run. */
 function rotate(cwd: string, then: string, replaced: Readonly<Record<string, string>> = {}): void {
-  const config = recipeWith("logrotate", {
+  const config = recipeWith("logrotate.conf", {
     "/var/lib/plant-store": cwd,
     "systemctl kill --signal=HUP --kill-whom=main plant-store.service": then,
     ...replaced,
