@@ -193,27 +193,33 @@ export const basePathExpected = "a path such as /v1, with no / at its end";
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
+const table = new Map<string, Limit>(Object.entries(limitTable));
+
 /**
  * Returns all limits, frozen: the given ones, and the defaults of the others.
  *
  * @throws RangeError for an unknown name, or a value outside its bounds
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
-  const table: Readonly<Record<string, Limit>> = limitTable;
-  const numbers = new Map(
-    Object.entries(table).map(([name, limit]) => [name, limit.defaultValue])
-  );
+  const defaults = [...table].map(([name, limit]) => [
+    name,
+    limit.defaultValue
+  ]);
 
   // Reads each value once: a getter may return something else the second time.
-  for (const [name, value] of Object.entries(given)) {
-    const limit = numbers.has(name) && table[name];
-    if (!limit) throw new RangeError(`there is no limit ${name}`);
+  const limits: Limits = { ...Object.fromEntries(defaults), ...given };
+  for (const [name, value] of Object.entries(limits)) {
+    const limit = table.get(name);
+    if (!limit) {
+      const names = [...table.keys()].join(", ");
+      throw new RangeError(
+        `there is no limit ${name}; the limits are ${names}`
+      );
+    }
     if (!isWithin(limit, value))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
-    numbers.set(name, value);
   }
 
-  const limits = Object.fromEntries(numbers) as Limits;
   // Node requires this, too: the head is a part of the request.
   if (limits.headMillis > limits.requestMillis)
     throw new RangeError("headMillis must not exceed requestMillis");

@@ -47,12 +47,12 @@ function settings(): string {
 }
 
 function limits(): string {
-  const rows = Object.values(limitTable).map((limit) => {
+  const rows = Object.entries(limitTable).map(([name, limit]) => {
     const { flag, defaultValue, unit, min, max, reason } = limit;
-    return [code(`--${flag}`), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
+    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
       reason];
   });
-  return tableOf("flag | default | bounds | reason", rows);
+  return tableOf("flag | library | default | bounds | reason", rows);
 }
 
 function capabilities(): string {
