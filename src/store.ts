@@ -24,8 +24,9 @@ export interface PlantStore {
     ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
 
   /**
-   * A variant of both methods without a promise. It is used only while they are still these: a host
-   * may have replaced one, or put a proxy before the store.
+   * A variant of both methods without a promise. The service uses it only if the store still has
+   * the methods that are named beside it: a host may have replaced one, or put a proxy before the
+   * store.
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
     readonly variant: AppendJson;
@@ -116,8 +117,9 @@ export class EngineError extends Error {
   override readonly name = "EngineError";
 
   /**
-   * `config`: the operator must correct something; `refused`: the same on one host, perhaps not on
-   * all; `unreachable`: may pass by itself; `data`: a stream or file lacks what it must have.
+   * `config`: the operator must correct something; `refused`: the same for one host, and another
+   * host may accept; `unreachable`: may pass by itself; `data`: a stream or file has other content
+   * than it must have.
    */
   readonly code: "config" | "refused" | "unreachable" | "data";
 

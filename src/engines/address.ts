@@ -1,5 +1,5 @@
 /**
- * The address of a stream, and the settings that it makes together with the options.
+ * The address of a stream, and the settings of an engine: address, options and limits together.
  *
  *   nats://h1:4222,h2:4222,h3:4222/STREAM?replicas=3
  *

@@ -214,7 +214,7 @@ export class Connection {
     }
     if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
 
-    // The parser counts the first request from the time of connecting.
+    // Node's parser takes a connection without a byte for one whose first request has begun.
     const isCertain =
       writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
     if (isCertain) socket.destroy();
@@ -265,7 +265,7 @@ export class Connection {
 
   /** Calls `act` when the latest response has left. */
   #afterLatest(act: () => void): void {
-    // Before node's own listener, which ends the connection of a client that has half-closed.
+    // Runs before node's own listener, which ends the connection of a client that has half-closed.
     if (this.#latest?.writableFinished === false)
       this.#latest.prependOnceListener("finish", act);
     else act();

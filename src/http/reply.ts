@@ -38,7 +38,7 @@ export function reply(
   const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") response.write(body, coding);
 
-  // Given the body, `end` would send it and an empty end as two pieces, by writev.
+  // `end` with the body would send two pieces by writev: the body, and an empty end.
   if (written.push(response) === 1) setImmediate(endReplies);
 }
 

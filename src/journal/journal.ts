@@ -164,7 +164,7 @@ export class Journal
 
   /** Accepts no more plants; resolves when every append has settled and the file is closed. */
   close(): Promise<void> {
-    // A batch that waits for a rotation still waits: until then it has not settled.
+    // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
     if (this.#state === "idle") this.#wakeUp();
     return (this.#closed ??= this.#loop.then(() => release(this.#current)));
@@ -253,7 +253,7 @@ export class Journal
     if (!bytes) return;
     const { length: records } = this.#queue.batch;
     const { file, uuid, seq } = this.#current;
-    // Appended elsewhere than at our offset, the batch's `synced` would be wrong.
+    // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
     this.#check(file.look());
     const begun = performance.now();
     try {

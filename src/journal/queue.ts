@@ -46,8 +46,9 @@ export class Queue {
   }
 
   /**
-   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. With a key that is queued
-   * already, only waits for that append, and counts as much: the caller keeps its own text.
+   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. If its key is queued
+   * already, it only waits for that append. It counts all the same, because the caller keeps its
+   * own text.
    *
    * @param settle called once, with an error if the plant is not on stable storage, or may not be
    * @throws StoreError `conflict` if another plant with this key is queued; `refusal` once there is

@@ -155,7 +155,8 @@ function readLine(args: readonly string[], usage: string[]) {
 
 /**
  * Returns the words that are not values. A word after an unknown flag, or after a flag that lacks
- * its value, is taken for that value: it is no mistake of its own. A command's name never is.
+ * its value, is taken for that value: it is no mistake of its own. The name of a command is never
+ * taken for a value.
  */
 const positionalsOf = (tokens: Tokens) =>
   tokens.flatMap((token, position) => {

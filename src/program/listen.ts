@@ -31,14 +31,14 @@ export async function listen(
 }
 
 /**
- * Refuses a path whose folder is missing: the system's own message does not say so.
+ * Refuses a path whose directory is missing: the system's own message does not say so.
  *
- * @throws ExitError `io` that names the folder
+ * @throws ExitError `io` that names the directory
  */
 export function assertFolder(path: string) {
-  const folder = dirname(path);
-  if (!realDisk.look(folder))
-    throw new ExitError("io", `${path}: there is no folder ${folder}`);
+  const directory = dirname(path);
+  if (!realDisk.look(directory))
+    throw new ExitError("io", `${path}: there is no directory ${directory}`);
 }
 
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */
