@@ -39,12 +39,13 @@ function warn(message: string) {
  */
 function write(name: "stdout" | "stderr", line: string) {
   const stream = process[name];
-  return new Promise<void>((resolve, reject) => {
+  return new Promise<"written" | "closed">((resolve, reject) => {
     // Corked, a pipe's reader gets both as one.
     stream.cork();
     stream.write(line);
     stream.write("\n", (error?: NodeJS.ErrnoException | null) => {
-      if (!error || (name === "stdout" && error.code === "EPIPE")) resolve();
+      if (!error) resolve("written");
+      else if (name === "stdout" && error.code === "EPIPE") resolve("closed");
       else
         reject(
           new ExitError("io", `cannot write to ${name}: ${error.message}`)

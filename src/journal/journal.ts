@@ -252,7 +252,7 @@ export class Journal
     const bytes = this.#takeBatch();
     if (!bytes) return;
     const { length: records } = this.#queue.batch;
-    const { file } = this.#current;
+    const { file, uuid, seq } = this.#current;
     // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
     this.#check(file.look());
     const begun = performance.now();
@@ -269,7 +269,7 @@ export class Journal
     this.#settings.keys.addLines(bytes);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
-    this.#queue.settle();
+    this.#queue.settle({ seq: seq + 1, file: uuid });
   }
 
   /**
