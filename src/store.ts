@@ -36,7 +36,7 @@ export interface PlantStore {
   close(): Promise<void>;
 }
 
-/** Where the record is, for the access log; a host's own store need not tell. */
+/** Where the record is, for the access log. A host's own store may leave it out. */
 export interface Receipt {
   /** The number of the record in its file or stream. */
   readonly seq: number;
