@@ -62,7 +62,7 @@ export class NatsStore
     string,
     {
       readonly json: string;
-      readonly outcome: Promise<Outcome>;
+      readonly outcome: Promise<Outcome | Receipt>;
     }
   >();
 
@@ -114,11 +114,14 @@ export class NatsStore
       settle
     );
 
-  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+  async #storeOnce(json: string, key?: string): Promise<Outcome | Receipt> {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
-    if (first) return first.outcome.then(() => "replayed");
+    if (first) {
+      await this.#inFlight.share(first.outcome, Buffer.byteLength(json));
+      return "replayed";
+    }
     const outcome = this.#store(json, key);
     this.#pending.set(key, { json, outcome });
     return outcome.finally(() => this.#pending.delete(key));
@@ -157,7 +160,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<Outcome> {
+  async #store(json: string, key?: string): Promise<Outcome | Receipt> {
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
@@ -184,7 +187,7 @@ export class NatsStore
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
-    return "stored";
+    return { seq };
   }
 
   /**
@@ -212,6 +215,7 @@ export class NatsStore
       ),
       payload,
       deadline,
+      room: id === undefined ? "for plants" : "for replays",
       judge: ({ status, payload: response }, unanswered) => {
         // Status 503: nobody leads the stream, or there is none.
         if (status !== "") return status === "503" ? "not taken" : "again";
@@ -250,6 +254,7 @@ export class NatsStore
       headers: headersOf(),
       payload: Buffer.from(body),
       deadline,
+      room: "for replays",
       judge: judgeAnswer
     });
   }
