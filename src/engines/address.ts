@@ -35,8 +35,8 @@ export interface NatsOptions {
   readonly tls?: ConnectionOptions | (() => ConnectionOptions);
 
   /**
-   * Called with a line for each problem, such as a server that is lost or a setting that is not
-   * verified, and when plants are acknowledged again. Default: not called.
+   * Called with a line for each problem, such as a lost server or a setting that is not verified.
+   * Also called when plants are acknowledged again. Default: not called.
    */
   readonly warn?: (message: string) => void;
 }

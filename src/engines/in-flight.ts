@@ -4,8 +4,8 @@
  *   sent -> response: a result, an error, or "again" -> sent …
  *
  * A lost connection fails nothing: the next one sends everything again, unchanged and in order. The
- * message's id makes that safe. A message that is given up counts as not stored only if it was
- * never sent, or if the server reported after each attempt that nobody took it.
+ * message's id makes that safe. A message that is given up counts as not stored in two cases: it
+ * was never sent, or after each attempt the server reported that nobody took it.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";

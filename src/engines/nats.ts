@@ -218,9 +218,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
-        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
-        // processes may have the same key.
+        // A message is its own duplicate only if an earlier attempt may have been stored. Otherwise
+        // a copy of this process, made by a snapshot of its machine, has used the id. Requests of
+        // many processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))

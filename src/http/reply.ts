@@ -8,7 +8,7 @@ export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
   /** Whether nothing was stored because the same request was stored before. */
   readonly replayed?: true;
 
-  /** Where the stored plant's record is, if the store tells. */
+  /** Where the stored plant's record is, if the store reports it. */
   readonly receipt?: Receipt | undefined;
 };
 

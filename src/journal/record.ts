@@ -238,10 +238,16 @@ export function decodeRecord(line: Buffer) {
 /** Returns the key of a record's line and its plant's JSON; undefined if it has no key. */
 export function keyAndPlant(line: Buffer) {
   if (!hasValidChecksum(line)) return undefined;
-  const [start = "", , , , key] =
+  const [, , , , key] =
     startForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
-  const plant = line.subarray(start.length, -placeholderCrc.length);
-  return key === undefined ? undefined : { key, plant };
+  return key === undefined ? undefined : { key, plant: plantIn(line) };
+}
+
+/** Returns the plant's JSON in a record's line: no member before it holds a quote. */
+export function plantIn(line: Buffer): Buffer {
+  const name = '"plant":';
+  const start = line.indexOf(name) + name.length;
+  return line.subarray(start, -placeholderCrc.length);
 }
 
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
