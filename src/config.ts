@@ -101,7 +101,7 @@ export const limitTable = {
     min: 0,
     max: 1024 * mib,
     reason:
-      "what is discarded after an early response, so that its client sees it"
+      "what is discarded of a body after its early response, so that the client sees the response"
   },
   discardMillis: {
     flag: "discard-timeout",
@@ -110,7 +110,7 @@ export const limitTable = {
     min: 10,
     max: minute,
     reason:
-      "how long it is discarded, and how long a closing connection waits for its client"
+      "how long a body is discarded, and how long a closing connection waits for its client"
   },
   connectionsMax: {
     flag: "max-connections",
@@ -144,7 +144,7 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: kib,
     max: 1024 * mib,
-    reason: "the same in bytes; a single record is accepted whatever its size"
+    reason: "the same in bytes; a single record of any size is accepted"
   },
   batchBytesMax: {
     flag: "max-batch",
@@ -153,7 +153,7 @@ export const limitTable = {
     min: kib,
     max: 64 * mib,
     reason:
-      "records that share a write, which a crash may tear; a single record is written whole"
+      "records that share a write, which a crash may tear; a larger record has its own write"
   },
   keysBytesMax: {
     flag: "key-window",
@@ -193,27 +193,33 @@ export const basePathExpected = "a path such as /v1, with no / at its end";
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
+const table = new Map<string, Limit>(Object.entries(limitTable));
+
 /**
  * Returns all limits, frozen: the given ones, and the defaults of the others.
  *
  * @throws RangeError for an unknown name, or a value outside its bounds
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
-  const table: Readonly<Record<string, Limit>> = limitTable;
-  const numbers = new Map(
-    Object.entries(table).map(([name, limit]) => [name, limit.defaultValue])
-  );
+  const defaults = [...table].map(([name, limit]) => [
+    name,
+    limit.defaultValue
+  ]);
 
   // Reads each value once: a getter may return something else the second time.
-  for (const [name, value] of Object.entries(given)) {
-    const limit = numbers.has(name) && table[name];
-    if (!limit) throw new RangeError(`there is no limit ${name}`);
+  const limits: Limits = { ...Object.fromEntries(defaults), ...given };
+  for (const [name, value] of Object.entries(limits)) {
+    const limit = table.get(name);
+    if (!limit) {
+      const names = [...table.keys()].join(", ");
+      throw new RangeError(
+        `there is no limit ${name}; the limits are ${names}`
+      );
+    }
     if (!isWithin(limit, value))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
-    numbers.set(name, value);
   }
 
-  const limits = Object.fromEntries(numbers) as Limits;
   // Node requires this, too: the head is a part of the request.
   if (limits.headMillis > limits.requestMillis)
     throw new RangeError("headMillis must not exceed requestMillis");
@@ -254,22 +260,32 @@ export const natsLimits = {
   /** The time without a response after which a message is sent again, once a later one has one. */
   ackTimeoutMillis: 2_000,
 
-  /** No acknowledgement by then: to the next host. An isolated server still answers PING. */
+  /**
+   * After so long without an acknowledgement the session tries the next host. An isolated server
+   * still responds to PING.
+   */
   noProgressMillis: 4_000,
 
   /** While a connection is used, its stream and the servers are checked again after so long. */
   checkMillis: 10_000,
 
-  /** The slowest link that works, 1 MiB/s: the time to send what is in flight counts extra. */
+  /**
+   * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
+   * added.
+   */
   bytesPerMilliMin: 1_048,
 
-  /** What was answered with "not now" waits for so long; by chance, half as much again. */
+  /**
+   * How long a message waits that no server has taken; a random part of up to a half is added.
+   */
   retryMillis: 100,
   pingMillis: 2_000,
   pingsMissedMax: 3,
 
-  /** Pauses between rounds of all hosts double; half of each is chance, or all clients of a
-   * cluster that comes back would knock at the same instant. */
+  /**
+   * Pauses between rounds of all hosts double. Half of each is random: otherwise all clients of a
+   * cluster that comes back would connect at the same instant.
+   */
   reconnectMillisMin: 50,
   reconnectMillisMax: 2_000,
 

@@ -42,7 +42,12 @@ export {
   type JournalOptions
 } from "./journal/journal.ts";
 export { JournalError, type JournalErrorCode } from "./journal/error.ts";
-export { StoreError, type StoreErrorCode, type PlantStore } from "./store.ts";
+export {
+  StoreError,
+  type StoreErrorCode,
+  type PlantStore,
+  type Receipt
+} from "./store.ts";
 export type { DrainableServer, PlantOptions };
 export type { Limits } from "./config.ts";
 export type { NewPlant, Plant } from "./plant.ts";

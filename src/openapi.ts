@@ -1,9 +1,8 @@
 /** The OpenAPI 3.1 description, built from the schemas, the catalogue and the route. */
-import { limitsWith, type Limits } from "./config.ts";
-import { catalogue, type Cause } from "./http/errors.ts";
+import type { Limits } from "./config.ts";
+import { catalogue } from "./http/errors.ts";
 import { keyForm } from "./http/idempotency-key.ts";
-import { plantsMethod, plantsPath } from "./http/router.ts";
-import type { Schema } from "./json/schema.ts";
+import { plantsPath } from "./http/router.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
 
 /**
@@ -11,17 +10,15 @@ import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
  *
  * @param limits if its `keysBytesMax` is 0, the description does not list Idempotency-Key
  */
-export function describeApi(
-  { keysBytesMax }: Pick<Limits, "keysBytesMax"> = limitsWith()
-): unknown {
+export function describeApi({ keysBytesMax }: Pick<Limits, "keysBytesMax">) {
   const keys = keysBytesMax === 0 ? undefined : keysDescription;
+  const [, withId] = newPlantSchema.allOf;
   return {
     openapi: "3.1.0",
     info: {
       title: "Plant store",
       description:
-        "After no response, or error 50302, it is unknown whether the plant was stored. " +
-        (keys?.timeout ?? "A repeated request may store it twice."),
+        about + (keys?.retry ?? "A repeated request may store it twice."),
 
       // The interface's version, not the package's: it changes with the contract alone.
       version: "1.0.0",
@@ -30,16 +27,11 @@ export function describeApi(
     // The address is unknown here. A base path is appended to it.
     servers: [{ url: "/" }],
     security: [{ bearer: [] }],
-    paths: {
-      [plantsPath]: { [plantsMethod.toLowerCase()]: createPlant(keys) }
-    },
+    paths: { [plantsPath]: { post: createPlant(keys) } },
     components: {
       schemas: {
         Plant: plantSchema,
-        NewPlant: {
-          ...newPlantSchema,
-          allOf: newPlantSchema.allOf.map(reference)
-        },
+        NewPlant: { ...newPlantSchema, allOf: [reference("Plant"), withId] },
         Error: errorSchema
       },
       securitySchemes: { bearer: { type: "http", scheme: "bearer" } }
@@ -47,9 +39,17 @@ export function describeApi(
   };
 }
 
+/** Markdown, as every description. */
+const about = `A 200 means that the plant is on stable storage.
+
+An \`id\` is stored exactly. A client that reads numbers as doubles, as JavaScript does, rounds an
+\`id\` beyond 2^53 before it sends it.
+
+After no response, or error 50302, it is unknown whether the plant was stored. `;
+
 /** The parts of the description that are there if the store keeps keys. */
 const keysDescription = {
-  timeout:
+  retry:
     "Repeat the request with the same Idempotency-Key, and it stores the plant once; without a " +
     "key it may store the plant twice.",
   parameters: [
@@ -72,48 +72,66 @@ const keysDescription = {
 };
 
 /** Returns the one operation. */
-const createPlant = (keys?: typeof keysDescription): unknown => ({
+const createPlant = (keys?: typeof keysDescription) => ({
   operationId: "createPlant",
   summary: "Create a plant",
   parameters: keys?.parameters,
-  requestBody: { required: true, content: contentOf(newPlantSchema) },
+  requestBody: {
+    required: true,
+    content: contentOf("NewPlant", { id: exampleId, ...examplePlant })
+  },
   responses: {
     200: {
       description: "The plant is on stable storage",
-      headers: keys?.headers,
-      content: contentOf(plantSchema)
+      headers: { ...requestId, ...keys?.headers },
+      content: contentOf("Plant", examplePlant)
     },
     400: errorsOf(
-      (row) =>
-        hasStatus(400, row) &&
-        (keys !== undefined || row !== catalogue.idempotencyKey)
+      (status, cause) =>
+        status === 400 && (keys !== undefined || cause !== "idempotencyKey")
     ),
-    422: keys && errorsOf((row) => hasStatus(422, row)),
-    default: errorsOf((row) => !hasStatus(400, row) && !hasStatus(422, row))
+    422: keys && errorsOf((status) => status === 422),
+    default: errorsOf((status) => status !== 400 && status !== 422, retryAfter)
   }
 });
 
-type Row = (typeof catalogue)[Cause];
+/** Beyond 2^53, and even: a double is exact, so that tools show the number that stands here. */
+const exampleId = 2 ** 53 + 2;
+const examplePlant = { name: "Fern", tag: "shade" };
 
-const hasStatus = (status: number, { error }: Row): boolean =>
-  Math.floor(error / 100) === status;
+const requestId = {
+  "X-Request-Id": {
+    description: "The id of the request in the log, if the response is logged",
+    schema: { type: "string" }
+  }
+};
 
-/** Returns the response of some rows of the catalogue: it names each of them. */
-const errorsOf = (isIncluded: (row: Row) => boolean): unknown => ({
-  description: Object.values<Row>(catalogue)
-    .filter(isIncluded)
-    .map(({ error, when }) => `${error}: ${when}`)
-    .join("; "),
-  content: contentOf(errorSchema)
+const retryAfter = {
+  "Retry-After": {
+    description:
+      "With a 503: after so many seconds the request can be repeated",
+    schema: { type: "integer" }
+  }
+};
+
+/** Returns the response of some rows of the catalogue: a list that names each of them. */
+const errorsOf = (
+  isIncluded: (status: number, cause: string) => boolean,
+  headers?: typeof retryAfter
+) => ({
+  description: Object.entries(catalogue)
+    .filter(([cause, { error }]) => isIncluded(Math.floor(error / 100), cause))
+    .map(([, { error, when }]) => `- ${error}: ${when}`)
+    .join("\n"),
+  headers: { ...requestId, ...headers },
+  content: contentOf("Error")
 });
 
 /** Returns the content of every body: one JSON text. */
-const contentOf = (schema: Schema): unknown => ({
-  "application/json": { schema: reference(schema) }
+const contentOf = (schema: string, example?: object) => ({
+  "application/json": { schema: reference(schema), example }
 });
 
-/** Returns a reference to a schema with a title, which stands in the description once. */
-const reference = (schema: Schema): unknown =>
-  schema.title === undefined
-    ? schema
-    : { $ref: `#/components/schemas/${schema.title}` };
+const reference = (schema: string) => ({
+  $ref: `#/components/schemas/${schema}`
+});

@@ -33,18 +33,19 @@ function warn(message: string) {
 }
 
 /**
- * Writes a line in two parts. Node does not report that a file took a part of the bytes only, as
- * on a full disk: then the line feed, which comes second, fails. A closed pipe is no failure of
+ * Writes a line in two parts. If a file takes a part of the bytes only, as on a full disk, Node
+ * does not report it. Then the line feed, which comes second, fails. A closed pipe is no failure of
  * stdout: its reader, as `head`, has read enough.
  */
 function write(name: "stdout" | "stderr", line: string) {
   const stream = process[name];
-  return new Promise<void>((resolve, reject) => {
+  return new Promise<"written" | "closed">((resolve, reject) => {
     // Corked, a pipe's reader gets both as one.
     stream.cork();
     stream.write(line);
     stream.write("\n", (error?: NodeJS.ErrnoException | null) => {
-      if (!error || (name === "stdout" && error.code === "EPIPE")) resolve();
+      if (!error) resolve("written");
+      else if (name === "stdout" && error.code === "EPIPE") resolve("closed");
       else
         reject(
           new ExitError("io", `cannot write to ${name}: ${error.message}`)

@@ -25,7 +25,7 @@ import {
   appendJsonOf,
   StoreError,
   type AppendJson,
-  type Outcome
+  type Settle
 } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -171,11 +171,12 @@ export class PlantService implements Application {
 }
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
-function answerOf(newPlant: string, outcome?: Outcome): Answer {
+function answerOf(newPlant: string, outcome: Parameters<Settle>[1]): Answer {
   const body = `${plantJson(newPlant)}\n`;
-  return outcome === "replayed"
-    ? { status: 200, headers: replayedHeader, body, replayed: true }
-    : { status: 200, headers: [], body };
+  if (outcome === "replayed")
+    return { status: 200, headers: replayedHeader, body, replayed: true };
+  const receipt = typeof outcome === "object" ? outcome : undefined;
+  return { status: 200, headers: [], body, receipt };
 }
 
 const replayedHeader = ["Idempotency-Replayed", "true"];

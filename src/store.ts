@@ -8,7 +8,7 @@ export interface PlantStore {
    * Resolves once the plant is on stable storage. Rejects with a StoreError if it is not, or if
    * that is unknown.
    */
-  append(plant: NewPlant): Promise<void>;
+  append(plant: NewPlant): Promise<Receipt | void>;
 
   /**
    * Stores a plant once within a window, however often it is called with the same key. Optional:
@@ -24,8 +24,9 @@ export interface PlantStore {
     ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
 
   /**
-   * A variant of both methods without a promise. It is used only while they are still these: a host
-   * may have replaced one, or put a proxy before the store.
+   * A variant of both methods without a promise. The service uses it only if the store still has
+   * the methods that are named beside it. A host may have replaced one, or put a proxy before the
+   * store.
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
     readonly variant: AppendJson;
@@ -33,6 +34,15 @@ export interface PlantStore {
 
   /** Refuses further plants. Resolves when every append has settled. */
   close(): Promise<void>;
+}
+
+/** Where the record is, for the access log. A host's own store may leave it out. */
+export interface Receipt {
+  /** The number of the record in its file or stream. */
+  readonly seq: number;
+
+  /** The journal's id, which its header holds; a stream has none. */
+  readonly file?: string;
 }
 
 /** Not exported to embedders: the store writes what it is given without another check. */
@@ -46,8 +56,14 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: Settle, key?: string) => void;
 
-/** Called with an error, or with the outcome: `stored` if none is given. */
-export type Settle = (error?: unknown, outcome?: Outcome) => void;
+/**
+ * Called with an error, or with the outcome: anything but `replayed` means that this call stored
+ * the plant. A call with a key, too, may have a receipt.
+ */
+export type Settle = (
+  error?: unknown,
+  outcome?: Outcome | Receipt | void
+) => void;
 
 /** `replayed`: the plant was stored before, under the same key. */
 export type Outcome = "stored" | "replayed";
@@ -60,11 +76,13 @@ export function appendJsonOf(store: PlantStore): AppendJson {
     return own.variant;
   return (json, settle, key) => {
     const plant = newPlantOf(json);
-    const stored =
-      key === undefined
-        ? store.append(plant).then(() => undefined)
-        : store.appendOnce?.(plant, key);
-    void stored?.then(
+    const stored: Promise<Parameters<Settle>[1]> | undefined =
+      key === undefined ? store.append(plant) : store.appendOnce?.(plant, key);
+
+    // A host's own store may be JavaScript. Awaited, any other value would become a 200.
+    if (typeof stored?.then !== "function")
+      throw new TypeError("append and appendOnce of a store return promises");
+    void stored.then(
       (outcome) => settle(undefined, outcome),
       (error: unknown) =>
         settle(error ?? new Error("the store rejected without a reason"))
@@ -99,8 +117,9 @@ export class EngineError extends Error {
   override readonly name = "EngineError";
 
   /**
-   * `config`: the operator must correct something; `refused`: the same on one host, perhaps not on
-   * all; `unreachable`: may pass by itself; `data`: a stream or file lacks what it must have.
+   * `config`: the operator must correct something; `refused`: the same for one host, and another
+   * host may accept; `unreachable`: may pass by itself; `data`: a stream or file has other content
+   * than it must have.
    */
   readonly code: "config" | "refused" | "unreachable" | "data";
 

@@ -1,5 +1,5 @@
 /**
- * The address of a stream, and the settings that it makes together with the options.
+ * The address of a stream, and the settings of an engine: address, options and limits together.
  *
  *   nats://h1:4222,h2:4222,h3:4222/STREAM?replicas=3
  *
@@ -36,8 +36,8 @@ export interface NatsOptions {
   readonly tls?: ConnectionOptions | (() => ConnectionOptions);
 
   /**
-   * Called with a line for each problem, such as a server that is lost or a setting that is not
-   * verified, and when plants are acknowledged again. Default: not called.
+   * Called with a line for each problem, such as a lost server or a setting that is not verified.
+   * Also called when plants are acknowledged again. Default: not called.
    */
   readonly warn?: (message: string) => void;
 }

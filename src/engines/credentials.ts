@@ -7,8 +7,8 @@
  *   seed        = "SU" 56( A-Z / 2-7 )
  *
  * A seed is base32 of two bytes of prefix, the 32 bytes of an ed25519 key, and a CRC-16 in
- * little-endian order. A line alone without "token " can only be a seed, so that a damaged seed is
- * never sent to a server as a token.
+ * little-endian order. A line alone without "token " can only be a seed: a damaged seed is never
+ * sent to a server as a token.
  *
  * https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
  */

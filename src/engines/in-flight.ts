@@ -4,8 +4,8 @@
  *   sent -> response: a result, an error, or "again" -> sent …
  *
  * A lost connection fails nothing: the next one sends everything again, unchanged and in order. The
- * message's id makes that safe. A message that is given up counts as not stored only if it was
- * never sent, or if the server reported after each attempt that nobody took it.
+ * message's id makes that safe. A message that is given up counts as not stored in two cases: it
+ * was never sent, or after each attempt the server reported that nobody took it.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
@@ -220,7 +220,7 @@ export class InFlight {
     const { appendMillis, retryMillis } = this.#limits;
     const { deadline = this.#progressAt + appendMillis, unanswered } = entry;
 
-    // One turn early: a drain that began together with the message must not last longer.
+    // Gives up one turn early: a drain that began together with the message must not last longer.
     const isOver = now >= deadline - retryMillis;
     if (unanswered === 0 && (isOver || !this.session.isReachable))
       this.#settle(entry, unreachable());
@@ -229,9 +229,9 @@ export class InFlight {
   }
 
   /**
-   * Whether to send a message again on the same connection. Before a later attempt has a response,
-   * this one may still be on its way: a copy would only wait for the original. Responses to
-   * requests without a deadline keep no order: these are not sent again.
+   * Whether to send a message again on the same connection. Until a later attempt has a response,
+   * this one may still be on its way: a copy would only wait behind it. Responses to requests
+   * without a deadline keep no order: these are not sent again.
    */
   #isDue({ attempt, dueAt, deadline }: Entry, now: number) {
     const isLost = deadline !== undefined && Number(attempt) < this.#answered;

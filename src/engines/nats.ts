@@ -11,6 +11,7 @@ import {
   type AppendJson,
   type Outcome,
   type PlantStore,
+  type Receipt,
   type StoreEvents
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
@@ -103,7 +104,7 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<void> {
+  append(plant: NewPlant): Promise<Receipt | void> {
     return appendPlant(plant, this.#append);
   }
 
@@ -217,9 +218,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
-        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
-        // processes may have the same key.
+        // A message is its own duplicate only if an earlier attempt may have been stored. Otherwise
+        // a copy of this process, made by a snapshot of its machine, has used the id. Requests of
+        // many processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))

@@ -178,8 +178,10 @@ export class Connection {
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
-   * no later turn begins before `setImmediate` has run. */
+  /**
+   * Writes. One system call sends all that is written in a turn of the event loop. That is safe: no
+   * later turn begins before `setImmediate` has run.
+   */
   #write(bytes: Buffer | string) {
     const socket = this.#socket;
 

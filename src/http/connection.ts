@@ -9,10 +9,13 @@ import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
-/** A response as a listener sees it. `error` and `message` are those of an Error. */
+/**
+ * A response as a listener sees it. `error` and `message` are those of an Error; a 200 has
+ * `replayed`, or the `receipt` of the store.
+ */
 export type ResponseSummary = Pick<ApiError, "status"> &
   Partial<Pick<ApiError, "error" | "message">> &
-  Pick<Answer, "replayed">;
+  Pick<Answer, "replayed" | "receipt">;
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It
@@ -211,7 +214,7 @@ export class Connection {
     }
     if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
 
-    // The parser counts the first request from the time of connecting.
+    // Node's parser takes a connection without a byte for one whose first request has begun.
     const isCertain =
       writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
     if (isCertain) socket.destroy();
@@ -262,7 +265,7 @@ export class Connection {
 
   /** Calls `act` when the latest response has left. */
   #afterLatest(act: () => void): void {
-    // Before node's own listener, which ends the connection of a client that has half-closed.
+    // Runs before node's own listener, which ends the connection of a client that has half-closed.
     if (this.#latest?.writableFinished === false)
       this.#latest.prependOnceListener("finish", act);
     else act();

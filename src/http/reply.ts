@@ -1,11 +1,15 @@
 /** The only writer of status, headers and body. */
 import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { Receipt } from "../store.ts";
 import type { ApiError } from "./errors.ts";
 
 /** A response as a value. `headers` are names and values in turn, after those of every response. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
   /** Whether nothing was stored because the same request was stored before. */
   readonly replayed?: true;
+
+  /** Where the stored plant's record is, if the store reports it. */
+  readonly receipt?: Receipt | undefined;
 };
 
 const mediaType = "application/json";
@@ -34,7 +38,7 @@ export function reply(
   const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") response.write(body, coding);
 
-  // Given the body, `end` would send it and an empty end as two pieces, by writev.
+  // `end` with the body would send two pieces by writev: the body, and an empty end.
   if (written.push(response) === 1) setImmediate(endReplies);
 }
 

@@ -2,7 +2,7 @@
 import { must } from "./errors.ts";
 
 export const plantsPath = "/plants";
-export const plantsMethod = "POST";
+const plantsMethod = "POST";
 
 /**
  * Checks that a request is a POST to the expected path.

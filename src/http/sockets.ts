@@ -52,7 +52,8 @@ export function trackSockets(
     track(http, socket);
 
     // Node does not document how a TLS socket refers to the socket below it: a test on each Node
-    // pins it. Without it all are forgotten, and end after `handshakeTimeout`.
+    // pins it. Without that reference no handshake is tracked any more: node closes those that
+    // never complete.
     if (!socket._parent || !handshaking.delete(socket._parent))
       handshaking.clear();
   });

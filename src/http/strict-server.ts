@@ -84,8 +84,8 @@ export function createStrictServer(
     // pins it.
     httpAllowHalfOpen: true,
 
-    // Replaces node's own, which `close` calls. That one destroys, and the client would lose bytes
-    // that the kernel has not sent yet.
+    // Replaces node's own, which `close` calls. Node's destroys the sockets: clients would lose
+    // bytes that the kernel has not sent yet.
     closeIdleConnections: sockets.closeIdle,
 
     drain: () => (drained ??= drain())
@@ -109,7 +109,7 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
   // Responds to clients that half-close: node:https would end the connection.
   allowHalfOpen: true,
 
-  // Replaces node's two minutes.
+  // Node's default is two minutes.
   handshakeTimeout: limits.headMillis
 });
 

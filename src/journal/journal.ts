@@ -2,8 +2,8 @@
  * The journal: queues plants, writes them together, and acknowledges them when the write returns.
  *
  * One loop does everything that touches the file: rotations first, then a batch; otherwise it
- * sleeps. So one write is in flight at a time, appends that arrive meanwhile join the next one
- * (group commit), and nothing else happens between a write and its acknowledgement.
+ * sleeps. So one write is in flight at a time, and appends that arrive meanwhile join the next one
+ * (group commit). Nothing else happens between a write and its acknowledgement.
  */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
@@ -15,6 +15,7 @@ import {
   appendJson,
   StoreError,
   type PlantStore,
+  type Receipt,
   type Settle,
   type StoreEvents
 } from "../store.ts";
@@ -29,9 +30,9 @@ export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
 
   /**
-   * Called when opening has repaired something or lacks one of its locks, and when plants could
-   * not be made into lines: without memory, or with a clock that has no RFC 3339 time. Default:
-   * nothing is called.
+   * Called when opening has repaired something or lacks one of its locks. Also called when plants
+   * could not be made into lines: without memory, or with a clock that has no RFC 3339 time.
+   * Default: nothing is called.
    */
   readonly warn?: ((message: string) => void) | undefined;
 
@@ -64,8 +65,9 @@ interface RotationRequest {
 }
 
 /**
- * The state of the loop: `working`; asleep, `idle` until there is work, or `awaitingRotation` of a
- * renamed file; `ended`, because the journal is closed, or has failed for good.
+ * The state of the loop. It is `working`, or asleep: `idle` until there is work, or
+ * `awaitingRotation` of a renamed file. It has `ended` if the journal is closed, or has failed for
+ * good.
  */
 type State = "working" | "idle" | "awaitingRotation" | "ended";
 
@@ -117,7 +119,7 @@ export class Journal
     };
   }
 
-  append(plant: NewPlant): Promise<void> {
+  append(plant: NewPlant): Promise<Receipt | void> {
     return appendPlant(plant, this.#append);
   }
 
@@ -148,8 +150,8 @@ export class Journal
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   /**
-   * Continues in the file that the path now leads to, once the journal was renamed or the path's
-   * symbolic link was moved; creates it if there is none. No append is refused meanwhile.
+   * Continues in the file that the path now leads to; creates it if there is none. Call it once the
+   * journal was renamed or the path's symbolic link was moved. No append is refused meanwhile.
    *
    * @returns whether there is a new file; rejects if none can be opened: the old one stays current
    */
@@ -163,7 +165,7 @@ export class Journal
 
   /** Accepts no more plants; resolves when every append has settled and the file is closed. */
   close(): Promise<void> {
-    // A batch that waits for a rotation still waits: until then it has not settled.
+    // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
     if (this.#state === "idle") this.#wakeUp();
     return (this.#closed ??= this.#loop.then(() => release(this.#current)));
@@ -240,8 +242,8 @@ export class Journal
 
   /** @throws Error if it is unknown whether the batch, or a later one, is stored */
   async #commit() {
-    // Appends that the event loop still delivers join the write, while a turn brings a tenth more:
-    // a write costs as much as 10 requests, an idle turn next to nothing.
+    // Appends that the event loop still delivers join the write, while a turn brings a tenth more.
+    // A write costs as much as 10 requests, an idle turn next to nothing.
     let known;
     do {
       known = this.#queue.waiting.length;
@@ -251,8 +253,8 @@ export class Journal
     const bytes = this.#takeBatch();
     if (!bytes) return;
     const { length: records } = this.#queue.batch;
-    const { file } = this.#current;
-    // Appended elsewhere than at our offset, the batch's `synced` would be wrong.
+    const { file, uuid, seq } = this.#current;
+    // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
     this.#check(file.look());
     const begun = performance.now();
     try {
@@ -268,11 +270,11 @@ export class Journal
     this.#settings.keys.addLines(bytes);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
-    this.#queue.settle();
+    this.#queue.settle({ seq: seq + 1, file: uuid });
   }
 
   /**
-   * Takes the next batch and returns its lines; undefined if they cannot be made: then its appends
+   * Takes the next batch and returns its lines; undefined if they cannot be made. Then its appends
    * are rejected, the file is as it was, and the next batch is tried as usual.
    */
   #takeBatch() {

@@ -67,7 +67,7 @@ export class KeyWindow {
     this.#insert(Buffer.concat(digests), position);
   }
 
-  /** Moves the end over the files of a later window, and remembers what that one does. */
+  /** Moves the end over the files of a later window, and remembers the records of that window. */
   join(later: KeyWindow): void {
     const start = this.#end;
     const hasRecords = later.#newest > 0;

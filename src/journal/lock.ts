@@ -1,8 +1,9 @@
 /**
  * The lock: who holds the journal. Unix sockets, which end with their process, kill -9 included.
  *
- * On Linux one is abstract: it excludes by any of the file's names within one network namespace.
- * Another stands beside the journal, FILE.lock-DEVICE-INODE-RANDOM: it excludes between namespaces.
+ * On Linux one socket is abstract: it excludes processes in the same network namespace, whichever
+ * name of the file they open. The other one is beside the journal, FILE.lock-DEVICE-INODE-RANDOM:
+ * it excludes processes in other namespaces, too.
  */
 import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
@@ -65,8 +66,9 @@ export async function takeLocks(
     }
   }
 
-  // A process that comes later finds our socket here, so at most one of two at once continues.
-  // Stale sockets of this journal go; those of other journals are left to their own starts.
+  // A process that starts later finds our socket here, so at most one of two simultaneous starts
+  // continues. Stale sockets of this journal go; those of other journals are left to their own
+  // starts.
   for (const name of locksBeside(path, identity)) {
     if (name === own) continue;
     const found = await probe(name);

@@ -33,7 +33,7 @@ export interface Place {
   readonly keys: KeyWindow;
 }
 
-/** A locked journal whose end is clean and durable; `seq` is the last record's, or 0. */
+/** A locked journal whose end is clean and durable. `seq` is the last record's, or 0. */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
 /**
@@ -57,8 +57,8 @@ export async function openFile({ disk, path: given, warn, keys }: Place) {
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const seq = await repair(disk, path, file, warn, keys);
-    return { path, identity, file, releases, bytes: file.size(), seq };
+    const found = await repair(disk, path, file, warn, keys);
+    return { path, identity, file, releases, bytes: file.size(), ...found };
   } catch (error) {
     release({ file, releases });
     throw error instanceof JournalError
@@ -104,7 +104,8 @@ function checkName(disk: Disk, path: string) {
 }
 
 /**
- * Leaves a file that ends with its last record, durably; returns that record's number.
+ * Leaves a file that ends with its last record, durably; returns that record's number and the
+ * header's UUID.
  *
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
@@ -157,17 +158,17 @@ async function repair(
     );
   }
   await rewriteEnd(disk, path, file, rewrite);
-  return end.seq;
+  return { seq: end.seq, uuid: end.file };
 }
 
-/** Writes the header of a new journal, durably; returns the number of its last record, 0. */
+/** Writes the header of a new journal, durably; returns what `repair` does. */
 async function startFile(disk: Disk, path: string, file: JournalFile) {
   const at = new Date().toISOString();
-  const header = fillChecksums(headerText(randomUUID(), at));
+  const uuid = randomUUID();
   file.truncate(0);
-  await appendAll(file, header);
+  await appendAll(file, fillChecksums(headerText(uuid, at)));
   disk.syncDirectory(path);
-  return 0;
+  return { seq: 0, uuid };
 }
 
 function damagedError(path: string, offset: number, reason: string) {

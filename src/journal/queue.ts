@@ -1,7 +1,12 @@
 /** The appends that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
-import { StoreError, type Outcome, type Settle } from "../store.ts";
+import {
+  StoreError,
+  type Outcome,
+  type Receipt,
+  type Settle
+} from "../store.ts";
 import type { KeyWindow } from "./keys.ts";
 import { keyText } from "./record.ts";
 
@@ -41,8 +46,9 @@ export class Queue {
   }
 
   /**
-   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. With a key that is queued
-   * already, only waits for that append, and counts as much: the caller keeps its own text.
+   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. If its key is queued
+   * already, it only waits for that append. It counts all the same, because the caller keeps its
+   * own text.
    *
    * @param settle called once, with an error if the plant is not on stable storage, or may not be
    * @throws StoreError `conflict` if another plant with this key is queued; `refusal` once there is
@@ -104,12 +110,19 @@ export class Queue {
     this.batch = this.waiting.splice(0, count);
   }
 
-  /** Settles the batch; with an error if it is not on stable storage, or may not be. */
-  settle(error?: StoreError): void {
-    for (const append of this.batch) {
+  /**
+   * Settles the batch: with the receipt of its first record, or with an error if it is not on
+   * stable storage, or may not be.
+   */
+  settle(result: Required<Receipt> | StoreError): void {
+    for (const [index, append] of this.batch.entries()) {
       assert(!append.isSettled, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
-      this.#settle(append, error);
+      if (result instanceof StoreError) this.#settle(append, result);
+      else {
+        const { seq, file } = result;
+        this.#settle(append, undefined, { seq: seq + index, file });
+      }
     }
     this.batch = [];
   }
@@ -134,7 +147,7 @@ export class Queue {
       if (!append.isSettled) this.#settle(append, error);
   }
 
-  #settle(append: Append, error?: StoreError, outcome?: Outcome) {
+  #settle(append: Append, error?: StoreError, outcome?: Outcome | Receipt) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     this.#call(append, append.settle, error, outcome);
@@ -147,7 +160,7 @@ export class Queue {
     { bytes }: Append,
     settle: Settle,
     error?: StoreError,
-    outcome?: Outcome
+    outcome?: Outcome | Receipt
   ) {
     this.#records--;
     this.#bytes -= bytes;

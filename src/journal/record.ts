@@ -41,6 +41,7 @@ import {
   StoreError,
   type AppendJson,
   type Outcome,
+  type Receipt,
   type Settle
 } from "../store.ts";
 
@@ -149,7 +150,10 @@ export function plantText(plant: NewPlant): string {
  *
  * @throws StoreError `invalid`, as a rejection
  */
-export function appendPlant(plant: NewPlant, append: AppendJson): Promise<void>;
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson
+): Promise<Receipt | void>;
 export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
@@ -159,14 +163,15 @@ export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
   key?: string
-): Promise<Outcome | void> {
+): Promise<Outcome | Receipt | void> {
   return new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !isKey(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    const settle: Settle = (error, outcome = "stored") => {
+    const settle: Settle = (error, outcome) => {
       if (error !== undefined) reject(error);
-      else resolve(key === undefined ? undefined : outcome);
+      else if (key === undefined || outcome === "replayed") resolve(outcome);
+      else resolve("stored");
     };
     append(json, settle, key);
   });
@@ -233,10 +238,16 @@ export function decodeRecord(line: Buffer) {
 /** Returns the key of a record's line and its plant's JSON; undefined if it has no key. */
 export function keyAndPlant(line: Buffer) {
   if (!hasValidChecksum(line)) return undefined;
-  const [start = "", , , , key] =
+  const [, , , , key] =
     startForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
-  const plant = line.subarray(start.length, -placeholderCrc.length);
-  return key === undefined ? undefined : { key, plant };
+  return key === undefined ? undefined : { key, plant: plantIn(line) };
+}
+
+/** Returns the plant's JSON in a record's line: no member before it holds a quote. */
+export function plantIn(line: Buffer): Buffer {
+  const name = '"plant":';
+  const start = line.indexOf(name) + name.length;
+  return line.subarray(start, -placeholderCrc.length);
 }
 
 /** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */

@@ -1,5 +1,5 @@
 /**
- * Examines the end of a journal: is it clean, torn by a crash, or damaged?
+ * Decides whether the end of a journal is clean, torn by a crash, or damaged.
  *
  * Two offsets decide. C is the highest `synced` of any whole line with a valid checksum:
  * everything before it was on stable storage. X is the first offset, from the last certified line

@@ -111,9 +111,9 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   const hasGrown = size > copy.offset + copy.bytes.length;
   if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" } as const;
 
-  // A truncation and a write that were killed, or lost power, leave bytes of the copy, and NULs.
-  // Other bytes are records acknowledged since, as by another name of the file. A file without a
-  // header can have none.
+  // If the truncation or the write was killed, or lost power, the file has bytes of the copy, and
+  // NULs. Other bytes are records that were acknowledged since, perhaps under another name of the
+  // file. A file without a header has no records.
   const isLeftover =
     header === undefined ||
     there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);

@@ -46,7 +46,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   // Reported at its offset, so that the spots are in the order of the file.
   let copySpot = "reason" in plan.copy ? plan.copy : undefined;
 
-  // The first record continues none: only its own offset is a valid `synced`.
+  // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
   for (const next of linesOf(file, 0, size)) {
     const { offset, isWhole, record } = next;

@@ -26,7 +26,7 @@ export function createAccessLog(log: Log, tokens: Tokens, config: Config) {
   };
 
   const onResponse: ResponseListener = (summary, socket, response) => {
-    const { status, error, message, replayed } = summary;
+    const { status, error, message, replayed, receipt } = summary;
     const request = response?.req;
     const isCounted = status >= 400 && !logRequests;
     if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
@@ -53,6 +53,7 @@ export function createAccessLog(log: Log, tokens: Tokens, config: Config) {
       responseTime: startedAt && performance.now() - startedAt,
       token,
       replayed,
+      ...receipt,
       err: error && { type: "ApiError", code: error, message }
     });
   };

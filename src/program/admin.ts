@@ -51,7 +51,7 @@ export async function openAdmin(
       }
       response
         .writeHead(status, {
-          // The type of the metrics, and as good for the other pages, which are plain text.
+          // The type that Prometheus expects. It suits the other pages, too: they are plain text.
           "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
           "Content-Length": text.length,
           "Cache-Control": "no-store",

@@ -20,7 +20,7 @@ import {
 export type Command = ReturnType<typeof readCommand>;
 
 /**
- * Reads `[serve] [options]`, `verify FILE...`, `import FILE...`, `export FILE`,
+ * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
  * `token [NAME]`, `openapi`, `--help`, `--version`.
  *
  * @throws ExitError with a line for each mistake: `usage` if any is on the command line, else
@@ -61,6 +61,10 @@ function commandOf(
       return { command, config: readConfig(given) };
     case "verify":
       return { command, files: positionals, isJson: given.flags.has("json") };
+    case "cat": {
+      const [hasSeq, hasAt] = [given.flags.has("seq"), given.flags.has("at")];
+      return { command, files: positionals, hasSeq, hasAt };
+    }
     case "import":
     case "export": {
       const { store, storeCredentials } = settingTable;
@@ -96,6 +100,7 @@ const moveFlags = ["store", "store-credentials"];
 const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["serve", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
+  ["cat", [["seq", "at"], 1, Infinity]],
   ["import", [moveFlags, 1, Infinity]],
   ["export", [moveFlags, 1, 1]],
   ["token", [[], 0, 1]],
@@ -103,7 +108,7 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
 ]);
 
 /** Flags without a value. */
-const switches = ["json", "log-requests"];
+const switches = ["json", "seq", "at", "log-requests"];
 
 const options = Object.fromEntries(
   [...serveFlags, ...switches].map(
@@ -150,7 +155,8 @@ function readLine(args: readonly string[], usage: string[]) {
 
 /**
  * Returns the words that are not values. A word after an unknown flag, or after a flag that lacks
- * its value, is taken for that value: it is no mistake of its own. A command's name never is.
+ * its value, is taken for that value: it is no mistake of its own. The name of a command is never
+ * taken for a value.
  */
 const positionalsOf = (tokens: Tokens) =>
   tokens.flatMap((token, position) => {

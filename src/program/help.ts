@@ -25,11 +25,13 @@ export function help() {
   plant-store [serve] [options]   serve POST /plants; SIGTERM ends it; SIGHUP reloads tokens and
                                   certificate, and begins a new journal if the old one was renamed
   plant-store verify FILE...      check whole journals; --json for programs
+  plant-store cat FILE...         print each plant as a line of JSON; --seq and --at add its number
+                                  and time
   plant-store import FILE...      append journals to a stream: --store nats://HOSTS/STREAM
   plant-store export FILE         write a stream as a journal: --store nats://HOSTS/STREAM
   plant-store token [NAME]        generate a token: the token on stderr, its line for a tokens file
                                   on stdout
-  plant-store openapi             print the OpenAPI description
+  plant-store openapi             print the OpenAPI description; --key-window 0: without keys
   plant-store -h, --help, --version
 
 Options of serve, each with its variable, its default and its meaning:

@@ -16,18 +16,19 @@ export interface Host {
   readonly isTerminal: boolean;
 
   /**
-   * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error.
+   * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error: its pipe
+   * is closed.
    *
    * @throws ExitError `io` if the line cannot be written as a whole
    */
-  print(line: string): Promise<void>;
+  print(line: string): Promise<"written" | "closed">;
 
   /**
    * Writes a line to stderr.
    *
    * @throws ExitError `io` if the line cannot be written as a whole, or if its reader has gone away
    */
-  printError(line: string): Promise<void>;
+  printError(line: string): Promise<unknown>;
 
   /** Writes a line of text to stderr, for a person. A line that cannot be written is lost. */
   warn(message: string): void;
@@ -43,7 +44,10 @@ export interface Host {
   /** Version of Node, as in `v22.18.0`. */
   readonly nodeVersion: string;
 
-  /** Hard limit on open files, which Node makes its own at the start; NaN where there is none. */
+  /**
+   * Hard limit on open files, to which Node raises its own limit at the start; NaN where there is
+   * none.
+   */
   openFilesMax(): number;
 
   /** Microseconds of user and system time. */

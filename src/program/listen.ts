@@ -8,8 +8,8 @@ import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
- * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)); or else at
- * the path of a socket; or else on host and port.
+ * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)). Without
+ * one, listens at the path of a socket, or else on host and port.
  *
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
@@ -31,14 +31,14 @@ export async function listen(
 }
 
 /**
- * Refuses a path whose folder is missing: the system's own message does not say so.
+ * Refuses a path whose directory is missing: the system's own message does not say so.
  *
- * @throws ExitError `io` that names the folder
+ * @throws ExitError `io` that names the directory
  */
 export function assertFolder(path: string) {
-  const folder = dirname(path);
-  if (!realDisk.look(folder))
-    throw new ExitError("io", `${path}: there is no folder ${folder}`);
+  const directory = dirname(path);
+  if (!realDisk.look(directory))
+    throw new ExitError("io", `${path}: there is no directory ${directory}`);
 }
 
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */
@@ -65,8 +65,8 @@ No token is configured: this one was generated, and ends with this process.
 }
 
 /**
- * Describes where a server listens: `base` is the URL with the actual port, or `unix:` and the path
- * or descriptor; `isExposed` whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ * Describes where a server listens. `base` is the URL with the actual port, or `unix:` and the path
+ * or descriptor. `isExposed`: whether other machines may connect, which needs TLS (RFC 6750, 5.3).
  */
 export function describeAddress(
   server: Server,

@@ -10,8 +10,9 @@ import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
 /**
- * Reads a metric when it is scraped. It is left out if it is undefined or cannot be read. A metric
- * with samples has those instead, and begins at 0 without this function. True is 1, false 0.
+ * Reads a metric when it is scraped. If the result is undefined or the metric cannot be read, it is
+ * left out. Samples, if there are any, replace the result. A metric without this function begins at
+ * 0. True is 1, false 0.
  */
 type Read = (
   store: Store,

@@ -1,5 +1,5 @@
-/** `verify`: reports on journals, as text for people and as JSON for programs. */
-import { openToRead, realDisk } from "../journal/files.ts";
+/** Reads journals; `verify` reports on them, as text for people and as JSON for programs. */
+import { openToRead, realDisk, type JournalFile } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/rewrite.ts";
@@ -41,13 +41,25 @@ export async function verify(
   );
 }
 
+/** Verifies a journal. */
+export const reportOn = (path: string, host: Host) =>
+  readJournal(path, ({ file, ...found }) =>
+    verifyJournal(file, { ...found, onProgress: progressOf(path, host) })
+  );
+
 /**
- * Verifies a journal.
+ * Opens a journal for a function that reads it, with its copy in FILE.rewrite.
  *
  * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
  */
-export async function reportOn(path: string, host: Host) {
-  const onProgress = progressOf(path, host);
+export async function readJournal<T>(
+  path: string,
+  read: (found: {
+    readonly file: JournalFile;
+    readonly copy: Buffer | undefined;
+    readonly isLive: boolean;
+  }) => T
+) {
   const { isFile = true } = realDisk.look(path) ?? {};
   if (!isFile) throw new JournalError("failed", path, "is not a regular file");
   const resolved = realDisk.resolve(path);
@@ -57,7 +69,7 @@ export async function reportOn(path: string, host: Host) {
     const isLive = await isLocked(resolved, file.look().identity);
     // A live server has completed the opening: any FILE.rewrite is stale.
     const copy = isLive ? undefined : readCopy(realDisk, resolved);
-    return verifyJournal(file, { copy, isLive, onProgress });
+    return await read({ file, copy, isLive });
   } finally {
     file.close();
   }

@@ -1,6 +1,7 @@
 /** Runs the command of the command line. */
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
+import { cat } from "./cat.ts";
 import { readCommand } from "./command.ts";
 import { exitCodes, reportError } from "./exit.ts";
 import { help, version } from "./help.ts";
@@ -18,6 +19,7 @@ export async function run(host: Host) {
     const command = readCommand(host);
     if (command.command === "serve") return await serve(command.config, host);
     if (command.command === "verify") return await verify(command, host);
+    if (command.command === "cat") return await cat(command, host);
     if (command.command === "import" || command.command === "export")
       return await (await import("./transfer.ts")).transfer(command, host);
     if (command.command === "token") await printToken(command.name, host);

@@ -98,7 +98,8 @@ function readGuarded<T>(
       log(level, `${kind} ${path}: others can read it, ${mode}`);
     return parsed;
   } catch (error) {
-    // The key is read while its certificate is parsed: its error names its file already.
+    // The key is read while its certificate is parsed: an error about the key names its file
+    // already.
     if (error instanceof ExitError) throw error;
     throw new ExitError("config", `${kind} ${path}: ${messageOf(error)}`);
   } finally {

@@ -95,7 +95,7 @@ export const settingTable = {
   tlsKey: {
     ...path,
     flag: "tls-key",
-    meaning: "PEM file of its private key, read again on SIGHUP"
+    meaning: "PEM file of the certificate's private key, read again on SIGHUP"
   },
   admin: {
     flag: "admin",
@@ -192,9 +192,9 @@ export function hintFor(name: string, known: readonly string[]) {
 }
 
 /**
- * Returns a flag or variable without the differences that are no slips, and the same without each
- * one of its letters. A slip adds, omits, replaces or moves a letter: without one letter of each,
- * or of one of them, the names are equal.
+ * Returns the forms of a flag or variable to compare: without prefix and in lower case, then also
+ * without each one of its letters. A slip adds, omits, replaces or moves one letter. So two names
+ * that differ by one slip share a form.
  */
 function shortened(name: string) {
   const form = name

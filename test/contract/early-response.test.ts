@@ -2,7 +2,7 @@
  * Every kind of client sees the early response to an 8 MB upload, every time: clients that read while
  * they write (curl, fetch, node:http), and one that writes all before it reads (bash with `cat` on
  * /dev/tcp). limits.test.ts tests how much is read, and for how long. framing.test.ts tests each
- * response once, on raw sockets. PLANT_TEST_EARLY=30 sets the rounds; the default is 3.
+ * response once, on raw sockets. PLANT_TEST_EARLY=30 sets the rounds; the default is 1.
  */
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
@@ -14,7 +14,7 @@ import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { cleanEnvironment, start, temporaryFolder, token } from "../support/support.ts";
 
-const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given = "3" } = process.env;
+const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given = "1" } = process.env;
 const rounds = Number(given);
 const timeout = 30_000 + rounds * 20_000;
 const server = await start({ node });

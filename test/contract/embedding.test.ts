@@ -12,7 +12,7 @@ import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { gunzipSync, gzip } from "node:zlib";
 import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
-import type { NewPlant, PlantOptions } from "../../src/index.ts";
+import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import { HeldStore, listen, open, readAll, send, statusesOf } from "../support/serving.ts";
 import { exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 
@@ -164,6 +164,20 @@ for (const [failure, message] of [
     assert.equal(faults.length, 1);
   });
 }
+
+test("a store of the host whose methods return no promises is a 500, and onFault gets a TypeError", { timeout }, async () => {
+  for (const returned of [undefined, "stored", { seq: 1 }]) {
+    const faults: unknown[] = [];
+    const own = { append: () => returned, appendOnce: () => returned, close: () => undefined } as object;
+    const port = await hostThat(() => undefined, { store: own as PlantStore, onFault: (error) => void faults.push(error) });
+    for (const field of ["", "Idempotency-Key: k\r\n"]) {
+      const [answer] = await exchange(port, post(json, field), { answers: 1 });
+      assert.match(answer?.body ?? "", /^{"error":50001,.*unknown whether the plant was stored/);
+    }
+    const expected = "TypeError: append and appendOnce of a store return promises";
+    assert.deepEqual(faults.map(String), [expected, expected]);
+  }
+});
 
 /** Sends all before it reads, and prints the first line of the response. */
 const script =

@@ -53,6 +53,17 @@ test("onResponse gets the message that the client reads", { timeout }, async () 
   assert.deepEqual(reported, [JSON.parse(first?.body ?? "").message, undefined]);
 });
 
+test("onResponse gets the receipt of a stored plant, if the store gives one, and none of a replay", { timeout }, async () => {
+  const receipts: unknown[] = [];
+  const outcomes = [{ seq: 7, file: "f" }, { seq: 8 }, undefined, "stored"];
+  const append = async () => outcomes.shift() as { seq: number };
+  const store = { append, appendOnce: async () => "replayed" as const, close: async () => {} };
+  const { port } = await serve({ store, onResponse: ({ receipt }) => void receipts.push(receipt) });
+  const replay = plant.replace("Host", "Idempotency-Key: k\r\nHost");
+  await exchange(port, plant.repeat(4) + replay + plant.replace("/plants", "/x"), { answers: 6 });
+  assert.deepEqual(receipts, [{ seq: 7, file: "f" }, { seq: 8 }, undefined, undefined, undefined, undefined]);
+});
+
 for (const [what, bytes] of [["a plant", plant], ["an early response", `${line}\r\n`]] as const) {
   test(`onResponse may set header fields: ${what}`, { timeout }, async () => {
     const onResponse: ResponseListener = (_answer, _socket, response) =>

@@ -4,6 +4,7 @@ import { after, test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { parseJson } from "../../src/json/parse.ts";
 import { checkSchema } from "../../src/json/schema.ts";
+import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
 import { exchange, post, run, start, type RawAnswer } from "../support/support.ts";
@@ -12,7 +13,7 @@ const server = await start();
 after(() => server.end());
 
 /** The description as a client gets it. */
-const description: unknown = JSON.parse(JSON.stringify(describeApi()));
+const description: unknown = JSON.parse(JSON.stringify(describeApi(limitsWith())));
 
 /** Returns the value at a JSON Pointer, or undefined. */
 function at(pointer: string, value: unknown = description): unknown {
@@ -64,7 +65,10 @@ const names: readonly (readonly [pointer: string, names: readonly string[]])[] =
   ["/paths", ["/plants"]], ["/paths/~1plants", ["post"]],
   [`${operation}/requestBody/content`, ["application/json"]],
   [`${operation}/responses`, ["200", "400", "422", "default"]],
-  [`${operation}/responses/200/headers`, ["Idempotency-Replayed"]],
+  [`${operation}/responses/200/headers`, ["X-Request-Id", "Idempotency-Replayed"]],
+  [`${operation}/responses/400/headers`, ["X-Request-Id"]],
+  [`${operation}/responses/422/headers`, ["X-Request-Id"]],
+  [`${operation}/responses/default/headers`, ["X-Request-Id", "Retry-After"]],
   [`${operation}/responses/200/content`, ["application/json"]],
   [`${operation}/responses/400/content`, ["application/json"]],
   [`${operation}/responses/422/content`, ["application/json"]],
@@ -103,16 +107,25 @@ test("the schemas are the three objects of the published description", () => {
       message: { type: "string" } } });
 });
 
-test("every response has a description, and each number of the catalogue is in one of them", () => {
+test("every response has a description, and each number of the catalogue is an item of one list", () => {
   const statuses = ["400", "422", "default"];
   const textOf = (status: string) => String(at(`${operation}/responses/${status}/description`));
   assert.match(textOf("200"), /\w/);
   for (const { error, when } of Object.values(catalogue)) {
     const status = `${Math.floor(error / 100)}`;
     const own = statuses.includes(status) ? status : "default";
-    assert.ok(textOf(own).includes(`${error}: ${when}`), `${error} in: ${textOf(own)}`);
+    assert.ok(textOf(own).split("\n").includes(`- ${error}: ${when}`), `${error} in: ${textOf(own)}`);
     assert.deepEqual(statuses.filter((each) => textOf(each).includes(`${error}`)), [own]);
   }
+});
+
+test("the example has an id beyond 2^53 that every JSON reader shows as it is, and is answered as described", async () => {
+  const example = at(`${operation}/requestBody/content/application~1json/example`);
+  const text = JSON.stringify(example);
+  const [, digits = ""] = /"id":(\d+)/.exec(text) ?? [];
+  assert.ok(BigInt(digits) > 2n ** 53n && BigInt(Number(digits)) === BigInt(digits), digits);
+  const { status, body } = await answerTo(post(text));
+  assert.deepEqual([status, JSON.parse(body)], [200, at(`${operation}/responses/200/content/application~1json/example`)]);
 });
 
 test("the pattern of Idempotency-Key is a regular expression of JSON Schema, which has the flag u", () => {
@@ -132,9 +145,9 @@ test("the program prints the same description, and one without keys if the store
   assert.deepEqual(await printed([], { PLANTS_KEY_WINDOW: "0" }), without);
   for (const own of [description, without]) {
     const text = String(at("/info/description", own));
-    assert.match(text, /^After no response, or error 50302, .*twice\.$/);
+    assert.match(text, /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error 50302, .*twice\.$/s);
     assert.equal(text.includes("Repeat the request with the same Idempotency-Key"), own === description);
-    const named = /Idempotency|replay|with this key|40016|42201|"422"|parameters|"headers"/gi;
+    const named = /Idempotency|replay|with this key|40016|42201|"422"|parameters/gi;
     assert.equal(named.test(JSON.stringify(own)), own === description);
   }
 });

@@ -12,7 +12,7 @@ import { faultsOf, load } from "../support/load.ts";
 import { program, run, seeded, temporaryFolder, token, type Running } from "../support/support.ts";
 import { outcomeOf, patched } from "../support/tools.ts";
 
-const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 3);
+const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
 /** A worker that does not end by itself is a failure, and no test that never ends. */
 const bounded = { timeout: 60_000 + rounds * 10_000 };
 

@@ -255,8 +255,8 @@ export async function open(script: Script = {}, limits: Partial<NatsLimits> = {}
 }
 
 /** "stored", "replayed", or the code of the StoreError. */
-export const outcomeOf = (append: Promise<"stored" | "replayed" | void>): Promise<string> =>
-  append.then((outcome) => outcome || "stored",
+export const outcomeOf = (append: Promise<unknown>): Promise<string> =>
+  append.then((outcome) => (outcome === "replayed" ? outcome : "stored"),
     (error: unknown) => (error instanceof StoreError ? error.code : `fault: ${String(error)}`));
 
 export const fern = { id: 9223372036854775807n, name: "Fern ä€", tag: "shade" };

@@ -225,7 +225,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
       const { store, stream, reopen } = await begin({}, { limits: { appendMillis: 1_500 } });
       const other = await reopen();
       const path = await journalOf("s.ndjson", 3_000);
-      let stranger: Promise<void> | undefined;
+      let stranger: Promise<unknown> | undefined;
       const onProgress: OnProgress = (done) => {
         if (done > 600) stranger ??= other.append({ id: 1n, name: "a stranger" });
       };

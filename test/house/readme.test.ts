@@ -258,7 +258,8 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
     }
     const [code] = await ended;
     assert.equal(code, /SIGTERM|await using/.test(text) ? 0 : null, complaints);
-    assert.match(readFileSync(join(folder, "plants.ndjson"), "utf8"), /"id":9007199254740993,/);
+    const kept = name === "memory.mjs" ? complaints : readFileSync(join(folder, "plants.ndjson"), "utf8");
+    assert.match(kept, /"?seq"?: ?1\b[^]*"?id"?: ?9007199254740993/);
   });
 }
 

@@ -47,12 +47,12 @@ function settings(): string {
 }
 
 function limits(): string {
-  const rows = Object.values(limitTable).map((limit) => {
+  const rows = Object.entries(limitTable).map(([name, limit]) => {
     const { flag, defaultValue, unit, min, max, reason } = limit;
-    return [code(`--${flag}`), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
+    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
       reason];
   });
-  return tableOf("flag | default | bounds | reason", rows);
+  return tableOf("flag | library | default | bounds | reason", rows);
 }
 
 function capabilities(): string {
@@ -80,9 +80,9 @@ function tour(found: string): string {
     const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(source.text) ?? [];
     const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|").replace(/\.$/, "");
     const [brief = ""] = sentence.split(/[:;] /);
-    return [code(source.name), grouped(tokensOf(source)), brief.includes(" ", 12) ? brief : sentence];
+    return [code(source.name), brief.includes(" ", 12) ? brief : sentence];
   });
-  return tableOf("file | tokens | what it is", [...rows, ["all", sumOf(sources), ""]]);
+  return tableOf("file | what it is", rows);
 }
 
 function facts(): string {

@@ -31,9 +31,9 @@ test("headMillis may equal requestMillis, and a millisecond more is a RangeError
 
 test("an unknown name of a limit is a RangeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  for (const name of ["bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
+  for (const name of ["maxBody", "bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
-    const expected = { name: "RangeError", message: `there is no limit ${name}` };
+    const expected = { name: "RangeError", message: new RegExp(`^there is no limit ${name}; the limits are bodyBytesMax, headBytesMax, .* drainMillis$`) };
     assert.throws(() => limitsWith(limits), expected);
     const options = { store: new HeldStore(), tokens: ["a"], limits };
     assert.throws(() => createPlantServer(options), expected);

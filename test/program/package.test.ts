@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { command, modules, pack } from "../support/package.ts";
 import { root, temporaryFolder } from "../support/support.ts";
@@ -44,7 +45,7 @@ test("its program runs, its library loads, and so do the description and package
   const program = command(consumer, process.execPath, join(installed, "dist/server.js"), "openapi");
   const text = readFileSync(join(installed, "dist", "openapi.json"), "utf8");
   assert.deepEqual([program.status, program.stdout], [0, text]);
-  assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(describeApi())));
+  assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(describeApi(limitsWith()))));
   const { status, said } = command(consumer, process.execPath, "--input-type=module", "--eval", `
     import { createRequire } from "node:module";
     import { openJournal } from "plant-store";

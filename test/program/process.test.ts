@@ -36,7 +36,7 @@ test("a program that cannot listen leaves nothing but its journal", async () => 
   assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
   const folder = join(cwd, "no");
   assert.equal(stderr,
-    `plant-store: cannot listen: ${join(folder, "socket")}: there is no folder ${folder}\n`);
+    `plant-store: cannot listen: ${join(folder, "socket")}: there is no directory ${folder}\n`);
 });
 
 test("a connection that cannot be accepted is logged, and the others are served", async () => {
@@ -217,5 +217,5 @@ test("a locked journal is 75, a damaged one 65, no folder 74; none is touched", 
   assert.deepEqual(readFileSync(path), bytes);
   const missing = await starts("--store", "none/x");
   assert.deepEqual([missing.code, missing.stderr],
-    [74, `plant-store: ${join(cwd, "none/x")}: there is no folder ${join(cwd, "none")}\n`]);
+    [74, `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`]);
 });

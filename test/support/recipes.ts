@@ -1,7 +1,7 @@
 /** The READMEs' recipes, as their tests run them. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
 import { outcomeOf } from "./tools.ts";
@@ -9,8 +9,10 @@ import { outcomeOf } from "./tools.ts";
 const folders = ["src/program", "src/program/recipes", "src/journal", "src/http"];
 const text = folders.map((folder) => readFileSync(join(root, folder, "README.md"), "utf8")).join();
 
-/** The one block of a name, whatever its language: as somebody copies it. */
+/** The file of a name, or the one block, whatever its language: as somebody copies it. */
 export function recipeOf(name: string): string {
+  const file = join(root, "src/program/recipes", name);
+  if (existsSync(file)) return readFileSync(file, "utf8");
   const found = [...text.matchAll(/^```\w+ (\S+)\n([\s\S]*?)^```$/gm)]
     .filter(([, known]) => known === name);
   assert.equal(found.length, 1, `one block ${name}`);
