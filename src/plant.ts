@@ -1,7 +1,6 @@
 /** The three objects of the interface, as JSON Schemas and as types. */
 import { ok as assert } from "node:assert";
-import { exactInteger, int64 } from "./json/number.ts";
-import { canonicalString } from "./json/string.ts";
+import { exactInteger } from "./json/number.ts";
 import { parseJson } from "./json/parse.ts";
 import { checkSchema, type Schema } from "./json/schema.ts";
 
@@ -77,11 +76,15 @@ export function readNewPlant(json: Buffer, nestingMax: number): string {
   if (typeof value === "string" || violations.size > 0)
     throw new PlantError([...violations].join("; "));
 
-  const id = exactInteger(value.get("id") ?? "", int64);
+  const id = exactInteger(value.get("id") ?? "");
   const name = canonicalString(value.get("name"));
   assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
   return joined(id, name, canonicalString(value.get("tag")));
 }
+
+/** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
+const canonicalString = (text: string | undefined): string | undefined =>
+  text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
 /** A JSON string of printable ASCII without escapes. */
 const plainString = String.raw`"([ !#-[\]-~]*)"`;

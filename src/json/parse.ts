@@ -6,7 +6,6 @@
  */
 import { isUtf8 } from "node:buffer";
 import { NameTable } from "./names.ts";
-import { stringOf } from "./string.ts";
 
 /**
  * A checked value: of an object, the members that are kept; of any other, its text.
@@ -45,13 +44,6 @@ export function parseJson(
   kept: readonly string[]
 ): JsonValue {
   const text = body.toString("utf8");
-  if (text.startsWith("\ufeff")) {
-    throw new JsonError(
-      "json",
-      0,
-      "found a byte order mark, expected a JSON value"
-    );
-  }
   // Decoding replaces each byte that is not UTF-8 by U+FFFD: a text without one was UTF-8.
   if (!text.includes("\ufffd") || isUtf8(body))
     return new Reader(text, nestingMax, kept).read();
@@ -109,6 +101,19 @@ const scalar = new RegExp(
   String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
   "y"
 );
+
+/**
+ * Returns what the characters of a string stand for, between its quotes; checked before.
+ *
+ * V8 keeps each short string that JSON.parse makes in a table, which a million names would fill
+ * with 50 MB. It leaves out strings of more than ten characters, so this makes them longer.
+ */
+const stringOf = (characters: string): string =>
+  characters.includes("\\")
+    ? JSON.parse(`"${padding}${characters}"`).slice(padding.length)
+    : characters;
+
+const padding = " ".repeat(12);
 
 /** An object's names are compared one by one up to this number. A table has the others. */
 const fewNames = 8;
@@ -199,15 +204,14 @@ class Reader {
       (names.length < fewNames
         ? names.push(name) > 0
         : this.#tableOfNames().add(name, start, object));
+    this.#next = isNew ? end : start;
     if (!isNew) {
-      this.#next = start;
       this.#fail(
         "each name once",
         "duplicate",
         "a member name for the second time"
       );
     }
-    this.#next = end;
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
@@ -288,6 +292,7 @@ class Reader {
   #found(): string {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";
+    if (point === 0xfeff) return "a byte order mark";
     if (point > 0x20 && point < 0x7f)
       return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;

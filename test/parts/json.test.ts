@@ -139,8 +139,8 @@ for (const [text, code, offset] of errors) {
 test("a message names an invisible character by its number, and a byte order mark by its name", () => {
   const found = (text: string): string | undefined =>
     /, found (.*), expected/.exec(errorOf(text)?.message ?? "")?.[1];
-  assert.deepEqual(["~", "\x7f", " \ufeff", "\ufeff1"].map(found),
-    ['"~"', "U+007F", "U+FEFF", "a byte order mark"]);
+  assert.deepEqual(["~", "\x7f", " \u00a0", " \ufeff", "\ufeff1"].map(found),
+    ['"~"', "U+007F", "U+00A0", "a byte order mark", "a byte order mark"]);
 });
 
 for (const limit of [1, 2, 64, 512]) {
