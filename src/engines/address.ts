@@ -70,7 +70,8 @@ export function settingsOf(address: string, options: NatsOptions) {
 }
 
 const option =
-  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|old-server=allow|tls-first|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
+  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|old-server=allow|tls-first" +
+  "|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
 const addressForm = new RegExp(
   `^((nats|tls)://([^/]+)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
 );
@@ -108,8 +109,8 @@ function parseAddress(address: string) {
     throw new EngineError(
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-        "?replicas=1-5&monitor=PORT or https:PORT&old-server=allow&tls-first&domain=NAME&inbox=PREFIX, " +
-        "without credentials"
+        "?replicas=1-5&monitor=PORT or https:PORT&old-server=allow&tls-first&domain=NAME" +
+        "&inbox=PREFIX, without credentials"
     );
   }
 }

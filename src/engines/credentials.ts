@@ -56,7 +56,7 @@ const credsForm =
   /BEGIN NATS USER JWT-+\s+(eyJ[\w.-]+)\s[^]*USER NKEY SEED-+\s+(\w+)/;
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/** The bytes before the seed of a user, and before its public key: the texts begin with SU and U. */
+/** The bytes before a user's seed and before its public key: the texts begin with SU and U. */
 const seedPrefix = [0x95, 0];
 const userPrefix = [0xa0];
 

@@ -242,7 +242,7 @@ export class Connection {
       case "INFO":
         this.#info = readObject(line.slice(5));
 
-        // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
+        // Leaves now, while all hosts can be chosen, rather than when the server cuts off.
         if (this.#info["ldm"] === true)
           throw new EngineError(
             "unreachable",
