@@ -237,7 +237,7 @@ export class NatsStore
 
     // Numbers only grow, unless another stream has taken the place of this one.
     if (!ack.isDuplicate) {
-      if (ack.seq <= this.#lastSeq) this.#inFlight.session.checkNow();
+      if (ack.seq <= this.#lastSeq) this.#inFlight.session.ready?.close(passed);
       this.#lastSeq = ack.seq;
     }
     return ack;
@@ -254,6 +254,9 @@ export class NatsStore
     });
   }
 }
+
+const passed =
+  "it acknowledged a number that was passed before: the stream may be another";
 
 /** The stream is storing another message with this id. */
 const inProcess = 10158;

@@ -70,8 +70,8 @@ describe("the credentials", { timeout }, () => {
     ["a user named token", "token x\ns3cret\n", { user: "token x", pass: "s3cret" }],
     ["a token", "token s3 cret\n", { auth_token: "s3 cret" }],
     ["a seed", `${seed}\n`, { nkey }],
-    ["a .creds file", credsOf(jwt, seed), { jwt }],
-    ["a .creds file with CRLF", credsOf(jwt, seed).replaceAll("\n", "\r\n"), { jwt }],
+    ["a .creds file", credsOf(jwt, seed), { jwt, nkey }],
+    ["a .creds file with CRLF", credsOf(jwt, seed).replaceAll("\n", "\r\n"), { jwt, nkey }],
     ["none", undefined, {}],
   ];
   for (const [what, credentials, login] of forms) {
@@ -91,7 +91,7 @@ describe("the credentials", { timeout }, () => {
     });
   }
   const wrong = ["", "\n", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx", "token ",
-    "token  \n\n\nx", seed.toLowerCase(), `${seed}A`, seed.slice(1), `U${seed.slice(1)}`, nkey,
+    seed.toLowerCase(), `${seed}A`, seed.slice(1), `U${seed.slice(1)}`, nkey,
     createKey("account").seed, createKey("operator").seed, credsOf(jwt, nkey), credsOf("", seed)];
   for (const credentials of wrong) {
     test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`,

@@ -1,14 +1,17 @@
 /** TLS to real servers: whom the store trusts, and that it never falls back. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
-import { Fake } from "./fake.ts";
+import { append, Fake, openFake, varzOf } from "./fake.ts";
 import { compare, Load, Proxy, serve } from "./load.ts";
 
 const timeout = 60_000;
@@ -93,6 +96,19 @@ describe("over TLS", { ...withCluster, timeout }, () => {
     const store = await openNats(`tls://${host}/plants?tls-first`);
     assert.equal(store.stats.isReachable, false);
     await store.close();
+  });
+  test("a monitor is asked by https, and trusted like the servers", async () => {
+    const fake = await Fake.start();
+    const monitor = createServer({ cert: readFileSync(good.cert), key: readFileSync(good.key) },
+      (_, response) => response.end(JSON.stringify(varzOf("n1", fake.serverId))));
+    await once(monitor.listen(0, "127.0.0.1"), "listening");
+    after(() => monitor.close());
+    const { port } = monitor.address() as AddressInfo;
+    for (const [tls, isVerified] of [[trusting(good), true], [trusting(other), false]] as const) {
+      const store = await openFake([fake], { tls }, `?monitor=https:${port}`);
+      assert.equal(await append(store), isVerified ? "stored" : "unreachable");
+      await store.close();
+    }
   });
   test("a client certificate is read again for every connection", async () => {
     const server = await serverOf(good, "verify: true");

@@ -36,7 +36,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:net": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:tls": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:dns": ["engines/address.ts"],
-  "node:https": ["http/strict-server.ts"],
+  "node:https": ["http/strict-server.ts", "engines/checks.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
     "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/keys.ts",
