@@ -17,11 +17,14 @@ import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
-import { readCredentials, type Credentials } from "./credentials.ts";
+import { loginOf } from "./credentials.ts";
 
 export interface NatsOptions {
-  /** The user's credentials: see credentials.ts for the form. Default: none. */
-  readonly credentials?: Credentials;
+  /**
+   * The user's credentials (see credentials.ts for the form), or a function that returns them,
+   * called for every connection. Default: none.
+   */
+  readonly credentials?: string | (() => string | undefined);
 
   /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
   readonly keys?: boolean;
@@ -58,15 +61,25 @@ export function settingsOf(address: string, options: NatsOptions) {
   }
   const { credentials, keys = true, tls, warn } = options;
   const target = parseAddress(address);
-  readCredentials(credentials);
-  return Object.freeze({
-    ...target,
-    limits,
-    credentials,
-    keys,
-    tlsOptions: typeof tls === "function" ? tls : () => tls,
-    warn
-  });
+  const login = () =>
+    read("credentials", () =>
+      loginOf(typeof credentials === "function" ? credentials() : credentials)
+    );
+  const tlsOptions = () =>
+    read("certificates", () => (typeof tls === "function" ? tls() : tls));
+  login();
+  tlsOptions();
+  return Object.freeze({ ...target, limits, login, keys, tlsOptions, warn });
+}
+
+/** @throws EngineError `refused` with the error's message */
+function read<T>(what: string, get: () => T) {
+  try {
+    return get();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : "cannot be read";
+    throw new EngineError("refused", `the store's ${what}: ${reason}`);
+  }
 }
 
 const option =

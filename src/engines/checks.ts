@@ -192,7 +192,7 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
     );
     const reason =
       name === "duplicate_window"
-        ? " (four times the deadline of an append)"
+        ? " (four times the deadline of an append, which can be shortened instead)"
         : "";
     return right === is
       ? []

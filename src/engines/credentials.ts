@@ -13,31 +13,15 @@
  * https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
  */
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
-import { EngineError } from "../store.ts";
-
-/** A text, or a function that returns it: called for every connection. */
-export type Credentials = string | (() => string);
 
 /**
  * Reads the text; without one there is nothing to log in with. Returns a function that makes the
  * members of CONNECT which log in, for the nonce of a server's INFO.
  *
- * @throws EngineError `refused`: the text is not quoted, the message of a function's error is
+ * @throws TypeError for a text of no form: it is not quoted
  */
-export function readCredentials(credentials?: Credentials) {
-  if (credentials === undefined) return () => ({});
-  try {
-    return loginOf(
-      typeof credentials === "string" ? credentials : credentials()
-    );
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : "cannot be read";
-    throw new EngineError("refused", `the store's credentials: ${reason}`);
-  }
-}
-
-/** @throws TypeError for a text of no form */
-function loginOf(text: string): (nonce: string) => object {
+export function loginOf(text?: string): (nonce: string) => object {
+  if (text === undefined) return () => ({});
   const lines = text.split(/\r?\n/).filter((line) => line !== "");
   const [user, pass] = lines;
   if (lines.length === 2) return () => ({ user, pass });

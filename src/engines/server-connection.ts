@@ -6,7 +6,6 @@ import { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
 import type { Endpoint, Settings } from "./address.ts";
-import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
   headersOf,
@@ -87,14 +86,13 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { api, keys, limits, needsTls, isTlsFirst, stream, credentials } =
-      this.#settings;
+    const { api, keys, limits, needsTls, isTlsFirst, stream } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
       if (!pings) this.close("no handshake in time");
     }, limits.handshakeMillis).unref();
     try {
-      const login = readCredentials(credentials);
+      const login = this.#settings.login();
       this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
       if (isTlsFirst) this.#startTls();
       let frames = framesOf(this.#chunks(), limits);

@@ -73,7 +73,7 @@ describe("the bytes of a server", () => {
 
 describe("the address", () => {
   const read = (address: string) => {
-    const { limits, credentials, keys, warn, tlsOptions, ...target } = settingsOf(address, {});
+    const { limits, login, keys, warn, tlsOptions, ...target } = settingsOf(address, {});
     return target;
   };
   test("has hosts, a stream and options", () => {
