@@ -14,20 +14,15 @@ import { NameTable } from "./names.ts";
  */
 export type JsonValue = string | ReadonlyMap<string, string>;
 
-export type JsonErrorCode =
-  "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
-
-/** Where a text stops being I-JSON, and what was expected there. */
+/** Why a body is refused. The message says where it is wrong, and what was expected there. */
 export class JsonError extends Error {
-  readonly code: JsonErrorCode;
+  /** `schema`: the JSON has another schema. Any other code: it is not I-JSON. */
+  readonly code:
+    "json" | "utf8" | "duplicate" | "surrogate" | "nesting" | "schema";
 
-  /** In bytes from the start of the body. */
-  readonly offset: number;
-
-  constructor(code: JsonErrorCode, offset: number, message: string) {
-    super(`at byte ${offset}, ${message}`);
+  constructor(code: JsonError["code"], message: string) {
+    super(message);
     this.code = code;
-    this.offset = offset;
   }
 }
 
@@ -54,7 +49,10 @@ export function parseJson(
   while (again[offset] === body[offset]) offset++;
   // It may be a later byte of a truncated character, whose first byte is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
-  throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
+  throw new JsonError(
+    "utf8",
+    `at byte ${offset}, found a byte that is not UTF-8`
+  );
 }
 
 /** string = quotation-mark *unescaped quotation-mark: nearly every string (RFC 8259, 7). */
@@ -281,11 +279,14 @@ class Reader {
   /** Throws for the character that is next. */
   #fail(
     expected: string,
-    code: JsonErrorCode = "json",
+    code: JsonError["code"] = "json",
     found = this.#found()
   ): never {
     const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
-    throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
+    throw new JsonError(
+      code,
+      `at byte ${offset}, found ${found}, expected ${expected}`
+    );
   }
 
   /** Names the next character. A response repeats no more of what a client sent. */
