@@ -148,7 +148,7 @@ export class PlantService implements Application {
    * Reads the body as a NewPlant.
    *
    * @returns its JSON as `newPlantJson` writes it
-   * @throws ApiError, JsonError or PlantError if it is not one
+   * @throws ApiError or JsonError if it is not one
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);

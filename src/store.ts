@@ -25,7 +25,7 @@ export interface PlantStore {
 
   /**
    * A variant of both methods without a promise. The service uses it only if the store still has
-   * the methods that are named beside it: a host may have replaced one, or put a proxy before the
+   * the methods that are named beside it. A host may have replaced one, or put a proxy before the
    * store.
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {

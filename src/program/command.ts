@@ -11,8 +11,9 @@ import {
   lookUp,
   quoted,
   readConfig,
+  readTable,
   readText,
-  settingTable,
+  storeTable,
   type Given
 } from "./settings.ts";
 
@@ -67,14 +68,12 @@ function commandOf(
     }
     case "import":
     case "export": {
-      const { store, storeCredentials } = settingTable;
-      if (!isStream(lookUp(store, given).text))
+      if (!isStream(lookUp(storeTable.store, given).text))
         usage.push(`${command} needs a stream as --store or PLANTS_STORE`);
       return {
         command,
         files: positionals,
-        store: readText(store, given),
-        storeCredentials: readText(storeCredentials, given)
+        config: readTable(storeTable, (entry) => readText(entry, given))
       };
     }
     case "token": {
@@ -94,7 +93,7 @@ function commandOf(
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
-const moveFlags = ["store", "store-credentials"];
+const moveFlags = Object.values(storeTable).map(({ flag }) => flag);
 
 /** Flags of each command, and the least and the greatest number of positionals. */
 const forms = new Map<string, readonly [readonly string[], number, number]>([

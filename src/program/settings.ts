@@ -6,6 +6,7 @@ import {
   describeBounds,
   isWithin,
   limitTable,
+  natsLimits,
   type Limit,
   type Limits
 } from "../config.ts";
@@ -34,6 +35,48 @@ const adminForm = new RegExp(
 const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
+
+/** The settings of the store, which `import` and `export` have, too. */
+export const storeTable = {
+  store: {
+    flag: "store",
+    defaultValue: "plants.ndjson",
+    form: storeForm,
+    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
+    meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
+  },
+  storeCredentials: {
+    ...path,
+    flag: "store-credentials",
+    meaning: "file of the credentials for a stream, read at each connection"
+  },
+  storeTlsCert: {
+    ...path,
+    flag: "store-tls-cert",
+    meaning:
+      "PEM file of the client certificate for a stream, read at each connection"
+  },
+  storeTlsKey: {
+    ...path,
+    flag: "store-tls-key",
+    meaning: "PEM file of its private key, read at each connection"
+  },
+  storeTlsCa: {
+    ...path,
+    flag: "store-tls-ca",
+    meaning:
+      "PEM file of the authority of a stream's servers, read at each connection"
+  },
+  storeHandshakeMillis: {
+    flag: "store-handshake-timeout",
+    defaultValue: natsLimits.handshakeMillis,
+    min: 100,
+    max: 60_000,
+    expected: "milliseconds, 100 to 60000",
+    meaning:
+      "milliseconds to connect to a stream's server: five round trips, with TLS"
+  }
+} as const;
 
 /** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
 export const settingTable = {
@@ -68,17 +111,15 @@ export const settingTable = {
     expected: basePathExpected,
     meaning: "prefix of /plants in the path, such as /v1"
   },
-  store: {
-    flag: "store",
-    defaultValue: "plants.ndjson",
-    form: storeForm,
-    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
-    meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
-  },
-  storeCredentials: {
-    ...path,
-    flag: "store-credentials",
-    meaning: "file of the credentials for a stream, read at each connection"
+  ...storeTable,
+  storeAppendMillis: {
+    flag: "store-append-timeout",
+    defaultValue: natsLimits.appendMillis,
+    min: 1_000,
+    max: 600_000,
+    expected: "milliseconds, 1000 to 600000",
+    meaning:
+      "milliseconds until an append to a stream fails: an election takes 4 to 9 s"
   },
   tokensFile: {
     ...path,
@@ -209,7 +250,7 @@ function shortened(name: string) {
 }
 
 /** Reads each entry of a table; the result has the table's names. */
-const readTable = <Name extends string, Value>(
+export const readTable = <Name extends string, Value>(
   table: Readonly<Record<Name, Entry>>,
   read: (entry: Entry) => Value
 ) =>
@@ -284,24 +325,32 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
   };
 
   // A second listen address would be ignored without a message.
-  const { host, port, socket, tlsCert, tlsKey, store, storeCredentials } =
-    settingTable;
+  const { host, port, socket, tlsCert, tlsKey } = settingTable;
+  const { store, ...ofStream } = storeTable;
+  const { storeTlsCert, storeTlsKey } = ofStream;
   const addresses = [host, port, socket];
   forbid(
     isInherited(given) && addresses.some(isGiven),
     addresses,
     "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
   );
-  forbid(
-    isGiven(tlsCert) !== isGiven(tlsKey),
+  for (const pair of [
     [tlsCert, tlsKey],
-    "--tls-cert and --tls-key need each other"
-  );
-  forbid(
-    isGiven(storeCredentials) && !isStream(lookUp(store, given).text),
-    [storeCredentials],
-    "--store-credentials needs a stream as --store"
-  );
+    [storeTlsCert, storeTlsKey]
+  ] as const) {
+    const [cert, key] = pair;
+    forbid(
+      isGiven(cert) !== isGiven(key),
+      pair,
+      `--${cert.flag} and --${key.flag} need each other`
+    );
+  }
+  for (const entry of Object.values(ofStream))
+    forbid(
+      isGiven(entry) && !isStream(lookUp(store, given).text),
+      [entry],
+      `--${entry.flag} needs a stream as --store`
+    );
   forbid(
     headMillis > requestMillis,
     [limitTable.headMillis, limitTable.requestMillis],

@@ -17,15 +17,14 @@ import { EngineError, StoreError } from "../store.ts";
 import type { Command } from "./command.ts";
 import { exitCodes } from "./exit.ts";
 import type { Host } from "./host.ts";
+import { streamOptions } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
-import { openCredentials } from "./secrets.ts";
 
 /** Imports or exports, and prints what was done; returns the exit code. */
 export async function transfer(
   {
     command,
-    store,
-    storeCredentials,
+    config,
     files
   }: Extract<Command, { readonly command: "import" | "export" }>,
   host: Host
@@ -36,12 +35,15 @@ export async function transfer(
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
-  const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const credentials = openCredentials(storeCredentials, host);
-  const stream = await openNats(store, {
-    warn: host.warn,
-    limits,
-    ...(credentials && { credentials })
+  const { limits, ...secrets } = streamOptions(config, host);
+  const stream = await openNats(config.store, {
+    ...secrets,
+    limits: {
+      ...limits,
+      appendMillis: moveMillis,
+      unreachableMillis: moveMillis
+    },
+    warn: host.warn
   });
   try {
     if (command === "import") {
