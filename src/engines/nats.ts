@@ -109,10 +109,7 @@ export class NatsStore
   }
 
   readonly #append: AppendJson = (json, settle, key) =>
-    void this.#storeOnce(json, key).then(
-      (outcome) => settle(undefined, outcome),
-      settle
-    );
+    void this.#storeOnce(json, key).then(settle, settle);
 
   async #storeOnce(json: string, key?: string): Promise<Outcome> {
     if (key === undefined) return this.#store(json);
@@ -184,7 +181,7 @@ export class NatsStore
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
-    return "stored";
+    return { seq };
   }
 
   /**
