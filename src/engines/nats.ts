@@ -109,10 +109,7 @@ export class NatsStore
   }
 
   readonly #append: AppendJson = (json, settle, key) =>
-    void this.#storeOnce(json, key).then(
-      (outcome) => settle(undefined, outcome),
-      settle
-    );
+    void this.#storeOnce(json, key).then(settle, settle);
 
   async #storeOnce(json: string, key?: string): Promise<Outcome | Receipt> {
     if (key === undefined) return this.#store(json);

@@ -129,7 +129,7 @@ export class Journal
     if (found === "other plant") throw conflict();
     if (found === "same plant") {
       this.#checkReplay();
-      return queueMicrotask(() => settle(undefined, "replayed"));
+      return queueMicrotask(() => settle("replayed"));
     }
     this.#queue.push(json, this.#settings.limits, settle, key);
     if (this.#state === "idle") this.#wakeUp();
