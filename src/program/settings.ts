@@ -142,9 +142,14 @@ export const environmentOf = (entry: Entry) =>
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** The command line and the environment, and the mistakes found in them so far. */
-export interface Given extends Pick<Host, "environment" | "pid"> {
+interface Given extends Pick<Host, "environment" | "pid"> {
+  readonly command: string;
+
   /** Values by flag; empty for a flag that lacks its value. */
   readonly flags: ReadonlyMap<string, string>;
+
+  /** The flags that the command takes, and whose variables it reads. */
+  readonly allowed: readonly string[];
 
   /** One line for each mistake: those of the command line, and all others. */
   readonly mistakes: Readonly<Record<"usage" | "config", string[]>>;
@@ -155,18 +160,14 @@ export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the settings. Adds each mistake to the list, and uses the default instead. */
 export function readConfig(given: Given) {
-  const texts = readTable(settingTable, (entry) => readText(entry, given));
-  const limits: Limits = readTable(limitTable, (entry) =>
-    Number(readText(entry, given))
-  );
-  checkEnvironment(given);
-  checkCompanions(limits, given);
+  const settings = readTable(settingTable, given);
+  const limits: Limits = readTable(limitTable, given);
+  checkRules(limits, given);
+  const { logRequests, store } = settings;
   return Object.freeze({
-    ...texts,
-    port: Number(texts.port),
-    failedLinesMax: Number(texts.failedLinesMax),
-    logRequests: texts.logRequests !== "",
-    store: isStream(texts.store) ? texts.store : resolve(texts.store),
+    ...settings,
+    logRequests: logRequests !== "",
+    store: isStream(store) ? store : resolve(store),
     isInherited: isInherited(given),
     limits: Object.freeze(limits)
   });
@@ -208,27 +209,33 @@ function shortened(name: string) {
   return [form, ...letters];
 }
 
-/** Reads each entry of a table; the result has the table's names. */
-const readTable = <Name extends string, Value>(
-  table: Readonly<Record<Name, Entry>>,
-  read: (entry: Entry) => Value
+/** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
+const readTable = <Table extends Readonly<Record<string, Entry>>>(
+  table: Table,
+  given: Given
 ) =>
   Object.fromEntries(
-    Object.entries<Entry>(table).map(([name, entry]) => [name, read(entry)])
-  ) as Readonly<Record<Name, Value>>;
+    Object.entries(table).map(([name, entry]) => [
+      name,
+      readValue(entry, given)
+    ])
+  ) as {
+    readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
+      ? number
+      : string;
+  };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-export function readText(entry: Entry, given: Given) {
+function readValue(entry: Entry, given: Given) {
   const { source, text, mistakes } = lookUp(entry, given);
-  const defaultValue = `${entry.defaultValue}`;
+  const { defaultValue } = entry;
   if (text === "") return defaultValue;
 
+  if ("form" in entry && entry.form.test(text)) return text;
+
   // Digits alone are a number: no sign, fraction, exponent or white space.
-  const isGood =
-    "form" in entry
-      ? entry.form.test(text)
-      : /^\d+$/.test(text) && isWithin(entry, Number(text));
-  if (isGood) return text;
+  if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
+    return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
   mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return defaultValue;
@@ -238,15 +245,20 @@ export function readText(entry: Entry, given: Given) {
  * Returns the value of an entry, the flag or variable that it comes from, and the list for its
  * mistakes. A flag wins over its variable, and an empty variable counts as none.
  */
-export function lookUp(
+function lookUp(
   entry: Entry,
-  { flags, environment, mistakes: { usage, config } }: Given
+  { flags, allowed, environment, mistakes: { usage, config } }: Given
 ) {
   const text = flags.get(entry.flag);
   if (text !== undefined)
     return { source: `--${entry.flag}`, text, mistakes: usage };
   const source = environmentOf(entry);
-  return { source, text: environment[source] ?? "", mistakes: config };
+  const isRead = allowed.includes(entry.flag);
+  return {
+    source,
+    text: (isRead && environment[source]) || "",
+    mistakes: config
+  };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
@@ -255,56 +267,50 @@ const isInherited = ({
   pid
 }: Given) => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
-/** Checks the variables that have no flag. */
-function checkEnvironment(given: Given) {
-  const { config } = given.mistakes;
-  // The value is not quoted: a mistyped token is still nearly a token.
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
-  const expected = "a b64token: letters, digits and -._~+/, = at its end";
-  if (token && !isToken(token))
-    config.push(`${tokenVariable} must be ${expected}`);
-  if (isInherited(given) && sockets !== "1")
-    config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
-}
-
-/** Checks the settings that need, exclude or bound one another. */
-function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
-  const { mistakes, flags } = given;
+/** Checks the variables without a flag, and settings that need, exclude or bound one another. */
+function checkRules({ headMillis, requestMillis }: Limits, given: Given) {
+  const { command, flags, environment, mistakes } = given;
   const isGiven = (entry: Entry) =>
     lookUp(entry, given).text !== "" || flags.has(entry.flag);
 
-  /** Adds a mistake: of usage, if any of the entries is on the command line. */
-  const forbid = (
-    isBad: boolean,
-    involved: readonly Entry[],
-    mistake: string
-  ) => {
-    const isUsage = involved.some(({ flag }) => flags.has(flag));
+  /** Adds a mistake: of usage, if it names a flag that is on the command line. */
+  const forbid = (isBad: unknown, mistake: string) => {
+    const isUsage = [...flags.keys()].some((flag) =>
+      mistake.includes(`--${flag}`)
+    );
     if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
   };
 
-  // A second listen address would be ignored without a message.
+  const isServe = command === "serve";
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
+  // The value is not quoted: a mistyped token is still nearly a token.
+  forbid(
+    isServe && token && !isToken(token),
+    `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
+  );
   const { host, port, socket, tlsCert, tlsKey, store, storeCredentials } =
     settingTable;
-  const addresses = [host, port, socket];
-  forbid(
-    isInherited(given) && addresses.some(isGiven),
-    addresses,
-    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
-  );
+  if (isServe && isInherited(given)) {
+    forbid(
+      sockets !== "1",
+      `LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`
+    );
+    // A second listen address would be ignored without a message.
+    forbid(
+      [host, port, socket].some(isGiven),
+      "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
+    );
+  }
   forbid(
     isGiven(tlsCert) !== isGiven(tlsKey),
-    [tlsCert, tlsKey],
     "--tls-cert and --tls-key need each other"
   );
   forbid(
     isGiven(storeCredentials) && !isStream(lookUp(store, given).text),
-    [storeCredentials],
     "--store-credentials needs a stream as --store"
   );
   forbid(
     headMillis > requestMillis,
-    [limitTable.headMillis, limitTable.requestMillis],
     "--head-timeout must not be above --request-timeout: " +
       `${headMillis} and ${requestMillis} milliseconds`
   );

@@ -14,22 +14,24 @@ import { fromMessage, toMessage } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
 import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
-import type { Command } from "./command.ts";
-import { exitCodes } from "./exit.ts";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
 import { openCredentials } from "./secrets.ts";
+import { isStream, type Config } from "./settings.ts";
 
-/** Imports or exports, and prints what was done; returns the exit code. */
+/** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(
-  {
-    command,
-    store,
-    storeCredentials,
-    files
-  }: Extract<Command, { readonly command: "import" | "export" }>,
+  command: string,
+  files: readonly string[],
+  { store, storeCredentials }: Config,
   host: Host
 ) {
+  if (!isStream(store))
+    throw new ExitError(
+      "usage",
+      `${command} needs a stream as --store or PLANTS_STORE`
+    );
   let records = 0;
   if (command === "import")
     for (const path of files) records += await recordsOf(path, host);
@@ -63,7 +65,6 @@ export async function transfer(
   } finally {
     await stream.close();
   }
-  return exitCodes.done;
 }
 
 /**
