@@ -9,8 +9,7 @@
 export interface Limit {
   /** The name on the command line, without the dashes. */
   readonly flag: string;
-  readonly unit:
-    "bytes" | "milliseconds" | "fields" | "levels" | "connections" | "records";
+  readonly unit: string;
 
   readonly defaultValue: number;
   readonly min: number;

@@ -1,8 +1,7 @@
 /** The three objects of the interface, as JSON Schemas and as types. */
 import { ok as assert } from "node:assert";
-import { exactInteger, int64 } from "./json/number.ts";
-import { canonicalString } from "./json/string.ts";
-import { parseJson } from "./json/parse.ts";
+import { exactInteger } from "./json/number.ts";
+import { JsonError, parseJson } from "./json/parse.ts";
 import { checkSchema, type Schema } from "./json/schema.ts";
 
 /** A plant as the service returns it: without its `id`. */
@@ -61,27 +60,28 @@ export const errorSchema = {
   }
 } as const satisfies Schema;
 
-/** Why a value is not a NewPlant. The message names every violation. */
-export class PlantError extends Error {}
-
 /**
  * Reads a NewPlant from a JSON text, and returns the one text in which it is kept. Other members
  * are checked as JSON and left out.
  *
  * @param nestingMax how many arrays and objects may be open at once
- * @throws JsonError, PlantError
+ * @throws JsonError; if its code is `schema`, the message names every violation
  */
 export function readNewPlant(json: Buffer, nestingMax: number): string {
   const value = parseJson(json, nestingMax, ["id", "name", "tag"]);
   const violations = checkSchema(newPlantSchema, value);
   if (typeof value === "string" || violations.size > 0)
-    throw new PlantError([...violations].join("; "));
+    throw new JsonError("schema", [...violations].join("; "));
 
-  const id = exactInteger(value.get("id") ?? "", int64);
+  const id = exactInteger(value.get("id") ?? "");
   const name = canonicalString(value.get("name"));
   assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
   return joined(id, name, canonicalString(value.get("tag")));
 }
+
+/** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
+const canonicalString = (text: string | undefined): string | undefined =>
+  text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
 /** A JSON string of printable ASCII without escapes. */
 const plainString = String.raw`"([ !#-[\]-~]*)"`;

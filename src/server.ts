@@ -33,8 +33,8 @@ function warn(message: string) {
 }
 
 /**
- * Writes a line in two parts. Node does not report that a file took a part of the bytes only, as
- * on a full disk: then the line feed, which comes second, fails. A closed pipe is no failure of
+ * Writes a line in two parts. If a file takes a part of the bytes only, as on a full disk, Node
+ * does not report it. Then the line feed, which comes second, fails. A closed pipe is no failure of
  * stdout: its reader, as `head`, has read enough.
  */
 function write(name: "stdout" | "stderr", line: string) {

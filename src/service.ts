@@ -25,7 +25,7 @@ import {
   appendJsonOf,
   StoreError,
   type AppendJson,
-  type Settle
+  type Outcome
 } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
@@ -97,8 +97,8 @@ export class PlantService implements Application {
         // A 200 means that the plant is on stable storage: it waits for the store.
         this.#append(
           plant,
-          (error, outcome) => {
-            if (error !== undefined) refuse(error);
+          (outcome) => {
+            if (outcome instanceof Error) refuse(outcome);
             else connection.answer(response, answerOf(plant, outcome));
           },
           key
@@ -148,7 +148,7 @@ export class PlantService implements Application {
    * Reads the body as a NewPlant.
    *
    * @returns its JSON as `newPlantJson` writes it
-   * @throws ApiError, JsonError or PlantError if it is not one
+   * @throws ApiError or JsonError if it is not one
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);
@@ -171,7 +171,7 @@ export class PlantService implements Application {
 }
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
-function answerOf(newPlant: string, outcome: Parameters<Settle>[1]): Answer {
+function answerOf(newPlant: string, outcome: Outcome): Answer {
   const body = `${plantJson(newPlant)}\n`;
   if (outcome === "replayed")
     return { status: 200, headers: replayedHeader, body, replayed: true };

@@ -21,11 +21,12 @@ export interface PlantStore {
    * @param key 16 bytes in base64url, 22 characters: a digest of the client's token and key
    */
   readonly appendOnce?:
-    ((plant: NewPlant, key: string) => Promise<Outcome>) | undefined;
+    | ((plant: NewPlant, key: string) => Promise<"stored" | "replayed">)
+    | undefined;
 
   /**
    * A variant of both methods without a promise. The service uses it only if the store still has
-   * the methods that are named beside it: a host may have replaced one, or put a proxy before the
+   * the methods that are named beside it. A host may have replaced one, or put a proxy before the
    * store.
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
@@ -56,17 +57,11 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: Settle, key?: string) => void;
 
-/**
- * Called with an error, or with the outcome: anything but `replayed` means that this call stored
- * the plant. A call with a key, too, may have a receipt.
- */
-export type Settle = (
-  error?: unknown,
-  outcome?: Outcome | Receipt | void
-) => void;
+/** Called with the outcome, or with an error if the plant is not acknowledged. */
+export type Settle = (outcome: Outcome | Error) => void;
 
-/** `replayed`: the plant was stored before, under the same key. */
-export type Outcome = "stored" | "replayed";
+/** Anything but `replayed` means that this call has stored the plant, with a key or without. */
+export type Outcome = Receipt | "stored" | "replayed" | void;
 
 /** Returns a store's own AppendJson, or one that passes plants to `append` as objects. */
 export function appendJsonOf(store: PlantStore): AppendJson {
@@ -76,16 +71,18 @@ export function appendJsonOf(store: PlantStore): AppendJson {
     return own.variant;
   return (json, settle, key) => {
     const plant = newPlantOf(json);
-    const stored: Promise<Parameters<Settle>[1]> | undefined =
+    const stored: Promise<Outcome> | undefined =
       key === undefined ? store.append(plant) : store.appendOnce?.(plant, key);
 
     // A host's own store may be JavaScript. Awaited, any other value would become a 200.
     if (typeof stored?.then !== "function")
       throw new TypeError("append and appendOnce of a store return promises");
-    void stored.then(
-      (outcome) => settle(undefined, outcome),
-      (error: unknown) =>
-        settle(error ?? new Error("the store rejected without a reason"))
+    void stored.then(settle, (cause: unknown) =>
+      settle(
+        cause instanceof Error
+          ? cause
+          : new Error("the store rejected without an error", { cause })
+      )
     );
   };
 }

@@ -6,21 +6,25 @@
  *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
- *   option  = "replicas=" 1-5 / "monitor=" port / "old-server=allow" / "tls-first"
+ *   option  = "replicas=" 1-5 / "monitor=" ["https:"] port / "old-server=allow" / "tls-first"
  *           / "domain=" name / "inbox=" prefix
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
 import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
-import { readCredentials, type Credentials } from "./credentials.ts";
+import { loginOf } from "./credentials.ts";
 
 export interface NatsOptions {
-  /** The user's credentials: see credentials.ts for the form. Default: none. */
-  readonly credentials?: Credentials;
+  /**
+   * The user's credentials (see credentials.ts for the form), or a function that returns them,
+   * called for every connection. Default: none.
+   */
+  readonly credentials?: string | (() => string | undefined);
 
   /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
   readonly keys?: boolean;
@@ -35,14 +39,14 @@ export interface NatsOptions {
   readonly tls?: ConnectionOptions | (() => ConnectionOptions);
 
   /**
-   * Called with a line for each problem, such as a server that is lost or a setting that is not
-   * verified, and when plants are acknowledged again. Default: not called.
+   * Called with a line for each problem, such as a lost server or a setting that is not verified.
+   * Also called when plants are acknowledged again. Default: not called.
    */
   readonly warn?: (message: string) => void;
 }
 
 export type Settings = ReturnType<typeof settingsOf>;
-export type Endpoint = ReturnType<typeof endpointOf>;
+export type Endpoint = Settings["hosts"][number];
 
 /**
  * Checks an address and options, credentials included.
@@ -50,68 +54,96 @@ export type Endpoint = ReturnType<typeof endpointOf>;
  * @throws EngineError `config`, RangeError for a limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
-  const target = parseAddress(address);
   const limits = Object.freeze({ ...natsLimits, ...options.limits });
   for (const [name, value] of Object.entries(limits)) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   }
   const { credentials, keys = true, tls, warn } = options;
-  readCredentials(credentials);
-  return Object.freeze({ ...target, limits, credentials, keys, tls, warn });
+  const target = parseAddress(address);
+  const login = () =>
+    read("credentials", () =>
+      loginOf(typeof credentials === "function" ? credentials() : credentials)
+    );
+  const tlsOptions = () =>
+    read("certificates", () => (typeof tls === "function" ? tls() : tls));
+  login();
+  tlsOptions();
+  return Object.freeze({ ...target, limits, login, keys, tlsOptions, warn });
 }
 
-const host = "(?:\\[[\\da-fA-F:.]+\\]|[\\w.-]+)(?::\\d{1,5})?";
+/** @throws EngineError `refused` with the error's message */
+function read<T>(what: string, get: () => T) {
+  try {
+    return get();
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : "cannot be read";
+    throw new EngineError("refused", `the store's ${what}: ${reason}`);
+  }
+}
+
 const option =
-  "(?:replicas=[1-5]|monitor=\\d{1,5}|old-server=allow|tls-first|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
+  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|old-server=allow|tls-first" +
+  "|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
 const addressForm = new RegExp(
-  `^((nats|tls)://(${host}(?:,${host})*)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
+  `^((nats|tls)://([^/]+)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
 );
-const expected =
-  "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-  "?replicas=1-5&monitor=PORT&old-server=allow&tls-first&domain=NAME&inbox=PREFIX, " +
-  "without credentials";
 
 /** @throws EngineError `config` with the expected form */
-export function parseAddress(address: string) {
-  const [, shown, scheme, hosts = "", stream = "", query] =
+function parseAddress(address: string) {
+  const [, shown = "", scheme, hosts = "", stream = "", query] =
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const domain = options.get("domain");
-  const target = {
-    hosts: hosts.split(",").map(endpointOf),
+  const [port, protocol = "http"] =
+    options.get("monitor")?.split(":").reverse() ?? [];
+  try {
+    return {
+      hosts: hosts.split(",").map(endpointOf),
 
-    /** The stream's name, and the subject that plants are published to. */
-    stream,
-    needsTls: scheme === "tls",
-    replicas: Number(options.get("replicas") ?? 3),
+      /** The stream's name, and the subject that plants are published to. */
+      stream,
+      needsTls: scheme === "tls",
+      replicas: Number(options.get("replicas") ?? 3),
 
-    /** The port of the servers' monitors; 0: they are not asked. */
-    monitor: Number(options.get("monitor") ?? 0),
-    allowsOldServer: options.has("old-server"),
-    isTlsFirst: options.has("tls-first"),
+      /** The URL of each server's monitor, with another host. Empty: none is asked. */
+      monitor: port ? new URL(`${protocol}://host:${port}/varz`).href : "",
+      allowsOldServer: options.has("old-server"),
+      isTlsFirst: options.has("tls-first"),
 
-    /** The subjects of JetStream's interface, and of the inbox. */
-    api: domain === null ? "$JS.API" : `$JS.${domain}.API`,
-    inbox: options.get("inbox") ?? "_INBOX",
+      /** The subjects of JetStream's interface, and of the inbox. */
+      api: domain === null ? "$JS.API" : `$JS.${domain}.API`,
+      inbox: options.get("inbox") ?? "_INBOX",
 
-    /** The address without options. */
-    shown: String(shown)
-  };
-  const ports = target.hosts.map(({ port }) => port);
-  if (shown === undefined || Math.max(target.monitor, ...ports) > 65_535)
-    throw new EngineError("config", expected);
-  return target;
+      /** The address without options. */
+      shown
+    };
+  } catch {
+    throw new EngineError(
+      "config",
+      "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
+        "?replicas=1-5&monitor=PORT or https:PORT&old-server=allow&tls-first&domain=NAME" +
+        "&inbox=PREFIX, without credentials"
+    );
+  }
+}
+
+/** @throws TypeError for a text that is not a host, or has more than a host and a port */
+function endpointOf(shown: string) {
+  const { host, hostname, port } = new URL(`nats://${shown}`);
+  if (hostname === "" || host !== shown) throw new TypeError("not a host");
+  const address = hostname.replace(/[[\]]/g, "");
+
+  // A server name in TLS is never an IP address (RFC 6066, section 3).
+  const servername = isIP(address) === 0 ? address : "";
+  return { address, port: Number(port || 4222), servername, shown };
 }
 
 /**
- * Returns every address of every host: a name may lead to several servers. A name that cannot be
- * resolved is returned as it is: connecting to it fails with the reason.
+ * Returns every address of every host: a name may lead to several servers. A name that is not
+ * resolved in time is returned as it is: connecting to it fails with the reason.
  */
-export async function endpointsOf({
-  hosts,
-  limits
-}: Settings): Promise<readonly Endpoint[]> {
+export async function endpointsOf({ hosts, limits }: Settings) {
   const endpoints = hosts.map(async (host) => {
     const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
     const found = lookup(host.address, { all: true }).catch(() => []);
@@ -124,17 +156,4 @@ export async function endpointsOf({
     }));
   });
   return (await Promise.all(endpoints)).flat();
-}
-
-function endpointOf(shown: string) {
-  const [, name = "", port = "4222"] =
-    /^(.*?\]?)(?::(\d+))?$/.exec(shown) ?? [];
-  const address = name.replace(/[[\]]/g, "");
-
-  // A server name in TLS is never an IP address (RFC 6066, section 3).
-  const tls = {
-    host: address,
-    servername: /^[\d.]+$|:/.test(address) ? "" : address
-  };
-  return { address, port: Number(port), shown, tls };
 }

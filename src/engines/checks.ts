@@ -1,4 +1,8 @@
 /** Checks whether a stream and its servers keep what they acknowledge. */
+import { once } from "node:events";
+import http from "node:http";
+import https from "node:https";
+import { json } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
@@ -28,12 +32,12 @@ export async function check(
   const giveUpAt = performance.now() + limits.noProgressMillis;
   for (;;) {
     const holders = await checkStream(connection, settings, patienceMillis);
-    if (monitor === 0) return [];
+    if (monitor === "") return [];
     const endpoints = await endpointsOf(settings);
     const asked = endpoints.map((each) => checkServer(each, settings));
     const verified = (await Promise.all(asked)).flat();
     const unverified = [
-      { name: connection.serverId, isUp: true },
+      { name: String(connection.info["server_id"]), isUp: true },
       ...holders
     ].filter(({ name }) => !verified.includes(name));
     const missing = unverified.find(({ isUp }) => isUp);
@@ -42,7 +46,7 @@ export async function check(
       throw new EngineError(
         "unreachable",
         `not verified: that ${missing.name} syncs every write: ` +
-          `no listed host has its monitor at port ${monitor}`
+          "no listed host has its monitor at the given port"
       );
     await setTimeout(limits.retryMillis);
   }
@@ -64,9 +68,12 @@ async function checkStream(
   while (connection.isOpen && performance.now() < giveUpAt) {
     // A leader that has just lost its quorum may never respond: ask again.
     const millis = limits.noProgressMillis / 8;
-    const pause = setTimeout(millis);
+    const pause = setTimeout(millis, objectOf({}));
     const subject = `${settings.api}.STREAM.INFO.${stream}`;
-    const { error, config, cluster } = await connection.ask(subject, millis);
+    const { error, config, cluster } = await Promise.race([
+      connection.ask(subject),
+      pause
+    ]);
 
     // 10008, JetStream is away for now: an election, as no response is.
     const isAway = objectOf(error)["err_code"] === 10008;
@@ -185,7 +192,7 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
     );
     const reason =
       name === "duplicate_window"
-        ? " (four times the deadline of an append)"
+        ? " (four times the deadline of an append, which can be shortened instead)"
         : "";
     return right === is
       ? []
@@ -198,19 +205,27 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  * @returns the server's name and id if it does; nothing if the monitor redirects or is silent
  * @throws EngineError `config` for a server that does not
  */
-async function checkServer(
-  { address }: Endpoint,
-  { monitor, allowsOldServer, limits }: Settings
-) {
-  const host = address.includes(":") ? `[${address}]` : address;
-  const url = `http://${host}:${monitor}/varz`;
+async function checkServer(endpoint: Endpoint, settings: Settings) {
+  const { monitor, allowsOldServer, limits } = settings;
+  const { address, servername } = endpoint;
+  const url = new URL(monitor);
+  url.hostname = address.includes(":") ? `[${address}]` : address;
+  const { get } = url.protocol === "https:" ? https : http;
+  let varz: unknown;
+  try {
+    const request = get(url, {
+      ...settings.tlsOptions(),
+      servername,
+      signal: AbortSignal.timeout(limits.handshakeMillis)
+    });
+    const [response] = await once(request, "response");
 
-  // A redirect could lead to a host that is not listed.
-  const signal = AbortSignal.timeout(limits.handshakeMillis);
-  const varz: unknown = await fetch(url, { redirect: "error", signal })
-    .then((each) => each.json())
-    .catch(() => undefined);
-  if (varz === undefined) return [];
+    // A redirect is not followed: it could lead to a host that is not listed.
+    if (response.statusCode !== 200) return [];
+    varz = await json(response);
+  } catch {
+    return [];
+  }
   const { server_name, server_id, version, jetstream } = objectOf(varz);
   const { sync_always } = objectOf(objectOf(jetstream)["config"]);
   const lacks =
@@ -220,6 +235,6 @@ async function checkServer(
         ? newVersion
         : "";
   if (lacks !== "")
-    throw new EngineError("config", `${url}: expected ${lacks}`);
+    throw new EngineError("config", `${url.href}: expected ${lacks}`);
   return [String(server_name), String(server_id)];
 }

@@ -4,8 +4,8 @@
  *   sent -> response: a result, an error, or "again" -> sent …
  *
  * A lost connection fails nothing: the next one sends everything again, unchanged and in order. The
- * message's id makes that safe. A message that is given up counts as not stored only if it was
- * never sent, or if the server reported after each attempt that nobody took it.
+ * message's id makes that safe. A message that is given up counts as not stored in two cases: it
+ * was never sent, or after each attempt the server reported that nobody took it.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
@@ -181,7 +181,7 @@ export class InFlight {
       return this.#settle(entry, new Error("too old to be sent again"));
 
     // A larger message would make the server close the connection, for everything in flight.
-    if (bytesOf(entry) > connection.maxPayload)
+    if (bytesOf(entry) > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
     entry.attempt = ++this.#count;
     entry.unanswered++;
@@ -194,7 +194,7 @@ export class InFlight {
     const { noProgressMillis, bytesPerMilliMin } = this.#limits;
     const now = performance.now();
     const { ready } = this.session;
-    if (ready?.isReceiving()) this.#progressAt = now;
+    if (ready?.isReceiving) this.#progressAt = now;
     for (const entry of this.#entries.values()) this.#giveUp(entry, now);
     if (this.#entries.size === 0) {
       clearInterval(this.#timer);

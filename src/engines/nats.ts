@@ -109,10 +109,7 @@ export class NatsStore
   }
 
   readonly #append: AppendJson = (json, settle, key) =>
-    void this.#storeOnce(json, key).then(
-      (outcome) => settle(undefined, outcome),
-      settle
-    );
+    void this.#storeOnce(json, key).then(settle, settle);
 
   async #storeOnce(json: string, key?: string): Promise<Outcome> {
     if (key === undefined) return this.#store(json);
@@ -184,7 +181,7 @@ export class NatsStore
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
-    return "stored";
+    return { seq };
   }
 
   /**
@@ -218,9 +215,9 @@ export class NatsStore
         const ack = readObject(response);
         isRepeated = unanswered > 1;
 
-        // A message is its own duplicate only if an earlier attempt may have been stored: a copy of
-        // this process, made by a snapshot of its machine, uses the same ids. Requests of many
-        // processes may have the same key.
+        // A message is its own duplicate only if an earlier attempt may have been stored. Otherwise
+        // a copy of this process, made by a snapshot of its machine, has used the id. Requests of
+        // many processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isDuplicate(ack))
@@ -237,7 +234,7 @@ export class NatsStore
 
     // Numbers only grow, unless another stream has taken the place of this one.
     if (!ack.isDuplicate) {
-      if (ack.seq <= this.#lastSeq) this.#inFlight.session.checkNow();
+      if (ack.seq <= this.#lastSeq) this.#inFlight.session.ready?.close(passed);
       this.#lastSeq = ack.seq;
     }
     return ack;
@@ -254,6 +251,9 @@ export class NatsStore
     });
   }
 }
+
+const passed =
+  "it acknowledged a number that was passed before: the stream may be another";
 
 /** The stream is storing another message with this id. */
 const inProcess = 10158;

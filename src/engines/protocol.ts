@@ -12,9 +12,6 @@ import { EngineError } from "../store.ts";
 
 export type Frame = ReturnType<typeof parseFrame>;
 
-const crlf = Buffer.from("\r\n");
-const none: Buffer = Buffer.alloc(0);
-
 /**
  * Parses chunks of any size into frames.
  *
@@ -24,9 +21,9 @@ export async function* framesOf(
   chunks: AsyncIterable<Buffer>,
   limits: NatsLimits
 ) {
-  let rest = none;
+  let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    rest = Buffer.concat([rest, chunk]);
     for (;;) {
       const frame = parseFrame(rest, limits);
       if (frame.end > rest.length) break;
@@ -44,7 +41,7 @@ export async function* framesOf(
  * incomplete
  */
 function parseFrame(bytes: Buffer, limits: NatsLimits) {
-  const found = bytes.indexOf(crlf);
+  const found = bytes.indexOf("\r\n");
   const lineEnd = found < 0 ? bytes.length : found;
   if (lineEnd > limits.lineBytesMax)
     throw protocolError("a line over the limit");
@@ -53,11 +50,12 @@ function parseFrame(bytes: Buffer, limits: NatsLimits) {
   // Some server versions put two spaces between words.
   const words = line.split(/\s+/);
   const [name = ""] = words;
-  const start = lineEnd + crlf.length;
-  if (!/^H?MSG$/.test(name))
-    return { line, words, status: "", payload: none, end: start };
+
+  // A frame that is not a message has no bytes between its line and the CRLF.
+  const isMessage = /^H?MSG$/.test(name);
+  const start = isMessage ? lineEnd + 2 : lineEnd;
   const payloadAt = start + (name === "HMSG" ? Number(words.at(-2)) : 0);
-  const payloadEnd = start + Number(words.at(-1));
+  const payloadEnd = start + (isMessage ? Number(words.at(-1)) : 0);
   const isValid =
     [payloadAt, payloadEnd].every(Number.isInteger) &&
     payloadAt >= start &&
@@ -67,28 +65,12 @@ function parseFrame(bytes: Buffer, limits: NatsLimits) {
   const headers = bytes.toString("latin1", start, payloadAt);
   const [, status = ""] = /^NATS\/1\.0 +(\d+)/.exec(headers) ?? [];
   const payload = bytes.subarray(payloadAt, payloadEnd);
-  return { line, words, status, payload, end: payloadEnd + crlf.length };
+  return { line, words, status, payload, end: payloadEnd + 2 };
 }
 
 /** Returns the headers of a message, from lines in ASCII that end with CRLF. */
 export const headersOf = (...lines: readonly string[]): string =>
   `NATS/1.0\r\n${lines.join("")}\r\n`;
-
-/**
- * Returns a message to publish.
- *
- * @param reply the subject that responses are sent to
- */
-export function publication(
-  subject: string,
-  reply: string,
-  headers = headersOf(),
-  payload = none
-): Buffer {
-  const total = headers.length + payload.length;
-  const line = `HPUB ${subject} ${reply} ${headers.length} ${total}\r\n`;
-  return Buffer.concat([Buffer.from(line + headers), payload, crlf]);
-}
 
 /**
  * Returns 24 hex digits that no other process draws. A copy of this one, made by a snapshot of its
@@ -106,14 +88,19 @@ export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 /**
  * Reads JSON without members named toString, which would break its conversion to a text.
  *
- * @throws SyntaxError for text that is not JSON
+ * @throws EngineError `unreachable` for text that is not JSON, or is nested too deeply
  */
-export const readObject = (json: Buffer | string): JsonObject =>
-  objectOf(
-    JSON.parse(String(json), (name, value) =>
-      name === "toString" ? undefined : value
-    )
-  );
+export function readObject(json: Buffer | string): JsonObject {
+  try {
+    return objectOf(
+      JSON.parse(String(json), (name, value) =>
+        name === "toString" ? undefined : value
+      )
+    );
+  } catch {
+    throw protocolError("bad JSON");
+  }
+}
 
 /** Whether a server acknowledges what it may lose, or refuses what it stores: see README.md. */
 export function isOldVersion(version: unknown): boolean {

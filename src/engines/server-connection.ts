@@ -6,13 +6,12 @@ import { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
 import type { Endpoint, Settings } from "./address.ts";
-import { readCredentials } from "./credentials.ts";
 import {
   framesOf,
+  headersOf,
   isOldVersion,
   newVersion,
   protocolError,
-  publication,
   randomId,
   readObject,
   type Frame,
@@ -56,15 +55,9 @@ export class Connection {
    * errors are those of the TLS socket: ignoring them here is safe. */
   #socket = new Socket().on("error", () => undefined);
 
-  /** The time limit of the handshake, then the interval of the pings. */
-  #timer: NodeJS.Timeout | undefined;
+  /** The pings since the server has sent anything. */
   #pingsMissed = 0;
-
-  /** The socket's bytes at the last look at them, for pings and for `isReceiving`. */
-  #bytesAtPing = 0;
-  #bytesSeen = 0;
-  #hasFrame = false;
-  #onOpen: (() => void) | undefined;
+  #isReceiving = false;
 
   constructor(endpoint: Endpoint, settings: Settings, onReply: OnReply) {
     this.#endpoint = endpoint;
@@ -73,14 +66,8 @@ export class Connection {
     this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
-  /** The most bytes that the server takes in one message. */
-  get maxPayload(): number {
-    return Number(this.#info["max_payload"]);
-  }
-
-  /** The server's id, which is another one after each start. */
-  get serverId(): string {
-    return String(this.#info["server_id"]);
+  get info(): JsonObject {
+    return this.#info;
   }
 
   /** Whether messages can be published on it. */
@@ -88,13 +75,9 @@ export class Connection {
     return this.#socket.writable;
   }
 
-  /** Whether bytes have arrived since the last call, of a message that is still incomplete. */
-  isReceiving(): boolean {
-    const { bytesRead } = this.#socket;
-    const isReceiving = bytesRead > this.#bytesSeen && !this.#hasFrame;
-    this.#bytesSeen = bytesRead;
-    this.#hasFrame = false;
-    return isReceiving;
+  /** Whether the latest bytes belong to a message that is still incomplete. */
+  get isReceiving(): boolean {
+    return this.#isReceiving;
   }
 
   /**
@@ -103,18 +86,16 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials
    */
   async talk(onOpen: () => void): Promise<EngineError> {
-    const { api, keys, limits, needsTls, isTlsFirst, stream, credentials } =
-      this.#settings;
-    this.#onOpen = onOpen;
-    this.#timer = setTimeout(
-      () => this.close("no handshake in time"),
-      limits.handshakeMillis
-    );
+    const { api, keys, limits, needsTls, isTlsFirst, stream } = this.#settings;
+    let pings: NodeJS.Timeout | undefined;
+    setTimeout(() => {
+      if (!pings) this.close("no handshake in time");
+    }, limits.handshakeMillis).unref();
     try {
-      const login = readCredentials(credentials);
+      const login = this.#settings.login();
       this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
       if (isTlsFirst) this.#startTls();
-      let frames = framesOf(this.#socket, limits);
+      let frames = framesOf(this.#chunks(), limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
@@ -122,7 +103,7 @@ export class Connection {
       if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#startTls();
-        frames = framesOf(this.#socket, limits);
+        frames = framesOf(this.#chunks(), limits);
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
@@ -131,57 +112,74 @@ export class Connection {
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
       // If this is not permitted, the server says so before it answers PING.
-      const read = `${api}.STREAM.MSG.GET.${stream}`;
-      if (keys) this.publish(read, "0");
+      if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
       this.#write("PING\r\n");
-      for await (const frame of frames) this.#onFrame(frame);
+      for await (const frame of frames) {
+        this.#onFrame(frame);
+        if (frame.line !== "PONG" || pings) continue;
+        pings = setInterval(() => this.#ping(), limits.pingMillis);
+        onOpen();
+      }
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {
       return this.#reasonOf(error);
     } finally {
-      this.close("it has ended");
+      clearInterval(pings);
+      this.#socket.destroy();
     }
   }
 
   #startTls() {
-    const { tls } = this.#settings;
-    const options = typeof tls === "function" ? tls() : tls;
-    const { tls: names } = this.#endpoint;
-    this.#socket = connectTls({ ...options, ...names, socket: this.#socket });
+    this.#socket = connectTls({
+      ...this.#settings.tlsOptions(),
+      host: this.#endpoint.address,
+      servername: this.#endpoint.servername,
+      socket: this.#socket
+    });
+  }
+
+  async *#chunks() {
+    for await (const chunk of this.#socket) {
+      this.#pingsMissed = 0;
+      this.#isReceiving = true;
+      yield chunk;
+    }
   }
 
   /** Publishes a message; `onReply` is called with each response, unless `ask` published it. */
   publish(
     subject: string,
     token: string,
-    headers?: string,
-    payload?: Buffer
+    headers = headersOf(),
+    payload: Buffer | string = ""
   ): void {
-    this.#write(
-      publication(subject, `${this.#inbox}.${token}`, headers, payload)
-    );
+    const total = headers.length + payload.length;
+    const line = `HPUB ${subject} ${this.#inbox}.${token} ${headers.length} ${total}`;
+    this.#write(`${line}\r\n${headers}`);
+    this.#write(payload);
+    this.#write("\r\n");
   }
 
   /**
-   * Publishes a request; resolves with the members of the response, or with none after `millis`.
-   * The response may be a late one to an earlier call: all calls ask the same, one after another.
+   * Publishes a request; resolves with the members of the response, if one comes. It may be a late
+   * one to an earlier call: all calls ask the same, one after another.
    */
-  ask(subject: string, millis: number): Promise<JsonObject> {
+  ask(subject: string): Promise<JsonObject> {
     return new Promise((resolve) => {
       this.#onAnswer = resolve;
-      setTimeout(() => resolve({}), millis).unref();
       this.publish(subject, askedToken);
     });
   }
 
   /** Ends the connection. Only the first call's reason counts. */
   close(reason: string, code: EngineError["code"] = "unreachable"): void {
-    clearTimeout(this.#timer);
     this.#socket.destroy(new EngineError(code, reason));
   }
 
-  /** Writes. One system call sends all that is written in a turn of the event loop, which is safe:
-   * no later turn begins before `setImmediate` has run. */
+  /**
+   * Writes. One system call sends all that is written in a turn of the event loop. That is safe: no
+   * later turn begins before `setImmediate` has run.
+   */
   #write(bytes: Buffer | string) {
     const socket = this.#socket;
 
@@ -193,18 +191,25 @@ export class Connection {
     socket.write(bytes);
   }
 
+  /** Runs at intervals. A PONG comes after everything that the server has sent before: any bytes
+   * are a sign of life. They show that the server runs, not that it acknowledges anything. */
+  #ping() {
+    if (this.#pingsMissed++ === this.#settings.limits.pingsMissedMax)
+      this.close("it does not answer PING");
+    this.#write("PING\r\n");
+  }
+
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer() {
     const { version, headers, tls_required, tls_available } = this.#info;
     if (version === undefined) throw protocolError("no INFO");
     const { needsTls, allowsOldServer } = this.#settings;
-    const hasTls = tls_required === true || tls_available === true;
     const lacks =
       isOldVersion(version) && !allowsOldServer
         ? newVersion
         : headers !== true
           ? "headers"
-          : needsTls && !hasTls
+          : needsTls && !tls_required && !tls_available
             ? "TLS"
             : "";
     if (lacks !== "")
@@ -214,79 +219,44 @@ export class Connection {
   #onFrame(frame: Frame) {
     const {
       line,
-      words: [name = "", subject = ""]
+      words: [name, subject = ""]
     } = frame;
-    this.#hasFrame = true;
+    this.#isReceiving = false;
     switch (name) {
       case "MSG":
       case "HMSG": {
         const [, token = ""] = subject.split(`${this.#inbox}.`);
-        if (token !== askedToken) return this.#onReply(token, frame);
-
+        if (token !== askedToken) this.#onReply(token, frame);
         // A status says that no server took the request.
-        if (frame.status === "") this.#onAnswer?.(readObject(frame.payload));
+        else if (frame.status === "")
+          this.#onAnswer?.(readObject(frame.payload));
         return;
       }
       case "PING":
-        return this.#socket.writableNeedDrain
-          ? undefined
-          : this.#write("PONG\r\n");
-      case "-ERR":
-        return this.#onError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
+        if (!this.#socket.writableNeedDrain) this.#write("PONG\r\n");
+        return;
+      case "PONG":
+        return;
       case "INFO":
         this.#info = readObject(line.slice(5));
-        break;
-      case "PONG":
-        this.#onPong();
-        break;
+
+        // Leaves now, while all hosts can be chosen, rather than when the server cuts off.
+        if (this.#info["ldm"] === true)
+          throw new EngineError(
+            "unreachable",
+            "it is about to leave (lame duck)"
+          );
+        return;
+      case "-ERR":
+        throw serverError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
       default:
         throw protocolError("an unknown operation");
     }
-
-    // Leaves now, while all hosts can be chosen, rather than when the server cuts the connection.
-    if (this.#info["ldm"] === true)
-      this.close("it is about to leave (lame duck)");
-  }
-
-  /**
-   * Ends the handshake at the first PONG. A later PONG shows that the server runs, not that it
-   * acknowledges anything.
-   */
-  #onPong() {
-    const { pingMillis, pingsMissedMax } = this.#settings.limits;
-    clearTimeout(this.#timer);
-    this.#pingsMissed = 0;
-    this.#timer = setInterval(() => {
-      // A PONG comes after everything that the server has sent before: bytes are a sign of life.
-      const { bytesRead } = this.#socket;
-      if (bytesRead > this.#bytesAtPing) this.#pingsMissed = 0;
-      this.#bytesAtPing = bytesRead;
-      if (this.#pingsMissed === pingsMissedMax)
-        this.close("it does not answer PING");
-      this.#pingsMissed++;
-      this.#write("PING\r\n");
-    }, pingMillis);
-    this.#onOpen?.();
-    this.#onOpen = undefined;
-  }
-
-  /** Ends the connection. A denied message gets no other response, so this is its end, too. */
-  #onError(text: string) {
-    const isDenied = /permissions violation/i.test(text);
-    const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
-    this.close(
-      text + hint,
-      isDenied ? "config" : /authori/i.test(text) ? "refused" : undefined
-    );
   }
 
   /** @throws what is neither an error of the connection nor of the server: an internal error */
   #reasonOf(error: unknown) {
     if (error instanceof EngineError) return error;
-
-    // A RangeError is JSON that is nested too deeply to be read.
-    if (error instanceof SyntaxError || error instanceof RangeError)
-      return protocolError("bad JSON");
     if (!(error instanceof Error && "code" in error)) throw error;
 
     // An error of the system names its call. Any other error over TLS is about trust.
@@ -296,4 +266,16 @@ export class Connection {
       error.message || "cannot connect"
     );
   }
+}
+
+/** Returns the end of the connection. A denied message gets no other response, so this is its end,
+ * too. */
+function serverError(text: string) {
+  const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
+  const isDenied = /permissions violation/i.test(text);
+  const isRefused = /authori/i.test(text);
+  return new EngineError(
+    isDenied ? "config" : isRefused ? "refused" : "unreachable",
+    text + hint
+  );
 }

@@ -21,28 +21,21 @@ export interface SessionHandlers {
 }
 
 type State =
-  /** No check has passed yet. */
-  | { readonly is: "starting" }
+  /** No check has passed yet, or an operator has to put something right. */
+  | { readonly is: "down" }
 
   /** A connection is ready. */
   | { readonly is: "ready" }
 
-  /** `since`: a time in milliseconds. `isInCheck`: a new connection is being checked, and the loss
-   * is more recent than an election may take. */
+  /** `since`: a time in milliseconds. `isInCheck`: a new connection is being checked. */
   | { readonly is: "lost"; readonly since: number; readonly isInCheck: boolean }
-
-  /** An operator has to put something right. */
-  | { readonly is: "misconfigured" }
   | { readonly is: "closed" };
 
 export class Session {
   readonly #settings: Settings;
   readonly #handlers: SessionHandlers;
-  #state: State = { is: "starting" };
+  #state: State = { is: "down" };
   #connection: Connection | undefined;
-
-  /** Aborted to end the pause before the next check. */
-  #suspicion = new AbortController();
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
@@ -57,20 +50,19 @@ export class Session {
 
   /** The connection to publish on, if there is one. */
   get ready(): Connection | undefined {
-    const connection = this.#connection;
-    return this.#state.is === "ready" && connection?.isOpen
-      ? connection
+    return this.#state.is === "ready" && this.#connection?.isOpen
+      ? this.#connection
       : undefined;
   }
 
-  /** Whether an append may wait: a server is connected, or was a moment ago. */
+  /** Whether an append may wait: a server is connected, was a moment ago, or is being checked while
+   * the others may elect a leader. */
   get isReachable(): boolean {
     const state = this.#state;
     if (state.is !== "lost") return state.is === "ready";
-    const lostMillis = performance.now() - state.since;
-    return (
-      state.isInCheck || lostMillis < this.#settings.limits.unreachableMillis
-    );
+    const { appendMillis, unreachableMillis } = this.#settings.limits;
+    const patienceMillis = state.isInCheck ? appendMillis : unreachableMillis;
+    return performance.now() - state.since < patienceMillis;
   }
 
   /**
@@ -83,15 +75,9 @@ export class Session {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
   }
 
-  /** Checks the stream without waiting for the next interval. */
-  checkNow(): void {
-    this.#suspicion.abort();
-  }
-
   close(): void {
     this.#state = { is: "closed" };
     this.#connection?.close("the store is closed");
-    this.#connection = undefined;
   }
 
   /** Reports a problem once, until plants are acknowledged again. */
@@ -112,45 +98,41 @@ export class Session {
       this.#settings.warn?.(text.replace(/\s+/g, " "));
   }
 
-  async #run(
-    resolve: () => void,
-    reject: (error: EngineError) => void
-  ): Promise<void> {
-    const { noProgressMillis, reconnectMillisMin, reconnectMillisMax } =
-      this.#settings.limits;
-    if (this.#settings.monitor === 0) this.#warn(unverified);
-
-    // Connections in a row that ended early.
-    let failures = 0;
-    for (let round = 0; ; round++) {
+  async #run(resolve: () => void, reject: (error: EngineError) => void) {
+    const { monitor, limits } = this.#settings;
+    if (monitor === "") this.#warn(unverified);
+    let isStarting = true;
+    const endStart = () => {
+      isStarting = false;
+      resolve();
+    };
+    let pauseMillis = limits.reconnectMillisMin;
+    for (;;) {
       const endpoints = await endpointsOf(this.#settings);
       let refusals = 0;
       for (const endpoint of endpoints) {
         if (this.#state.is === "closed") return;
         const begunAt = performance.now();
-        const error = await this.#use(endpoint, resolve);
-        const isEarly = performance.now() - begunAt < noProgressMillis;
-        failures = isEarly ? failures + 1 : 0;
+        const error = await this.#use(endpoint, endStart);
         if (error.code === "refused") refusals++;
 
         // A wrong stream is wrong on all servers. One server alone may refuse credentials.
         const isFinal =
           error.code === "config" || refusals === endpoints.length;
-        const isStarting = this.#state.is === "starting";
-        if (isFinal && isStarting && round === 0) return reject(error);
+        if (isFinal && isStarting) return reject(error);
         this.report(error.message);
 
-        // A pause is short in the first round of servers, and doubles with each round. It keeps the
-        // process running only while the caller of `start` waits.
-        const rounds = Math.floor(failures / endpoints.length);
-        const millis = reconnectMillisMin * 2 ** (rounds - 1);
-        await setTimeout(
-          Math.min(millis, reconnectMillisMax) * (0.5 + Math.random() / 2),
-          undefined,
-          { ref: isStarting }
-        );
+        // Pauses double while connections end early. A pause keeps the process running only while
+        // the caller of `start` waits.
+        const isEarly = performance.now() - begunAt < limits.noProgressMillis;
+        pauseMillis = isEarly
+          ? Math.min(2 * pauseMillis, limits.reconnectMillisMax)
+          : limits.reconnectMillisMin;
+        await setTimeout(pauseMillis * (0.5 + Math.random() / 2), undefined, {
+          ref: isStarting
+        });
       }
-      resolve();
+      endStart();
     }
   }
 
@@ -166,15 +148,17 @@ export class Session {
         connection.close(error.message, error.code)
       )
     );
-    this.#connection = undefined;
     const state = this.#state;
-    if (state.is === "ready" || state.is === "lost") {
-      const since = performance.now();
+    if (state.is === "ready" || state.is === "lost")
       this.#state =
         code === "config"
-          ? { is: "misconfigured" }
-          : { since, ...state, is: "lost", isInCheck: false };
-    }
+          ? { is: "down" }
+          : {
+              since: performance.now(),
+              ...state,
+              is: "lost",
+              isInCheck: false
+            };
     const error = new EngineError(code, `${endpoint.shown}: ${message}`);
     if (code === "config") onDenied(error);
     return error;
@@ -182,26 +166,18 @@ export class Session {
 
   /** Checks a connection, makes it ready, and checks it again at intervals. */
   async #serve(connection: Connection, onChecked: () => void): Promise<void> {
-    const { appendMillis, checkMillis, noProgressMillis } =
-      this.#settings.limits;
-    const state = this.#state;
+    const { checkMillis, noProgressMillis } = this.#settings.limits;
 
     // Appends wait during this check: an election is not an outage.
-    if (state.is === "lost") {
-      const isInCheck = performance.now() - state.since < appendMillis;
-      this.#state = { ...state, isInCheck };
-    }
+    if (this.#state.is === "lost")
+      this.#state = { ...this.#state, isInCheck: true };
     await this.#check(connection, noProgressMillis);
-    if (connection !== this.#connection) return;
+    if (!connection.isOpen) return;
     this.#state = { is: "ready" };
     onChecked();
     this.#handlers.onReady();
-    for (;;) {
-      const { signal } = this.#suspicion;
-      const pause = setTimeout(checkMillis, undefined, { ref: false, signal });
-      await pause.catch(() => undefined);
-      if (connection !== this.#connection) return;
-      this.#suspicion = new AbortController();
+    while (connection.isOpen) {
+      await setTimeout(checkMillis, undefined, { ref: false });
 
       // Waits without limit: a slow link may carry other messages before the response.
       await this.#check(connection, Infinity);

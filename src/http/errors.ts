@@ -1,6 +1,5 @@
 /** The catalogue: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
-import { PlantError } from "../plant.ts";
 import { StoreError, type StoreErrorCode } from "../store.ts";
 
 /** One cause of an unsuccessful response. */
@@ -268,16 +267,9 @@ export function apiErrorOf(
 ): ApiError {
   if (thrown instanceof ApiError) return thrown;
   if (thrown instanceof JsonError) {
-    return new ApiError(
-      thrown.code,
-      `The body is not I-JSON: ${thrown.message}.`
-    );
-  }
-  if (thrown instanceof PlantError) {
-    return new ApiError(
-      "schema",
-      `The body is not a NewPlant: ${thrown.message}.`
-    );
+    const { code, message } = thrown;
+    const expected = code === "schema" ? "a NewPlant" : "I-JSON";
+    return new ApiError(code, `The body is not ${expected}: ${message}.`);
   }
 
   // A host's store may reject with anything, such as a StoreError with an unknown code.

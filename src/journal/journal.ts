@@ -2,8 +2,8 @@
  * The journal: queues plants, writes them together, and acknowledges them when the write returns.
  *
  * One loop does everything that touches the file: rotations first, then a batch; otherwise it
- * sleeps. So one write is in flight at a time, appends that arrive meanwhile join the next one
- * (group commit), and nothing else happens between a write and its acknowledgement.
+ * sleeps. So one write is in flight at a time, and appends that arrive meanwhile join the next one
+ * (group commit). Nothing else happens between a write and its acknowledgement.
  */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
@@ -30,9 +30,9 @@ export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
 
   /**
-   * Called when opening has repaired something or lacks one of its locks, and when plants could
-   * not be made into lines: without memory, or with a clock that has no RFC 3339 time. Default:
-   * nothing is called.
+   * Called when opening has repaired something or lacks one of its locks. Also called when plants
+   * could not be made into lines: without memory, or with a clock that has no RFC 3339 time.
+   * Default: nothing is called.
    */
   readonly warn?: ((message: string) => void) | undefined;
 
@@ -65,8 +65,9 @@ interface RotationRequest {
 }
 
 /**
- * The state of the loop: `working`; asleep, `idle` until there is work, or `awaitingRotation` of a
- * renamed file; `ended`, because the journal is closed, or has failed for good.
+ * The state of the loop. It is `working`, or asleep: `idle` until there is work, or
+ * `awaitingRotation` of a renamed file. It has `ended` if the journal is closed, or has failed for
+ * good.
  */
 type State = "working" | "idle" | "awaitingRotation" | "ended";
 
@@ -128,7 +129,7 @@ export class Journal
     if (found === "other plant") throw conflict();
     if (found === "same plant") {
       this.#checkReplay();
-      return queueMicrotask(() => settle(undefined, "replayed"));
+      return queueMicrotask(() => settle("replayed"));
     }
     this.#queue.push(json, this.#settings.limits, settle, key);
     if (this.#state === "idle") this.#wakeUp();
@@ -149,8 +150,8 @@ export class Journal
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   /**
-   * Continues in the file that the path now leads to, once the journal was renamed or the path's
-   * symbolic link was moved; creates it if there is none. No append is refused meanwhile.
+   * Continues in the file that the path now leads to; creates it if there is none. Call it once the
+   * journal was renamed or the path's symbolic link was moved. No append is refused meanwhile.
    *
    * @returns whether there is a new file; rejects if none can be opened: the old one stays current
    */
@@ -241,8 +242,8 @@ export class Journal
 
   /** @throws Error if it is unknown whether the batch, or a later one, is stored */
   async #commit() {
-    // Appends that the event loop still delivers join the write, while a turn brings a tenth more:
-    // a write costs as much as 10 requests, an idle turn next to nothing.
+    // Appends that the event loop still delivers join the write, while a turn brings a tenth more.
+    // A write costs as much as 10 requests, an idle turn next to nothing.
     let known;
     do {
       known = this.#queue.waiting.length;
@@ -273,7 +274,7 @@ export class Journal
   }
 
   /**
-   * Takes the next batch and returns its lines; undefined if they cannot be made: then its appends
+   * Takes the next batch and returns its lines; undefined if they cannot be made. Then its appends
    * are rejected, the file is as it was, and the next batch is tried as usual.
    */
   #takeBatch() {

@@ -121,7 +121,7 @@ export class Queue {
       if (result instanceof StoreError) this.#settle(append, result);
       else {
         const { seq, file } = result;
-        this.#settle(append, undefined, { seq: seq + index, file });
+        this.#settle(append, { seq: seq + index, file });
       }
     }
     this.batch = [];
@@ -134,7 +134,7 @@ export class Queue {
       const found = key === undefined ? "new" : keys.find(key, json);
       if (found === "new") this.waiting.push(append);
       else if (found === "other plant") this.#settle(append, conflict());
-      else this.#settle(append, undefined, "replayed");
+      else this.#settle(append, "replayed");
     }
   }
 
@@ -147,25 +147,19 @@ export class Queue {
       if (!append.isSettled) this.#settle(append, error);
   }
 
-  #settle(append: Append, error?: StoreError, outcome?: Outcome | Receipt) {
+  #settle(append: Append, outcome: Outcome | StoreError) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
-    this.#call(append, append.settle, error, outcome);
-    append.followers?.forEach((settle) =>
-      this.#call(append, settle, error, "replayed")
-    );
+    this.#call(append, append.settle, outcome);
+    const shared = outcome instanceof StoreError ? outcome : "replayed";
+    append.followers?.forEach((settle) => this.#call(append, settle, shared));
   }
 
-  #call(
-    { bytes }: Append,
-    settle: Settle,
-    error?: StoreError,
-    outcome?: Outcome | Receipt
-  ) {
+  #call({ bytes }: Append, settle: Settle, outcome: Outcome | StoreError) {
     this.#records--;
     this.#bytes -= bytes;
     try {
-      settle(error, outcome);
+      settle(outcome);
     } catch (thrown) {
       // An error of the caller's function is the caller's: it does not fail the journal.
       queueMicrotask(() => {

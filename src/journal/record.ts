@@ -158,18 +158,18 @@ export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
   key: string
-): Promise<Outcome>;
+): Promise<"stored" | "replayed">;
 export function appendPlant(
   plant: NewPlant,
   append: AppendJson,
   key?: string
-): Promise<Outcome | Receipt | void> {
+): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !isKey(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    const settle: Settle = (error, outcome) => {
-      if (error !== undefined) reject(error);
+    const settle: Settle = (outcome) => {
+      if (outcome instanceof Error) reject(outcome);
       else if (key === undefined || outcome === "replayed") resolve(outcome);
       else resolve("stored");
     };

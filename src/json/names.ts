@@ -7,8 +7,9 @@ const prime = 67_108_859;
  * A hash table of the member names of a text. A bucket is a chain of names.
  *
  * A name is its position in the text. Two names are more than four characters apart, so a quarter
- * of the position is an index that no other name has. The table takes 3 bytes for each character
- * of the text; a Set of strings takes up to 100 bytes for a name, which has as few as eight.
+ * of the position is an index that no other name has. The table takes 3 bytes for each character of
+ * the text. A Set of strings takes up to 100 bytes for a name, which may have eight characters
+ * only.
  *
  * The hash of a name is a polynomial of its characters. Its base is random for each text, so a
  * client cannot know which names share a bucket, and the time is linear. The result does not

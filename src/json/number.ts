@@ -1,33 +1,13 @@
 /** The integer that a JSON number is, by its mathematical value (RFC 8259, 6): never rounded. */
 
-/** The integers of each format, both ends included. */
-export const int32 = { min: -(2n ** 31n), max: 2n ** 31n - 1n } as const;
+/** The range of every integer, both ends included. */
 export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n } as const;
 
-type Range = typeof int64;
+/** More digits than this are never in the range; fewer always are. */
+const digitsMax = 19;
 
-/** Why a number is not an integer of a range. */
-export type NumberProblem = "fraction" | "range";
-
-/**
- * Returns the integer of a range that a number is; `1.0` and `1e2` are integers, too.
- *
- * Linear in the number's length: `1e1000000000` is never expanded.
- *
- * @param text a number as JSON writes it
- */
-export function exactInteger(
-  text: string,
-  { min, max }: Range
-): bigint | NumberProblem {
-  // No int64 has more than 19 digits, so nearly every integer has this form.
-  const isPlain = /^-?\d{1,19}$/.test(text);
-  const integer = isPlain
-    ? BigInt(text)
-    : integerOfDecimal(text, max.toString().length);
-  if (typeof integer !== "bigint") return integer;
-  return integer < min || integer > max ? "range" : integer;
-}
+/** Why a number is not an int64: the end of a sentence that has named the range. */
+type NumberProblem = "has a fraction" | "is outside of it";
 
 /**
  * The parts of a number: minus, int, the digits of frac, exp without its "e" (RFC 8259, 6).
@@ -40,11 +20,16 @@ export function exactInteger(
  */
 const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
 
-/** Returns the integer of a number with frac, exp or many digits; `digitsMax` bounds the work. */
-function integerOfDecimal(
-  text: string,
-  digitsMax: number
-): bigint | NumberProblem {
+/**
+ * Returns the int64 that a number is; `1.0` and `1e2` are integers, too.
+ *
+ * Linear in the number's length: `1e1000000000` is never expanded.
+ *
+ * @param text a number as JSON writes it
+ */
+export function exactInteger(text: string): bigint | NumberProblem {
+  const isPlain = /^-?\d{1,18}$/.test(text);
+  if (isPlain) return BigInt(text);
   const [, minus = "", whole = "", fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
 
@@ -57,7 +42,11 @@ function integerOfDecimal(
 
   // Number() makes a long power inexact or infinite. Then it outweighs the digits of any body.
   const exponent = Number(power) - fraction.length + (digits.length - end);
-  if (exponent < 0) return "fraction";
-  if (end - start + exponent > digitsMax) return "range";
-  return BigInt(minus + digits.slice(start, end)) * 10n ** BigInt(exponent);
+  if (exponent < 0) return "has a fraction";
+  if (end - start + exponent > digitsMax) return "is outside of it";
+  const integer =
+    BigInt(minus + digits.slice(start, end)) * 10n ** BigInt(exponent);
+  return integer < int64.min || integer > int64.max
+    ? "is outside of it"
+    : integer;
 }

@@ -6,7 +6,6 @@
  */
 import { isUtf8 } from "node:buffer";
 import { NameTable } from "./names.ts";
-import { stringOf } from "./string.ts";
 
 /**
  * A checked value: of an object, the members that are kept; of any other, its text.
@@ -15,20 +14,15 @@ import { stringOf } from "./string.ts";
  */
 export type JsonValue = string | ReadonlyMap<string, string>;
 
-export type JsonErrorCode =
-  "json" | "utf8" | "duplicate" | "surrogate" | "nesting";
-
-/** Where a text stops being I-JSON, and what was expected there. */
+/** Why a body is refused. The message says where it is wrong, and what was expected there. */
 export class JsonError extends Error {
-  readonly code: JsonErrorCode;
+  /** `schema`: the JSON has another schema. Any other code: it is not I-JSON. */
+  readonly code:
+    "json" | "utf8" | "duplicate" | "surrogate" | "nesting" | "schema";
 
-  /** In bytes from the start of the body. */
-  readonly offset: number;
-
-  constructor(code: JsonErrorCode, offset: number, message: string) {
-    super(`at byte ${offset}, ${message}`);
+  constructor(code: JsonError["code"], message: string) {
+    super(message);
     this.code = code;
-    this.offset = offset;
   }
 }
 
@@ -45,13 +39,6 @@ export function parseJson(
   kept: readonly string[]
 ): JsonValue {
   const text = body.toString("utf8");
-  if (text.startsWith("\ufeff")) {
-    throw new JsonError(
-      "json",
-      0,
-      "found a byte order mark, expected a JSON value"
-    );
-  }
   // Decoding replaces each byte that is not UTF-8 by U+FFFD: a text without one was UTF-8.
   if (!text.includes("\ufffd") || isUtf8(body))
     return new Reader(text, nestingMax, kept).read();
@@ -62,7 +49,10 @@ export function parseJson(
   while (again[offset] === body[offset]) offset++;
   // It may be a later byte of a truncated character, whose first byte is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
-  throw new JsonError("utf8", offset, "found a byte that is not UTF-8");
+  throw new JsonError(
+    "utf8",
+    `at byte ${offset}, found a byte that is not UTF-8`
+  );
 }
 
 /** string = quotation-mark *unescaped quotation-mark: nearly every string (RFC 8259, 7). */
@@ -109,6 +99,19 @@ const scalar = new RegExp(
   String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
   "y"
 );
+
+/**
+ * Returns what the characters of a string stand for, between its quotes; checked before.
+ *
+ * V8 keeps each short string that JSON.parse makes in a table, which a million names would fill
+ * with 50 MB. It leaves out strings of more than ten characters, so this makes them longer.
+ */
+const stringOf = (characters: string): string =>
+  characters.includes("\\")
+    ? JSON.parse(`"${padding}${characters}"`).slice(padding.length)
+    : characters;
+
+const padding = " ".repeat(12);
 
 /** An object's names are compared one by one up to this number. A table has the others. */
 const fewNames = 8;
@@ -199,15 +202,14 @@ class Reader {
       (names.length < fewNames
         ? names.push(name) > 0
         : this.#tableOfNames().add(name, start, object));
+    this.#next = isNew ? end : start;
     if (!isNew) {
-      this.#next = start;
       this.#fail(
         "each name once",
         "duplicate",
         "a member name for the second time"
       );
     }
-    this.#next = end;
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
@@ -277,17 +279,21 @@ class Reader {
   /** Throws for the character that is next. */
   #fail(
     expected: string,
-    code: JsonErrorCode = "json",
+    code: JsonError["code"] = "json",
     found = this.#found()
   ): never {
     const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
-    throw new JsonError(code, offset, `found ${found}, expected ${expected}`);
+    throw new JsonError(
+      code,
+      `at byte ${offset}, found ${found}, expected ${expected}`
+    );
   }
 
   /** Names the next character. A response repeats no more of what a client sent. */
   #found(): string {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";
+    if (point === 0xfeff) return "a byte order mark";
     if (point > 0x20 && point < 0x7f)
       return JSON.stringify(String.fromCodePoint(point));
     return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;

@@ -1,15 +1,16 @@
 /** Checks JSON values against JSON Schemas: the keywords that plant.ts uses, all violations. */
-import { exactInteger, int32, int64 } from "./number.ts";
+import { exactInteger, int64 } from "./number.ts";
 import type { JsonValue } from "./parse.ts";
 
-/** The keywords of a member (JSON Schema 2020-12). `title` and `description` check nothing. */
+/**
+ * The keywords of a member (JSON Schema 2020-12). `title`, `description` and `format` check
+ * nothing: every integer must be an int64.
+ */
 export interface MemberSchema {
   readonly title?: string;
   readonly description?: string;
   readonly type?: "object" | "string" | "integer";
-
-  /** The range of an integer. Default: int64. */
-  readonly format?: "int32" | "int64";
+  readonly format?: string;
 }
 
 /** The keywords of a whole value. The members of members are not kept, so nothing checks them. */
@@ -28,59 +29,47 @@ export interface Schema extends MemberSchema {
  * @param found the violations of the schema that this one is a part of
  */
 export function checkSchema(
-  schema: Schema,
+  { type, required = [], properties = {}, allOf = [] }: Schema,
   value: JsonValue,
   found = new Set<string>()
 ): ReadonlySet<string> {
-  const { required, properties, allOf } = schema;
-  const problem = typeProblem(schema, value);
-  if (problem !== undefined) found.add(`it ${problem}`);
+  const problem = typeProblem(type, value);
+  if (problem) found.add(`it ${problem}`);
 
   // A value of another type has no members that could be missing.
   if (typeof value !== "string") {
-    for (const name of required ?? []) {
+    for (const name of required)
       if (!value.has(name)) found.add(`/${name} is required, but missing`);
-    }
-    for (const name in properties) {
-      const [member, text] = [properties[name], value.get(name)];
-      if (member === undefined || text === undefined) continue;
-      const wrong = typeProblem(member, text);
-      if (wrong !== undefined) found.add(`/${name} ${wrong}`);
+    for (const [name, member] of Object.entries(properties)) {
+      const text = value.get(name);
+      const wrong = text && typeProblem(member.type, text);
+      if (wrong) found.add(`/${name} ${wrong}`);
     }
   }
 
-  for (const part of allOf ?? []) checkSchema(part, value, found);
+  for (const part of allOf) checkSchema(part, value, found);
   return found;
 }
 
-const ranges = { int32, int64 } as const;
-
-/** Why a number is not an integer of its range. */
-const problems = {
-  fraction: "has a fraction",
-  range: "is outside of it"
-} as const;
-
 /** Returns what a value must be and what it is, or undefined if it is that. */
 function typeProblem(
-  { type, format = "int64" }: MemberSchema,
+  type: MemberSchema["type"],
   value: JsonValue
 ): string | undefined {
   const kind = kindOf(value);
-  if (type !== "integer") {
-    const expected = type === "object" ? "an object" : "a string";
-    const isExpected = type === undefined || kind === expected;
-    return isExpected ? undefined : `must be ${expected}, but is ${kind}`;
+  if (type === "integer") {
+    const integer =
+      typeof value === "string" && kind === "a number"
+        ? exactInteger(value)
+        : `is ${kind}`;
+    return typeof integer === "bigint"
+      ? undefined
+      : `must be an integer from ${int64.min} to ${int64.max}, but ${integer}`;
   }
-
-  const range = ranges[format];
-  const integer =
-    typeof value === "string" && kind === "a number"
-      ? exactInteger(value, range)
-      : undefined;
-  if (typeof integer === "bigint") return undefined;
-  const found = integer === undefined ? `is ${kind}` : problems[integer];
-  return `must be an integer from ${range.min} to ${range.max}, but ${found}`;
+  const expected = type === "object" ? "an object" : "a string";
+  return type === undefined || kind === expected
+    ? undefined
+    : `must be ${expected}, but is ${kind}`;
 }
 
 /** The kinds of values by the first characters of their texts; all others are numbers. */

@@ -4,7 +4,13 @@ import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import { entries, hintFor, quoted, readConfig } from "./settings.ts";
+import {
+  entries,
+  hintFor,
+  quoted,
+  readConfig,
+  storeTable
+} from "./settings.ts";
 
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
@@ -32,7 +38,7 @@ export function readCommand({
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
-const moveFlags = ["store", "store-credentials"];
+const moveFlags = Object.values(storeTable).map(({ flag }) => flag);
 
 /** Flags of each command, and the least and the greatest number of positionals. */
 const forms = new Map<string, readonly [readonly string[], number, number]>([

@@ -5,9 +5,9 @@ import type { Store } from "./open-store.ts";
 type State = "starting" | "ready" | "draining" | "failed";
 
 /**
- * How long after the last plant that found no space the server counts as ready again: a server that
- * is sent no plants cannot learn that there is space. Also the least time between two log lines on
- * missing space: near its end, small plants fit in turn with large ones that do not.
+ * The time from the last plant that found no space until the server counts as ready again. A server
+ * that is sent no plants cannot learn that there is space. Also the least time between two log
+ * lines on missing space: near the end, small plants still fit where large ones do not.
  */
 const fullMillis = 10_000;
 

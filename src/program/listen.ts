@@ -8,8 +8,8 @@ import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
- * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)); or else at
- * the path of a socket; or else on host and port.
+ * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)). Without
+ * one, listens at the path of a socket, or else on host and port.
  *
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
@@ -65,8 +65,8 @@ No token is configured: this one was generated, and ends with this process.
 }
 
 /**
- * Describes where a server listens: `base` is the URL with the actual port, or `unix:` and the path
- * or descriptor; `isExposed` whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ * Describes where a server listens. `base` is the URL with the actual port, or `unix:` and the path
+ * or descriptor. `isExposed`: whether other machines may connect, which needs TLS (RFC 6750, 5.3).
  */
 export function describeAddress(
   server: Server,

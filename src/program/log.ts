@@ -6,8 +6,8 @@ import type { Host, Log } from "./host.ts";
 const levels = { info: 30, warn: 40, error: 50 };
 
 /**
- * Creates a log that never waits for its reader, and buffers no more than the stream does: 16 KiB
- * on Node 20, 64 KiB on later ones.
+ * Creates a log that never waits for its reader. It buffers no more than the stream does: 16 KiB on
+ * Node 20, 64 KiB on later versions.
  *
  * Lines are dropped and counted while that is full, and while they cannot be written. The next line
  * that gets through is followed by their number.

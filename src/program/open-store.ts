@@ -9,6 +9,7 @@ import {
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import { assertFolder } from "./listen.ts";
+import { readAuthority, readCredentialsFile, readTlsPair } from "./secrets.ts";
 import { isStream, type Config } from "./settings.ts";
 
 /** A store as the program needs it. A journal has every member but `isReachable`. */
@@ -24,18 +25,10 @@ export interface Store
   rotate?: Journal["rotate"];
 }
 
-/**
- * Opens the store.
- *
- * @param credentials of a stream, asked for at each new connection
- * @throws JournalError, EngineError
- */
-export async function openStore(
-  { store: address, limits }: Config,
-  { log }: Host,
-  credentials?: () => string
-): Promise<Store> {
-  const warn = (message: string) => log("warn", message);
+/** Opens the store. @throws JournalError, EngineError */
+export async function openStore(config: Config, host: Host): Promise<Store> {
+  const { store: address, limits, storeAppendMillis } = config;
+  const warn = (message: string) => host.log("warn", message);
 
   // The limits are the journal's: a stream has its own.
   if (!isStream(address)) {
@@ -46,5 +39,25 @@ export async function openStore(
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");
   const keys = limits.keysBytesMax > 0;
-  return openNats(address, { warn, keys, ...(credentials && { credentials }) });
+  const { limits: streamLimits, ...secrets } = streamOptions(config, host);
+  return openNats(address, {
+    ...secrets,
+    limits: { ...streamLimits, appendMillis: storeAppendMillis },
+    keys,
+    warn
+  });
 }
+
+/** Returns the options of a stream. Its files are read for each connection. */
+export const streamOptions = (config: Config, host: Host) => ({
+  credentials: () =>
+    config.storeCredentials === ""
+      ? undefined
+      : readCredentialsFile(config.storeCredentials, host),
+  tls: () => ({
+    ...(config.storeTlsCert &&
+      readTlsPair(config.storeTlsCert, config.storeTlsKey, host)),
+    ...(config.storeTlsCa && { ca: readAuthority(config.storeTlsCa, host) })
+  }),
+  limits: { handshakeMillis: config.storeHandshakeMillis }
+});

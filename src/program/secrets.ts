@@ -45,20 +45,16 @@ export const readTlsPair = (certPath: string, keyPath: string, host: Host) =>
     });
   });
 
-/**
- * Reads the credentials of a stream once, so that a bad file is refused before any server is
- * contacted. Returns a function that reads the file again, for each new connection; undefined
- * without a path.
- *
- * @throws ExitError that names the file
- */
-export function openCredentials(path: string, host: Host) {
-  if (path === "") return undefined;
-  const read = () =>
-    readGuarded("credentials file", path, host, "warn", String);
-  read();
-  return read;
-}
+/** Reads the credentials of a stream. @throws ExitError that names the file */
+export const readCredentialsFile = (path: string, host: Host) =>
+  readGuarded("credentials file", path, host, "warn", String);
+
+/** Reads the certificates of an authority. @throws ExitError that names the file */
+export const readAuthority = (path: string, host: Host) =>
+  readGuarded("TLS authority", path, host, "public", (ca) => {
+    createSecureContext({ ca });
+    return new X509Certificate(ca) && ca;
+  });
 
 /** Keeps the opening of a named pipe from waiting for a writer. */
 const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;

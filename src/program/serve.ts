@@ -9,7 +9,7 @@ import type { Host, Log } from "./host.ts";
 import { announcement, describeAddress, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { openStore } from "./open-store.ts";
-import { openCredentials, readTlsPair } from "./secrets.ts";
+import { readTlsPair } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -61,9 +61,9 @@ type Running = Awaited<ReturnType<typeof start>>;
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
   const secrets = readSecrets(config, host);
-  const { tokens, tls, credentials } = secrets;
+  const { tokens, tls, guard } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, host, credentials);
+  const store = await openStore(config, guard);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -115,7 +115,7 @@ function readSecrets(config: Config, host: Host) {
     logged.add(message);
   };
   const guard = { ...host, log };
-  const { tlsCert, tlsKey, storeCredentials } = config;
+  const { tlsCert, tlsKey } = config;
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
   return {
     tokens: openTokens(config, guard),
@@ -123,7 +123,7 @@ function readSecrets(config: Config, host: Host) {
 
     /** The current certificate and key. */
     tls: tlsCert === "" ? undefined : readTls(),
-    credentials: openCredentials(storeCredentials, guard)
+    guard
   };
 }
 

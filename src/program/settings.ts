@@ -6,6 +6,7 @@ import {
   describeBounds,
   isWithin,
   limitTable,
+  natsLimits,
   type Limit,
   type Limits
 } from "../config.ts";
@@ -34,6 +35,48 @@ const adminForm = new RegExp(
 const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
+
+/** The settings of the store, which `import` and `export` have, too. */
+export const storeTable = {
+  store: {
+    flag: "store",
+    defaultValue: "plants.ndjson",
+    form: storeForm,
+    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
+    meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
+  },
+  storeCredentials: {
+    ...path,
+    flag: "store-credentials",
+    meaning: "file of the credentials for a stream, read at each connection"
+  },
+  storeTlsCert: {
+    ...path,
+    flag: "store-tls-cert",
+    meaning:
+      "PEM file of the client certificate for a stream, read at each connection"
+  },
+  storeTlsKey: {
+    ...path,
+    flag: "store-tls-key",
+    meaning: "PEM file of its private key, read at each connection"
+  },
+  storeTlsCa: {
+    ...path,
+    flag: "store-tls-ca",
+    meaning:
+      "PEM file of the authority of a stream's servers, read at each connection"
+  },
+  storeHandshakeMillis: {
+    flag: "store-handshake-timeout",
+    defaultValue: natsLimits.handshakeMillis,
+    min: 100,
+    max: 60_000,
+    expected: "milliseconds, 100 to 60000",
+    meaning:
+      "milliseconds to connect to a stream's server: five round trips, with TLS"
+  }
+} as const;
 
 /** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
 export const settingTable = {
@@ -68,17 +111,15 @@ export const settingTable = {
     expected: basePathExpected,
     meaning: "prefix of /plants in the path, such as /v1"
   },
-  store: {
-    flag: "store",
-    defaultValue: "plants.ndjson",
-    form: storeForm,
-    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
-    meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
-  },
-  storeCredentials: {
-    ...path,
-    flag: "store-credentials",
-    meaning: "file of the credentials for a stream, read at each connection"
+  ...storeTable,
+  storeAppendMillis: {
+    flag: "store-append-timeout",
+    defaultValue: natsLimits.appendMillis,
+    min: 1_000,
+    max: 600_000,
+    expected: "milliseconds, 1000 to 600000",
+    meaning:
+      "milliseconds until an append to a stream fails: an election takes 4 to 9 s"
   },
   tokensFile: {
     ...path,
@@ -288,8 +329,7 @@ function checkRules({ headMillis, requestMillis }: Limits, given: Given) {
     isServe && token && !isToken(token),
     `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
   );
-  const { host, port, socket, tlsCert, tlsKey, store, storeCredentials } =
-    settingTable;
+  const { host, port, socket, tlsCert, tlsKey } = settingTable;
   if (isServe && isInherited(given)) {
     forbid(
       sockets !== "1",
@@ -301,14 +341,21 @@ function checkRules({ headMillis, requestMillis }: Limits, given: Given) {
       "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
     );
   }
-  forbid(
-    isGiven(tlsCert) !== isGiven(tlsKey),
-    "--tls-cert and --tls-key need each other"
-  );
-  forbid(
-    isGiven(storeCredentials) && !isStream(lookUp(store, given).text),
-    "--store-credentials needs a stream as --store"
-  );
+  const { store, ...ofStream } = storeTable;
+  const { storeTlsCert, storeTlsKey } = ofStream;
+  for (const [cert, key] of [
+    [tlsCert, tlsKey],
+    [storeTlsCert, storeTlsKey]
+  ] as const)
+    forbid(
+      isGiven(cert) !== isGiven(key),
+      `--${cert.flag} and --${key.flag} need each other`
+    );
+  for (const entry of Object.values(ofStream))
+    forbid(
+      isGiven(entry) && !isStream(lookUp(store, given).text),
+      `--${entry.flag} needs a stream as --store`
+    );
   forbid(
     headMillis > requestMillis,
     "--head-timeout must not be above --request-timeout: " +

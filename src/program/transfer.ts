@@ -16,18 +16,18 @@ import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
+import { streamOptions } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
-import { openCredentials } from "./secrets.ts";
 import { isStream, type Config } from "./settings.ts";
 
 /** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(
   command: string,
   files: readonly string[],
-  { store, storeCredentials }: Config,
+  config: Config,
   host: Host
 ) {
-  if (!isStream(store))
+  if (!isStream(config.store))
     throw new ExitError(
       "usage",
       `${command} needs a stream as --store or PLANTS_STORE`
@@ -38,12 +38,15 @@ export async function transfer(
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
-  const limits = { appendMillis: moveMillis, unreachableMillis: moveMillis };
-  const credentials = openCredentials(storeCredentials, host);
-  const stream = await openNats(store, {
-    warn: host.warn,
-    limits,
-    ...(credentials && { credentials })
+  const { limits, ...secrets } = streamOptions(config, host);
+  const stream = await openNats(config.store, {
+    ...secrets,
+    limits: {
+      ...limits,
+      appendMillis: moveMillis,
+      unreachableMillis: moveMillis
+    },
+    warn: host.warn
   });
   try {
     if (command === "import") {

@@ -1,4 +1,4 @@
-/** The Kubernetes manifest among the recipes: kubernetes-models has the schemas and types of all
+/** The Kubernetes manifests among the recipes: kubernetes-models has the schemas and types of all
  * its objects, so that no cluster and no network is needed. */
 import assert from "node:assert/strict";
 import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
@@ -11,7 +11,8 @@ import { command } from "../support/package.ts";
 import { root, start, temporaryFolder, token } from "../support/support.ts";
 
 const here = import.meta.dirname;
-const text = readFileSync(join(root, "src", "program", "recipes", "kubernetes.yaml"), "utf8");
+const [text = "", withNats = ""] = ["kubernetes.yaml", "kubernetes-nats.yaml"].map((name) =>
+  readFileSync(join(root, "src", "program", "recipes", name), "utf8"));
 
 /** What the tests look at of the objects: they are named by their kind. */
 interface Probe {
@@ -64,9 +65,10 @@ async function faultsOf(manifest: string): Promise<string> {
   return `${faults.join()}${said}`;
 }
 
-test("the manifest keeps the schemas of Kubernetes and has no name that they do not know",
+test("the manifests keep the schemas of Kubernetes and have no name that they do not know",
   async () => {
     assert.equal(await faultsOf(text), "");
+    assert.equal(await faultsOf(withNats), "");
     assert.match(await faultsOf(text.replace("replicas: 1", "replicas: one")),
       /data\/spec\/replicas must be integer/, "the control: a wrong type");
     assert.match(await faultsOf(text.replace("failureThreshold: 6", "failureTreshold: 6")),

@@ -1,10 +1,12 @@
 /** onResponse: called once with each response before it leaves, also after a parser error. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { test } from "node:test";
-import { createPlantHandler, type ResponseListener } from "../../src/index.ts";
+import { createPlantHandler, openJournal, type ResponseListener } from "../../src/index.ts";
 import { HeldStore, listen, serve } from "../support/serving.ts";
-import { exchange, post, token } from "../support/support.ts";
+import { exchange, post, temporaryFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
 const plant = post('{"id":1,"name":"Fern"}').toString();
@@ -62,6 +64,21 @@ test("onResponse gets the receipt of a stored plant, if the store gives one, and
   const replay = plant.replace("Host", "Idempotency-Key: k\r\nHost");
   await exchange(port, plant.repeat(4) + replay + plant.replace("/plants", "/x"), { answers: 6 });
   assert.deepEqual(receipts, [{ seq: 7, file: "f" }, { seq: 8 }, undefined, undefined, undefined, undefined]);
+});
+
+test("the receipt of a journal is the record's number and its file's id, with a key, too, and for a library's caller", { timeout }, async () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const store = await openJournal(path);
+  const receipts: unknown[] = [];
+  const { port } = await serve({ store, onResponse: ({ receipt }) => void receipts.push(receipt) });
+  const keyed = plant.replace("Host", "Idempotency-Key: k\r\nHost");
+  await exchange(port, plant + keyed, { answers: 2 });
+  await exchange(port, keyed, { answers: 1 });
+  receipts.push(await store.append({ id: 2n, name: "Moss" }));
+  await store.close();
+  const [{ file }, ...records] = readFileSync(path, "utf8").trim().split("\n").map((each) => JSON.parse(each));
+  const [first, second, third] = records.map(({ seq }) => ({ seq, file }));
+  assert.deepEqual(receipts, [first, second, undefined, third]);
 });
 
 for (const [what, bytes] of [["a plant", plant], ["an early response", `${line}\r\n`]] as const) {

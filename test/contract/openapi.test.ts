@@ -181,5 +181,6 @@ test("an Error keeps to its schema", async () => {
     const { status, body } = await answerTo(bytes);
     assert.ok(status >= 400);
     assertIs(errorSchema, body);
+    assert.equal(JSON.parse(body).error | 0, JSON.parse(body).error, "an int32");
   }
 });

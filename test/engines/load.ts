@@ -180,6 +180,9 @@ export class Proxy {
   /** New connections are refused. */
   isCut = false;
 
+  /** The time that bytes take in each direction. */
+  delayMillis = 0;
+
   /** How many bytes from the server were lost. */
   lost = 0;
 
@@ -221,10 +224,12 @@ export class Proxy {
       });
     }
     if (this.isCut) client.destroy();
-    client.on("data", (bytes) => server.write(this.rewrite(bytes)));
+    const send = (socket: Socket, bytes: Buffer): unknown => (this.delayMillis === 0
+      ? socket.write(bytes) : setTimeout(() => socket.write(bytes), this.delayMillis));
+    client.on("data", (bytes) => send(server, this.rewrite(bytes)));
     server.on("data", (bytes) => {
       if (this.isMute) this.lost += bytes.length;
-      else client.write(bytes);
+      else send(client, bytes);
     });
   }
 }

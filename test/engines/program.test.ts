@@ -40,7 +40,7 @@ test("credentials come from a file, and refused ones are not shown: 78", { timeo
 });
 
 const files: readonly (readonly [what: string, text: string, mode: number, pattern: RegExp])[] = [
-  ["is missing", "", 0, /^plant-store: credentials file \S*\/none: ENOENT/],
+  ["is missing", "", 0, /^plant-store: the store's credentials: credentials file \S*\/none: ENOENT/],
   ["others can write", "u\ns3cret\n", 0o602, /credentials file .*: expected .* cannot write it, found mode 602/],
   ["has one line", "s3cret\n", 0o600, /the store's credentials: expected a \.creds file/],
 ];

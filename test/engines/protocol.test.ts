@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/config.ts";
-import { framesOf, headersOf, publication } from "../../src/engines/protocol.ts";
-import { parseAddress } from "../../src/engines/address.ts";
+import { framesOf } from "../../src/engines/protocol.ts";
+import { settingsOf } from "../../src/engines/address.ts";
 import { EngineError } from "../../src/store.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
@@ -69,31 +69,28 @@ describe("the bytes of a server", () => {
       else await assert.rejects(read([bytes]), EngineError);
     });
   }
-
-  test("a published message begins with the lengths of its headers and of all in bytes", () => {
-    const headers = headersOf("Nats-Msg-Id: a.5\r\n", "Nats-Expected-Stream: plants\r\n");
-    const bytes = publication("plants", "_INBOX.a.5", headers, Buffer.from('{"name":"ä€"}'));
-    assert.equal(bytes.toString(), "HPUB plants _INBOX.a.5 60 76\r\nNATS/1.0\r\n"
-      + 'Nats-Msg-Id: a.5\r\nNats-Expected-Stream: plants\r\n\r\n{"name":"ä€"}\r\n');
-  });
 });
 
 describe("the address", () => {
+  const read = (address: string) => {
+    const { limits, login, keys, warn, tlsOptions, ...target } = settingsOf(address, {});
+    return target;
+  };
   test("has hosts, a stream and options", () => {
     const { hosts, ...rest } =
-      parseAddress("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow"
+      read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow"
         + "&tls-first&domain=hub&inbox=_INBOX_plants.x");
     assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: 8222, allowsOldServer: true, isTlsFirst: true,
+      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: "http://host:8222/varz", allowsOldServer: true, isTlsFirst: true,
       api: "$JS.hub.API", inbox: "_INBOX_plants.x",
       shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
   test("has defaults", () => {
-    const { hosts, ...rest } = parseAddress("nats://h1/plants");
-    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitor: 0,
+    const { hosts, ...rest } = read("nats://h1/plants");
+    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitor: "",
       allowsOldServer: false, isTlsFirst: false, api: "$JS.API", inbox: "_INBOX", shown: "nats://h1/plants" });
   });
 
@@ -110,7 +107,7 @@ describe("the address", () => {
   ];
   for (const address of wrong) {
     test(`${JSON.stringify(address.slice(0, 60))} is refused, and not quoted`, () => {
-      assert.throws(() => parseAddress(address), (error) => error instanceof EngineError
+      assert.throws(() => settingsOf(address, {}), (error) => error instanceof EngineError
         && error.code === "config" && !/s3|@|u:/.test(error.message));
     });
   }

@@ -17,6 +17,17 @@ const blockOf = (name: string): string => {
   return text;
 };
 
+/** A file among the secrets of the Kubernetes recipe. */
+function secretOf(name: string): string {
+  const recipe = readFileSync(join(root, "src/program/recipes/kubernetes-nats.yaml"), "utf8");
+  const [, text = ""] = new RegExp(`^  ${name}: \\|\n((?:    .*\n)+)`, "m").exec(recipe) ?? [];
+  return text.replaceAll(/^    /gm, "");
+}
+
+/** The recipe's servers, with the names and addresses that the tests' own servers have. */
+const recipe = secretOf("nats\\.conf").replace("$POD_NAME", "n1").replace("/data", "/var/lib/nats/n1")
+  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.1:623${Number(index) + 1}`);
+const inPods = await Cluster.start({ template: recipe });
 const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
 
 test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
@@ -55,5 +66,14 @@ describe("the README's servers, stream and users", { ...withCluster, timeout: 60
     const writer = await cluster.open("plants");
     assert.equal(await exportStream(writer, path, () => undefined), 1);
     await writer.close();
+  });
+  test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
+    await inPods.create("plants", JSON.parse(blockOf("json stream")));
+    const store = await inPods.open("plants", { credentials: secretOf("credentials") });
+    await store.append({ id: 1n, name: "Fern" });
+    await store.close();
+    for (const path of ["/healthz", "/healthz?js-enabled-only=true"]) {
+      assert.equal((await fetch(`http://127.0.0.1:${inPods.servers[0]?.monitor}${path}`)).status, 200);
+    }
   });
 });

@@ -226,7 +226,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     [{ discard: "old" }, undefined],
     [{ persist_mode: "async" }, /persist_mode: expected none, found "async"/],
     [{ persist_mode: "default" }, undefined],
-    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append\), found 11999/],
+    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append, which can be shortened instead\), found 11999/],
     [{ duplicate_window: 4 * 3_000 * 1e6 }, undefined],
     [{ subjects: ["plants", "others"] }, /subjects: expected \["plants"\]/],
     [{ subjects: [">"] }, /subjects: expected \["plants"\]/],

@@ -7,7 +7,7 @@ import { encodeMessage } from "../../src/engines/message.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
-import { ack, append, fails, Fake, found, holding, nobody, open, openFake, outcomeOf } from "./fake.ts";
+import { ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf } from "./fake.ts";
 import type { Answer, Published } from "./fake.ts";
 
 const timeout = 30_000;
@@ -39,7 +39,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
   test("is published once: an id, the expected stream, and the plant as a journal has it", async () => {
     const { fake, store } = await open();
     assert.equal(await append(store), "stored");
-    assert.equal(await append(store), "stored");
+    assert.deepEqual(await store.append(fern), { seq: JSON.parse(good).seq }, "the receipt");
     const [first, second] = fake.plants;
     assert.match(first?.payload ?? "", /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/);
     assert.match(first?.headers ?? "",

@@ -1,14 +1,17 @@
 /** TLS to real servers: whom the store trusts, and that it never falls back. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { once } from "node:events";
+import { copyFileSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { describe, test } from "node:test";
+import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
-import { temporaryFolder } from "../support/support.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
-import { Fake } from "./fake.ts";
+import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
+import { Cluster, credentialsOf, environmentFor, until, withCluster } from "./cluster.ts";
+import { append, Fake, openFake, varzOf } from "./fake.ts";
 import { compare, Load, Proxy, serve } from "./load.ts";
 
 const timeout = 60_000;
@@ -36,6 +39,12 @@ const serverOf = async ({ cert, key }: typeof good, more = ""): Promise<Cluster>
   return server;
 };
 const query = "?replicas=1";
+
+/** A proxy before a server, and its port for `open`. */
+async function proxyOf({ servers: [server] }: Cluster) {
+  const proxy = await Proxy.before(server?.port ?? 0);
+  return [proxy, [proxy.port]] as const;
+}
 
 describe("over TLS", { ...withCluster, timeout }, () => {
   for (const scheme of ["tls", "nats"] as const) {
@@ -94,14 +103,71 @@ describe("over TLS", { ...withCluster, timeout }, () => {
     assert.equal(store.stats.isReachable, false);
     await store.close();
   });
+  test("a monitor is asked by https, and trusted like the servers", async () => {
+    const fake = await Fake.start();
+    const monitor = createServer({ cert: readFileSync(good.cert), key: readFileSync(good.key) },
+      (_, response) => response.end(JSON.stringify(varzOf("n1", fake.serverId))));
+    await once(monitor.listen(0, "127.0.0.1"), "listening");
+    after(() => monitor.close());
+    const { port } = monitor.address() as AddressInfo;
+    for (const [tls, isVerified] of [[trusting(good), true], [trusting(other), false]] as const) {
+      const store = await openFake([fake], { tls }, `?monitor=https:${port}`);
+      assert.equal(await append(store), isVerified ? "stored" : "unreachable");
+      await store.close();
+    }
+  });
+  test("a round trip of 600 ms needs a longer handshake, and no other setting", async () => {
+    const server = await serverOf(good);
+    const [proxy, ports] = await proxyOf(server);
+    proxy.delayMillis = 300;
+    const options = { query, ports, tls: trusting(good) };
+    const hasty = await server.open("plants", { ...options, limits: { handshakeMillis: 1_500 } });
+    assert.equal(hasty.stats.isReachable, false, "the control: TLS takes longer");
+    await hasty.close();
+    const store = await server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } });
+    await store.append({ id: 1n, name: "Fern" });
+    await store.close();
+  });
+  test("the program has a client certificate by flags, and reads it again for every connection", async () => {
+    const server = await serverOf(good, "verify: true");
+    const [proxy, ports] = await proxyOf(server);
+    const [cert, key] = ["cert", "key"].map((name) => join(temporaryFolder(), name));
+    assert.ok(cert && key);
+    const give = (pair: typeof good): void => {
+      copyFileSync(pair.cert, cert);
+      copyFileSync(pair.key, key);
+    };
+    const address = server.address("plants", { scheme: "tls", query, ports });
+    const args = ["--store-tls-cert", cert, "--store-tls-key", key, "--store-tls-ca", good.cert];
+    const env = environmentFor(address, credentialsOf("writer"));
+    give(other);
+    const refused = await run(args, env, temporaryFolder());
+    assert.equal(refused.code, 78, refused.stderr);
+    assert.match(refused.stderr, /127\.0\.0\.1:\d+: .*alert/);
+    give(good);
+    const program = await start({ args, env });
+    const status = async (): Promise<string> => {
+      const [answer] = await exchange(program.port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
+      return `${answer?.status} ${answer?.body.slice(0, 14)}`;
+    };
+    assert.match(await status(), /^200/);
+    for (const spoil of [() => give(other), () => rmSync(key)]) {
+      spoil();
+      proxy.cut();
+      await until("it is refused", async () => (await status()).includes("50306"));
+      give(good);
+      await until("it stores", async () => (await status()).startsWith("200"));
+    }
+    assert.equal(await program.end(), 0);
+    assert.match(program.stderr(), /the store's certificates: TLS key .*ENOENT/);
+  });
   test("a client certificate is read again for every connection", async () => {
     const server = await serverOf(good, "verify: true");
-    const [proxy] = await Promise.all(server.servers.map(({ port }) => Proxy.before(port)));
-    assert.ok(proxy);
+    const [proxy, ports] = await proxyOf(server);
     const identity = { ...trusting(good), cert: readFileSync(good.cert), key: readFileSync(good.key) };
     let read = 0;
     let tls: ConnectionOptions = identity;
-    const options = { query, ports: [proxy.port], tls: () => (read++, tls) };
+    const options = { query, ports, tls: () => (read++, tls) };
     const store = await server.open("plants", options);
     await store.append({ id: 1n, name: "Fern" });
     tls = trusting(good);

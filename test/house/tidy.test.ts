@@ -14,7 +14,7 @@ const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
 
 /** Tokens that each part may have: today's size. The design asks for 23,500, 11,500 and 7,500. */
-const budgets = { core: 26_230, program: 12_040, engines: 9_710 } as const;
+const budgets = { core: 25_980, program: 12_370, engines: 9_710 } as const;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
@@ -36,7 +36,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:net": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:tls": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:dns": ["engines/address.ts"],
-  "node:https": ["http/strict-server.ts"],
+  "node:https": ["http/strict-server.ts", "engines/checks.ts"],
   "node:diagnostics_channel": ["program/access-log.ts"],
   "node:crypto": [
     "engines/credentials.ts", "engines/protocol.ts", "http/bearer.ts", "journal/keys.ts",

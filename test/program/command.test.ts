@@ -64,7 +64,8 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
-    storeCredentials: "", tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
+    storeCredentials: "", storeTlsCert: "", storeTlsKey: "", storeTlsCa: "", storeHandshakeMillis: 2_000,
+    storeAppendMillis: 10_000, tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
     admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
@@ -121,6 +122,13 @@ const settings: readonly Setting[] = [
     ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://",
       "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
   ["--store-credentials", "PLANTS_STORE_CREDENTIALS", "storeCredentials", ["/run/creds", "c"], ["a\0b"]],
+  ["--store-tls-cert", "PLANTS_STORE_TLS_CERT", "storeTlsCert", ["/run/cert.pem", "c"], ["a\0b"]],
+  ["--store-tls-key", "PLANTS_STORE_TLS_KEY", "storeTlsKey", ["/run/key.pem", "k"], ["a\0b"]],
+  ["--store-tls-ca", "PLANTS_STORE_TLS_CA", "storeTlsCa", ["/run/ca.pem", "c"], ["a\0b"]],
+  ["--store-handshake-timeout", "PLANTS_STORE_HANDSHAKE_TIMEOUT", "storeHandshakeMillis", ["100", "5000", "60000"],
+    ["99", "60001", "5s"]],
+  ["--store-append-timeout", "PLANTS_STORE_APPEND_TIMEOUT", "storeAppendMillis", ["1000", "600000"],
+    ["999", "600001"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], ["a\0b"]],
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], ["a\0b"]],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], ["a\0b"]],
@@ -135,7 +143,10 @@ const settings: readonly Setting[] = [
 /** What a setting can't be without. */
 const companions: Readonly<Record<string, Environment>> = {
   "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
-  "--store-credentials": { PLANTS_STORE: "nats://h/plants" },
+  ...Object.fromEntries(["--store-credentials", "--store-tls-ca", "--store-handshake-timeout"]
+    .map((flag) => [flag, { PLANTS_STORE: "nats://h/plants" }])),
+  "--store-tls-cert": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_KEY: "k" },
+  "--store-tls-key": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_CERT: "c" },
 };
 
 test("--log-requests is a switch; its variable is yes, 1, true or empty", () => {
@@ -295,6 +306,8 @@ const mistakes: readonly Mistakes[] = [
   // A file of credentials is for a stream, and no address holds any.
   ["--store-credentials c", {}, 64, [/^--store-credentials needs a stream as --store$/]],
   ["", { PLANTS_STORE_CREDENTIALS: "c", PLANTS_STORE: "a" }, 78, [/^--store-credentials needs/]],
+  ["--store-tls-ca c", {}, 64, [/^--store-tls-ca needs a stream as --store$/]],
+  ["--store-tls-cert c --store nats://h/p", {}, 64, [/^--store-tls-cert and --store-tls-key need each other$/]],
   ["--store nats://u:S3cret@h/p --store-credentials c", {}, 64,
     [/^--store must be .* without credentials, found a text with an @$/]],
   ["export a --store nats://u:S3cret@h/p", {}, 64, [/^--store must be .*, found a text with an @$/]],
