@@ -39,7 +39,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
   test("is published once: an id, the expected stream, and the plant as a journal has it", async () => {
     const { fake, store } = await open();
     assert.equal(await append(store), "stored");
-    assert.deepEqual(await store.append(fern), { seq: JSON.parse(good).seq }, "the receipt");
+    assert.deepEqual(await store.append(fern), { seq: 2 }, "the receipt");
     const [first, second] = fake.plants;
     assert.match(first?.payload ?? "", /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/);
     assert.match(first?.headers ?? "",
