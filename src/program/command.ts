@@ -4,13 +4,7 @@ import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import {
-  entries,
-  hintFor,
-  quoted,
-  readConfig,
-  storeTable
-} from "./settings.ts";
+import { entries, hintFor, quoted, readConfig } from "./settings.ts";
 
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
@@ -38,15 +32,15 @@ export function readCommand({
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
-const moveFlags = Object.values(storeTable).map(({ flag }) => flag);
+const storeFlags = serveFlags.filter((flag) => flag.startsWith("store"));
 
 /** Flags of each command, and the least and the greatest number of positionals. */
 const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["serve", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
   ["cat", [["seq", "at"], 1, Infinity]],
-  ["import", [moveFlags, 1, Infinity]],
-  ["export", [moveFlags, 1, 1]],
+  ["import", [storeFlags, 1, Infinity]],
+  ["export", [storeFlags, 1, 1]],
   ["token", [[], 0, 1]],
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);

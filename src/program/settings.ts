@@ -36,8 +36,39 @@ const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
 
-/** The settings of the store, which `import` and `export` have, too. */
-export const storeTable = {
+/** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
+export const settingTable = {
+  host: {
+    flag: "host",
+    environment: "HOST",
+    defaultValue: "127.0.0.1",
+    form: /^[\w.:%-]+$/,
+    expected: "a host name or an address",
+    meaning: "address to listen on"
+  },
+  port: {
+    flag: "port",
+    environment: "PORT",
+    defaultValue: 8080,
+    min: 0,
+    max: 65_535,
+    expected: "a port, 0 to 65535",
+    meaning: "port to listen on; 0: any free one"
+  },
+  socket: {
+    flag: "socket",
+    defaultValue: "",
+    form: new RegExp(`^(?:${socketForm})?$`),
+    expected: "a path of at most 107 ASCII characters",
+    meaning: "Unix socket to listen on instead"
+  },
+  basePath: {
+    flag: "base-path",
+    defaultValue: "",
+    form: basePathForm,
+    expected: basePathExpected,
+    meaning: "prefix of /plants in the path, such as /v1"
+  },
   store: {
     flag: "store",
     defaultValue: "plants.ndjson",
@@ -75,43 +106,7 @@ export const storeTable = {
     expected: "milliseconds, 100 to 60000",
     meaning:
       "milliseconds to connect to a stream's server: five round trips, with TLS"
-  }
-} as const;
-
-/** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
-export const settingTable = {
-  host: {
-    flag: "host",
-    environment: "HOST",
-    defaultValue: "127.0.0.1",
-    form: /^[\w.:%-]+$/,
-    expected: "a host name or an address",
-    meaning: "address to listen on"
   },
-  port: {
-    flag: "port",
-    environment: "PORT",
-    defaultValue: 8080,
-    min: 0,
-    max: 65_535,
-    expected: "a port, 0 to 65535",
-    meaning: "port to listen on; 0: any free one"
-  },
-  socket: {
-    flag: "socket",
-    defaultValue: "",
-    form: new RegExp(`^(?:${socketForm})?$`),
-    expected: "a path of at most 107 ASCII characters",
-    meaning: "Unix socket to listen on instead"
-  },
-  basePath: {
-    flag: "base-path",
-    defaultValue: "",
-    form: basePathForm,
-    expected: basePathExpected,
-    meaning: "prefix of /plants in the path, such as /v1"
-  },
-  ...storeTable,
   storeAppendMillis: {
     flag: "store-append-timeout",
     defaultValue: natsLimits.appendMillis,
@@ -203,7 +198,8 @@ export type Config = ReturnType<typeof readConfig>;
 export function readConfig(given: Given) {
   const settings = readTable(settingTable, given);
   const limits: Limits = readTable(limitTable, given);
-  checkRules(limits, given);
+  if (given.command === "serve") checkVariables(given);
+  checkCompanions(limits, given);
   const { logRequests, store } = settings;
   return Object.freeze({
     ...settings,
@@ -308,59 +304,64 @@ const isInherited = ({
   pid
 }: Given) => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
-/** Checks the variables without a flag, and settings that need, exclude or bound one another. */
-function checkRules({ headMillis, requestMillis }: Limits, given: Given) {
-  const { command, flags, environment, mistakes } = given;
-  const isGiven = (entry: Entry) =>
-    lookUp(entry, given).text !== "" || flags.has(entry.flag);
-
-  /** Adds a mistake: of usage, if it names a flag that is on the command line. */
-  const forbid = (isBad: unknown, mistake: string) => {
-    const isUsage = [...flags.keys()].some((flag) =>
-      mistake.includes(`--${flag}`)
-    );
-    if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
-  };
-
-  const isServe = command === "serve";
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
+/** Checks the variables that have no flag. */
+function checkVariables(given: Given) {
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
   // The value is not quoted: a mistyped token is still nearly a token.
   forbid(
-    isServe && token && !isToken(token),
-    `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
+    token && !isToken(token),
+    `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`,
+    given
   );
-  const { host, port, socket, tlsCert, tlsKey } = settingTable;
-  if (isServe && isInherited(given)) {
-    forbid(
-      sockets !== "1",
-      `LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`
-    );
-    // A second listen address would be ignored without a message.
-    forbid(
-      [host, port, socket].some(isGiven),
-      "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
-    );
-  }
-  const { store, ...ofStream } = storeTable;
-  const { storeTlsCert, storeTlsKey } = ofStream;
+  forbid(
+    isInherited(given) && sockets !== "1",
+    `LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`,
+    given
+  );
+}
+
+/** Checks the settings that need, exclude or bound one another. */
+function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
+  const isGiven = (entry: Entry) =>
+    lookUp(entry, given).text !== "" || given.flags.has(entry.flag);
+
+  // A second listen address would be ignored without a message.
+  const { host, port, socket, store, ...others } = settingTable;
+  forbid(
+    isInherited(given) && [host, port, socket].some(isGiven),
+    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)",
+    given
+  );
   for (const [cert, key] of [
-    [tlsCert, tlsKey],
-    [storeTlsCert, storeTlsKey]
+    [others.tlsCert, others.tlsKey],
+    [others.storeTlsCert, others.storeTlsKey]
   ] as const)
     forbid(
       isGiven(cert) !== isGiven(key),
-      `--${cert.flag} and --${key.flag} need each other`
+      `--${cert.flag} and --${key.flag} need each other`,
+      given
     );
-  for (const entry of Object.values(ofStream))
+  const hasStream = isStream(lookUp(store, given).text);
+  for (const entry of Object.values(others))
     forbid(
-      isGiven(entry) && !isStream(lookUp(store, given).text),
-      `--${entry.flag} needs a stream as --store`
+      !hasStream && entry.flag.startsWith("store-") && isGiven(entry),
+      `--${entry.flag} needs a stream as --store`,
+      given
     );
   forbid(
     headMillis > requestMillis,
     "--head-timeout must not be above --request-timeout: " +
-      `${headMillis} and ${requestMillis} milliseconds`
+      `${headMillis} and ${requestMillis} milliseconds`,
+    given
   );
+}
+
+/** Adds a mistake: of usage, if it names a flag that is on the command line. */
+function forbid(isBad: unknown, mistake: string, { flags, mistakes }: Given) {
+  const isUsage = [...flags.keys()].some((flag) =>
+    mistake.includes(`--${flag}`)
+  );
+  if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
 }
 
 /** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */

@@ -7,7 +7,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { natsLimits, type NatsLimits } from "../config.ts";
-import { openNats, type NatsStore } from "../engines/nats.ts";
+import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { fromMessage, toMessage } from "../engines/message.ts";
@@ -16,7 +16,7 @@ import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
-import { streamOptions } from "./open-store.ts";
+import { openStream } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
 import { isStream, type Config } from "./settings.ts";
 
@@ -38,15 +38,9 @@ export async function transfer(
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
-  const { limits, ...secrets } = streamOptions(config, host);
-  const stream = await openNats(config.store, {
-    ...secrets,
-    limits: {
-      ...limits,
-      appendMillis: moveMillis,
-      unreachableMillis: moveMillis
-    },
-    warn: host.warn
+  const stream = await openStream(config, host, {
+    appendMillis: Math.max(moveMillis, config.storeAppendMillis),
+    unreachableMillis: moveMillis
   });
   try {
     if (command === "import") {

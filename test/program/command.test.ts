@@ -143,7 +143,7 @@ const settings: readonly Setting[] = [
 /** What a setting can't be without. */
 const companions: Readonly<Record<string, Environment>> = {
   "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
-  ...Object.fromEntries(["--store-credentials", "--store-tls-ca", "--store-handshake-timeout"]
+  ...Object.fromEntries(["--store-credentials", "--store-tls-ca", "--store-handshake-timeout", "--store-append-timeout"]
     .map((flag) => [flag, { PLANTS_STORE: "nats://h/plants" }])),
   "--store-tls-cert": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_KEY: "k" },
   "--store-tls-key": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_CERT: "c" },
