@@ -34,6 +34,9 @@ interface Message {
    */
   readonly deadline: number | undefined;
 
+  /** What may be, or is needed for, a replay has as much room again: a full queue replays, too. */
+  readonly room: "for plants" | "for replays";
+
   /** Called with a response, and the number of attempts that may have stored the message. */
   readonly judge: (reply: Frame, unanswered: number) => Verdict;
 }
@@ -60,10 +63,11 @@ export class InFlight {
   readonly session: Session;
   readonly #limits: NatsLimits;
   readonly #entries = new Map<string, Entry>();
+  #records = 0;
   #bytes = 0;
 
   /** Numbers messages and attempts, and the latest attempt that has a response. */
-  #count = 0;
+  #number = 0;
   #answered = 0;
 
   /** The time of the last progress, or of the first message after an idle time. */
@@ -80,9 +84,21 @@ export class InFlight {
     });
   }
 
-  /** The messages in flight and their bytes. */
+  /** The messages in flight and the requests that share an outcome, with their bytes. */
   get queue() {
-    return { records: this.#entries.size, bytes: this.#bytes };
+    return { records: this.#records, bytes: this.#bytes };
+  }
+
+  /**
+   * Returns the outcome of a plant in flight for a second request, which counts as much.
+   *
+   * @throws StoreError `unknown` without room: the plant may be stored for the first request
+   */
+  async share<T>(outcome: Promise<T>, bytes: number): Promise<T> {
+    if (!this.#hasRoom(bytes, "for replays"))
+      throw new StoreError("unknown", tooMuch);
+    this.#count(bytes);
+    return outcome.finally(() => this.#uncount(bytes));
   }
 
   /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
@@ -90,7 +106,7 @@ export class InFlight {
     return new Promise((resolve, reject) => {
       const entry: Entry = {
         ...message,
-        token: String(++this.#count),
+        token: String(++this.#number),
         resolve,
         reject,
         begunAtDate: Date.now(),
@@ -101,7 +117,7 @@ export class InFlight {
       this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
       this.#entries.set(entry.token, entry);
-      this.#bytes += bytesOf(entry);
+      this.#count(bytesOf(entry));
       this.#timer ??= setInterval(() => this.#tick(), this.#limits.retryMillis);
       this.#transmit(entry);
     });
@@ -114,8 +130,7 @@ export class InFlight {
 
   /** @throws StoreError if the message cannot be sent, or has no room */
   #admit(entry: Entry) {
-    const { inFlightRecordsMax, inFlightBytesMax, messageBytesMax } =
-      this.#limits;
+    const { messageBytesMax } = this.#limits;
     const bytes = bytesOf(entry);
 
     // While no server can be reached, messages would fill the memory and keep clients waiting.
@@ -123,10 +138,27 @@ export class InFlight {
 
     // A stored message must be readable: it comes back as base64, within other members of JSON.
     if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
-    const isFull =
-      this.#entries.size >= inFlightRecordsMax ||
-      this.#bytes + bytes > inFlightBytesMax;
-    if (isFull) throw new StoreError("busy", "too much is in flight");
+    if (!this.#hasRoom(bytes, entry.room))
+      throw new StoreError("busy", tooMuch);
+  }
+
+  #hasRoom(bytes: number, room: Message["room"]) {
+    const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
+    const factor = room === "for replays" ? 2 : 1;
+    return (
+      this.#records < factor * inFlightRecordsMax &&
+      this.#bytes + bytes <= factor * inFlightBytesMax
+    );
+  }
+
+  #count(bytes: number) {
+    this.#records++;
+    this.#bytes += bytes;
+  }
+
+  #uncount(bytes: number) {
+    this.#records--;
+    this.#bytes -= bytes;
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
@@ -183,7 +215,7 @@ export class InFlight {
     // A larger message would make the server close the connection, for everything in flight.
     if (bytesOf(entry) > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
-    entry.attempt = ++this.#count;
+    entry.attempt = ++this.#number;
     entry.unanswered++;
     entry.dueAt = now + this.#limits.ackTimeoutMillis;
     connection.publish(subject, token, headers, payload);
@@ -242,7 +274,7 @@ export class InFlight {
   #settle(entry: Entry, outcome: JsonObject | Error) {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
-    this.#bytes -= bytesOf(entry);
+    this.#uncount(bytesOf(entry));
     if (!(outcome instanceof Error)) entry.resolve(outcome);
     else if (entry.unanswered === 0) entry.reject(outcome);
     else {
@@ -254,6 +286,7 @@ export class InFlight {
 
 const bytesOf = ({ headers, payload }: Entry) =>
   headers.length + payload.length;
+const tooMuch = "too much is in flight";
 const tooLarge = () =>
   new StoreError("tooLarge", "the servers take no message of this size");
 const unreachable = () =>

@@ -62,7 +62,7 @@ export class NatsStore
     string,
     {
       readonly json: string;
-      readonly outcome: Promise<Outcome>;
+      readonly outcome: Promise<Outcome | Receipt>;
     }
   >();
 
@@ -111,11 +111,14 @@ export class NatsStore
   readonly #append: AppendJson = (json, settle, key) =>
     void this.#storeOnce(json, key).then(settle, settle);
 
-  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+  async #storeOnce(json: string, key?: string): Promise<Outcome | Receipt> {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
-    if (first) return first.outcome.then(() => "replayed");
+    if (first) {
+      await this.#inFlight.share(first.outcome, Buffer.byteLength(json));
+      return "replayed";
+    }
     const outcome = this.#store(json, key);
     this.#pending.set(key, { json, outcome });
     return outcome.finally(() => this.#pending.delete(key));
@@ -154,7 +157,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<Outcome> {
+  async #store(json: string, key?: string): Promise<Outcome | Receipt> {
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
@@ -209,6 +212,7 @@ export class NatsStore
       ),
       payload,
       deadline,
+      room: id === undefined ? "for plants" : "for replays",
       judge: ({ status, payload: response }, unanswered) => {
         // Status 503: nobody leads the stream, or there is none.
         if (status !== "") return status === "503" ? "not taken" : "again";
@@ -247,6 +251,7 @@ export class NatsStore
       headers: headersOf(),
       payload: Buffer.from(body),
       deadline,
+      room: "for replays",
       judge: judgeAnswer
     });
   }

@@ -121,6 +121,38 @@ describe("a plant with a key", { timeout }, () => {
     fake.script = { onPlant: () => ack(2) };
     assert.equal(await once(store, moss, key), "stored", "the key is free after a refusal");
   });
+  test("a replay has room while the queue is full; a request that shares an outcome counts as one in flight", async () => {
+    const waiting: string[] = [];
+    let payload = "";
+    const { fake, store } = await openScript({ onPlant: (published) => {
+      if (isRead(published)) return found(1, payload);
+      if (published.headers.includes(sharedKey)) return void waiting.push(published.reply);
+      if (!published.headers.includes(replayedKey)) return undefined;
+      ({ payload } = published);
+      return ack(1, duplicate);
+    } }, { inFlightRecordsMax: 2 });
+    const [sharedKey, replayedKey] = [newKey(), newKey()];
+    const plants = [store.append(fern), store.append(fern)];
+    assert.equal(await outcomeOf(store.append(fern)), "busy");
+    assert.equal(await once(store, fern, replayedKey), "replayed");
+
+    const shared = [once(store, fern, sharedKey), once(store, fern, sharedKey)];
+    await until("it is sent", () => waiting.length === 1);
+    assert.equal(store.stats.queue.records, 4);
+    assert.equal(await once(store, fern, sharedKey), "unknown", "the first request may store it");
+    assert.equal(await once(store, fern, newKey()), "busy", "the room for replays is bounded, too");
+    fake.say(`MSG ${waiting[0]} 1 ${ack(2).length}\r\n${ack(2)}\r\n`);
+    assert.deepEqual(await Promise.all(shared), ["stored", "replayed"]);
+    assert.equal(store.stats.queue.records, 2);
+
+    const [first, second] = fake.plants;
+    for (const [index, plant] of [first, second].entries()) {
+      const text = ack(index + 3);
+      fake.say(`MSG ${plant?.reply} 1 ${text.length}\r\n${text}\r\n`);
+    }
+    assert.deepEqual(await Promise.all(plants), [{ seq: 3 }, { seq: 4 }]);
+    assert.deepEqual(store.stats.queue, { records: 0, bytes: 0 });
+  });
 });
 
 describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => {
