@@ -18,20 +18,8 @@ import {
   type JsonObject
 } from "./protocol.ts";
 
-/** `protocol` 1: the server may send INFO at any time, as one does that is about to leave. */
-const introduction = {
-  name: "plant-store",
-  verbose: false,
-  pedantic: false,
-  protocol: 1,
-  headers: true,
-  no_responders: true
-};
-
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
-
-const forKeys = ": keys of plants, import and export need this permission";
 
 /** Called with each response to a message that was published, and its token. */
 export type OnReply = (token: string, reply: Frame) => void;
@@ -93,7 +81,7 @@ export class Connection {
     }, limits.handshakeMillis).unref();
     try {
       const login = this.#settings.login();
-      this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
+      this.#socket.connect(this.#endpoint);
       if (isTlsFirst) this.#startTls();
       let frames = framesOf(this.#chunks(), limits);
       const greeting = await frames.next();
@@ -108,7 +96,17 @@ export class Connection {
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.#info["nonce"] ?? "");
-      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
+      const hello = JSON.stringify({
+        name: "plant-store",
+        verbose: false,
+        pedantic: false,
+
+        // The server may send INFO at any time, as one does that is about to leave.
+        protocol: 1,
+        headers: true,
+        no_responders: true,
+        ...login(nonce)
+      });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
       // If this is not permitted, the server says so before it answers PING.
@@ -132,8 +130,7 @@ export class Connection {
   #startTls() {
     this.#socket = connectTls({
       ...this.#settings.tlsOptions(),
-      host: this.#endpoint.address,
-      servername: this.#endpoint.servername,
+      ...this.#endpoint,
       socket: this.#socket
     });
   }
@@ -271,7 +268,9 @@ export class Connection {
 /** Returns the end of the connection. A denied message gets no other response, so this is its end,
  * too. */
 function serverError(text: string) {
-  const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
+  const hint = text.includes("STREAM.MSG.GET")
+    ? ": keys of plants, import and export need this permission"
+    : "";
   const isDenied = /permissions violation/i.test(text);
   const isRefused = /authori/i.test(text);
   return new EngineError(
