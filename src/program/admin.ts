@@ -5,7 +5,7 @@
 import { createServer } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
 import { internalErrorMessage, messageOf } from "./exit.ts";
-import { describeAddress, listen } from "./listen.ts";
+import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./open-store.ts";
@@ -63,28 +63,21 @@ export async function openAdmin(
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
-  const listenAddress = addressOf(config);
-  await listen(server, listenAddress);
+  const { base } = await listen(server, addressOf(config.admin));
   server.on("error", (error) => host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();
   const close = () => server.close().closeAllConnections();
-  const { base } = describeAddress(server, listenAddress);
   return { metrics, base, close };
 }
 
-/** Returns the settings with the address of the admin listener in place of the public one. */
-function addressOf(config: Config): Config {
-  const [, host = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
-  return {
-    ...config,
-    socket: port === undefined ? config.admin : "",
-    host,
-    port: Number(port),
-    isInherited: false,
-    tlsCert: ""
-  };
+/** Returns where to listen, as settings of the public listener would say it. */
+function addressOf(admin: string) {
+  const [, host = "127.0.0.1", port] = addressForm.exec(admin) ?? [];
+  const socket = port === undefined ? admin : "";
+  const isInherited = false;
+  return { socket, host, port: Number(port), isInherited, tlsCert: "" };
 }
 
 function respondTo(
