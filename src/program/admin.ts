@@ -8,7 +8,6 @@ import { internalErrorMessage, messageOf } from "./exit.ts";
 import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "./settings.ts";
-import type { Store } from "./open-store.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
@@ -24,13 +23,9 @@ export type Admin = Awaited<ReturnType<typeof openAdmin>>;
  *
  * @throws Error if the address cannot be had
  */
-export async function openAdmin(
-  config: Config,
-  store: Store,
-  sources: Sources
-) {
+export async function openAdmin(config: Config, sources: Sources) {
   const { host, health } = sources;
-  const metrics = createMetrics(store, sources);
+  const metrics = createMetrics(sources);
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(
     options,
