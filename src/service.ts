@@ -20,7 +20,7 @@ import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
-import { isPlain, plantJson, readNewPlant } from "./plant.ts";
+import { plantJson, readNewPlant } from "./plant.ts";
 import {
   appendJsonOf,
   StoreError,
@@ -154,10 +154,6 @@ export class PlantService implements Application {
     checkTrailer(request, this.#limits);
     must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
 
-    // Most clients send the text that newPlantJson writes: a regular expression replaces all that
-    // follows. This is safe, because its form allows nothing that the strict way would refuse.
-    const text = body.toString("latin1");
-    if (isPlain(text)) return text;
     return readNewPlant(body, this.#limits.nestingMax);
   }
 

@@ -153,7 +153,8 @@ class Reader {
     this.#space();
     const start = this.#next;
     const first = this.#text[start];
-    if (first === "{" || first === "[") this.#items(first === "{" ? "}" : "]");
+    if (first === "{") this.#items("}");
+    else if (first === "[") this.#items("]");
     else if (first === '"') this.#string();
     else if (!this.#match(scalar)) this.#fail("a JSON value");
     return start;

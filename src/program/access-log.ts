@@ -36,8 +36,7 @@ export function createAccessLog(log: Log, tokens: Tokens, config: Config) {
 
     // A client without a valid token may send anything as an id or a path, a token too.
     const token = tokens.nameOf(request?.headers.authorization);
-    const generatedId = isLogged ? randomUUID() : undefined;
-    const reqId = (token && clientId) ?? generatedId;
+    const reqId = (token && clientId) ?? (isLogged ? randomUUID() : undefined);
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;
 

@@ -5,10 +5,8 @@
 import { createServer } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
 import { internalErrorMessage, messageOf } from "./exit.ts";
-import type { Health } from "./health.ts";
-import type { Host } from "./host.ts";
 import { describeAddress, listen } from "./listen.ts";
-import { createMetrics, type Metrics } from "./metrics.ts";
+import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 import type { Store } from "./open-store.ts";
 
@@ -28,22 +26,23 @@ export type Admin = Awaited<ReturnType<typeof openAdmin>>;
  */
 export async function openAdmin(
   config: Config,
-  host: Host,
   store: Store,
-  health: Health
+  sources: Sources
 ) {
-  const metrics = createMetrics(host, store, health);
+  const { host, health } = sources;
+  const metrics = createMetrics(store, sources);
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(
     options,
     ({ method = "", url = "" }, response) => {
       let [status, text] = [500, "internal error\n"];
       try {
+        const path = url.replace(/\?.*/s, "");
         [status, text] = respondTo(
           method,
-          url.replace(/\?.*/s, ""),
+          path,
           metrics,
-          health
+          health.notReadyReason()
         );
       } catch (error) {
         // Never fatal: plants are taken whatever becomes of the metrics.
@@ -92,10 +91,9 @@ function respondTo(
   method: string,
   path: string,
   metrics: Metrics,
-  health: Health
+  reason: string | undefined
 ): readonly [status: number, text: string] {
   if (!["GET", "HEAD"].includes(method)) return [405, "expected GET or HEAD\n"];
-  const reason = health.notReadyReason();
   if (path === "/readyz") return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
   if (path === "/livez") return [200, "alive\n"];
   if (path === "/metrics") return [200, metrics.text()];

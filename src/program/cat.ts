@@ -4,26 +4,25 @@ import { blockBytes, linesOf, type Bytes } from "../journal/lines.ts";
 import { plantIn } from "../journal/record.ts";
 import { problemOf } from "../journal/recover.ts";
 import { planOpening } from "../journal/rewrite.ts";
-import type { Command } from "./command.ts";
-import { exitCodes } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { readJournal } from "./report.ts";
 
-type CatCommand = Extract<Command, { readonly command: "cat" }>;
-
 /** Prints the plants of each file, as an opening would leave it. A closed pipe ends the command. */
-export async function cat(command: CatCommand, host: Host) {
-  for (const path of command.files) {
+export async function cat(
+  files: readonly string[],
+  flags: ReadonlyMap<string, unknown>,
+  host: Host
+) {
+  for (const path of files) {
     const stdout = await readJournal(path, ({ file, copy }) => {
       const plan = planOpening(file, copy);
       if (plan.copy.kind !== "damaged")
-        return printPlants(path, plan.file, command, host);
+        return printPlants(path, plan.file, flags, host);
       const { reason, offset } = plan.copy;
       throw new JournalError("damaged", path, reason, offset);
     });
     if (stdout === "closed") break;
   }
-  return exitCodes.done;
 }
 
 /**
@@ -34,31 +33,39 @@ export async function cat(command: CatCommand, host: Host) {
 async function printPlants(
   path: string,
   file: Bytes,
-  { hasSeq, hasAt }: CatCommand,
+  flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
   let last = { seq: 0, synced: 0 };
   let plants: string[] = [];
   let printedEnd = 0;
+  const print = async () => {
+    const text = plants.join("\n");
+    plants = [];
+    return text === "" ? "written" : host.print(text);
+  };
   for (const line of linesOf(file, 0, file.size())) {
     const { offset, end, isWhole, text, record } = line;
-    const problem = isWhole && problemOf(line, last);
-    if (problem || !isWhole || end - printedEnd > blockBytes) {
-      if (plants[0] && (await host.print(plants.join("\n"))) === "closed")
-        return "closed";
-      plants = [];
-      printedEnd = end;
-    }
-    if (problem) throw new JournalError("damaged", path, problem, offset);
-    if (!isWhole)
+    if (!isWhole) {
       host.warn(
         `${path}: left out the last ${end - offset} bytes: not a whole line`
       );
-    if (!isWhole || !text || typeof record !== "object") continue;
+      break;
+    }
+    const problem = problemOf(line, last);
+    if (problem !== undefined || end - printedEnd > blockBytes) {
+      if ((await print()) === "closed") return "closed";
+      printedEnd = end;
+    }
+    if (problem !== undefined)
+      throw new JournalError("damaged", path, problem, offset);
 
-    const { seq, at } = (last = record);
-    const members = `${hasSeq ? `"seq":${seq},` : ""}${hasAt ? `"at":"${at}",` : ""}`;
-    plants.push(`{${members}${plantIn(text).toString().slice(1)}`);
+    // The first line is the header.
+    if (!text || typeof record !== "object") continue;
+    last = record;
+    const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
+    const at = flags.has("at") ? `"at":"${record.at}",` : "";
+    plants.push(`{${seq}${at}${plantIn(text).toString().slice(1)}`);
   }
-  return plants[0] ? host.print(plants.join("\n")) : "written";
+  return print();
 }

@@ -4,25 +4,11 @@ import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import {
-  entries,
-  hintFor,
-  isStream,
-  lookUp,
-  quoted,
-  readConfig,
-  readTable,
-  readText,
-  storeTable,
-  type Given
-} from "./settings.ts";
-
-/** A command with its operands and settings. */
-export type Command = ReturnType<typeof readCommand>;
+import { entries, hintFor, quoted, readConfig } from "./settings.ts";
 
 /**
  * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
- * `token [NAME]`, `openapi`, `--help`, `--version`.
+ * `token [NAME]`, `openapi`. A setting that the command does not take has its default.
  *
  * @throws ExitError with a line for each mistake: `usage` if any is on the command line, else
  *   `config`
@@ -32,76 +18,29 @@ export function readCommand({
   environment,
   pid
 }: Pick<Host, "args" | "environment" | "pid">) {
-  if (args.includes("--help") || args.includes("-h"))
-    return { command: "help" as const };
-  if (args.includes("--version")) return { command: "version" as const };
-
   const usage: string[] = [];
   const config: string[] = [];
-  const { command, positionals, flags } = readLine(args, usage);
-  const result = commandOf(command, positionals, {
-    flags,
-    environment,
-    pid,
-    mistakes: { usage, config }
-  });
+  const line = readLine(args, usage);
+  const mistakes = { usage, config };
+  const command = {
+    ...line,
+    config: readConfig({ ...line, environment, pid, mistakes })
+  };
   const all = [...usage, ...config];
-  if (all.length === 0) return result;
+  if (all.length === 0) return command;
   throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
 }
 
-/** Reads the settings of a command; an unknown one is a mistake already. */
-function commandOf(
-  command: string,
-  positionals: readonly string[],
-  given: Given
-) {
-  const { usage } = given.mistakes;
-  switch (command) {
-    case "serve":
-      return { command, config: readConfig(given) };
-    case "verify":
-      return { command, files: positionals, isJson: given.flags.has("json") };
-    case "cat": {
-      const [hasSeq, hasAt] = [given.flags.has("seq"), given.flags.has("at")];
-      return { command, files: positionals, hasSeq, hasAt };
-    }
-    case "import":
-    case "export": {
-      if (!isStream(lookUp(storeTable.store, given).text))
-        usage.push(`${command} needs a stream as --store or PLANTS_STORE`);
-      return {
-        command,
-        files: positionals,
-        config: readTable(storeTable, (entry) => readText(entry, given))
-      };
-    }
-    case "token": {
-      const [name = "token"] = positionals;
-      if (!isTokenName(name))
-        usage.push(
-          `expected a word without # as the name, found ${quoted(name)}`
-        );
-      return { command, name };
-    }
-    default:
-      return {
-        command: "openapi" as const,
-        keysBytesMax: Number(readText(limitTable.keysBytesMax, given))
-      };
-  }
-}
-
 const serveFlags = entries.map(({ flag }) => flag);
-const moveFlags = Object.values(storeTable).map(({ flag }) => flag);
+const storeFlags = serveFlags.filter((flag) => flag.startsWith("store"));
 
 /** Flags of each command, and the least and the greatest number of positionals. */
 const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["serve", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
   ["cat", [["seq", "at"], 1, Infinity]],
-  ["import", [moveFlags, 1, Infinity]],
-  ["export", [moveFlags, 1, 1]],
+  ["import", [storeFlags, 1, Infinity]],
+  ["export", [storeFlags, 1, 1]],
   ["token", [[], 0, 1]],
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
@@ -125,7 +64,7 @@ const tokensOf = (args: readonly string[]) =>
 /** Reads the line, and adds its mistakes. */
 function readLine(args: readonly string[], usage: string[]) {
   const tokens = tokensOf(args);
-  const [command = "serve", ...positionals] = positionalsOf(tokens);
+  const [command = "serve", ...operands] = positionalsOf(tokens);
   const form = forms.get(command);
   if (!form) {
     const hint = hintFor(command, [...forms.keys()]);
@@ -134,10 +73,13 @@ function readLine(args: readonly string[], usage: string[]) {
 
   // After an unknown command, positionals and serve's flags are no mistakes of their own.
   const [allowed, least, most] = form ?? [serveFlags, 0, Infinity];
-  if (positionals.length < least)
+  if (operands.length < least)
     usage.push(`${command} needs the path of a journal`);
-  for (const extra of positionals.slice(most))
+  for (const extra of operands.slice(most))
     usage.push(`${command} takes no ${quoted(extra)}`);
+  const [name = "token"] = operands;
+  if (command === "token" && !isTokenName(name))
+    usage.push(`expected a word without # as the name, found ${quoted(name)}`);
   const flags = new Map<string, string>();
   for (const [position, token] of tokens.entries()) {
     // Several letters after one dash are one flag: the first alone is reported.
@@ -149,7 +91,8 @@ function readLine(args: readonly string[], usage: string[]) {
       usage.push(`${token.rawName} is given twice`);
     flags.set(token.name, mistake ? "" : (token.value ?? "yes"));
   }
-  return { command, positionals, flags };
+  if (!form) throw new ExitError("usage", usage.join("\n"));
+  return { command, operands, flags, allowed };
 }
 
 /**

@@ -2,7 +2,7 @@
 import type { Log } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
-type State = "starting" | "ready" | "full" | "draining" | "failed";
+type State = "starting" | "ready" | "draining" | "failed";
 
 /**
  * The time from the last plant that found no space until the server counts as ready again. A server
@@ -16,28 +16,28 @@ export type Health = ReturnType<typeof watchHealth>;
 /** Watches a store from now on; the state begins as `starting`. */
 export function watchHealth(log: Log, store: Store) {
   let state: State = "starting";
-  let fullAt = 0;
+
+  /** Time of the last plant that found no space, if none was stored since. */
+  let fullAt = -Infinity;
 
   /** Time of the last log line on missing space, and whether its counterpart is still to come. */
   let loggedAt = -Infinity;
   let isFullLogged = false;
 
-  /** Changes the state, if it is `from` and not `failed`, which is final. */
-  const become = (next: State, from = state) => {
-    if (state === from && from !== "failed") state = next;
+  /** Changes the state, unless it is `failed`, which is final. */
+  const become = (next: State) => {
+    if (state !== "failed") state = next;
   };
 
   store.on("full", () => {
     fullAt = performance.now();
-    become("full", "ready");
-    const isTooSoon = fullAt - loggedAt < fullMillis;
-    if (state !== "full" || isFullLogged || isTooSoon) return;
+    if (isFullLogged || fullAt - loggedAt < fullMillis) return;
     log("error", "the store has no space: plants are refused until it has");
     loggedAt = fullAt;
     isFullLogged = true;
   });
   store.on("batch", () => {
-    become("ready", "full");
+    fullAt = -Infinity;
     if (isFullLogged) log("info", "the store has space again");
     isFullLogged = false;
   });
@@ -45,9 +45,8 @@ export function watchHealth(log: Log, store: Store) {
 
   /** Returns why plants should go elsewhere; undefined if the server is ready. */
   const notReadyReason = () => {
-    const isExpired =
-      state === "full" && performance.now() - fullAt >= fullMillis;
-    if (state !== "ready" && !isExpired) return state;
+    if (state !== "ready") return state;
+    if (performance.now() - fullAt < fullMillis) return "full";
     return store.stats.isReachable === false ? "unreachable" : undefined;
   };
   return { become, notReadyReason };

@@ -15,87 +15,109 @@ import type { Store } from "./open-store.ts";
  * 0. True is 1, false 0.
  */
 type Read = (
-  store: Store,
-  host: Host,
-  health: Health
+  stats: Store["stats"],
+  sources: Sources
 ) => number | boolean | undefined;
 
-const metric =
-  (type: "counter" | "gauge" | "histogram") => (help: string, read?: Read) => ({
-    type,
-    help,
-    read
-  });
-const [counter, gauge, histogram] = [
-  metric("counter"),
-  metric("gauge"),
-  metric("histogram")
+/** What the metrics read besides the store. */
+export interface Sources {
+  readonly host: Host;
+  readonly health: Health;
+
+  /** The current certificate, if there is one. */
+  readonly secrets: { readonly tls: { readonly notAfter: Date } | undefined };
+}
+
+type Metric = readonly [
+  type: "counter" | "gauge" | "histogram",
+  help: string,
+  read?: Read
 ];
 
 /** Every metric; the README shows this table. */
 export const metricTable = {
-  plant_store_http_requests_total: counter(
+  plant_store_http_requests_total: [
+    "counter",
     "responses by status and error, the parser's included"
-  ),
-  plant_store_replays_total: counter(
+  ],
+  plant_store_replays_total: [
+    "counter",
     "responses 200 to a request whose plant was stored before"
-  ),
-  plant_store_http_received_bytes_total: counter(
+  ],
+  plant_store_http_received_bytes_total: [
+    "counter",
     "bytes read, counted when a connection closes"
-  ),
-  plant_store_http_sent_bytes_total: counter(
+  ],
+  plant_store_http_sent_bytes_total: [
+    "counter",
     "bytes written, counted when a connection closes"
-  ),
-  plant_store_connections: gauge("open connections"),
-  plant_store_connections_refused_total: counter(
+  ],
+  plant_store_connections: ["gauge", "open connections"],
+  plant_store_connections_refused_total: [
+    "counter",
     "connections over the limit, closed without a response"
-  ),
-  plant_store_append_seconds: histogram(
+  ],
+  plant_store_append_seconds: [
+    "histogram",
     "time from the start of a batch's write until it is durable"
-  ),
-  plant_store_batch_records: histogram("records that shared a write"),
-  plant_store_queue_records: gauge(
+  ],
+  plant_store_batch_records: ["histogram", "records that shared a write"],
+  plant_store_queue_records: [
+    "gauge",
     "records not written yet",
-    ({ stats }) => stats.queue.records
-  ),
-  plant_store_queue_bytes: gauge(
+    (stats) => stats.queue.records
+  ],
+  plant_store_queue_bytes: [
+    "gauge",
     "bytes of the plants not written yet",
-    ({ stats }) => stats.queue.bytes
-  ),
-  plant_store_journal_bytes: gauge(
+    (stats) => stats.queue.bytes
+  ],
+  plant_store_journal_bytes: [
+    "gauge",
     "size of the current file",
-    ({ stats }) => stats.bytes
-  ),
-  plant_store_journal_records: gauge(
+    (stats) => stats.bytes
+  ],
+  plant_store_journal_records: [
+    "gauge",
     "records in the current file",
-    ({ stats }) => stats.records
-  ),
-  plant_store_journal_rotations_total: counter("rotations to a new file"),
-  plant_store_engine_reachable: gauge(
+    (stats) => stats.records
+  ],
+  plant_store_journal_rotations_total: ["counter", "rotations to a new file"],
+  plant_store_engine_reachable: [
+    "gauge",
     "1 while a server of the stream is connected, else 0",
-    ({ stats }) => stats.isReachable
-  ),
-  plant_store_ready: gauge(
+    (stats) => stats.isReachable
+  ],
+  plant_store_ready: [
+    "gauge",
     "1 while /readyz is 200, else 0",
-    (_, __, health) => !health.notReadyReason()
-  ),
-  plant_store_tls_not_after_timestamp_seconds: gauge(
+    (_, { health }) => !health.notReadyReason()
+  ],
+  plant_store_tls_not_after_timestamp_seconds: [
+    "gauge",
     "end of the TLS certificate, Unix time",
-    () => undefined
-  ),
-  plant_store_build_info: gauge("1, with the versions of program and Node"),
-  process_cpu_seconds_total: counter("CPU time", (_, host) => {
-    const { user, system } = host.cpuUsage();
-    return (user + system) / 1e6;
-  }),
-  process_resident_memory_bytes: gauge("resident memory", (_, host) =>
-    host.residentBytes()
-  ),
-  process_start_time_seconds: gauge(
+    (_, { secrets: { tls } }) => tls && tls.notAfter.getTime() / 1e3
+  ],
+  plant_store_build_info: ["gauge", "1, with the versions of program and Node"],
+  process_cpu_seconds_total: [
+    "counter",
+    "CPU time",
+    (_, { host }) => {
+      const { user, system } = host.cpuUsage();
+      return (user + system) / 1e6;
+    }
+  ],
+  process_resident_memory_bytes: [
+    "gauge",
+    "resident memory",
+    (_, { host }) => host.residentBytes()
+  ],
+  process_start_time_seconds: [
+    "gauge",
     "start of the process, Unix time",
     () => performance.timeOrigin / 1e3
-  )
-} as const;
+  ]
+} satisfies Readonly<Record<string, Metric>>;
 
 /** Upper bounds of the histograms' buckets, as their labels have them. */
 const bucketBounds = {
@@ -107,17 +129,17 @@ const bucketBounds = {
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Creates the metrics, and counts from now on. */
-export function createMetrics(host: Host, store: Store, health: Health) {
-  const samples = createSamples();
-  const { add, observe } = samples;
+export function createMetrics(store: Store, sources: Sources) {
+  const { add, observe, linesOf } = createSamples();
   store.on("batch", (records, millis) => {
     observe("plant_store_batch_records", records);
     observe("plant_store_append_seconds", millis / 1_000);
   });
   const count = (status: number, error: number | "" = "", times = 1) =>
     add(
-      `plant_store_http_requests_total{status="${status}",error="${error}"}`,
-      times
+      "plant_store_http_requests_total",
+      times,
+      `{status="${status}",error="${error}"}`
     );
 
   // Samples begin at 0, so that the rate of the first event is seen.
@@ -126,8 +148,11 @@ export function createMetrics(host: Host, store: Store, health: Health) {
   count(200, "", 0);
   for (const { error } of Object.values(catalogue))
     count(Math.floor(error / 100), error, 0);
+  const { nodeVersion } = sources.host;
   add(
-    `plant_store_build_info{version="${version}",node="${host.nodeVersion}"}`
+    "plant_store_build_info",
+    1,
+    `{version="${version}",node="${nodeVersion}"}`
   );
 
   return {
@@ -138,25 +163,17 @@ export function createMetrics(host: Host, store: Store, health: Health) {
       if (replayed) add("plant_store_replays_total");
     },
 
-    /** @param notAfter end of the current certificate */
-    onCertificate: (notAfter: Date) =>
-      void samples.values.set(
-        "plant_store_tls_not_after_timestamp_seconds",
-        notAfter.getTime() / 1e3
-      ),
-
     /** Counts a server's connections. */
     watch: (server: Server) => watch(server, add),
 
     /** Returns the page that Prometheus reads. */
     text: () =>
-      Object.entries(metricTable)
-        .map(([name, { type, help, read }]) => {
-          const value = read ? ifPossible(() => read(store, host, health)) : 0;
-          const lines = samples.linesOf(name, value);
+      Object.entries<Metric>(metricTable)
+        .map(([name, [type, help, read]]) => {
+          const value = read ? ifPossible(() => read(store.stats, sources)) : 0;
+          const lines = linesOf(name, value);
           return (
-            lines &&
-            `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines}\n`
+            lines && `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines}`
           );
         })
         .join("")
@@ -164,33 +181,33 @@ export function createMetrics(host: Host, store: Store, health: Health) {
 }
 
 function createSamples() {
-  /** Values by name and labels. The labels are bounded: statuses and causes of the catalogue. */
-  const values = new Map<string, number>();
+  /** Values by name, then by suffix and labels, which are bounded: the catalogue's causes. */
+  const samples = new Map<string, Map<string, number>>();
 
-  /** @param sample a name of the table, and its labels */
-  const add = (sample: string, count = 1) =>
-    void values.set(sample, (values.get(sample) ?? 0) + count);
+  const add = (name: keyof typeof metricTable, count = 1, labels = "") => {
+    const values = samples.get(name) ?? new Map<string, number>();
+    values.set(labels, (values.get(labels) ?? 0) + count);
+    samples.set(name, values);
+  };
   return {
-    values,
     add,
 
     /** Adds a value to a histogram so many times. */
     observe(name: keyof typeof bucketBounds, value: number, count = 1) {
       for (const bound of bucketBounds[name].split(" ")) {
         const isWithin = bound === "+Inf" || value <= Number(bound);
-        add(`${name}_bucket{le="${bound}"}`, isWithin ? count : 0);
+        add(name, isWithin ? count : 0, `_bucket{le="${bound}"}`);
       }
-      add(`${name}_sum`, value);
-      add(`${name}_count`, count);
+      add(name, value, "_sum");
+      add(name, count, "_count");
     },
 
     /** Returns the lines of a metric: its samples, or else a value; empty without both. */
     linesOf(name: string, value: ReturnType<Read>) {
-      // A name may begin with another one.
-      const form = new RegExp(`^${name}(?:_bucket|_sum|_count)?(?:\\{.*)?$`);
-      const found = [...values].filter(([sample]) => form.test(sample));
-      const own = value === undefined ? [] : [[name, Number(value)]];
-      return (found[0] ? found : own).map((line) => line.join(" ")).join("\n");
+      const own = value === undefined ? [] : [["", Number(value)] as const];
+      return [...(samples.get(name) ?? own)]
+        .map(([labels, count]) => `${name}${labels} ${count}\n`)
+        .join("");
     }
   };
 }

@@ -6,11 +6,12 @@ import {
   type JournalError,
   type PlantStore
 } from "../index.ts";
+import type { NatsLimits } from "../config.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import { assertFolder } from "./listen.ts";
 import { readAuthority, readCredentialsFile, readTlsPair } from "./secrets.ts";
-import { isStream, type Config, type storeTable } from "./settings.ts";
+import { isStream, type Config } from "./settings.ts";
 
 /** A store as the program needs it. A journal has every member but `isReachable`. */
 export interface Store
@@ -27,40 +28,40 @@ export interface Store
 
 /** Opens the store. @throws JournalError, EngineError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
-  const { store: address, limits, storeAppendMillis } = config;
+  const { store: address, limits } = config;
+  if (isStream(address)) return openStream(config, host, {});
+
+  assertFolder(address);
   const warn = (message: string) => host.log("warn", message);
-
-  // The limits are the journal's: a stream has its own.
-  if (!isStream(address)) {
-    assertFolder(address);
-    return openJournal(address, { limits, warn });
-  }
-
-  // Loaded on demand: a server with a journal never loads an engine.
-  const { openNats } = await import("../engines/nats.ts");
-  const keys = limits.keysBytesMax > 0;
-  const { limits: streamLimits, ...secrets } = streamOptions(config, host);
-  return openNats(address, {
-    ...secrets,
-    limits: { ...streamLimits, appendMillis: Number(storeAppendMillis) },
-    keys,
-    warn
-  });
+  return openJournal(address, { limits, warn });
 }
 
-/** Returns the options of a stream. Its files are read for each connection. */
-export const streamOptions = (
-  config: Readonly<Record<keyof typeof storeTable, string>>,
-  host: Host
-) => ({
-  credentials: () =>
-    config.storeCredentials === ""
-      ? undefined
-      : readCredentialsFile(config.storeCredentials, host),
-  tls: () => ({
-    ...(config.storeTlsCert &&
-      readTlsPair(config.storeTlsCert, config.storeTlsKey, host)),
-    ...(config.storeTlsCa && { ca: readAuthority(config.storeTlsCa, host) })
-  }),
-  limits: { handshakeMillis: Number(config.storeHandshakeMillis) }
-});
+/** Opens a stream with limits besides those of the settings. Reads its files at each connection. */
+export async function openStream(
+  config: Config,
+  host: Host,
+  limits: Partial<NatsLimits>
+) {
+  // Loaded on demand: a server with a journal never loads an engine.
+  const { openNats } = await import("../engines/nats.ts");
+  const { storeCredentials, storeTlsCert, storeTlsKey, storeTlsCa } = config;
+  return openNats(config.store, {
+    warn: (message) => host.log("warn", message),
+
+    // The other limits are the journal's: a stream has its own.
+    keys: config.limits.keysBytesMax > 0,
+    limits: {
+      appendMillis: config.storeAppendMillis,
+      handshakeMillis: config.storeHandshakeMillis,
+      ...limits
+    },
+    credentials: () =>
+      storeCredentials === ""
+        ? undefined
+        : readCredentialsFile(storeCredentials, host),
+    tls: () => ({
+      ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
+      ...(storeTlsCa && { ca: readAuthority(storeTlsCa, host) })
+    })
+  });
+}

@@ -4,7 +4,6 @@ import { JournalError } from "../journal/error.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal } from "../journal/verify.ts";
-import type { Command } from "./command.ts";
 import { exitCodes, reportError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
@@ -18,27 +17,27 @@ export type OnProgress = (done: number, all: number) => void;
  * code of the first file that could not be read.
  */
 export async function verify(
-  { files, isJson }: Extract<Command, { readonly command: "verify" }>,
+  files: readonly string[],
+  flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
-  const format = isJson ? jsonOf : textOf;
-  const codes: number[] = [];
+  const format = flags.has("json") ? jsonOf : textOf;
+  let code: number = exitCodes.done;
   for (const path of files) {
     // A file that cannot be read does not keep the others from being read.
     const report = await reportOn(path, host).catch((error: unknown) =>
       reportError(error, host)
     );
-    if (typeof report === "number") {
-      codes.push(report);
-      continue;
+    let found: number = exitCodes.done;
+    if (typeof report === "number") found = report;
+    else {
+      // A report that cannot be printed ends the command.
+      await host.print(format(path, report));
+      if (report.spots[0]) found = exitCodes.data;
     }
-    // A report that cannot be printed ends the command.
-    await host.print(format(path, report));
-    if (report.spots.length > 0) codes.push(exitCodes.data);
+    if (code === exitCodes.done || found === exitCodes.data) code = found;
   }
-  return (
-    codes.find((code) => code === exitCodes.data) ?? codes[0] ?? exitCodes.done
-  );
+  return code;
 }
 
 /** Verifies a journal. */

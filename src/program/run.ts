@@ -16,20 +16,28 @@ export async function run(host: Host) {
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
     host.onSignal(signal, () => undefined);
   try {
-    const command = readCommand(host);
-    if (command.command === "serve") return await serve(command.config, host);
-    if (command.command === "verify") return await verify(command, host);
-    if (command.command === "cat") return await cat(command, host);
-    if (command.command === "import" || command.command === "export")
-      return await (await import("./transfer.ts")).transfer(command, host);
-    if (command.command === "token") await printToken(command.name, host);
-    else if (command.command === "openapi")
-      await host.print(JSON.stringify(describeApi(command), undefined, 2));
-    else await host.print(texts[command.command]());
-    return exitCodes.done;
+    const code = await runCommand(host);
+    return typeof code === "number" ? code : exitCodes.done;
   } catch (error) {
     return reportError(error, host);
   }
+}
+
+/** Resolves with the exit code, unless that is 0. */
+async function runCommand(host: Host): Promise<unknown> {
+  const { args } = host;
+  if (args.includes("--help") || args.includes("-h")) return host.print(help());
+  if (args.includes("--version")) return host.print(version);
+
+  const { command, operands, flags, config } = readCommand(host);
+  if (command === "serve") return serve(config, host);
+  if (command === "verify") return verify(operands, flags, host);
+  if (command === "cat") return cat(operands, flags, host);
+  if (command === "token") return printToken(operands, host);
+  if (command === "openapi")
+    return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));
+  const { transfer } = await import("./transfer.ts");
+  return transfer(command, operands, config, host);
 }
 
 /**
@@ -37,16 +45,10 @@ export async function run(host: Host) {
  * comes first: no line is printed for a token that nobody can have seen. On a terminal each has a
  * label.
  */
-async function printToken(name: string, host: Host) {
+async function printToken([name = "token"]: readonly string[], host: Host) {
   const token = generateToken();
   if (host.stderr.isTTY) await host.printError("the token, shown only now:");
   await host.printError(token);
   if (host.isTerminal) await host.print("its line for a tokens file:");
   await host.print(`${name} ${tokenDigest(token)}`);
 }
-
-/** Texts of the commands that only print. */
-const texts = {
-  help,
-  version: () => version
-};

@@ -31,8 +31,8 @@ export async function serve(config: Config, host: Host) {
   const running = await starting;
   const { server, store, failed, health, accessLog, admin } = running;
   announce(running, config, host);
-  reportExpiry(running, log);
-  setInterval(() => reportExpiry(running, log), dayMillis).unref();
+  warnOfExpiry(running, log);
+  setInterval(() => warnOfExpiry(running, log), dayMillis).unref();
 
   // Every accepted request gets its response, until the deadline.
   const reason = await Promise.race([shutdown.requested, failed]);
@@ -61,9 +61,9 @@ type Running = Awaited<ReturnType<typeof start>>;
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
   const secrets = readSecrets(config, host);
-  const { tokens, tls } = secrets;
+  const { tokens, tls, guard } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, secrets.guard);
+  const store = await openStore(config, guard);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -79,7 +79,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // First, so that it can report that the start is in progress.
     if (config.admin !== "") {
       const { openAdmin } = await import("./admin.ts");
-      admin = await openAdmin(config, host, store, health);
+      admin = await openAdmin(config, store, { host, health, secrets });
     }
     const server = createPlantServer({
       store,
@@ -99,7 +99,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // A connection that could not be accepted, on systems that report it.
     server.on("error", (error) => log("warn", messageOf(error)));
     health.become("ready");
-    return { ...secrets, server, store, failed, health, accessLog, admin };
+    return { secrets, server, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -117,12 +117,12 @@ function readSecrets(config: Config, host: Host) {
   const guard = { ...host, log };
   const { tlsCert, tlsKey } = config;
   const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
-  const tls = tlsCert === "" ? undefined : readTls();
   return {
     tokens: openTokens(config, guard),
     readTls,
-    tls,
-    notAfter: tls?.notAfter,
+
+    /** The current certificate and key. */
+    tls: tlsCert === "" ? undefined : readTls(),
     guard
   };
 }
@@ -147,7 +147,7 @@ function warnOfSettings({ limits }: Config, host: Host) {
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, tokens, tls, admin }: Running,
+  { server, store, secrets: { tokens, tls }, admin }: Running,
   config: Config,
   { log, print }: Host
 ) {
@@ -180,11 +180,10 @@ function announce(
   );
 }
 
-/** Reports the end of the certificate: as a metric, and, from 14 days before, as a warning. */
-function reportExpiry({ tls, admin }: Running, log: Log) {
+/** Warns of the end of the certificate, from 14 days before. */
+function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
   if (!tls) return;
   const { notAfter } = tls;
-  admin?.metrics.onCertificate(notAfter);
   const millis = notAfter.getTime() - Date.now();
   const verb = millis < 0 ? "expired" : "expires";
   if (millis < 14 * dayMillis)
@@ -197,13 +196,14 @@ function reload(
   { store: address, tokensFile, tlsCert }: Config,
   { log }: Host
 ) {
-  const { server, store, tokens, readTls, admin } = running;
+  const { server, store, secrets, admin } = running;
+  const { tokens, readTls } = secrets;
   const again = (what: string, read: () => void) => {
     try {
       read();
       log("info", `${what} reloaded`, {
         tokens: tokens.names(),
-        notAfter: running.tls?.notAfter
+        notAfter: secrets.tls?.notAfter
       });
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
@@ -214,9 +214,9 @@ function reload(
     again("certificate and key", () => {
       const tls = readTls();
       server.setSecureContext?.(tls);
-      running.tls = tls;
+      secrets.tls = tls;
     });
-  reportExpiry(running, log);
+  warnOfExpiry(running, log);
 
   // A stream has nothing to rotate.
   store.rotate?.().then(

@@ -36,8 +36,39 @@ const storeForm = new RegExp(
   String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
 );
 
-/** The settings of the store, which `import` and `export` have, too. */
-export const storeTable = {
+/** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
+export const settingTable = {
+  host: {
+    flag: "host",
+    environment: "HOST",
+    defaultValue: "127.0.0.1",
+    form: /^[\w.:%-]+$/,
+    expected: "a host name or an address",
+    meaning: "address to listen on"
+  },
+  port: {
+    flag: "port",
+    environment: "PORT",
+    defaultValue: 8080,
+    min: 0,
+    max: 65_535,
+    expected: "a port, 0 to 65535",
+    meaning: "port to listen on; 0: any free one"
+  },
+  socket: {
+    flag: "socket",
+    defaultValue: "",
+    form: new RegExp(`^(?:${socketForm})?$`),
+    expected: "a path of at most 107 ASCII characters",
+    meaning: "Unix socket to listen on instead"
+  },
+  basePath: {
+    flag: "base-path",
+    defaultValue: "",
+    form: basePathForm,
+    expected: basePathExpected,
+    meaning: "prefix of /plants in the path, such as /v1"
+  },
   store: {
     flag: "store",
     defaultValue: "plants.ndjson",
@@ -75,43 +106,7 @@ export const storeTable = {
     expected: "milliseconds, 100 to 60000",
     meaning:
       "milliseconds to connect to a stream's server: five round trips, with TLS"
-  }
-} as const;
-
-/** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
-export const settingTable = {
-  host: {
-    flag: "host",
-    environment: "HOST",
-    defaultValue: "127.0.0.1",
-    form: /^[\w.:%-]+$/,
-    expected: "a host name or an address",
-    meaning: "address to listen on"
   },
-  port: {
-    flag: "port",
-    environment: "PORT",
-    defaultValue: 8080,
-    min: 0,
-    max: 65_535,
-    expected: "a port, 0 to 65535",
-    meaning: "port to listen on; 0: any free one"
-  },
-  socket: {
-    flag: "socket",
-    defaultValue: "",
-    form: new RegExp(`^(?:${socketForm})?$`),
-    expected: "a path of at most 107 ASCII characters",
-    meaning: "Unix socket to listen on instead"
-  },
-  basePath: {
-    flag: "base-path",
-    defaultValue: "",
-    form: basePathForm,
-    expected: basePathExpected,
-    meaning: "prefix of /plants in the path, such as /v1"
-  },
-  ...storeTable,
   storeAppendMillis: {
     flag: "store-append-timeout",
     defaultValue: natsLimits.appendMillis,
@@ -183,9 +178,14 @@ export const environmentOf = (entry: Entry) =>
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** The command line and the environment, and the mistakes found in them so far. */
-export interface Given extends Pick<Host, "environment" | "pid"> {
+interface Given extends Pick<Host, "environment" | "pid"> {
+  readonly command: string;
+
   /** Values by flag; empty for a flag that lacks its value. */
   readonly flags: ReadonlyMap<string, string>;
+
+  /** The flags that the command takes, and whose variables it reads. */
+  readonly allowed: readonly string[];
 
   /** One line for each mistake: those of the command line, and all others. */
   readonly mistakes: Readonly<Record<"usage" | "config", string[]>>;
@@ -196,18 +196,15 @@ export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the settings. Adds each mistake to the list, and uses the default instead. */
 export function readConfig(given: Given) {
-  const texts = readTable(settingTable, (entry) => readText(entry, given));
-  const limits: Limits = readTable(limitTable, (entry) =>
-    Number(readText(entry, given))
-  );
-  checkEnvironment(given);
+  const settings = readTable(settingTable, given);
+  const limits: Limits = readTable(limitTable, given);
+  if (given.command === "serve") checkVariables(given);
   checkCompanions(limits, given);
+  const { logRequests, store } = settings;
   return Object.freeze({
-    ...texts,
-    port: Number(texts.port),
-    failedLinesMax: Number(texts.failedLinesMax),
-    logRequests: texts.logRequests !== "",
-    store: isStream(texts.store) ? texts.store : resolve(texts.store),
+    ...settings,
+    logRequests: logRequests !== "",
+    store: isStream(store) ? store : resolve(store),
     isInherited: isInherited(given),
     limits: Object.freeze(limits)
   });
@@ -249,27 +246,33 @@ function shortened(name: string) {
   return [form, ...letters];
 }
 
-/** Reads each entry of a table; the result has the table's names. */
-export const readTable = <Name extends string, Value>(
-  table: Readonly<Record<Name, Entry>>,
-  read: (entry: Entry) => Value
+/** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
+const readTable = <Table extends Readonly<Record<string, Entry>>>(
+  table: Table,
+  given: Given
 ) =>
   Object.fromEntries(
-    Object.entries<Entry>(table).map(([name, entry]) => [name, read(entry)])
-  ) as Readonly<Record<Name, Value>>;
+    Object.entries(table).map(([name, entry]) => [
+      name,
+      readValue(entry, given)
+    ])
+  ) as {
+    readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
+      ? number
+      : string;
+  };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-export function readText(entry: Entry, given: Given) {
+function readValue(entry: Entry, given: Given) {
   const { source, text, mistakes } = lookUp(entry, given);
-  const defaultValue = `${entry.defaultValue}`;
+  const { defaultValue } = entry;
   if (text === "") return defaultValue;
 
+  if ("form" in entry && entry.form.test(text)) return text;
+
   // Digits alone are a number: no sign, fraction, exponent or white space.
-  const isGood =
-    "form" in entry
-      ? entry.form.test(text)
-      : /^\d+$/.test(text) && isWithin(entry, Number(text));
-  if (isGood) return text;
+  if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
+    return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
   mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return defaultValue;
@@ -279,15 +282,20 @@ export function readText(entry: Entry, given: Given) {
  * Returns the value of an entry, the flag or variable that it comes from, and the list for its
  * mistakes. A flag wins over its variable, and an empty variable counts as none.
  */
-export function lookUp(
+function lookUp(
   entry: Entry,
-  { flags, environment, mistakes: { usage, config } }: Given
+  { flags, allowed, environment, mistakes: { usage, config } }: Given
 ) {
   const text = flags.get(entry.flag);
   if (text !== undefined)
     return { source: `--${entry.flag}`, text, mistakes: usage };
   const source = environmentOf(entry);
-  return { source, text: environment[source] ?? "", mistakes: config };
+  const isRead = allowed.includes(entry.flag);
+  return {
+    source,
+    text: (isRead && environment[source]) || "",
+    mistakes: config
+  };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
@@ -297,66 +305,63 @@ const isInherited = ({
 }: Given) => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
 /** Checks the variables that have no flag. */
-function checkEnvironment(given: Given) {
-  const { config } = given.mistakes;
-  // The value is not quoted: a mistyped token is still nearly a token.
+function checkVariables(given: Given) {
   const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
-  const expected = "a b64token: letters, digits and -._~+/, = at its end";
-  if (token && !isToken(token))
-    config.push(`${tokenVariable} must be ${expected}`);
-  if (isInherited(given) && sockets !== "1")
-    config.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
+  // The value is not quoted: a mistyped token is still nearly a token.
+  forbid(
+    token && !isToken(token),
+    `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`,
+    given
+  );
+  forbid(
+    isInherited(given) && sockets !== "1",
+    `LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`,
+    given
+  );
 }
 
 /** Checks the settings that need, exclude or bound one another. */
 function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
-  const { mistakes, flags } = given;
   const isGiven = (entry: Entry) =>
-    lookUp(entry, given).text !== "" || flags.has(entry.flag);
-
-  /** Adds a mistake: of usage, if any of the entries is on the command line. */
-  const forbid = (
-    isBad: boolean,
-    involved: readonly Entry[],
-    mistake: string
-  ) => {
-    const isUsage = involved.some(({ flag }) => flags.has(flag));
-    if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
-  };
+    lookUp(entry, given).text !== "" || given.flags.has(entry.flag);
 
   // A second listen address would be ignored without a message.
-  const { host, port, socket, tlsCert, tlsKey } = settingTable;
-  const { store, ...ofStream } = storeTable;
-  const { storeTlsCert, storeTlsKey } = ofStream;
-  const addresses = [host, port, socket];
+  const { host, port, socket, store, ...others } = settingTable;
   forbid(
-    isInherited(given) && addresses.some(isGiven),
-    addresses,
-    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
+    isInherited(given) && [host, port, socket].some(isGiven),
+    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)",
+    given
   );
-  for (const pair of [
-    [tlsCert, tlsKey],
-    [storeTlsCert, storeTlsKey]
-  ] as const) {
-    const [cert, key] = pair;
+  for (const [cert, key] of [
+    [others.tlsCert, others.tlsKey],
+    [others.storeTlsCert, others.storeTlsKey]
+  ] as const)
     forbid(
       isGiven(cert) !== isGiven(key),
-      pair,
-      `--${cert.flag} and --${key.flag} need each other`
+      `--${cert.flag} and --${key.flag} need each other`,
+      given
     );
-  }
-  for (const entry of Object.values(ofStream))
+  const hasStream = isStream(lookUp(store, given).text);
+  for (const entry of Object.values(others))
     forbid(
-      isGiven(entry) && !isStream(lookUp(store, given).text),
-      [entry],
-      `--${entry.flag} needs a stream as --store`
+      !hasStream && entry.flag.startsWith("store-") && isGiven(entry),
+      `--${entry.flag} needs a stream as --store`,
+      given
     );
   forbid(
     headMillis > requestMillis,
-    [limitTable.headMillis, limitTable.requestMillis],
     "--head-timeout must not be above --request-timeout: " +
-      `${headMillis} and ${requestMillis} milliseconds`
+      `${headMillis} and ${requestMillis} milliseconds`,
+    given
   );
+}
+
+/** Adds a mistake: of usage, if it names a flag that is on the command line. */
+function forbid(isBad: unknown, mistake: string, { flags, mistakes }: Given) {
+  const isUsage = [...flags.keys()].some((flag) =>
+    mistake.includes(`--${flag}`)
+  );
+  if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
 }
 
 /** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */

@@ -7,43 +7,40 @@
  */
 import { randomUUID } from "node:crypto";
 import { natsLimits, type NatsLimits } from "../config.ts";
-import { openNats, type NatsStore } from "../engines/nats.ts";
+import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { fromMessage, toMessage } from "../engines/message.ts";
 import { JournalError } from "../journal/error.ts";
 import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
-import type { Command } from "./command.ts";
-import { exitCodes } from "./exit.ts";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
-import { streamOptions } from "./open-store.ts";
+import { openStream } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
+import { isStream, type Config } from "./settings.ts";
 
-/** Imports or exports, and prints what was done; returns the exit code. */
+/** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(
-  {
-    command,
-    config,
-    files
-  }: Extract<Command, { readonly command: "import" | "export" }>,
+  command: string,
+  files: readonly string[],
+  config: Config,
   host: Host
 ) {
+  if (!isStream(config.store))
+    throw new ExitError(
+      "usage",
+      `${command} needs a stream as --store or PLANTS_STORE`
+    );
   let records = 0;
   if (command === "import")
     for (const path of files) records += await recordsOf(path, host);
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { moveMillis } = natsLimits;
-  const { limits, ...secrets } = streamOptions(config, host);
-  const stream = await openNats(config.store, {
-    ...secrets,
-    limits: {
-      ...limits,
-      appendMillis: moveMillis,
-      unreachableMillis: moveMillis
-    },
-    warn: host.warn
+  const stream = await openStream(config, host, {
+    appendMillis: Math.max(moveMillis, config.storeAppendMillis),
+    unreachableMillis: moveMillis
   });
   try {
     if (command === "import") {
@@ -65,7 +62,6 @@ export async function transfer(
   } finally {
     await stream.close();
   }
-  return exitCodes.done;
 }
 
 /**

@@ -139,7 +139,7 @@ function loading(): string {
 }
 
 const metrics = (): string => tableOf("metric | type | what it is",
-  Object.entries(metricTable).map(([name, { type, help }]) => [code(name), type, help]));
+  Object.entries(metricTable).map(([name, [type, help]]) => [code(name), type, help]));
 
 export const tables: Readonly<Record<string, (found: string) => string>> = {
   facts, metrics, errors, settings, limits, capabilities, tour, loading,

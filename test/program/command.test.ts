@@ -4,24 +4,23 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { readCommand, type Command } from "../../src/program/command.ts";
+import { readCommand } from "../../src/program/command.ts";
 import { limitTable } from "../../src/config.ts";
-import { environmentOf, settingTable, unknownVariables } from "../../src/program/settings.ts";
+import { environmentOf, settingTable, unknownVariables, type Config } from "../../src/program/settings.ts";
 import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { root, run, temporaryFolder } from "../support/support.ts";
 
 type Environment = Readonly<Record<string, string>>;
-type Serve = Extract<Command, { readonly command: "serve" }>;
 
 /** The words of a command line, parted by single spaces. */
 const words = (line: string): string[] => (line === "" ? [] : line.split(" "));
 
-function serve(line: string | readonly string[], environment: Environment = {}): Serve["config"] {
-  const command = readCommand({ args: typeof line === "string" ? words(line) : line, environment, pid });
-  assert.ok(command.command === "serve");
-  return command.config;
+function serve(line: string | readonly string[], environment: Environment = {}): Config {
+  const { command, config } = readCommand({ args: typeof line === "string" ? words(line) : line, environment, pid });
+  assert.equal(command, "serve");
+  return config;
 }
 
 function refusal(line: string | readonly string[], environment: Environment = {}): ExitError {
@@ -65,8 +64,8 @@ test("with nothing given, everything has the default of the interface, and is fr
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
-    storeCredentials: "", storeTlsCert: "", storeTlsKey: "", storeTlsCa: "", storeHandshakeMillis: "2000",
-    storeAppendMillis: "10000", tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
+    storeCredentials: "", storeTlsCert: "", storeTlsKey: "", storeTlsCa: "", storeHandshakeMillis: 2_000,
+    storeAppendMillis: 10_000, tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
     admin: "", failedLinesMax: 10, logRequests: false,
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
@@ -108,7 +107,7 @@ for (const [name, flag, variable] of limits) {
   });
 }
 
-type Setting = readonly [flag: string, variable: string, name: keyof Serve["config"],
+type Setting = readonly [flag: string, variable: string, name: keyof Config,
   good: readonly string[], bad: readonly string[]];
 const settings: readonly Setting[] = [
   ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"],
@@ -144,7 +143,7 @@ const settings: readonly Setting[] = [
 /** What a setting can't be without. */
 const companions: Readonly<Record<string, Environment>> = {
   "--tls-cert": { PLANTS_TLS_KEY: "k" }, "--tls-key": { PLANTS_TLS_CERT: "c" },
-  ...Object.fromEntries(["--store-credentials", "--store-tls-ca", "--store-handshake-timeout"]
+  ...Object.fromEntries(["--store-credentials", "--store-tls-ca", "--store-handshake-timeout", "--store-append-timeout"]
     .map((flag) => [flag, { PLANTS_STORE: "nats://h/plants" }])),
   "--store-tls-cert": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_KEY: "k" },
   "--store-tls-key": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_CERT: "c" },
@@ -206,29 +205,32 @@ test("PLANTS_TOKEN is the one token itself, and neither the config nor a message
   }
 });
 
-const others: readonly (readonly [line: string, command: Command])[] = [
-  ["verify a", { command: "verify", files: ["a"], isJson: false }],
-  ["verify a b c", { command: "verify", files: ["a", "b", "c"], isJson: false }],
-  ["verify --json a", { command: "verify", files: ["a"], isJson: true }],
-  ["verify a --json", { command: "verify", files: ["a"], isJson: true }],
-  ["--json verify a", { command: "verify", files: ["a"], isJson: true }],
-  ["verify -- -odd --json", { command: "verify", files: ["-odd", "--json"], isJson: false }],
-  ["token", { command: "token", name: "token" }], ["token ci", { command: "token", name: "ci" }],
-  ["openapi", { command: "openapi", keysBytesMax: 16 * mib }],
-  ["openapi --key-window 0", { command: "openapi", keysBytesMax: 0 }], ["--help", { command: "help" }],
-  ["-h", { command: "help" }], ["verify -h", { command: "help" }],
-  ["verify -", { command: "verify", files: ["-"], isJson: false }],
-  ["--version", { command: "version" }], ["serve --help", { command: "help" }],
-  ["verify --help", { command: "help" }],
+const others: readonly (readonly [line: string, command: string, operands?: readonly string[],
+  switches?: readonly string[]])[] = [
+  ["verify a", "verify", ["a"]], ["verify a b c", "verify", ["a", "b", "c"]],
+  ["verify --json a", "verify", ["a"], ["json"]], ["verify a --json", "verify", ["a"], ["json"]],
+  ["--json verify a", "verify", ["a"], ["json"]],
+  ["verify -- -odd --json", "verify", ["-odd", "--json"]], ["verify -", "verify", ["-"]],
+  ["cat --at a b --seq", "cat", ["a", "b"], ["at", "seq"]],
+  ["token", "token"], ["token ci", "token", ["ci"]], ["openapi", "openapi"],
 ];
-for (const [line, command] of others) {
-  test(`\`${line}\` is the command ${command.command}, whatever the environment says`, () => {
-    assert.deepEqual(readCommand({ args: words(line), environment: {}, pid }), command);
-    assert.deepEqual(readCommand({
-      args: words(line), environment: { PORT: "x", PLANTS_MAX_BODY: "-1" }, pid,
-    }), command);
+for (const [line, command, operands = [], switches = []] of others) {
+  test(`\`${line}\` is the command ${command}, whatever the environment says`, () => {
+    const environment = { PORT: "x", PLANTS_MAX_BODY: "-1", PLANTS_TOKEN: "a b", PLANTS_TLS_KEY: "k" };
+    const found = readCommand({ args: words(line), environment, pid });
+    assert.deepEqual([found.command, found.operands, [...found.flags.keys()]], [command, operands, switches]);
+    assert.deepEqual(found.config, serve(""), "it has the defaults");
   });
 }
+
+test("openapi reads the setting that changes the description, and import those of a stream", () => {
+  const configOf = (line: string, environment: Environment = {}): Config =>
+    readCommand({ args: words(line), environment, pid }).config;
+  assert.equal(configOf("openapi --key-window 0").limits.keysBytesMax, 0);
+  const { store, storeCredentials, port } = configOf("import a --store nats://h/p",
+    { PLANTS_STORE: "x", PLANTS_STORE_CREDENTIALS: "c", PORT: "1" });
+  assert.deepEqual([store, storeCredentials, port], ["nats://h/p", "c", 8080]);
+});
 
 /** Every mistake is in the message, each in a line of its own. */
 type Mistakes = readonly [line: string, Environment, code: 64 | 78, lines: readonly RegExp[]];
@@ -308,10 +310,9 @@ const mistakes: readonly Mistakes[] = [
   ["--store-tls-cert c --store nats://h/p", {}, 64, [/^--store-tls-cert and --store-tls-key need each other$/]],
   ["--store nats://u:S3cret@h/p --store-credentials c", {}, 64,
     [/^--store must be .* without credentials, found a text with an @$/]],
-  ["import a", {}, 64, [/^import needs a stream as --store or PLANTS_STORE$/]],
   ["export a --store nats://u:S3cret@h/p", {}, 64, [/^--store must be .*, found a text with an @$/]],
   ["nats://u:S3cret@h/p", {}, 64, [/^there is no command a text with an @: see --help$/]],
-  ["export a u:S3cret@h", {}, 64, [/^export takes no a text with an @$/, /needs a stream/]],
+  ["export a u:S3cret@h", {}, 64, [/^export takes no a text with an @$/]],
 ];
 for (const [line, environment, code, lines] of mistakes) {
   test(`\`${line}\` with ${JSON.stringify(environment)} ends with ${code}, and each mistake has its line`, () => {
@@ -398,7 +399,8 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
     }
   }
   assert.match(entryOf("PLANTS_TOKEN"), /one token itself/);
-  assert.equal((await run(["-h"])).stdout, stdout);
+  for (const line of ["-h", "verify -h", "serve --help", "verify --help"])
+    assert.equal((await run(words(line))).stdout, stdout, line);
 });
 
 test("--version prints package.json's version and nothing else", async () => {
@@ -412,6 +414,7 @@ const programs: readonly (readonly [line: string, Environment, code: number, std
   ["--port x --host a/b", {}, 64, /\n.*--(ho|po)/],
   ["", { PORT: "x" }, 78, /^plant-store: PORT must/],
   ["", { PLANTS_TOKEN: "S3cret x" }, 78, /^plant-store: PLANTS_TOKEN must(?!.*S3cret)/],
+  ["import a", {}, 64, /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/],
   ["--tokens missing", {}, 78, /^plant-store: .*missing/],
   ["--store file://elsewhere/a", {}, 64, /^plant-store: --store/],
 ];

@@ -110,7 +110,8 @@ test("each bucket counts what is within its bound, and the last one counts all",
   const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
   const health = { notReadyReason: () => undefined, become: () => undefined };
   const host = { nodeVersion: "v1", cpuUsage: () => ({ user: 0, system: 0 }), residentBytes: () => 1 };
-  const metrics = createMetrics(host as Host, store as unknown as Store, health);
+  const metrics = createMetrics(store as unknown as Store,
+    { host: host as Host, health, secrets: { tls: undefined } });
   store.emit("batch", 5, 30);
   store.emit("batch", 8, 6_000);
   const samples = new Map(metrics.text().split("\n").map((line) => line.split(" ") as [string, string]));
@@ -225,7 +226,7 @@ test("each metric has its HELP and TYPE once, and is in the table", { timeout },
   const described = [...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)];
   assert.deepEqual(described.map(([, name, same, type]) => [name, same, type]),
     Object.entries(metricTable).filter(([name]) => !/_(?:engine|tls)_/.test(name))
-      .map(([name, { type }]) => [name, name, type]), "without a stream and TLS, all but theirs");
+      .map(([name, [type]]) => [name, name, type]), "without a stream and TLS, all but theirs");
 });
 
 const noPromtool = missing(["promtool", "--version"]);

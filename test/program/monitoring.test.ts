@@ -35,7 +35,7 @@ function written(name: string, value: object): string {
 test("the recipes name metrics and errors that exist", () => {
   const unknownIn = (text: string): readonly string[] => [
     ...[...text.matchAll(/\b(?:plant_store|process)_\w+/g)].map(([name]) => name)
-      .filter((name) => !Object.entries(metricTable).some(([metric, { type }]) => name === metric
+      .filter((name) => !Object.entries(metricTable).some(([metric, [type]]) => name === metric
         || (type === "histogram" && name.replace(/_(?:bucket|sum|count)$/, "") === metric))),
     ...[...text.matchAll(/error=~?\\?"(\d+)/g)].map(([, error]) => Number(error))
       .filter((error) => !Object.values(catalogue).some((row) => row.error === error)).map(String),
