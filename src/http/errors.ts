@@ -273,19 +273,18 @@ export function apiErrorOf(
   }
 
   // A host's store may reject with anything, such as a StoreError with an unknown code.
-  const code = thrown instanceof StoreError ? thrown.code : "invalid";
-  const message = storeMessages.get(code);
-  if (code !== "invalid" && message !== undefined)
-    return new ApiError(code, message);
+  const code = thrown instanceof StoreError && thrown.code;
+  const message = code && storeMessages.get(code);
+  if (code && code !== "invalid" && message) return new ApiError(code, message);
   onFault(thrown);
-  return new ApiError(
-    "fault",
-    "The server failed; it is unknown whether the plant was stored."
-  );
+  const unknown =
+    "The server failed; it is unknown whether the plant was stored.";
+  return new ApiError("fault", message || unknown);
 }
 
 /** Replaces a StoreError's own message, which may contain paths and system errors. */
 const storeMessages: ReadonlyMap<StoreErrorCode, string> = new Map([
+  ["invalid", "The store refused the plant as invalid; nothing was stored."],
   ["full", "The store has no space left; nothing was stored."],
   ["busy", "Too many records wait for the store; nothing was stored."],
   ["closed", "The server is shutting down; nothing was stored."],
