@@ -77,8 +77,7 @@ export const headersOf = (...lines: readonly string[]): string =>
  * machine, has the same random numbers: the last 8 digits are the time in milliseconds.
  */
 export const randomId = (): string =>
-  randomBytes(8).toString("hex") +
-  (Date.now() % 2 ** 32).toString(16).padStart(8, "0");
+  randomBytes(8).toString("hex") + Date.now().toString(16).slice(-8);
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 

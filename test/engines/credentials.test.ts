@@ -7,8 +7,9 @@ import { loginOf } from "../../src/engines/credentials.ts";
 import { EngineError, openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
+import type { ClusterOptions } from "./cluster.ts";
 import { Fake, openFake } from "./fake.ts";
-import { compare, Load, serve } from "./load.ts";
+import { compare, Load, Proxy, serve } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
 
 const timeout = 60_000;
@@ -202,16 +203,45 @@ describe("servers with operator, account and user JWTs", { ...withCluster, timeo
   });
 });
 
-describe("a server with nkeys", { ...withCluster, timeout }, () => {
-  test("serves a user by its seed, and no other seed", async () => {
-    const user = createKey("user");
-    const server = await Cluster.start({ servers: 1, users: `{ nkey: ${user.id} }` });
-    await server.create("plants", { num_replicas: 1 });
-    const query = "?replicas=1";
-    const store = await server.open("plants", { credentials: user.seed, query });
-    await store.append(fern);
-    await store.close();
-    await assert.rejects(server.open("plants", { credentials: createKey("user").seed, query }),
-      { code: "refused", message: /Authorization Violation/ });
-  });
+describe("servers that know a user by", { ...withCluster, timeout, concurrency: 3 }, () => {
+  const user = createKey("user");
+  const kinds: readonly (readonly [what: string, right: string, wrong: string, options: ClusterOptions])[] = [
+    ["user and password", "me\ns3cret\n", "me\nother\n", { users: "{ user: me, password: s3cret }" }],
+    ["a token", "token s3cret\n", "token other\n",
+      { accounts: "authorization { token: s3cret }\n", login: () => ({ auth_token: "s3cret" }) }],
+    ["an nkey", user.seed, createKey("user").seed, { users: `{ nkey: ${user.id} }` }],
+  ];
+  for (const [what, right, wrong, options] of kinds) {
+    test(`${what} serve the right one, in long tests while the leader is killed, and no wrong one`, async () => {
+      const servers = await Cluster.start({ ...options, servers: isLong ? 3 : 1 });
+      await servers.create("plants", { num_replicas: servers.servers.length });
+      const query = `?replicas=${servers.servers.length}`;
+      const proxies = await Promise.all(servers.servers.map(({ port }) => Proxy.before(port)));
+      const ports = proxies.map(({ port }) => port);
+      await assert.rejects(servers.open("plants", { credentials: wrong, query }),
+        { code: "refused", message: /Authorization Violation/ });
+      let credentials = right;
+      const store = await servers.open("plants", { credentials: () => credentials, query, ports,
+        limits: { unreachableMillis: 300 } });
+      const load = new Load(await serve(store), 32);
+      await load.more(200);
+      if (isLong) {
+        const leader = await servers.leader("plants");
+        await servers.kill(leader);
+        await load.more(500);
+        servers.restart(leader);
+        await servers.ready(leader);
+      }
+      load.refused.clear();
+      credentials = wrong;
+      for (const proxy of proxies) proxy.cut();
+      await until("it is refused", () => load.refused.has(50306));
+      credentials = right;
+      await load.more(200);
+      await load.end();
+      const { missing, twice } = await compare(servers, load.acknowledged);
+      assert.deepEqual([missing, twice], [0, 0]);
+      await store.close();
+    });
+  }
 });
