@@ -5,7 +5,7 @@
 import { createServer } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
 import { internalErrorMessage, messageOf } from "./exit.ts";
-import { listen } from "./listen.ts";
+import { describeAddress, listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "./settings.ts";
 
@@ -58,21 +58,30 @@ export async function openAdmin(config: Config, sources: Sources) {
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
-  const { base } = await listen(server, addressOf(config.admin));
+  const address = addressOf(config);
+  await listen(server, address);
   server.on("error", (error) => host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();
   const close = () => server.close().closeAllConnections();
+  const { base } = describeAddress(server, address);
   return { metrics, base, close };
 }
 
-/** Returns where to listen, as settings of the public listener would say it. */
-function addressOf(admin: string) {
-  const [, host = "127.0.0.1", port] = addressForm.exec(admin) ?? [];
-  const socket = port === undefined ? admin : "";
+/** Returns the settings with the address of the admin listener in place of the public one. */
+function addressOf(config: Config): Config {
+  const [, host = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
+  const socket = port === undefined ? config.admin : "";
   const isInherited = false;
-  return { socket, host, port: Number(port), isInherited, tlsCert: "" };
+  return {
+    ...config,
+    socket,
+    host,
+    port: Number(port),
+    isInherited,
+    tlsCert: ""
+  };
 }
 
 function respondTo(

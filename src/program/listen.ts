@@ -8,44 +8,26 @@ import { ExitError } from "./exit.ts";
 import type { Config } from "./settings.ts";
 
 /**
- * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)); or else at
- * the path of a socket; or else on host and port.
+ * Listens on the inherited socket, the first descriptor after stderr (sd_listen_fds(3)). Without
+ * one, listens at the path of a socket, or else on host and port.
  *
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
  *
- * @returns `base`, the URL with the actual port, or `unix:` and the path or descriptor;
- *   `isExposed`, whether other machines may connect, which needs TLS (RFC 6750, 5.3)
  * @throws Error if the address cannot be had
  */
 export async function listen(
   server: Server,
-  {
-    socket,
-    host: configured,
-    port,
-    isInherited,
-    tlsCert
-  }: Pick<Config, "socket" | "host" | "port" | "isInherited" | "tlsCert">
+  { socket, host, port, isInherited }: Config
 ) {
   if (socket !== "") {
     assertFolder(socket);
     await removeAbandoned(socket);
   }
-  const place = socket === "" ? { port, host: configured } : { path: socket };
-  server.listen(isInherited ? { fd: 3 } : place);
+  server.listen(
+    isInherited ? { fd: 3 } : socket === "" ? { port, host } : { path: socket }
+  );
   await once(server, "listening");
-
-  const found = server.address();
-  if (typeof found !== "object" || !found)
-    return { base: `unix:${found ?? "fd 3"}`, isExposed: false };
-  const { address } = found;
-  const name = isInherited ? address : configured;
-  const host = name.includes(":") ? `[${name}]` : name;
-  return {
-    base: `${schemeOf(tlsCert)}://${host}:${found.port}`,
-    isExposed: !loopbackForm.test(address)
-  };
 }
 
 /**
@@ -80,6 +62,26 @@ No token is configured: this one was generated, and ends with this process.
   curl ${option}${trust}${url} -H 'Authorization: Bearer ${generatedToken}' \\
     -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'
 `;
+}
+
+/**
+ * Describes where a server listens. `base` is the URL with the actual port, or `unix:` and the path
+ * or descriptor. `isExposed`: whether other machines may connect, which needs TLS (RFC 6750, 5.3).
+ */
+export function describeAddress(
+  server: Server,
+  { isInherited, tlsCert, host: configured }: Config
+) {
+  const found = server.address();
+  if (typeof found !== "object" || !found)
+    return { base: `unix:${found ?? "fd 3"}`, isExposed: false };
+  const { address, port } = found;
+  const name = isInherited ? address : configured;
+  const host = name.includes(":") ? `[${name}]` : name;
+  return {
+    base: `${schemeOf(tlsCert)}://${host}:${port}`,
+    isExposed: !loopbackForm.test(address)
+  };
 }
 
 const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);
