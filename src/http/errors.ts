@@ -273,44 +273,35 @@ export function apiErrorOf(
   }
 
   // A host's store may reject with anything, such as a StoreError with an unknown code.
-  const isKnown =
-    thrown instanceof StoreError && Object.hasOwn(storeReasons, thrown.code);
-  const [cause, message] = isKnown ? storeReasons[thrown.code] : fault;
-  if (cause === "fault") onFault(thrown);
-  return new ApiError(cause, message);
+  const code = thrown instanceof StoreError && thrown.code;
+  const message = code && storeMessages.get(code);
+  if (code && code !== "invalid" && message) return new ApiError(code, message);
+  onFault(thrown);
+  const unknown =
+    "The server failed; it is unknown whether the plant was stored.";
+  return new ApiError("fault", message || unknown);
 }
 
-/** The response to an error that is not an ApiError. */
-type Reason = readonly [cause: Cause, message: string];
-
-const fault: Reason = [
-  "fault",
-  "The server failed; it is unknown whether the plant was stored."
-];
-
 /** Replaces a StoreError's own message, which may contain paths and system errors. */
-const storeReasons: Readonly<Record<StoreErrorCode, Reason>> = {
-  invalid: [
-    "fault",
-    "The store refused the plant as invalid; nothing was stored."
-  ],
-  full: ["full", "The store has no space left; nothing was stored."],
-  busy: ["busy", "Too many records wait for the store; nothing was stored."],
-  closed: ["closed", "The server is shutting down; nothing was stored."],
-  tooLarge: [
-    "tooLarge",
-    "The plant is too large for the store; nothing was stored."
-  ],
-  conflict: [
+const storeMessages: ReadonlyMap<StoreErrorCode, string> = new Map([
+  ["invalid", "The store refused the plant as invalid; nothing was stored."],
+  ["full", "The store has no space left; nothing was stored."],
+  ["busy", "Too many records wait for the store; nothing was stored."],
+  ["closed", "The server is shutting down; nothing was stored."],
+  ["tooLarge", "The plant is too large for the store; nothing was stored."],
+  [
     "conflict",
     "The Idempotency-Key was used for a different plant; nothing was stored."
   ],
-  unreachable: ["unreachable", "The store is unreachable; nothing was stored."],
-  unknown: [
+  ["unreachable", "The store is unreachable; nothing was stored."],
+  [
     "unknown",
     "The store is failing; it is unknown whether the plant was stored."
   ]
-};
+]);
+
+/** A cause with its message. */
+type Reason = readonly [cause: Cause, message: string];
 
 /** Returns the response to what node's parser (llhttp) refuses with this code. */
 export const parserErrorOf = (code: string): ApiError =>

@@ -20,6 +20,9 @@ const listenBytesMax = 103;
 /** The longest path that can be probed, in bytes: Node 20 and 22 truncate longer ones. */
 const probeBytesMax = 107;
 
+/** Two openings in one process look like those of two. */
+const holder = "another process, or this one, has it open";
+
 /**
  * The length of every abstract name, in bytes.
  *
@@ -56,7 +59,7 @@ export async function takeLocks(
       releases.push(await listenOn(name));
     } catch (error) {
       if (hasCode(error, "EADDRINUSE"))
-        return `another process has it open: "ss -xlp | grep plant-store-${identity}" shows which`;
+        return `${holder}: "ss -xlp | grep plant-store-${identity}" shows which`;
       if (name === own && releases.length === 0) throw error;
       const reason = error instanceof Error ? error.message : error;
       warn(
@@ -73,7 +76,7 @@ export async function takeLocks(
     if (name === own) continue;
     const found = await probe(name);
     if (found !== undefined)
-      return `another process has it open, maybe in another container: at ${name}, ${found}`;
+      return `${holder}, maybe in another container: at ${name}, ${found}`;
     // It may be another user's, or gone already; a stale socket does no harm.
     ifPossible(() => fs.unlinkSync(name));
   }

@@ -59,8 +59,11 @@ export async function readJournal<T>(
     readonly isLive: boolean;
   }) => T
 ) {
-  const { isFile = true } = realDisk.look(path) ?? {};
-  if (!isFile) throw new JournalError("failed", path, "is not a regular file");
+  const found = realDisk.look(path);
+  if (found?.isFile !== true) {
+    const reason = found ? "is not a regular file" : "does not exist";
+    throw new JournalError("failed", path, reason);
+  }
   const resolved = realDisk.resolve(path);
   const file = openToRead(resolved);
   try {

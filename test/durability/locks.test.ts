@@ -63,7 +63,7 @@ async function takeTurns(mode: number, server = forAll()): Promise<void> {
     const first = await serving(path, [...apart, ...as(user)], server);
     assert.equal((await first.post(turn)).status, 200);
     for (const other of [5001, 5002, 0]) {
-      await refused(/^75 .* another process has it open, maybe in another container: at /, path,
+      await refused(/^75 .* another process, or this one, has it open, maybe in another container: at /, path,
         [...apart, ...as(other)], server);
     }
     assert.equal((await first.post(turn)).status, 200);
@@ -208,7 +208,7 @@ test("a name that another user has taken is 75, and the message leads to its pro
     children.add(squatter);
     await once(squatter.stdout, "data");
     const outcome = await launch({ store: path }).then(() => "it serves", String);
-    assert.match(outcome, /75 .*: another process has it open: "ss .*" shows which\n$/);
+    assert.match(outcome, /75 .*: another process, or this one, has it open: "ss .*" shows which\n$/);
     const [, shown = ""] = /open: "(.*)" shows/.exec(outcome) ?? [];
     const { stdout } = spawnSync("sh", ["-c", shown], { encoding: "utf8" });
     assert.match(stdout, new RegExp(`pid=${squatter.pid},`));
@@ -402,7 +402,7 @@ test("a journal in use is found by its other names in the folder, from another n
     for (const [index, make] of [linkSync, renameSync].entries()) {
       const name = join(folder, `other-${index}.ndjson`);
       make(store, name);
-      await refused(/another process has it open/, name, apart);
+      await refused(/another process, or this one, has it open/, name, apart);
       assert.deepEqual(readFileSync(name), before);
     }
     await first.end("SIGKILL");

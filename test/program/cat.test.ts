@@ -46,7 +46,7 @@ const cases: readonly (readonly [says: string, args: string, files: Readonly<Rec
   ["ends at a gap", "a", { a: first + record(3, offset) }, `${plants[0]}\n`, 65,
     /: at offset \d+, expected seq 2, found 3\n$/],
   ["refuses what is no journal", "a", { a: "{}\n" }, "", 65, /: at offset 0, expected the header of a journal/],
-  ["names a file that is missing", "none", {}, "", 74, /none/],
+  ["names a file that is missing", "none", {}, "", 74, /^plant-store: none: does not exist\n$/],
   ["needs a file", "--seq", {}, "", 64, /cat needs the path of a journal/],
 ];
 for (const [says, args, files, stdout, code, stderr] of cases) {
