@@ -18,6 +18,16 @@ import {
   type JsonObject
 } from "./protocol.ts";
 
+/** `protocol` 1: the server may send INFO at any time, as one does that is about to leave. */
+const introduction = {
+  name: "plant-store",
+  verbose: false,
+  pedantic: false,
+  protocol: 1,
+  headers: true,
+  no_responders: true
+};
+
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
@@ -96,17 +106,7 @@ export class Connection {
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.#info["nonce"] ?? "");
-      const hello = JSON.stringify({
-        name: "plant-store",
-        verbose: false,
-        pedantic: false,
-
-        // The server may send INFO at any time, as one does that is about to leave.
-        protocol: 1,
-        headers: true,
-        no_responders: true,
-        ...login(nonce)
-      });
+      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
       // If this is not permitted, the server says so before it answers PING.
