@@ -8,7 +8,6 @@ import { internalErrorMessage, messageOf } from "./exit.ts";
 import { describeAddress, listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
 import type { Config } from "./settings.ts";
-import type { Store } from "./open-store.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
@@ -24,13 +23,9 @@ export type Admin = Awaited<ReturnType<typeof openAdmin>>;
  *
  * @throws Error if the address cannot be had
  */
-export async function openAdmin(
-  config: Config,
-  store: Store,
-  sources: Sources
-) {
+export async function openAdmin(config: Config, sources: Sources) {
   const { host, health } = sources;
-  const metrics = createMetrics(store, sources);
+  const metrics = createMetrics(sources);
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
   const server = createServer(
     options,
@@ -63,26 +58,28 @@ export async function openAdmin(
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
-  const listenAddress = addressOf(config);
-  await listen(server, listenAddress);
+  const address = addressOf(config);
+  await listen(server, address);
   server.on("error", (error) => host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();
   const close = () => server.close().closeAllConnections();
-  const { base } = describeAddress(server, listenAddress);
+  const { base } = describeAddress(server, address);
   return { metrics, base, close };
 }
 
 /** Returns the settings with the address of the admin listener in place of the public one. */
 function addressOf(config: Config): Config {
   const [, host = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
+  const socket = port === undefined ? config.admin : "";
+  const isInherited = false;
   return {
     ...config,
-    socket: port === undefined ? config.admin : "",
+    socket,
     host,
     port: Number(port),
-    isInherited: false,
+    isInherited,
     tlsCert: ""
   };
 }

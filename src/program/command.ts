@@ -10,25 +10,24 @@ import { entries, hintFor, quoted, readConfig } from "./settings.ts";
  * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
  * `token [NAME]`, `openapi`. A setting that the command does not take has its default.
  *
- * @throws ExitError with a line for each mistake: `usage` if any is on the command line, else
- *   `config`
+ * @throws ExitError with a line for each mistake: `usage` if the command line is wrong, or any
+ *   mistake names a flag that is on it; else `config`
  */
 export function readCommand({
   args,
   environment,
   pid
 }: Pick<Host, "args" | "environment" | "pid">) {
-  const usage: string[] = [];
-  const config: string[] = [];
-  const line = readLine(args, usage);
-  const mistakes = { usage, config };
-  const command = {
-    ...line,
-    config: readConfig({ ...line, environment, pid, mistakes })
-  };
-  const all = [...usage, ...config];
-  if (all.length === 0) return command;
-  throw new ExitError(usage[0] ? "usage" : "config", all.join("\n"));
+  const mistakes: string[] = [];
+  const line = readLine(args, mistakes);
+  const isLineWrong = mistakes.length > 0;
+  const config = readConfig({ ...line, environment, pid, mistakes });
+  if (mistakes.length === 0) return { ...line, config };
+  const given = [...line.flags.keys()].map((flag) => `--${flag}`);
+  const isUsage =
+    isLineWrong ||
+    mistakes.some((mistake) => given.some((flag) => mistake.includes(flag)));
+  throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
@@ -62,36 +61,38 @@ const tokensOf = (args: readonly string[]) =>
   parseArgs({ args: [...args], options, strict: false, tokens: true }).tokens;
 
 /** Reads the line, and adds its mistakes. */
-function readLine(args: readonly string[], usage: string[]) {
+function readLine(args: readonly string[], mistakes: string[]) {
   const tokens = tokensOf(args);
   const [command = "serve", ...operands] = positionalsOf(tokens);
   const form = forms.get(command);
   if (!form) {
     const hint = hintFor(command, [...forms.keys()]);
-    usage.push(`there is no command ${quoted(command)}: ${hint}`);
+    mistakes.push(`there is no command ${quoted(command)}: ${hint}`);
   }
 
   // After an unknown command, positionals and serve's flags are no mistakes of their own.
   const [allowed, least, most] = form ?? [serveFlags, 0, Infinity];
   if (operands.length < least)
-    usage.push(`${command} needs the path of a journal`);
+    mistakes.push(`${command} needs the path of a journal`);
   for (const extra of operands.slice(most))
-    usage.push(`${command} takes no ${quoted(extra)}`);
+    mistakes.push(`${command} takes no ${quoted(extra)}`);
   const [name = "token"] = operands;
   if (command === "token" && !isTokenName(name))
-    usage.push(`expected a word without # as the name, found ${quoted(name)}`);
+    mistakes.push(
+      `expected a word without # as the name, found ${quoted(name)}`
+    );
   const flags = new Map<string, string>();
   for (const [position, token] of tokens.entries()) {
     // Several letters after one dash are one flag: the first alone is reported.
     const isSame = token.index === tokens[position - 1]?.index;
     if (token.kind !== "option" || isSame) continue;
     const mistake = mistakeOf(token, command, allowed);
-    if (mistake) usage.push(mistake);
+    if (mistake) mistakes.push(mistake);
     else if (flags.has(token.name))
-      usage.push(`${token.rawName} is given twice`);
+      mistakes.push(`${token.rawName} is given twice`);
     flags.set(token.name, mistake ? "" : (token.value ?? "yes"));
   }
-  if (!form) throw new ExitError("usage", usage.join("\n"));
+  if (!form) throw new ExitError("usage", mistakes.join("\n"));
   return { command, operands, flags, allowed };
 }
 

@@ -9,18 +9,9 @@ import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
-/**
- * Reads a metric when it is scraped. If the result is undefined or the metric cannot be read, it is
- * left out. Samples, if there are any, replace the result. A metric without this function begins at
- * 0. True is 1, false 0.
- */
-type Read = (
-  stats: Store["stats"],
-  sources: Sources
-) => number | boolean | undefined;
-
-/** What the metrics read besides the store. */
+/** What the metrics read when they are scraped. */
 export interface Sources {
+  readonly store: Store;
   readonly host: Host;
   readonly health: Health;
 
@@ -28,17 +19,47 @@ export interface Sources {
   readonly secrets: { readonly tls: { readonly notAfter: Date } | undefined };
 }
 
+/**
+ * Reads a metric. If the result is undefined or the metric cannot be read, it is left out. True is
+ * 1, false 0; a text has labels, too.
+ */
+type Read = (
+  stats: Store["stats"],
+  sources: Sources
+) => number | boolean | string | undefined;
+
 type Metric = readonly [
   type: "counter" | "gauge" | "histogram",
   help: string,
-  read?: Read
+
+  /** How it is read; or what follows its name in each sample that is counted. Default: nothing. */
+  source?: Read | readonly string[]
+];
+
+const labelsOf = (status: number, error: number | "" = "") =>
+  `{status="${status}",error="${error}"}`;
+
+/** Upper bounds of the histograms' buckets, as their labels have them. */
+const secondsBounds = "0.0005 0.001 0.002 0.005 0.01 0.05 0.1 0.5 1 5 +Inf";
+const recordsBounds = "1 2 4 8 16 32 64 128 256 512 1024 4096 +Inf";
+
+const bucketsOf = (bounds: string) => [
+  ...bounds.split(" ").map((bound) => `_bucket{le="${bound}"}`),
+  "_sum",
+  "_count"
 ];
 
 /** Every metric; the README shows this table. */
 export const metricTable = {
   plant_store_http_requests_total: [
     "counter",
-    "responses by status and error, the parser's included"
+    "responses by status and error, the parser's included",
+    [
+      labelsOf(200),
+      ...Object.values(catalogue).map(({ error }) =>
+        labelsOf(Math.floor(error / 100), error)
+      )
+    ]
   ],
   plant_store_replays_total: [
     "counter",
@@ -59,9 +80,14 @@ export const metricTable = {
   ],
   plant_store_append_seconds: [
     "histogram",
-    "time from the start of a batch's write until it is durable"
+    "time from the start of a batch's write until it is durable",
+    bucketsOf(secondsBounds)
   ],
-  plant_store_batch_records: ["histogram", "records that shared a write"],
+  plant_store_batch_records: [
+    "histogram",
+    "records that shared a write",
+    bucketsOf(recordsBounds)
+  ],
   plant_store_queue_records: [
     "gauge",
     "records not written yet",
@@ -98,7 +124,11 @@ export const metricTable = {
     "end of the TLS certificate, Unix time",
     (_, { secrets: { tls } }) => tls && tls.notAfter.getTime() / 1e3
   ],
-  plant_store_build_info: ["gauge", "1, with the versions of program and Node"],
+  plant_store_build_info: [
+    "gauge",
+    "1, with the versions of program and Node",
+    (_, { host }) => `{version="${version}",node="${host.nodeVersion}"} 1`
+  ],
   process_cpu_seconds_total: [
     "counter",
     "CPU time",
@@ -119,47 +149,43 @@ export const metricTable = {
   ]
 } satisfies Readonly<Record<string, Metric>>;
 
-/** Upper bounds of the histograms' buckets, as their labels have them. */
-const bucketBounds = {
-  plant_store_append_seconds:
-    "0.0005 0.001 0.002 0.005 0.01 0.05 0.1 0.5 1 5 +Inf",
-  plant_store_batch_records: "1 2 4 8 16 32 64 128 256 512 1024 4096 +Inf"
-};
-
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Creates the metrics, and counts from now on. */
-export function createMetrics(store: Store, sources: Sources) {
-  const { add, observe, linesOf } = createSamples();
+export function createMetrics(sources: Sources) {
+  const { store } = sources;
+
+  /** Values by name and labels. Others are 0, so that the rate of a first event is seen. */
+  const samples = new Map<string, number>();
+  const add = (sample: string, count = 1) =>
+    void samples.set(sample, (samples.get(sample) ?? 0) + count);
+
+  const observe = (name: string, bounds: string, value: number) => {
+    // "+Inf" is not a number, and no value is above it.
+    for (const bound of bounds.split(" "))
+      if (!(value > Number(bound))) add(`${name}_bucket{le="${bound}"}`);
+    add(`${name}_sum`, value);
+    add(`${name}_count`);
+  };
   store.on("batch", (records, millis) => {
-    observe("plant_store_batch_records", records);
-    observe("plant_store_append_seconds", millis / 1_000);
+    observe("plant_store_batch_records", recordsBounds, records);
+    observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
-  const count = (status: number, error: number | "" = "", times = 1) =>
-    add(
-      "plant_store_http_requests_total",
-      times,
-      `{status="${status}",error="${error}"}`
-    );
 
-  // Samples begin at 0, so that the rate of the first event is seen.
-  observe("plant_store_batch_records", 0, 0);
-  observe("plant_store_append_seconds", 0, 0);
-  count(200, "", 0);
-  for (const { error } of Object.values(catalogue))
-    count(Math.floor(error / 100), error, 0);
-  const { nodeVersion } = sources.host;
-  add(
-    "plant_store_build_info",
-    1,
-    `{version="${version}",node="${nodeVersion}"}`
-  );
-
+  const linesOf = (name: string, source: Read | readonly string[] = [""]) => {
+    if (typeof source !== "function")
+      return source
+        .map((rest) => `${name}${rest} ${samples.get(name + rest) ?? 0}\n`)
+        .join("");
+    const value = ifPossible(() => source(store.stats, sources));
+    if (value === undefined) return "";
+    return `${name}${typeof value === "string" ? value : ` ${Number(value)}`}\n`;
+  };
   return {
     add,
 
     onResponse({ status, error, replayed }: ResponseSummary) {
-      count(status, error);
+      add(`plant_store_http_requests_total${labelsOf(status, error)}`);
       if (replayed) add("plant_store_replays_total");
     },
 
@@ -169,46 +195,13 @@ export function createMetrics(store: Store, sources: Sources) {
     /** Returns the page that Prometheus reads. */
     text: () =>
       Object.entries<Metric>(metricTable)
-        .map(([name, [type, help, read]]) => {
-          const value = read ? ifPossible(() => read(store.stats, sources)) : 0;
-          const lines = linesOf(name, value);
+        .map(([name, [type, help, source]]) => {
+          const lines = linesOf(name, source);
           return (
             lines && `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines}`
           );
         })
         .join("")
-  };
-}
-
-function createSamples() {
-  /** Values by name, then by suffix and labels, which are bounded: the catalogue's causes. */
-  const samples = new Map<string, Map<string, number>>();
-
-  const add = (name: keyof typeof metricTable, count = 1, labels = "") => {
-    const values = samples.get(name) ?? new Map<string, number>();
-    values.set(labels, (values.get(labels) ?? 0) + count);
-    samples.set(name, values);
-  };
-  return {
-    add,
-
-    /** Adds a value to a histogram so many times. */
-    observe(name: keyof typeof bucketBounds, value: number, count = 1) {
-      for (const bound of bucketBounds[name].split(" ")) {
-        const isWithin = bound === "+Inf" || value <= Number(bound);
-        add(name, isWithin ? count : 0, `_bucket{le="${bound}"}`);
-      }
-      add(name, value, "_sum");
-      add(name, count, "_count");
-    },
-
-    /** Returns the lines of a metric: its samples, or else a value; empty without both. */
-    linesOf(name: string, value: ReturnType<Read>) {
-      const own = value === undefined ? [] : [["", Number(value)] as const];
-      return [...(samples.get(name) ?? own)]
-        .map(([labels, count]) => `${name}${labels} ${count}\n`)
-        .join("");
-    }
   };
 }
 

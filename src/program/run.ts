@@ -15,12 +15,10 @@ export async function run(host: Host) {
   // the process.
   for (const signal of ["SIGUSR1", "SIGUSR2"] as const)
     host.onSignal(signal, () => undefined);
-  try {
-    const code = await runCommand(host);
-    return typeof code === "number" ? code : exitCodes.done;
-  } catch (error) {
-    return reportError(error, host);
-  }
+  const code = await runCommand(host).catch((error: unknown) =>
+    reportError(error, host)
+  );
+  return typeof code === "number" ? code : exitCodes.done;
 }
 
 /** Resolves with the exit code, unless that is 0. */

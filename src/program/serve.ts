@@ -79,7 +79,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     // First, so that it can report that the start is in progress.
     if (config.admin !== "") {
       const { openAdmin } = await import("./admin.ts");
-      admin = await openAdmin(config, store, { host, health, secrets });
+      admin = await openAdmin(config, { store, host, health, secrets });
     }
     const server = createPlantServer({
       store,

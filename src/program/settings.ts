@@ -187,8 +187,8 @@ interface Given extends Pick<Host, "environment" | "pid"> {
   /** The flags that the command takes, and whose variables it reads. */
   readonly allowed: readonly string[];
 
-  /** One line for each mistake: those of the command line, and all others. */
-  readonly mistakes: Readonly<Record<"usage" | "config", string[]>>;
+  /** One line for each. */
+  readonly mistakes: string[];
 }
 
 /** An empty text means none. No member is a secret. */
@@ -264,7 +264,7 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
 function readValue(entry: Entry, given: Given) {
-  const { source, text, mistakes } = lookUp(entry, given);
+  const { source, text } = lookUp(entry, given);
   const { defaultValue } = entry;
   if (text === "") return defaultValue;
 
@@ -274,28 +274,20 @@ function readValue(entry: Entry, given: Given) {
   if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
-  mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  given.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return defaultValue;
 }
 
 /**
- * Returns the value of an entry, the flag or variable that it comes from, and the list for its
- * mistakes. A flag wins over its variable, and an empty variable counts as none.
+ * Returns the value of an entry, and the flag or variable that it comes from. A flag wins over its
+ * variable, and an empty variable counts as none.
  */
-function lookUp(
-  entry: Entry,
-  { flags, allowed, environment, mistakes: { usage, config } }: Given
-) {
-  const text = flags.get(entry.flag);
-  if (text !== undefined)
-    return { source: `--${entry.flag}`, text, mistakes: usage };
+function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
+  const ofFlag = flags.get(entry.flag);
+  if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
   const source = environmentOf(entry);
   const isRead = allowed.includes(entry.flag);
-  return {
-    source,
-    text: (isRead && environment[source]) || "",
-    mistakes: config
-  };
+  return { source, text: (isRead && environment[source]) || "" };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
@@ -306,62 +298,45 @@ const isInherited = ({
 
 /** Checks the variables that have no flag. */
 function checkVariables(given: Given) {
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = given.environment;
+  const { mistakes, environment } = given;
+  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
   // The value is not quoted: a mistyped token is still nearly a token.
-  forbid(
-    token && !isToken(token),
-    `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`,
-    given
-  );
-  forbid(
-    isInherited(given) && sockets !== "1",
-    `LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`,
-    given
-  );
+  if (token && !isToken(token))
+    mistakes.push(
+      `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
+    );
+  if (isInherited(given) && sockets !== "1")
+    mistakes.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
 }
 
 /** Checks the settings that need, exclude or bound one another. */
 function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
+  const { mistakes, flags } = given;
   const isGiven = (entry: Entry) =>
-    lookUp(entry, given).text !== "" || given.flags.has(entry.flag);
+    lookUp(entry, given).text !== "" || flags.has(entry.flag);
 
   // A second listen address would be ignored without a message.
   const { host, port, socket, store, ...others } = settingTable;
-  forbid(
-    isInherited(given) && [host, port, socket].some(isGiven),
-    "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)",
-    given
-  );
+  if (isInherited(given) && [host, port, socket].some(isGiven))
+    mistakes.push(
+      "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
+    );
+  const { tlsCert, tlsKey, storeTlsCert, storeTlsKey } = others;
   for (const [cert, key] of [
-    [others.tlsCert, others.tlsKey],
-    [others.storeTlsCert, others.storeTlsKey]
+    [tlsCert, tlsKey],
+    [storeTlsCert, storeTlsKey]
   ] as const)
-    forbid(
-      isGiven(cert) !== isGiven(key),
-      `--${cert.flag} and --${key.flag} need each other`,
-      given
+    if (isGiven(cert) !== isGiven(key))
+      mistakes.push(`--${cert.flag} and --${key.flag} need each other`);
+  if (!isStream(lookUp(store, given).text))
+    for (const entry of Object.values(others))
+      if (entry.flag.startsWith("store-") && isGiven(entry))
+        mistakes.push(`--${entry.flag} needs a stream as --store`);
+  if (headMillis > requestMillis)
+    mistakes.push(
+      "--head-timeout must not be above --request-timeout: " +
+        `${headMillis} and ${requestMillis} milliseconds`
     );
-  const hasStream = isStream(lookUp(store, given).text);
-  for (const entry of Object.values(others))
-    forbid(
-      !hasStream && entry.flag.startsWith("store-") && isGiven(entry),
-      `--${entry.flag} needs a stream as --store`,
-      given
-    );
-  forbid(
-    headMillis > requestMillis,
-    "--head-timeout must not be above --request-timeout: " +
-      `${headMillis} and ${requestMillis} milliseconds`,
-    given
-  );
-}
-
-/** Adds a mistake: of usage, if it names a flag that is on the command line. */
-function forbid(isBad: unknown, mistake: string, { flags, mistakes }: Given) {
-  const isUsage = [...flags.keys()].some((flag) =>
-    mistake.includes(`--${flag}`)
-  );
-  if (isBad) mistakes[isUsage ? "usage" : "config"].push(mistake);
 }
 
 /** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */

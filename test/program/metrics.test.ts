@@ -110,8 +110,8 @@ test("each bucket counts what is within its bound, and the last one counts all",
   const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
   const health = { notReadyReason: () => undefined, become: () => undefined };
   const host = { nodeVersion: "v1", cpuUsage: () => ({ user: 0, system: 0 }), residentBytes: () => 1 };
-  const metrics = createMetrics(store as unknown as Store,
-    { host: host as Host, health, secrets: { tls: undefined } });
+  const metrics = createMetrics(
+    { store: store as unknown as Store, host: host as Host, health, secrets: { tls: undefined } });
   store.emit("batch", 5, 30);
   store.emit("batch", 8, 6_000);
   const samples = new Map(metrics.text().split("\n").map((line) => line.split(" ") as [string, string]));
