@@ -46,6 +46,8 @@ export interface NatsOptions {
 }
 
 export type Settings = ReturnType<typeof settingsOf>;
+
+/** One address of a host, as node:net and node:tls take it. */
 export type Endpoint = Settings["hosts"][number];
 
 /**
@@ -130,13 +132,13 @@ function parseAddress(address: string) {
 
 /** @throws TypeError for a text that is not a host, or has more than a host and a port */
 function endpointOf(shown: string) {
-  const { host, hostname, port } = new URL(`nats://${shown}`);
-  if (hostname === "" || host !== shown) throw new TypeError("not a host");
-  const address = hostname.replace(/[[\]]/g, "");
+  const url = new URL(`nats://${shown}`);
+  const host = url.hostname.replace(/[[\]]/g, "");
+  if (host === "" || url.host !== shown) throw new TypeError("not a host");
 
   // A server name in TLS is never an IP address (RFC 6066, section 3).
-  const servername = isIP(address) === 0 ? address : "";
-  return { address, port: Number(port || 4222), servername, shown };
+  const servername = isIP(host) === 0 ? host : "";
+  return { host, port: Number(url.port || 4222), servername, shown };
 }
 
 /**
@@ -144,15 +146,15 @@ function endpointOf(shown: string) {
  * resolved in time is returned as it is: connecting to it fails with the reason.
  */
 export async function endpointsOf({ hosts, limits }: Settings) {
-  const endpoints = hosts.map(async (host) => {
+  const endpoints = hosts.map(async (endpoint) => {
     const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
-    const found = lookup(host.address, { all: true }).catch(() => []);
+    const found = lookup(endpoint.host, { all: true }).catch(() => []);
     const addresses = await Promise.race([found, timeout]);
-    if (addresses.length < 2) return [host];
+    if (addresses.length < 2) return [endpoint];
     return addresses.map(({ address }) => ({
-      ...host,
-      address,
-      shown: `${host.shown} (${address})`
+      ...endpoint,
+      host: address,
+      shown: `${endpoint.shown} (${address})`
     }));
   });
   return (await Promise.all(endpoints)).flat();

@@ -207,9 +207,9 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  */
 async function checkServer(endpoint: Endpoint, settings: Settings) {
   const { monitor, allowsOldServer, limits } = settings;
-  const { address, servername } = endpoint;
+  const { host, servername } = endpoint;
   const url = new URL(monitor);
-  url.hostname = address.includes(":") ? `[${address}]` : address;
+  url.hostname = host.includes(":") ? `[${host}]` : host;
   const { get } = url.protocol === "https:" ? https : http;
   let varz: unknown;
   try {

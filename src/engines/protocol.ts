@@ -12,6 +12,9 @@ import { EngineError } from "../store.ts";
 
 export type Frame = ReturnType<typeof parseFrame>;
 
+/** As bytes, it is found faster than as a text. */
+const crlf = Buffer.from("\r\n");
+
 /**
  * Parses chunks of any size into frames.
  *
@@ -41,7 +44,7 @@ export async function* framesOf(
  * incomplete
  */
 function parseFrame(bytes: Buffer, limits: NatsLimits) {
-  const found = bytes.indexOf("\r\n");
+  const found = bytes.indexOf(crlf);
   const lineEnd = found < 0 ? bytes.length : found;
   if (lineEnd > limits.lineBytesMax)
     throw protocolError("a line over the limit");

@@ -31,8 +31,6 @@ const introduction = {
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
-const forKeys = ": keys of plants, import and export need this permission";
-
 /** Called with each response to a message that was published, and its token. */
 export type OnReply = (token: string, reply: Frame) => void;
 
@@ -93,7 +91,7 @@ export class Connection {
     }, limits.handshakeMillis).unref();
     try {
       const login = this.#settings.login();
-      this.#socket.connect(this.#endpoint.port, this.#endpoint.address);
+      this.#socket.connect(this.#endpoint);
       if (isTlsFirst) this.#startTls();
       let frames = framesOf(this.#chunks(), limits);
       const greeting = await frames.next();
@@ -132,8 +130,7 @@ export class Connection {
   #startTls() {
     this.#socket = connectTls({
       ...this.#settings.tlsOptions(),
-      host: this.#endpoint.address,
-      servername: this.#endpoint.servername,
+      ...this.#endpoint,
       socket: this.#socket
     });
   }
@@ -271,7 +268,9 @@ export class Connection {
 /** Returns the end of the connection. A denied message gets no other response, so this is its end,
  * too. */
 function serverError(text: string) {
-  const hint = text.includes("STREAM.MSG.GET") ? forKeys : "";
+  const hint = text.includes("STREAM.MSG.GET")
+    ? ": keys of plants, import and export need this permission"
+    : "";
   const isDenied = /permissions violation/i.test(text);
   const isRefused = /authori/i.test(text);
   return new EngineError(

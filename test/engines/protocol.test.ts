@@ -80,7 +80,7 @@ describe("the address", () => {
     const { hosts, ...rest } =
       read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow"
         + "&tls-first&domain=hub&inbox=_INBOX_plants.x");
-    assert.deepEqual(hosts.map(({ address, port, shown }) => [address, port, shown]),
+    assert.deepEqual(hosts.map(({ host, port, shown }) => [host, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
       stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: "http://host:8222/varz", allowsOldServer: true, isTlsFirst: true,

@@ -10,6 +10,7 @@ import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
+import { logged } from "../support/operator.ts";
 import { recipeOf, recipeWith } from "../support/recipes.ts";
 import {
   cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
@@ -259,6 +260,8 @@ test("an agent that follows the path gets every line, through a rotation too", {
       cwd, env: cleanEnvironment({ PID: `${server.process.pid}` }),
     });
     assert.equal(moved.status, 0);
+    // Until then plants go to the renamed file, which tail has left.
+    await logged(server, "now writing to");
     for (let id = 51; id <= 100; id++) assert.equal(await post(server.url, id), 200);
     await hasCome(100);
     agent.kill();
@@ -291,7 +294,7 @@ async function loadWithKills(script: string) {
     const loading = begin();
     const exited = once(loading, "exit");
     const before = idsNow().length;
-    while (idsNow().length < before + 100) await setTimeout(1);
+    while (loading.exitCode === null && idsNow().length < before + 100) await setTimeout(1);
     loading.kill("SIGKILL");
     await exited;
     unrecorded = idsNow().length - Number(readFileSync(progress, "utf8").split(" ")[1]);
