@@ -90,9 +90,6 @@ const traceForm = new RegExp(
 
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
 function idOf({ headers }: IncomingMessage) {
-  const { "x-request-id": id, traceparent } = headers;
-  if (typeof id === "string" && idForm.test(id)) return id;
-  return typeof traceparent === "string"
-    ? traceForm.exec(traceparent)?.[1]
-    : undefined;
+  const [id] = idForm.exec(`${headers["x-request-id"] ?? ""}`) ?? [];
+  return id ?? traceForm.exec(`${headers["traceparent"] ?? ""}`)?.[1];
 }

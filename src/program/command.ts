@@ -81,19 +81,41 @@ function readLine(args: readonly string[], mistakes: string[]) {
     mistakes.push(
       `expected a word without # as the name, found ${quoted(name)}`
     );
+  const flags = readFlags(tokens, command, allowed, mistakes);
+  if (!form) throw new ExitError("usage", mistakes.join("\n"));
+  return { command, operands, flags, allowed };
+}
+
+/** Returns the flags' values, and adds their mistakes; the value of a flag without one is empty. */
+function readFlags(
+  tokens: Tokens,
+  command: string,
+  allowed: readonly string[],
+  mistakes: string[]
+) {
   const flags = new Map<string, string>();
+  const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
   for (const [position, token] of tokens.entries()) {
     // Several letters after one dash are one flag: the first alone is reported.
     const isSame = token.index === tokens[position - 1]?.index;
     if (token.kind !== "option" || isSame) continue;
-    const mistake = mistakeOf(token, command, allowed);
-    if (mistake) mistakes.push(mistake);
-    else if (flags.has(token.name))
-      mistakes.push(`${token.rawName} is given twice`);
-    flags.set(token.name, mistake ? "" : (token.value ?? "yes"));
+    const { name, rawName, value, inlineValue = false } = token;
+    const isSwitch = switches.includes(name);
+
+    // parseArgs takes a flag that follows for the value.
+    const lacksValue =
+      !isSwitch && (!value || (!inlineValue && value.startsWith("-")));
+    if (!allowed.includes(name))
+      mistakes.push(
+        `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
+      );
+    else if (isSwitch && inlineValue)
+      mistakes.push(`${rawName} takes no value`);
+    else if (lacksValue) mistakes.push(`${rawName} needs a value`);
+    else if (flags.has(name)) mistakes.push(`${rawName} is given twice`);
+    flags.set(name, lacksValue ? "" : (value ?? "yes"));
   }
-  if (!form) throw new ExitError("usage", mistakes.join("\n"));
-  return { command, operands, flags, allowed };
+  return flags;
 }
 
 /**
@@ -111,26 +133,3 @@ const positionalsOf = (tokens: Tokens) =>
       ? [token.value]
       : [];
   });
-
-/** Returns what is wrong with a flag; false if nothing is. */
-function mistakeOf(
-  {
-    name,
-    rawName,
-    value = "",
-    inlineValue = false
-  }: Extract<Tokens[number], { readonly kind: "option" }>,
-  command: string,
-  allowed: readonly string[]
-) {
-  if (!allowed.includes(name)) {
-    const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
-    return `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`;
-  }
-  if (switches.includes(name))
-    return inlineValue && `${rawName} takes no value`;
-
-  // parseArgs takes a flag that follows for the value.
-  const hasValue = value !== "" && (inlineValue || !value.startsWith("-"));
-  return !hasValue && `${rawName} needs a value`;
-}

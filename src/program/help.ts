@@ -7,16 +7,13 @@ export const version = "1.0.0";
 /** Returns the text: its tables are generated, so that they list every setting. */
 export function help() {
   const options = entries.map((entry) => {
-    const meaning = "unit" in entry ? entry.reason : entry.meaning;
-    const defaultValue =
-      "unit" in entry
-        ? `${entry.defaultValue} ${entry.unit}`
-        : `${entry.defaultValue}`;
+    const [meaning, unit] =
+      "unit" in entry ? [entry.reason, ` ${entry.unit}`] : [entry.meaning, ""];
     return entryOf(
       `--${entry.flag}`,
       environmentOf(entry),
       meaning,
-      defaultValue
+      `${entry.defaultValue}${unit}`
     );
   });
 
