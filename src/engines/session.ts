@@ -122,16 +122,15 @@ export class Session {
         if (isFinal && isStarting) return reject(error);
         this.report(error.message);
 
-        // Pauses double while connections end early. A pause keeps the process running only while
-        // the caller of `start` waits.
-        const isEarly = performance.now() - begunAt < limits.noProgressMillis;
-        pauseMillis = isEarly
-          ? Math.min(2 * pauseMillis, limits.reconnectMillisMax)
-          : limits.reconnectMillisMin;
+        // Pauses double with each round while connections end early. A pause keeps the process
+        // running only while the caller of `start` waits.
+        if (performance.now() - begunAt > limits.noProgressMillis)
+          pauseMillis = limits.reconnectMillisMin;
         await setTimeout(pauseMillis * (0.5 + Math.random() / 2), undefined, {
           ref: isStarting
         });
       }
+      pauseMillis = Math.min(2 * pauseMillis, limits.reconnectMillisMax);
       endStart();
     }
   }
