@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
-import { json } from "node:stream/consumers";
+import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
@@ -11,6 +11,7 @@ import {
   isOldVersion,
   newVersion,
   objectOf,
+  readObject,
   type JsonObject
 } from "./protocol.ts";
 import type { Connection } from "./server-connection.ts";
@@ -68,7 +69,7 @@ async function checkStream(
   while (connection.isOpen && performance.now() < giveUpAt) {
     // A leader that has just lost its quorum may never respond: ask again.
     const millis = limits.noProgressMillis / 8;
-    const pause = setTimeout(millis, objectOf({}));
+    const pause = setTimeout<JsonObject>(millis, {});
     const subject = `${settings.api}.STREAM.INFO.${stream}`;
     const { error, config, cluster } = await Promise.race([
       connection.ask(subject),
@@ -211,7 +212,7 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
   const url = new URL(monitor);
   url.hostname = host.includes(":") ? `[${host}]` : host;
   const { get } = url.protocol === "https:" ? https : http;
-  let varz: unknown;
+  let varz: JsonObject;
   try {
     const request = get(url, {
       ...settings.tlsOptions(),
@@ -222,11 +223,11 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
 
     // A redirect is not followed: it could lead to a host that is not listed.
     if (response.statusCode !== 200) return [];
-    varz = await json(response);
+    varz = readObject(await text(response));
   } catch {
     return [];
   }
-  const { server_name, server_id, version, jetstream } = objectOf(varz);
+  const { server_name, server_id, version, jetstream } = varz;
   const { sync_always } = objectOf(objectOf(jetstream)["config"]);
   const lacks =
     sync_always !== true

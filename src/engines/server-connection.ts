@@ -35,7 +35,6 @@ const askedToken = "asked";
 export type OnReply = (token: string, reply: Frame) => void;
 
 export class Connection {
-  readonly #endpoint: Endpoint;
   readonly #settings: Settings;
   readonly #onReply: OnReply;
 
@@ -57,8 +56,7 @@ export class Connection {
   #pingsMissed = 0;
   #isReceiving = false;
 
-  constructor(endpoint: Endpoint, settings: Settings, onReply: OnReply) {
-    this.#endpoint = endpoint;
+  constructor(settings: Settings, onReply: OnReply) {
     this.#settings = settings;
     this.#onReply = onReply;
     this.#inbox = `${settings.inbox}.${randomId()}`;
@@ -81,9 +79,12 @@ export class Connection {
   /**
    * Connects, and reads until the connection ends; resolves with the reason.
    *
-   * @param onOpen called once, when the server has taken the credentials
+   * @param onOpen called once, when the server has taken the credentials; its failure is the end
    */
-  async talk(onOpen: () => void): Promise<EngineError> {
+  async talk(
+    endpoint: Endpoint,
+    onOpen: () => Promise<void>
+  ): Promise<EngineError> {
     const { api, keys, limits, needsTls, isTlsFirst, stream } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
@@ -91,8 +92,8 @@ export class Connection {
     }, limits.handshakeMillis).unref();
     try {
       const login = this.#settings.login();
-      this.#socket.connect(this.#endpoint);
-      if (isTlsFirst) this.#startTls();
+      this.#socket.connect(endpoint);
+      if (isTlsFirst) this.#startTls(endpoint);
       let frames = framesOf(this.#chunks(), limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
@@ -100,7 +101,7 @@ export class Connection {
       const isDemanded = needsTls || this.#info["tls_required"] === true;
       if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
-        this.#startTls();
+        this.#startTls(endpoint);
         frames = framesOf(this.#chunks(), limits);
       }
 
@@ -116,7 +117,7 @@ export class Connection {
         this.#onFrame(frame);
         if (frame.line !== "PONG" || pings) continue;
         pings = setInterval(() => this.#ping(), limits.pingMillis);
-        onOpen();
+        onOpen().catch((error: Error) => this.#socket.destroy(error));
       }
       return new EngineError("unreachable", "the server closed the connection");
     } catch (error) {
@@ -127,10 +128,10 @@ export class Connection {
     }
   }
 
-  #startTls() {
+  #startTls(endpoint: Endpoint) {
     this.#socket = connectTls({
       ...this.#settings.tlsOptions(),
-      ...this.#endpoint,
+      ...endpoint,
       socket: this.#socket
     });
   }
@@ -169,8 +170,8 @@ export class Connection {
   }
 
   /** Ends the connection. Only the first call's reason counts. */
-  close(reason: string, code: EngineError["code"] = "unreachable"): void {
-    this.#socket.destroy(new EngineError(code, reason));
+  close(reason: string): void {
+    this.#socket.destroy(new EngineError("unreachable", reason));
   }
 
   /**

@@ -139,14 +139,10 @@ export class Session {
   /** Uses one connection until it ends; returns the reason. */
   async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
     const { onReply, onDenied } = this.#handlers;
-    const connection = new Connection(endpoint, this.#settings, onReply);
+    const connection = new Connection(this.#settings, onReply);
     this.#connection = connection;
-
-    // A check that fails ends the connection with its reason.
-    const { message, code } = await connection.talk(() =>
-      this.#serve(connection, onChecked).catch((error: EngineError) =>
-        connection.close(error.message, error.code)
-      )
+    const { message, code } = await connection.talk(endpoint, () =>
+      this.#serve(connection, onChecked)
     );
     const state = this.#state;
     if (state.is === "ready" || state.is === "lost")
@@ -164,34 +160,34 @@ export class Session {
     return error;
   }
 
-  /** Checks a connection, makes it ready, and checks it again at intervals. */
+  /**
+   * Checks a connection at intervals, and makes it ready after the first check.
+   *
+   * @throws EngineError
+   */
   async #serve(connection: Connection, onChecked: () => void): Promise<void> {
     const { checkMillis, noProgressMillis } = this.#settings.limits;
 
     // Appends wait during this check: an election is not an outage.
     if (this.#state.is === "lost")
       this.#state = { ...this.#state, isInCheck: true };
-    await this.#check(connection, noProgressMillis);
-    if (!connection.isOpen) return;
-    this.#state = { is: "ready" };
-    onChecked();
-    this.#handlers.onReady();
-    while (connection.isOpen) {
+
+    // Later checks wait without limit: a slow link may carry other messages before the response.
+    let patienceMillis = noProgressMillis;
+    for (; connection.isOpen; patienceMillis = Infinity) {
+      const unasked = await check(connection, this.#settings, patienceMillis);
+      for (const name of unasked) {
+        if (!this.#unasked.includes(name))
+          this.#warn(`${name} is down: ${unverifiedOne}`);
+      }
+      this.#unasked = unasked;
+      if (connection.isOpen && this.#state.is !== "ready") {
+        this.#state = { is: "ready" };
+        onChecked();
+        this.#handlers.onReady();
+      }
       await setTimeout(checkMillis, undefined, { ref: false });
-
-      // Waits without limit: a slow link may carry other messages before the response.
-      await this.#check(connection, Infinity);
     }
-  }
-
-  /** @throws EngineError */
-  async #check(connection: Connection, patienceMillis: number) {
-    const unasked = await check(connection, this.#settings, patienceMillis);
-    for (const name of unasked) {
-      if (!this.#unasked.includes(name))
-        this.#warn(`${name} is down: ${unverifiedOne}`);
-    }
-    this.#unasked = unasked;
   }
 }
 

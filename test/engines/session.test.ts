@@ -127,6 +127,7 @@ describe("the monitors", { timeout }, () => {
   for (const [what, changes] of [
     ["that does not sync", { jetstream: { config: { sync_interval: 120e9 } } }],
     ["of an old version", { version: "2.12.3" }],
+    ["of a version that is no text", JSON.parse('{"version":{"toString":1}}') as Varz],
   ] as const) {
     test(`of any listed server ${what}: refused`, async () => {
       const { opened } = await begin(up, varzOf("n2", "ID2", changes));
