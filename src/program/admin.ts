@@ -2,7 +2,7 @@
  * The admin listener: liveness, readiness and metrics. It is loaded on demand, and shares nothing
  * with the public listener.
  */
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
 import { internalErrorMessage, messageOf } from "./exit.ts";
 import { describeAddress, listen } from "./listen.ts";
@@ -24,43 +24,27 @@ export type Admin = Awaited<ReturnType<typeof openAdmin>>;
  * @throws Error if the address cannot be had
  */
 export async function openAdmin(config: Config, sources: Sources) {
-  const { host, health } = sources;
   const metrics = createMetrics(sources);
   const options = { ...optionsOf(config.limits), requireHostHeader: true };
-  const server = createServer(
-    options,
-    ({ method = "", url = "" }, response) => {
-      let [status, text] = [500, "internal error\n"];
-      try {
-        const path = url.replace(/\?.*/s, "");
-        [status, text] = respondTo(
-          method,
-          path,
-          metrics,
-          health.notReadyReason()
-        );
-      } catch (error) {
-        // Never fatal: plants are taken whatever becomes of the metrics.
-        host.log("error", internalErrorMessage(error));
-      }
-      response
-        .writeHead(status, {
-          // The type that Prometheus expects. It suits the other pages, too: they are plain text.
-          "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
-          "Content-Length": text.length,
-          "Cache-Control": "no-store",
-          "Allow": "GET, HEAD",
-          "Connection": "close"
-        })
-        .end(text);
-    }
-  );
+  const server = createServer(options, (request, response) => {
+    const [status, text] = respondTo(request, metrics, sources);
+    response
+      .writeHead(status, {
+        // The type of the metrics, and as good for the other pages, which are plain text.
+        "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
+        "Content-Length": text.length,
+        "Cache-Control": "no-store",
+        "Allow": "GET, HEAD",
+        "Connection": "close"
+      })
+      .end(text);
+  });
   server.maxConnections = connectionsMax;
   server.timeout = config.limits.idleMillis;
 
   const address = addressOf(config);
   await listen(server, address);
-  server.on("error", (error) => host.log("warn", messageOf(error)));
+  server.on("error", (error) => sources.host.log("warn", messageOf(error)));
 
   // The admin listener alone does not keep the process running.
   server.unref();
@@ -85,14 +69,25 @@ function addressOf(config: Config): Config {
 }
 
 function respondTo(
-  method: string,
-  path: string,
+  { method = "", url = "" }: IncomingMessage,
   metrics: Metrics,
-  reason: string | undefined
+  { health, host }: Sources
 ): readonly [status: number, text: string] {
   if (!["GET", "HEAD"].includes(method)) return [405, "expected GET or HEAD\n"];
-  if (path === "/readyz") return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
-  if (path === "/livez") return [200, "alive\n"];
-  if (path === "/metrics") return [200, metrics.text()];
-  return [404, "expected /livez, /readyz or /metrics\n"];
+  try {
+    const reason = health.notReadyReason();
+    switch (url.replace(/\?.*/s, "")) {
+      case "/readyz":
+        return [reason ? 503 : 200, `${reason ?? "ready"}\n`];
+      case "/livez":
+        return [200, "alive\n"];
+      case "/metrics":
+        return [200, metrics.text()];
+    }
+    return [404, "expected /livez, /readyz or /metrics\n"];
+  } catch (error) {
+    // Never fatal: plants are taken whatever becomes of the metrics.
+    host.log("error", internalErrorMessage(error));
+    return [500, "internal error\n"];
+  }
 }

@@ -1,5 +1,7 @@
 /** The OpenAPI description declares what the interface does, and the responses keep to it. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { parseJson } from "../../src/json/parse.ts";
@@ -7,7 +9,7 @@ import { checkSchema } from "../../src/json/schema.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
-import { exchange, post, run, start, type RawAnswer } from "../support/support.ts";
+import { exchange, post, root, run, start, type RawAnswer } from "../support/support.ts";
 
 const server = await start();
 after(() => server.end());
@@ -143,6 +145,10 @@ test("the program prints the same description, and one without keys if the store
   assert.deepEqual(await printed([]), description);
   const without = await printed(["--key-window", "0"]);
   assert.deepEqual(await printed([], { PLANTS_KEY_WINDOW: "0" }), without);
+  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const [, built = ""] = /server\.js openapi (.*) >/.exec(scripts.build) ?? [];
+  assert.deepEqual(await printed(built.split(" "), { PLANTS_KEY_WINDOW: "0" }), description,
+    "what npm publishes does not depend on the builder's environment");
   for (const own of [description, without]) {
     const text = String(at("/info/description", own));
     assert.match(text, /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error 50302, .*twice\.$/s);
