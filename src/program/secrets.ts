@@ -51,10 +51,13 @@ export const readCredentialsFile = (path: string, host: Host) =>
 
 /** Reads the certificates of an authority. @throws ExitError that names the file */
 export const readAuthority = (path: string, host: Host) =>
-  readGuarded("TLS authority", path, host, "public", (ca) => {
-    createSecureContext({ ca });
-    return new X509Certificate(ca) && ca;
-  });
+  readGuarded(
+    "TLS authority",
+    path,
+    host,
+    "public",
+    (ca) => new X509Certificate(ca) && ca
+  );
 
 /** Keeps the opening of a named pipe from waiting for a writer. */
 const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;

@@ -144,6 +144,9 @@ describe("over TLS", { ...withCluster, timeout }, () => {
     const refused = await run(args, env, temporaryFolder());
     assert.equal(refused.code, 78, refused.stderr);
     assert.match(refused.stderr, /127\.0\.0\.1:\d+: .*alert/);
+    const junk = await run([...args.slice(0, -1), env.PLANTS_STORE_CREDENTIALS], env, temporaryFolder());
+    assert.equal(junk.code, 78, junk.stderr);
+    assert.match(junk.stderr, /the store's certificates: TLS authority /);
     give(good);
     const program = await start({ args, env });
     const status = async (): Promise<string> => {
