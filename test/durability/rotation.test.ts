@@ -11,7 +11,9 @@ import { setImmediate as turn } from "node:timers/promises";
 import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { EIO, fern, headerBytes, idsIn, outcomeOf, read, simulated } from "../support/journals.ts";
+import {
+  EIO, ENOSPC, fern, headerBytes, idsIn, outcomeOf, read, simulated,
+} from "../support/journals.ts";
 import * as journals from "../support/journals.ts";
 import { exchange, post, start, temporaryFolder } from "../support/support.ts";
 
@@ -119,6 +121,27 @@ test("after a failed rotation the old file stays current until one succeeds", as
   await journal.close();
   assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
 });
+
+for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
+  test(`a full disk ends a rotation at ${bytes} bytes: the next one, or a start, completes it`, async () => {
+    for (const next of ["rotation", "start"]) {
+      const { path, disk, journal, failures } = await simulated();
+      disk.rename(path, `${path}.1`);
+      disk.fail("append", { errno: ENOSPC, bytes });
+      await assert.rejects(journal.rotate(), JournalError);
+      assert.equal(disk.bytes(path)?.length, bytes, "the control: it stays at the path");
+      assert.equal(await append(journal, 1n), "stored");
+      if (next === "rotation") assert.equal(await journal.rotate(), true);
+      else await journal.close();
+      const current = next === "rotation" ? journal : await openJournal(path, { disk });
+      assert.equal(await append(current, 2n), "stored");
+      await current.close();
+      const found = (name: string) => read(disk.bytes(name) ?? Buffer.alloc(0));
+      assert.deepEqual([found(`${path}.1`).ids, found(path).ids, found(path).fault], [[1], [2], ""]);
+      assert.deepEqual([disk.names(), failures], [[path, `${path}.1`], []]);
+    }
+  });
+}
 
 test("after a failed rotation a path that can't even be looked at fails nothing", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
