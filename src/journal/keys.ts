@@ -6,7 +6,7 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { blockBytes, find, type Bytes } from "./lines.ts";
-import { headerBytes, keyAndPlant, lineFeed } from "./record.ts";
+import { headerBytes, keyAndPlant, lineBytesMax, lineFeed } from "./record.ts";
 
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
@@ -89,11 +89,18 @@ export class KeyWindow {
     let start = this.#startIn(file, size);
     this.#end = start;
     while (start < size) {
-      const lastByte = Math.min(start + blockBytes, size) - 1;
-      const end = find(file, lineFeed, lastByte, size) + 1;
-      if (end <= start) throw new Error("another process truncates it");
-      this.addLines(file.read(start, end - start));
-      start = end;
+      let lines = file.read(start, Math.min(blockBytes, size - start));
+      let bytes = lines.lastIndexOf(lineFeed) + 1;
+      if (bytes === 0 && lines.length > 0) {
+        // A line longer than a block. One that is too long is damage: it is not read at once.
+        bytes = find(file, lineFeed, start + lines.length, size) + 1 - start;
+        if (bytes <= lineBytesMax) lines = file.read(start, bytes);
+      }
+      if (bytes > lineBytesMax) this.skip(bytes);
+      else if (bytes > 0 && lines[bytes - 1] === lineFeed)
+        this.addLines(lines.subarray(0, bytes));
+      else throw new Error("another process truncates it");
+      start += bytes;
     }
   }
 

@@ -10,7 +10,8 @@ import { runInNewContext } from "node:vm";
 import type { Limits } from "../../src/config.ts";
 import { openJournal, type Journal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
-import { EIO, ENOSPC, fern, outcomeOf, plantOf, simulated } from "../support/journals.ts";
+import { epoch, fillChecksums, lineBytesMax, recordText } from "../../src/journal/record.ts";
+import { EIO, ENOSPC, fern, headerBytes, outcomeOf, plantOf, simulated } from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const keyOf = (text: string | number): string =>
@@ -213,6 +214,40 @@ test("a damaged record before the last certified line is not remembered: its pla
   writeFileSync(path, readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3'));
   await using again = await open(path);
   assert.deepEqual([await once(again, "after 2"), await once(again, "k")], ["replayed", "stored"]);
+});
+
+test("damage longer than any line is not read at once; the keys around it are remembered", () => {
+  const lineOf = (seq: number, key: string) => fillChecksums(recordText(seq, epoch, 1, "{}", key));
+  const before = Buffer.concat([Buffer.alloc(headerBytes), lineOf(1, keyOf("before"))]);
+  const damage = Buffer.alloc(lineBytesMax + 1);
+  damage[lineBytesMax] = 0x0a;
+  const file = Buffer.concat([before, damage, lineOf(2, keyOf("after"))]);
+  const reads: number[] = [];
+  const read = (offset: number, length: number) => {
+    reads.push(length);
+    return file.subarray(offset, offset + length);
+  };
+  const window = new KeyWindow(2 * lineBytesMax);
+  window.addFile({ size: () => file.length, read });
+  assert.ok(Math.max(...reads) < lineBytesMax);
+  for (const key of ["before", "after"]) assert.equal(window.find(keyOf(key), "{}"), "same plant");
+});
+
+test("a file that another process truncates while its keys are read is refused", () => {
+  const whole = Buffer.concat([
+    Buffer.alloc(headerBytes), fillChecksums(recordText(1, epoch, 1, "{}", keyOf("k"))),
+  ]);
+  for (const left of [headerBytes, headerBytes + 100, whole.length - 1]) {
+    let bytes = whole.length;
+    const size = () => {
+      const found = bytes;
+      bytes = left;
+      return found;
+    };
+    const read = (offset: number, length: number) =>
+      whole.subarray(0, left).subarray(offset, offset + length);
+    assert.throws(() => new KeyWindow(1024).addFile({ size, read }), /another process truncates it/);
+  }
 });
 
 test("an append that fails frees its key, for the calls that waited for it, too", async () => {
