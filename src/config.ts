@@ -240,12 +240,6 @@ export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
   appendMillis: 10_000,
 
-  /** The same for import and export, counted from the last progress. */
-  moveMillis: 30_000,
-
-  /** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
-  fetchRecordsMax: 32,
-
   /** Appends that are not settled: a cluster that stalls must not fill the memory. */
   inFlightRecordsMax: 1_024,
   inFlightBytesMax: 16 * mib,

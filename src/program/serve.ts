@@ -6,7 +6,7 @@ import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host, Log } from "./host.ts";
-import { announcement, describeAddress, listen } from "./listen.ts";
+import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { openStore } from "./open-store.ts";
 import { readTlsPair } from "./secrets.ts";
@@ -94,12 +94,9 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       }
     });
     admin?.metrics.watch(server);
-    await listen(server, config);
-
-    // A connection that could not be accepted, on systems that report it.
-    server.on("error", (error) => log("warn", messageOf(error)));
+    const place = await listen(server, addressOf(config), log);
     health.become("ready");
-    return { secrets, server, store, failed, health, accessLog, admin };
+    return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -147,11 +144,11 @@ function warnOfSettings({ limits }: Config, host: Host) {
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, secrets: { tokens, tls }, admin }: Running,
+  { place, store, secrets: { tokens, tls }, admin }: Running,
   config: Config,
   { log, print }: Host
 ) {
-  const { base, isExposed } = describeAddress(server, config);
+  const { base, isExposed } = place;
   const { records } = store.stats;
   const { store: address } = config;
   const [kind, description] =

@@ -24,11 +24,14 @@ const path = {
 const socketForm = String.raw`[\x01-\x7f]{1,107}`;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
-const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
+const hostForm = String.raw`(?:([\w.-]+)|\[([\w:.%]+)\])`;
 
-/** [HOST:]PORT, with an IPv6 address in brackets; or a path, which has a slash. */
-const adminForm = new RegExp(
-  `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${socketForm})?$`
+/**
+ * [HOST:]PORT, or a path, which has a slash. The groups are the name, or the IPv6 address that is
+ * in brackets, and the port.
+ */
+export const adminForm = new RegExp(
+  `^(?:(?:${hostForm}:)?(${portForm})|(?=.*/)${socketForm})$`
 );
 
 /** The address of a stream, without credentials and hence without @; or a path that is no URL. */
@@ -58,7 +61,7 @@ export const settingTable = {
   socket: {
     flag: "socket",
     defaultValue: "",
-    form: new RegExp(`^(?:${socketForm})?$`),
+    form: new RegExp(`^${socketForm}$`),
     expected: "a path of at most 107 ASCII characters",
     meaning: "Unix socket to listen on instead"
   },
