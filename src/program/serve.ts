@@ -61,9 +61,9 @@ type Running = Awaited<ReturnType<typeof start>>;
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
   const secrets = readSecrets(config, host);
-  const { tokens, tls, guard } = secrets;
+  const { tokens, tls } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, guard);
+  const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -104,23 +104,16 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
   }
 }
 
-/** Reads all secret files. A message about one is logged once, however often the file is read. */
+/** Reads all secret files. */
 function readSecrets(config: Config, host: Host) {
-  const logged = new Set<string>();
-  const log: Log = (level, message) => {
-    if (!logged.has(message)) host.log(level, message);
-    logged.add(message);
-  };
-  const guard = { ...host, log };
   const { tlsCert, tlsKey } = config;
-  const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  const readTls = () => readTlsPair(tlsCert, tlsKey, host);
   return {
-    tokens: openTokens(config, guard),
+    tokens: openTokens(config, host),
     readTls,
 
     /** The current certificate and key. */
-    tls: tlsCert === "" ? undefined : readTls(),
-    guard
+    tls: tlsCert === "" ? undefined : readTls()
   };
 }
 

@@ -202,15 +202,9 @@ export async function exportStream(
     await append(headerText(randomUUID(), new Date().toISOString()));
     for (let seq = 0; seq < lastSeq;) {
       const length = Math.min(fetchRecordsMax, lastSeq - seq);
-      const found = await Promise.all(
-        Array.from({ length }, (_, index) => stream.messageAt(seq + index + 1))
+      const lines = await Promise.all(
+        Array.from({ length }, () => lineOf(stream, ++seq, offset))
       );
-      const lines = found.map((message) => {
-        seq++;
-        const text = message && fromMessage(message, seq, offset);
-        if (text !== undefined) return text;
-        throw data(`message ${seq} of the stream is missing, or not a record`);
-      });
       await append(lines.join(""));
       onProgress(seq, lastSeq);
     }
@@ -223,6 +217,14 @@ export async function exportStream(
   }
   realDisk.syncDirectory(path);
   return lastSeq;
+}
+
+/** Returns a message as a line, for `fillChecksums`. @throws EngineError `data` if it is none */
+async function lineOf(stream: NatsStore, seq: number, offset: number) {
+  const message = await stream.messageAt(seq);
+  const line = message && fromMessage(message, seq, offset);
+  if (line !== undefined) return line;
+  throw data(`message ${seq} of the stream is missing, or not a record`);
 }
 
 const data = (message: string) => new EngineError("data", message);

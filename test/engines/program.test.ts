@@ -115,6 +115,23 @@ test("without a server it listens, and responds with 503 until one can be reache
   assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
 });
 
+test("each loss of the stream's servers is logged, and each return", { timeout }, async () => {
+  const fake = await Fake.start({});
+  const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
+  const statusOf = async (): Promise<number | undefined> =>
+    (await exchange(server.port, fern(1), { answers: 1 }))[0]?.status;
+  for (let loss = 0; loss < 2; loss++) {
+    fake.script = { greeting: "" };
+    fake.cut();
+    await until("it refuses plants", async () => await statusOf() === 503);
+    fake.script = {};
+    await until("it takes plants", async () => await statusOf() === 200);
+  }
+  assert.equal(await server.end(), 0);
+  const returns = server.events().filter(({ msg }) => msg === "plants are acknowledged again");
+  assert.equal(returns.length, 2, server.stderr());
+});
+
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a missing stream ends with 78 and the JSON that creates it", async () => {
     const { code, stderr, stdout } =

@@ -38,11 +38,11 @@ function settings(): string {
 
 function limits(): string {
   const rows = Object.entries(limitTable).map(([name, limit]) => {
-    const { flag, defaultValue, unit, min, max, reason } = limit;
+    const { flag, defaultValue, unit, min, max, meaning } = limit;
     return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
-      reason];
+      meaning];
   });
-  return tableOf("flag | library | default | bounds | reason", rows);
+  return tableOf("flag | library | default | bounds | meaning", rows);
 }
 
 function capabilities(): string {

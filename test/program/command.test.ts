@@ -149,15 +149,17 @@ const companions: Readonly<Record<string, Environment>> = {
   "--store-tls-key": { PLANTS_STORE: "nats://h/plants", PLANTS_STORE_TLS_CERT: "c" },
 };
 
-test("--log-requests is a switch; its variable is yes, 1, true or empty", () => {
+test("--log-requests is a switch; its variable is yes, 1 or true, or no, 0, false or empty", () => {
   assert.equal(serve("--log-requests").logRequests, true);
   for (const value of ["yes", "1", "true"]) {
     assert.equal(serve("", { PLANTS_LOG_REQUESTS: value }).logRequests, true);
   }
-  assert.equal(serve("", { PLANTS_LOG_REQUESTS: "" }).logRequests, false);
-  for (const value of ["no", "0", "TRUE", "YES", "yes "]) {
+  for (const value of ["", "no", "0", "false"]) {
+    assert.equal(serve("", { PLANTS_LOG_REQUESTS: value }).logRequests, false);
+  }
+  for (const value of ["off", "2", "TRUE", "YES", "yes "]) {
     const { exitCode, message } = refusal("", { PLANTS_LOG_REQUESTS: value });
-    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes, 1 or true")], [78, true]);
+    assert.deepEqual([exitCode, message.startsWith("PLANTS_LOG_REQUESTS must be yes, 1 or true; or no, 0 or false, ")], [78, true]);
   }
   for (const line of ["--log-requests=yes", "--log-requests yes", "verify --log-requests a",
     "--log-requests --log-requests"]) assert.equal(refusal(line).exitCode, 64, line);
@@ -392,7 +394,7 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
   };
   for (const limit of Object.values(limitTable)) {
     const entry = entryOf(`--${limit.flag}`);
-    for (const part of [environmentOf(limit), limit.reason, `${limit.defaultValue}`, limit.unit]) {
+    for (const part of [environmentOf(limit), limit.meaning, `${limit.defaultValue}`, limit.unit]) {
       assert.ok(entry.includes(part), `${part} in: ${entry}`);
     }
   }
