@@ -95,6 +95,12 @@ describe("the monitors", { timeout }, () => {
     assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host/);
     assert.deepEqual(fake.plants, []);
   });
+  test("at other ports of one host cannot be asked: the log says that plants are refused, and what to do", async () => {
+    const { opened, warnings } = await begin({ replicas: [replica("n2")] });
+    assert.equal(await stores(await opened), false);
+    assert.match(warnings.join("\n"), new RegExp("that n2 syncs every write: no listed host has its monitor "
+      + "at the given port; plants are refused until it has: every server needs its monitor at the same port$", "m"));
+  });
   for (const changes of [{ offline: true }, { current: false }, { active: 10e9 }]) {
     test(`of a server that is down (${JSON.stringify(changes)}) are asked when it is back`, async () => {
       const { fake, monitors, opened, warnings } =
