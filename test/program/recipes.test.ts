@@ -1,10 +1,11 @@
 /** The recipes, run: the unit, rotation by logrotate, backup, shipping, loading. */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn, spawnSync, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, truncateSync,
   writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
@@ -276,13 +277,15 @@ test("an agent that follows the path gets every line, through a rotation too", {
  * Loads a file larger than the server's window of keys with a script that is killed while it
  * posts, until a kill has met lines that are stored and not recorded.
  *
+ * Its first line and its last one are no plants, its second one is empty.
+ *
  * @returns the ids in the journal, and what the last run printed
  */
 async function loadWithKills(script: string) {
   const cwd = temporaryFolder();
   const lines = Array.from({ length: 3_000 }, (_, index) => `{"id":${index},"name":"Færn"}`);
   writeFileSync(join(cwd, "load.mjs"), script);
-  writeFileSync(join(cwd, "plants.txt"), [...lines, '{"id":1}'].join("\n"));
+  writeFileSync(join(cwd, "plants.txt"), ['{"id":1}', "", ...lines, '{"id":1}'].join("\n"));
   const server = await start({ cwd, args: ["--key-window", "65536"] });
   const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
   const idsNow = () => idsOf(readFileSync(join(cwd, "plants.ndjson"), "latin1"));
@@ -297,21 +300,26 @@ async function loadWithKills(script: string) {
     while (loading.exitCode === null && idsNow().length < before + 100) await setTimeout(1);
     loading.kill("SIGKILL");
     await exited;
-    unrecorded = idsNow().length - Number(readFileSync(progress, "utf8").split(" ")[1]);
+    unrecorded = idsNow().length + 2 - Number(readFileSync(progress, "utf8").split(" ")[1]);
   }
-  const last = begin();
-  let printed = "";
-  for (const stream of [last.stdout, last.stderr]) stream.on("data", (data: Buffer) => { printed += data.toString(); });
-  const [code] = await once(last, "close");
+  const { status, stdout, stderr } = await runAgain(begin());
+  assert.deepEqual(await runAgain(begin()), { status, stdout, stderr }, "a run with nothing to do reports the same");
   await server.end();
-  return { code: Number(code), printed, ids: idsNow(), lines };
+  return { status, stdout, stderr, ids: idsNow(), lines };
 }
 
-test("load.mjs, killed while it posts and run again, stores each line once, and names the one it cannot",
+async function runAgain(child: ChildProcessWithoutNullStreams) {
+  const [stdout, stderr, [status]] = await Promise.all([
+    text(child.stdout), text(child.stderr), once(child, "close")]);
+  return { status: Number(status), stdout, stderr };
+}
+
+test("load.mjs, killed while it posts and run again, stores each line once, and names all it cannot",
   { timeout }, async () => {
-    const { code, printed, ids, lines } = await loadWithKills(recipeOf("load.mjs"));
-    assert.match(printed, /^line 3001 is not stored: \{"error":40014,.*\n3001 lines are done\n$/);
-    assert.deepEqual([code, ids.length, new Set(ids).size], [1, lines.length, lines.length]);
+    const { status, stdout, stderr, ids, lines } = await loadWithKills(recipeOf("load.mjs"));
+    assert.match(stderr, /^line 1 is not stored: \{"error":40014,.*\nline 3003 is not stored: \{"error":40014,.*\n$/);
+    assert.equal(stdout, "3003 lines are done, 2 of them refused\n");
+    assert.deepEqual([status, ids.length, new Set(ids).size], [1, lines.length, lines.length]);
   });
 
 test("load.mjs without keys stores lines twice: the control", { timeout }, async () => {
@@ -320,11 +328,24 @@ test("load.mjs without keys stores lines twice: the control", { timeout }, async
   assert.ok(ids.length > lines.length);
 });
 
-test("load.mjs refuses a file that has changed since its last run", { timeout }, async () => {
+test("load.mjs ends with 2, and says why, if it cannot load the file", { timeout }, async () => {
   const cwd = temporaryFolder();
   writeFileSync(join(cwd, "load.mjs"), recipeOf("load.mjs"));
   writeFileSync(join(cwd, "a"), "{}");
-  writeFileSync(join(cwd, "a.loaded"), "another 5");
-  const { status, stderr } = spawnSync(process.execPath, ["load.mjs", "a"], { cwd, encoding: "utf8" });
-  assert.deepEqual([status, stderr], [1, "a has changed since a.loaded was written\n"]);
+  writeFileSync(join(cwd, "b"), "{}");
+  writeFileSync(join(cwd, "b.loaded"), "another 5");
+  const none = await start({ cwd });
+  await none.end();
+  for (const [file, bearer, says] of [
+    ["", token, /^usage: .* node load\.mjs FILE\n$/],
+    ["a", "", /^PLANTS_TOKEN is not set: it must be a token of the server\n$/],
+    ["a", token, /^connect ECONNREFUSED .*\n$/],
+    ["b", token, /^b has changed since b\.loaded was written\n$/],
+  ] as const) {
+    const args = ["load.mjs", file].filter((each) => each !== "");
+    const env = cleanEnvironment({ PLANTS_URL: none.url, PLANTS_TOKEN: bearer });
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: "utf8", env });
+    assert.match(stderr, says);
+    assert.equal(status, 2);
+  }
 });
