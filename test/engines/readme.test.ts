@@ -6,7 +6,8 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
-import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, exchange, post, root, temporaryFolder, token } from "../support/support.ts";
+import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 
@@ -26,9 +27,9 @@ function secretOf(name: string): string {
 
 /** The recipe's servers, with the names and addresses that the tests' own servers have. */
 const recipe = secretOf("nats\\.conf").replace("$POD_NAME", "n1").replace("/data", "/var/lib/nats/n1")
-  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.1:623${Number(index) + 1}`);
-const inPods = await Cluster.start({ template: recipe });
-const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
+  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.${Number(index) + 1}:6222`);
+const inPods = await Cluster.start({ template: recipe, hasAddresses: true });
+const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf"), hasAddresses: true });
 
 test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
   const folder = temporaryFolder();
@@ -60,12 +61,27 @@ describe("the README's servers, stream and users", { ...withCluster, timeout: 60
     await store.append({ id: 1n, name: "Fern" });
     await store.close();
     assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
-    assert.ok(monitor > 0);
 
     const path = join(temporaryFolder(), "out.ndjson");
     const writer = await cluster.open("plants");
     assert.equal(await exportStream(writer, path, () => undefined), 1);
     await writer.close();
+
+    const cwd = temporaryFolder();
+    symlinkSync(join(root, "dist"), join(cwd, "dist"));
+    const [host = "", hosts] = [/nats:\/\/(\S+)\/plants/.exec(blockOf("sh serve"))?.[1],
+      cluster.servers.map((server) => `${server.host}:${server.port}`)];
+    assert.deepEqual(host.split(","), cluster.servers.map((server) => `${server.host}:4222`));
+    const commands = blockOf("sh serve").replace(host, hosts.join()).replace("=8222", `=${monitor}`)
+      .replace("PLANTS_STORE=", "exec env PLANTS_STORE=").trimEnd();
+    const child = spawn("sh", ["-ec", `${commands} --port 0`],
+      { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }) });
+    const running = await outcomeOf(child);
+    assert.ok(typeof running === "object", String(running));
+    assert.equal(running.stderr(), "", "every server's monitor responds, and nobody else can read the credentials");
+    const [answer] = await exchange(running.port, post('{"id":2,"name":"Moss"}'), { answers: 1 });
+    assert.equal(answer?.status, 200);
+    assert.equal(await running.end(), 0);
   });
   test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
     await inPods.create("plants", JSON.parse(blockOf("json stream")));
