@@ -228,8 +228,7 @@ export class Cluster {
       found = this.servers.find(({ name }) => name === info.cluster?.leader);
       return found !== undefined;
     });
-    assert.ok(found);
-    return found;
+    return found ?? assert.fail(stream);
   }
 
   async info(stream: string): Promise<StreamInfo> {
