@@ -38,7 +38,7 @@ async function serving(options: Partial<PlantOptions> = {}, keysBytesMax = 2 ** 
     const headers = { "Authorization": `Bearer ${token}`, "Content-Type": type,
       ...(key !== undefined && { "Idempotency-Key": key }) };
     const response = await fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers, body: plant });
-    const body = await response.json() as { readonly error?: number; readonly name?: string };
+    const body = await response.json() as { readonly error?: number; readonly name?: string; readonly message?: string };
     return { status: response.status, replayed: response.headers.get("idempotency-replayed"), ...body };
   };
   const lines = () => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
@@ -97,8 +97,9 @@ const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b',
 test("any other key is a 400, and stores nothing", async (t) => {
   const { post, lines } = await serving();
   for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
-    const { status, error } = await post({ key });
+    const { status, error, message } = await post({ key });
     assert.deepEqual([status, error], [400, 40016]);
+    assert.match(message ?? "", /as a quoted String, or without quotes/);
   });
   assert.equal(lines().length, 0);
 });

@@ -218,4 +218,7 @@ test("a locked journal is 75, a damaged one 65, no folder 74; none is touched", 
   const missing = await starts("--store", "none/x");
   assert.deepEqual([missing.code, missing.stderr],
     [74, `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`]);
+  await assert.rejects(openJournal(join(cwd, "none/x")), { name: "JournalError", code: "failed",
+    message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}` });
+  assert.equal((await starts("--store", ".")).code, 65);
 });
