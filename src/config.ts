@@ -58,7 +58,8 @@ export const limitTable = {
     defaultValue: 64,
     min: 1,
     max: 512,
-    meaning: "the deepest JSON: it is read recursively, and the stack is bounded"
+    meaning:
+      "the deepest JSON: it is read recursively, and the stack is bounded"
   },
   headMillis: {
     flag: "head-timeout",

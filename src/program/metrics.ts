@@ -57,10 +57,7 @@ export const metricTable = {
   plant_store_http_requests_total: [
     "counter",
     "responses by status and error, the parser's included",
-    [
-      labelsOf(),
-      ...Object.values(catalogue).map(([error]) => labelsOf(error))
-    ]
+    [labelsOf(), ...Object.values(catalogue).map(([error]) => labelsOf(error))]
   ],
   plant_store_replays_total: [
     "counter",

@@ -1,10 +1,10 @@
 /** The program on a stream: start, refusals, two processes on one stream, import and export. A
  * server with a journal loads none of this. */
 import assert from "node:assert/strict";
-import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
-import { exchange, post, program, run, start, temporaryFolder } from "../support/support.ts";
+import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
@@ -81,22 +81,6 @@ test("the file of credentials is read again for each connection, with one warnin
     assert.deepEqual(warnings.map(({ level, msg }) => `${level} ${msg}`),
       [`40 credentials file ${env.PLANTS_STORE_CREDENTIALS}: others can read it, mode 644`]);
     assert.doesNotMatch(server.stdout() + JSON.stringify(server.events()), /s3cret/);
-  });
-
-test("a server with a journal loads no file of the engine", { timeout },
-  async () => {
-    const folder = join(temporaryFolder(), "dist");
-    cpSync(dirname(program), folder, { recursive: true });
-    writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-    rmSync(join(folder, "engines"), { recursive: true });
-    rmSync(join(folder, "program", "transfer.js"));
-    const server = await start({ program: join(folder, "server.js") });
-    const [answer] = await exchange(server.port, fern(1), { answers: 1 });
-    assert.equal(answer?.status, 200);
-    assert.equal(await server.end(), 0);
-    await assert.rejects(start({ program: join(folder, "server.js"),
-      args: ["--store", "nats://127.0.0.1:1/plants"] }), /Cannot find module|a fault of ours/,
-    "the control: with a stream they are needed");
   });
 
 test("without a server it listens, and responds with 503 until one can be reached", { timeout }, async () => {
@@ -186,8 +170,8 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     assert.equal(again.code, 65);
     assert.match(again.stderr, /out\.ndjson exists/);
     const nowhere = await run(["export", "none/out.ndjson"], env, folder);
-    assert.deepEqual([nowhere.code, nowhere.stderr],
-      [74, `plant-store: none/out.ndjson: there is no directory ${join(folder, "none")}\n`]);
+    assert.equal(nowhere.code, 74);
+    assert.match(nowhere.stderr, /: none\/out\.ndjson: there is no directory \/.*\/none\n$/);
     const missing = await run(["import", "none.ndjson"], env, folder);
     assert.equal(missing.code, 74);
     // A journal goes on where the export ends.
