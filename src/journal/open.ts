@@ -7,18 +7,13 @@
 import { randomUUID } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { attempt, ifPossible, JournalError } from "./error.ts";
-import {
-  appendAll,
-  replaceFile,
-  type Disk,
-  type JournalFile
-} from "./files.ts";
+import { replaceFile, type Disk, type JournalFile } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
-import { fillChecksums, headerBytes, headerText } from "./record.ts";
+import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
-  copyPath,
+  encodeCopy,
   planOpening,
   readCopy,
   rewriteEnd,
@@ -118,22 +113,31 @@ async function repair(
 ) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const plan = attempt("unreadable", path, () =>
+  const {
+    copy,
+    file: whole,
+    end
+  } = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
-  const { copy, file: whole, end } = plan;
-  if (end.kind === "new") {
-    // A stale copy goes. That a copy can be made is tried now: an empty file may be writable, its
-    // directory not.
-    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
-    disk.remove(copyPath(path));
-  }
   checkSize(path, file, size);
 
-  if (end.kind === "damaged") throw damagedError(path, end.offset, end.reason);
+  if (end.kind === "damaged") {
+    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
+    const reason = `${end.reason}; ${help}`;
+    throw new JournalError("damaged", path, reason, end.offset);
+  }
   if (end.kind === "new") {
-    keys.skip(headerBytes);
-    return await startFile(disk, path, file);
+    const uuid = randomUUID();
+    const at = new Date().toISOString();
+    const bytes = fillChecksums(headerText(uuid, at));
+    keys.skip(bytes.length);
+
+    // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
+    // writable, its directory not.
+    const nothing = Buffer.alloc(0);
+    await rewriteEnd(disk, path, file, { offset: 0, size, bytes }, nothing);
+    return { seq: 0, uuid };
   }
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
@@ -157,23 +161,8 @@ async function repair(
       `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
     );
   }
-  await rewriteEnd(disk, path, file, rewrite);
+  await rewriteEnd(disk, path, file, rewrite, encodeCopy(rewrite));
   return { seq: end.seq, uuid: end.file };
-}
-
-/** Writes the header of a new journal, durably; returns what `repair` does. */
-async function startFile(disk: Disk, path: string, file: JournalFile) {
-  const at = new Date().toISOString();
-  const uuid = randomUUID();
-  file.truncate(0);
-  await appendAll(file, fillChecksums(headerText(uuid, at)));
-  disk.syncDirectory(path);
-  return { seq: 0, uuid };
-}
-
-function damagedError(path: string, offset: number, reason: string) {
-  const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-  return new JournalError("damaged", path, `${reason}; ${help}`, offset);
 }
 
 /** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
@@ -188,9 +177,9 @@ async function saveTorn(
     const there = attempt("unreadable", name, () =>
       disk.readBeside(name, path, bytes.length)
     );
-    if (!there) break;
     const isOther =
-      there === "other" || !bytes.subarray(0, there.length).equals(there);
+      there === "other" ||
+      (there && !bytes.subarray(0, there.length).equals(there));
     if (!isOther) break;
     name = `${path}.torn-${offset}-${number}`;
   }

@@ -130,7 +130,7 @@ if (process.env["PLANT_TEST_ROUNDS"] !== undefined) {
 
 test("a program that responds before it writes loses some: the control", async () => {
   const write = "await appendAll(file, bytes);";
-  const eager = patched("journal.js", [[write, `for (const each of this.#queue.batch) each.settle();
+  const eager = patched("journal.js", [[write, `for (const each of this.#queue.batch) each.settles[0]();
     await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
   assert.match((await killInWrites(eager, 50)).faults.join(), /lost: /);
 });

@@ -25,7 +25,7 @@ const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"
 const write = "await appendAll(file, bytes);";
 /** The wait makes sure that the response has left. */
 const eager = () => patched("journal.js", [[write,
-  `for (const each of this.#queue.batch) each.settle();
+  `for (const each of this.#queue.batch) each.settles[0]();
    await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
   "await appendAll(file, bytes).catch(() => appendAll(file, bytes));"]]);

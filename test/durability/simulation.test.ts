@@ -529,7 +529,7 @@ const keyControls: readonly (readonly [says: string, method: "find" | "add" | "a
 
 for (const [says, method] of keyControls) {
   test(`${says} is caught within 1,000 runs: a retry stores twice`, async (t) => {
-    const { mock } = t.mock.method(KeyWindow.prototype, method, () => "new" as never);
+    const { mock } = t.mock.method(KeyWindow.prototype, method, () => undefined as never);
     const { violation, seed: caught } = await simulate(1, 1_000);
     mock.restore();
     assert.match(violation ?? "", / at \d+ and at \d+$|instead of/);
