@@ -93,7 +93,7 @@ export interface ClusterOptions {
 
   readonly servers?: number;
 
-  /** A configuration to use instead, of the chapter's ports. */
+  /** A configuration to use instead, of the chapter's ports; with `hasAddresses`. */
   readonly template?: string;
 
   /** The port by which server `from` reaches the routes of server `to`. Default: its own. */
@@ -396,20 +396,18 @@ ${options.more ?? ""}
 `;
 }
 
-/** The chapter's first server as this one: its name, folder and ports are put in. */
+/** The chapter's first server as this one: its name, folder, address and ports are put in. */
 function filled(
   template: string, index: number, ports: readonly number[], folder: string,
 ): string {
-  const ours = [[423, 0], [823, 3], [623, 6]].flatMap(([written = 0, first = 0]) =>
-    [1, 2, 3].map((n) => [`${written}${n}`, ports[first + n - 1]] as const));
-  let text = template
+  const own = `127.0.0.${index + 1}`;
+  return template
     .replace("server_name: n1", `server_name: n${index + 1}`)
     .replace("/var/lib/nats/n1", join(folder, `n${index + 1}`))
-    .replace(/^listen: .*$/m, `listen: "127.0.0.1:${ports[index]}"`)
-    .replace(/^http: "[^"]*"/m, `http: "127.0.0.1:${ports[3 + index]}"`)
-    .replace(/^( +)listen: .*$/m, `$1listen: "127.0.0.1:${ports[6 + index]}"`);
-  for (const [written, port] of ours) text = text.replaceAll(`:${written}`, `:${port}`);
-  return text;
+    .replace(/^listen: .*$/m, `listen: "${own}:${ports[index]}"`)
+    .replace(/^http: "[^"]*"/m, `http: "${own}:${ports[3]}"`)
+    .replace(/^( +)listen: .*$/m, `$1listen: "${own}:${ports[6 + index]}"`)
+    .replace(/(?<=@127\.0\.0\.(\d):)6222/g, (_, to) => `${ports[5 + Number(to)]}`);
 }
 
 function spawnServer(config: string, folder: string, name: string): ChildProcess {

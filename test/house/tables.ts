@@ -23,20 +23,10 @@ const grouped = (value: number): string => value.toLocaleString("en");
 const sumOf = (some: readonly Source[]): string =>
   grouped(some.reduce((sum, source) => sum + tokensOf(source), 0));
 
-interface Row {
-  readonly error: number;
-  readonly when: string;
-  readonly close?: boolean;
-  readonly headers?: readonly string[];
-}
-
 function errors(): string {
-  const rows: readonly Row[] = Object.values(catalogue);
-  return tableOf("error | when | headers", rows.map(({ error, when, close, headers = [] }) => {
-    const fields = headers.flatMap((text, index) =>
-      (index % 2 === 0 ? [code(`${text}: ${headers[index + 1]}`)] : []));
-    return [error, when, [...fields, ...(close ? ["`Connection: close`"] : [])].join(", ")];
-  }));
+  const rows = Object.values(catalogue).map(([error, what, ...fields]) =>
+    [error, what, fields.map(([name, value]) => code(`${name}: ${value}`)).join(", ")]);
+  return tableOf("error | what is wrong | headers", rows);
 }
 
 function settings(): string {
