@@ -36,7 +36,8 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  *
  * @throws JournalError
  */
-export async function openFile({ disk, path: given, warn, keys }: Place) {
+export async function openFile(place: Place) {
+  const { disk, path: given, warn } = place;
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
@@ -52,7 +53,7 @@ export async function openFile({ disk, path: given, warn, keys }: Place) {
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const found = await repair(disk, path, file, warn, keys);
+    const found = await repair(place, path, file);
     return { path, identity, file, releases, bytes: file.size(), ...found };
   } catch (error) {
     release({ file, releases });
@@ -105,21 +106,16 @@ function checkName(disk: Disk, path: string) {
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
 async function repair(
-  disk: Disk,
+  { disk, warn, keys }: Place,
   path: string,
-  file: JournalFile,
-  warn: Warn,
-  keys: KeyWindow
+  file: JournalFile
 ) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const {
-    copy,
-    file: whole,
-    end
-  } = attempt("unreadable", path, () =>
+  const plan = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
+  const { copy, file: whole, end } = plan;
   checkSize(path, file, size);
 
   if (end.kind === "damaged") {
@@ -129,8 +125,7 @@ async function repair(
   }
   if (end.kind === "new") {
     const uuid = randomUUID();
-    const at = new Date().toISOString();
-    const bytes = fillChecksums(headerText(uuid, at));
+    const bytes = fillChecksums(headerText(uuid, new Date().toISOString()));
     keys.skip(bytes.length);
 
     // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
@@ -155,22 +150,21 @@ async function repair(
   // Before anything is written: a read that fails refuses a file that is still untouched.
   attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
   const torn = tail.subarray(end.end - offset);
-  if (torn.length > 0) {
-    const name = await saveTorn(disk, path, end.end, torn);
-    warn(
-      `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
-    );
-  }
+  if (torn.length > 0) await saveTorn(disk, path, end.end, torn, warn);
   await rewriteEnd(disk, path, file, rewrite, encodeCopy(rewrite));
   return { seq: end.seq, uuid: end.file };
 }
 
-/** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
+/**
+ * Copies a torn end aside, durably, and warns of it. Replaces no other copy, but completes one of
+ * these bytes.
+ */
 async function saveTorn(
   disk: Disk,
   path: string,
   offset: number,
-  bytes: Buffer
+  bytes: Buffer,
+  warn: Warn
 ) {
   let name = `${path}.torn-${offset}`;
   for (let number = 2; ; number++) {
@@ -184,5 +178,7 @@ async function saveTorn(
     name = `${path}.torn-${offset}-${number}`;
   }
   await replaceFile(disk, name, bytes);
-  return name;
+  warn(
+    `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
+  );
 }
