@@ -86,8 +86,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header, no LF, a record", bytesOf(header.slice(0, -1), record(1, 132)), refused(0)],
   ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
 
-  ["a header", bytesOf(header), clean],
-  ["three batches", six, clean],
+  ["a header", bytesOf(header), clean], ["three batches", six, clean],
   ["a batch of more than 64 KiB", bytesOf(header,
     ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))), clean],
   ["a record of two mebibytes", bytesOf(six, long), clean],
@@ -312,10 +311,8 @@ for (const [says, from, change] of changes) {
 
 /** Opening `six` and a torn end, where its copy's name is taken already. */
 const cases: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
-  ["nothing there", [], ""],
-  ["the same bytes there", ["torn"], ""],
-  ["a part of them there, it is finished", ["to"], ""],
-  ["an empty file there", [""], ""],
+  ["nothing there", [], ""], ["the same bytes there", ["torn"], ""],
+  ["a part of them there, it is finished", ["to"], ""], ["an empty file there", [""], ""],
   ["other bytes there, a number is added", ["born"], "-2"],
   ["more bytes there, then a part, that is finished", ["torn and more", "t"], "-2"],
   ["others there twice", ["born", "corn"], "-3"],

@@ -522,8 +522,7 @@ for (const [says, make] of controls) {
 }
 
 const keyControls: readonly (readonly [says: string, method: "find" | "add" | "addFile"])[] = [
-  ["a window that finds nothing", "find"],
-  ["a window that remembers nothing new", "add"],
+  ["a window that finds nothing", "find"], ["a window that remembers nothing new", "add"],
   ["a window that is not rebuilt at opening", "addFile"],
 ];
 

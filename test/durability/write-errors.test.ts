@@ -92,8 +92,7 @@ for (const [says, isTruncated, fail] of final) {
 const intrusions: readonly (readonly [says: string, act: (path: string) => void])[] = [
   ["grows", (name) => appendFileSync(name, "x\n")],
   ["is truncated", (name) => truncateSync(name, headerBytes)],
-  ["is emptied", (name) => truncateSync(name, 0)],
-  ["is deleted", (name) => rmSync(name)],
+  ["is emptied", (name) => truncateSync(name, 0)], ["is deleted", (name) => rmSync(name)],
   ["is renamed, and no rotation follows", (name) => renameSync(name, `${name}.1`)],
   ["is replaced by its own copy", (name) => {
     copyFileSync(name, `${name}.1`);
