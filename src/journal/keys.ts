@@ -5,7 +5,7 @@
  * Positions count the journal's bytes over all files that the process has written to.
  */
 import { hash, randomBytes } from "node:crypto";
-import { StoreError } from "../store.ts";
+import { conflict, type StoreError } from "../store.ts";
 import { blockBytes, find, type Bytes } from "./lines.ts";
 import { headerBytes, keyAndPlant, lineBytesMax, lineFeed } from "./record.ts";
 
@@ -195,9 +195,6 @@ export class KeyWindow {
     );
   }
 }
-
-export const conflict = (): StoreError =>
-  new StoreError("conflict", "the key was used for another plant");
 
 const slotsOf = (length: number) => ({
   length,

@@ -2,12 +2,13 @@
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import {
+  conflict,
   StoreError,
   type Outcome,
   type Receipt,
   type Settle
 } from "../store.ts";
-import { conflict, type KeyWindow } from "./keys.ts";
+import type { KeyWindow } from "./keys.ts";
 import { keyText } from "./record.ts";
 
 interface Append {

@@ -18,7 +18,7 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
 import {
-  at, headerStart, header, headerBytes, lineOf, record, recordStart,
+  at, diskWith, headerStart, header, headerBytes, lineOf, record, recordStart,
 } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
@@ -403,16 +403,13 @@ test("opening reads the end only: as much of 200,000 records as of 2,000", async
     }
     const { path } = real(bytesOf(lines.join("")));
     let bytes = 0;
-    const open: typeof realDisk.open = (name) => {
-      const file = realDisk.open(name);
-      const read = (offset: number, length: number): Buffer => {
+    const disk = diskWith(({ read }) => ({
+      read(offset, length) {
         bytes += length;
-        return file.read(offset, length);
-      };
-      return { ...file, read };
-    };
-    const limits = { keysBytesMax: 0 };
-    await (await openJournal(path, { disk: { ...realDisk, open }, limits })).close();
+        return read(offset, length);
+      },
+    }));
+    await (await openJournal(path, { disk, limits: { keysBytesMax: 0 } })).close();
     return bytes;
   };
   const [tiny, small, big] = [await readOf(200), await readOf(2_000), await readOf(200_000)];

@@ -119,7 +119,8 @@ test("a message repeats nothing of what the client sent", () => {
 test("each violation says what was expected and found", () => {
   assert.deepEqual(violationsOf(newPlantSchema, '{"id":true,"name":null}'), [
     "/name must be a string, but is null",
-    "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true", ]);
+    "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true",
+  ]);
 });
 
 const text: Schema = { type: "string" };
