@@ -158,7 +158,9 @@ export class Session {
       const unasked = await check(connection, this.#settings, patienceMillis);
       for (const name of unasked) {
         if (!this.#unasked.includes(name))
-          this.#warn(`${name} is down: ${unverifiedOne}`);
+          this.#warn(
+            `${name} is down: not verified that it syncs every write; it is asked when it is back`
+          );
       }
       this.#unasked = unasked;
       if (connection.isOpen && this.#phase !== "ready") {
@@ -173,5 +175,3 @@ export class Session {
 
 const unverified =
   "not verified: that the servers sync each write (monitor=PORT asks them)";
-const unverifiedOne =
-  "not verified that it syncs every write; it is asked when it is back";
