@@ -93,7 +93,7 @@ export class NatsStore
   readonly #append: AppendJson = (json, settle, key) =>
     void this.#storeOnce(json, key).then(settle, settle);
 
-  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+  async #storeOnce(json: string, key?: string) {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
@@ -139,7 +139,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<Outcome> {
+  async #store(json: string, key?: string) {
     const begunAt = performance.now();
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);

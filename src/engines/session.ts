@@ -127,7 +127,7 @@ export class Session {
   }
 
   /** Uses one connection until it ends; returns the reason. */
-  async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
+  async #use(endpoint: Endpoint, onChecked: () => void) {
     const connection = new Connection(this.#settings, this.#handlers);
     this.#connection = connection;
     const { message, code } = await connection.talk(endpoint, () =>
@@ -146,7 +146,7 @@ export class Session {
    *
    * @throws EngineError
    */
-  async #serve(connection: Connection, onChecked: () => void): Promise<void> {
+  async #serve(connection: Connection, onChecked: () => void) {
     const { checkMillis, noProgressMillis } = this.#settings.limits;
 
     // Appends wait during this check: an election is not an outage.
