@@ -313,6 +313,9 @@ const badKeys: readonly Case[] =
     "256 characters in quotes": `"${"k".repeat(256)}"`, "open quotes": '"a', "a parameter": '"a";b=c',
     "a space": "a b", "a list": "a, b", "a backslash": "a\\b", "a quote within": 'a"b',
     "an unknown escape": '"\\a"', "a byte over 7F": "\xe9", "a tab in quotes": '"a\tb"',
+    "a quote alone": '"', "a quote last": 'a"', "text after quotes": '"a"b', "an escape last": '"\\"',
+    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`, "a byte over 7F in quotes": '"\xe9"',
+    "a tab": "a\tb", "two Strings": '"a" "b"',
   });
 
 export const heads: readonly Row[] = [
