@@ -6,7 +6,7 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import type { NatsLimits } from "../config.ts";
+import { natsLimits } from "../config.ts";
 import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
@@ -116,8 +116,7 @@ export async function importJournals(
     // Compares each message: if another client's message took the place of a record, the messages
     // after it may be right again. Nothing is sent before all of them have been compared.
     const isKnown = seq < known;
-    const most = (isKnown ? known : records) - seq;
-    const batch = nextBatch(messages, most, stream.limits);
+    const batch = nextBatch(messages, (isKnown ? known : records) - seq);
     if (batch.length === 0) throw changed;
     await Promise.all(
       batch.map((message) =>
@@ -134,13 +133,10 @@ export async function importJournals(
 }
 
 /** Returns the next messages, at most `most` and half of what a store may have in flight. */
-function nextBatch(
-  messages: Iterator<Buffer>,
-  most: number,
-  { inFlightRecordsMax, inFlightBytesMax }: NatsLimits
-) {
-  const batch: Buffer[] = [];
+function nextBatch(messages: Iterator<Buffer>, most: number) {
+  const { inFlightRecordsMax, inFlightBytesMax } = natsLimits;
   const recordsMax = Math.min(most, inFlightRecordsMax / 2);
+  const batch: Buffer[] = [];
   let bytes = 0;
   while (batch.length < recordsMax && bytes < inFlightBytesMax / 2) {
     const { value } = messages.next();

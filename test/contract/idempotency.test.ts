@@ -92,18 +92,6 @@ test("a key is a quoted String of RFC 9651, or the same text without quotes", as
   });
 });
 
-const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b', '"a";x=1', String.raw`"\a"`,
-  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, `"${String.raw`\"`.repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
-test("any other key is a 400, and stores nothing", async (t) => {
-  const { post, lines } = await serving();
-  for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
-    const { status, error, message } = await post({ key });
-    assert.deepEqual([status, error], [400, 40016]);
-    assert.match(message ?? "", /as a quoted String, or without quotes/);
-  });
-  assert.equal(lines().length, 0);
-});
-
 const requestWith = (fields: string, token = "a"): string =>
   `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
   + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
@@ -128,7 +116,8 @@ test("the key is checked after the token, the path and Expect, and before the me
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
-  assert.equal((await post(bad)).error, 40016);
+  const { error, message } = await post(bad);
+  assert.deepEqual([error, /, or without quotes, spaces, commas and backslashes\.$/.test(`${message}`)], [40016, true]);
   assert.equal((await post({ ...bad, key: "a" })).error, 41501);
 });
 
