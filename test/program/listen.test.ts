@@ -194,14 +194,6 @@ test("two starts race at one abandoned socket: the server that listens stays rea
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
   });
 
-const noIpv6 = Object.values(networkInterfaces()).flat().some((each) => each?.address === "::1")
-  ? false : "this machine has no ::1";
-test("an IPv6 address is shown in brackets", { timeout, skip: noIpv6 }, async () => {
-  const server = await start({ args: ["--host", "::1"] });
-  assert.equal(server.stdout(), `plant-store listening on http://[::1]:${server.port}\n`);
-  assert.equal(await post({ host: "::1", port: server.port }), 200);
-});
-
 test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
   { timeout }, async () => {
     const socketPath = join(temporaryFolder(), "s");
