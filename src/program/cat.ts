@@ -14,7 +14,7 @@ export async function cat(
   host: Host
 ) {
   for (const path of files) {
-    const stdout = await readJournal(path, ({ file, copy }) => {
+    const stdout = await readJournal(path, (file, { copy }) => {
       const plan = planOpening(file, copy);
       if (plan.copy.kind !== "damaged")
         return printPlants(path, plan.file, flags, host);

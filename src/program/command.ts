@@ -13,15 +13,11 @@ import { entries, hintFor, quoted, readConfig } from "./settings.ts";
  * @throws ExitError with a line for each mistake: `usage` if the command line is wrong, or any
  *   mistake names a flag that is on it; else `config`
  */
-export function readCommand({
-  args,
-  environment,
-  pid
-}: Pick<Host, "args" | "environment" | "pid">) {
+export function readCommand(host: Pick<Host, "args" | "environment" | "pid">) {
   const mistakes: string[] = [];
-  const line = readLine(args, mistakes);
+  const line = readLine(host.args, mistakes);
   const isLineWrong = mistakes.length > 0;
-  const config = readConfig({ ...line, environment, pid, mistakes });
+  const config = readConfig({ ...host, ...line, mistakes });
   if (mistakes.length === 0) return { ...line, config };
   const message = mistakes.join("\n");
   const isUsage =

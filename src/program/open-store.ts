@@ -30,8 +30,10 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   const { store: address, limits } = config;
   if (isStream(address)) return openStream(config, host, {});
 
-  const warn = (message: string) => host.log("warn", message);
-  return openJournal(address, { limits, warn });
+  return openJournal(address, {
+    limits,
+    warn: (message) => host.log("warn", message)
+  });
 }
 
 /** Opens a stream with limits besides those of the settings. Reads its files at each connection. */

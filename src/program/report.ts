@@ -3,7 +3,7 @@ import { openToRead, realDisk, type JournalFile } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/rewrite.ts";
-import { verifyJournal } from "../journal/verify.ts";
+import { verifyJournal, type VerifyOptions } from "../journal/verify.ts";
 import { exitCodes, reportError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
@@ -40,7 +40,7 @@ export async function verify(
 
 /** Verifies a journal. */
 export const reportOn = (path: string, host: Host) =>
-  readJournal(path, ({ file, ...found }) =>
+  readJournal(path, (file, found) =>
     verifyJournal(file, { ...found, onProgress: progressOf(path, host) })
   );
 
@@ -51,11 +51,7 @@ export const reportOn = (path: string, host: Host) =>
  */
 export async function readJournal<T>(
   path: string,
-  read: (found: {
-    readonly file: JournalFile;
-    readonly copy: Buffer | undefined;
-    readonly isLive: boolean;
-  }) => T
+  read: (file: JournalFile, found: VerifyOptions) => T
 ) {
   const found = realDisk.look(path);
   if (found?.isFile !== true) {
@@ -69,7 +65,7 @@ export async function readJournal<T>(
     const isLive = await isLocked(resolved, file.look().identity);
     // A live server has completed the opening: any FILE.rewrite is stale.
     const copy = isLive ? undefined : readCopy(realDisk, resolved);
-    return await read({ file, copy, isLive });
+    return await read(file, { copy, isLive });
   } finally {
     file.close();
   }

@@ -59,8 +59,6 @@ export const readAuthority = (path: string, host: Host) =>
     (ca) => new X509Certificate(ca) && ca
   );
 
-/** Keeps the opening of a named pipe from waiting for a writer. */
-const openFlags = constants.O_RDONLY | constants.O_NONBLOCK;
 const writableByOthers = 0o022;
 const readableByOthers = 0o004;
 
@@ -80,7 +78,8 @@ function readGuarded<T>(
   let fd;
   try {
     // The checks are of the open file: what the path names may change meanwhile.
-    fd = openSync(path, openFlags);
+    // Opened so, a named pipe does not wait for a writer.
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
     if (userId !== undefined && ![0, userId].includes(stat.uid))

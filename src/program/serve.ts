@@ -31,8 +31,9 @@ export async function serve(config: Config, host: Host) {
   const running = await starting;
   const { server, store, failed, health, accessLog, admin } = running;
   announce(running, config, host);
-  warnOfExpiry(running, log);
-  setInterval(() => warnOfExpiry(running, log), dayMillis).unref();
+  const checkExpiry = () => warnOfExpiry(running, log);
+  checkExpiry();
+  setInterval(checkExpiry, dayMillis).unref();
 
   // Every accepted request gets its response, until the deadline.
   const reason = await Promise.race([shutdown.requested, failed]);

@@ -202,7 +202,7 @@ export type Config = ReturnType<typeof readConfig>;
 export function readConfig(given: Given) {
   const settings = readTable(settingTable, given);
   const limits: Limits = readTable(limitTable, given);
-  if (given.command === "serve") checkVariables(given);
+  checkToken(given);
   checkCompanions(limits, given);
   const { logRequests, store } = settings;
   return Object.freeze({
@@ -294,37 +294,41 @@ function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
   return { source, text: (isRead && environment[source]) || undefined };
 }
 
-/** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
+/** Whether a server inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
 const isInherited = ({
+  command,
   environment: { LISTEN_PID, LISTEN_FDS = "0" },
   pid
-}: Given) => LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
+}: Given) =>
+  command === "serve" && LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
-/** Checks the variables that have no flag. */
-function checkVariables(given: Given) {
-  const { mistakes, environment } = given;
-  const { [tokenVariable]: token, LISTEN_FDS: sockets } = environment;
-  // The value is not quoted: a mistyped token is still nearly a token.
-  if (token && !isToken(token))
+/** Checks the token without quoting it: a mistyped token is still nearly a token. */
+function checkToken({ command, environment, mistakes }: Given) {
+  const { [tokenVariable]: token } = environment;
+  if (command === "serve" && token && !isToken(token))
     mistakes.push(
       `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
     );
-  if (isInherited(given) && sockets !== "1")
-    mistakes.push(`LISTEN_FDS must be 1, found ${quoted(`${sockets}`)}`);
 }
 
 /** Checks the settings that need, exclude or bound one another. */
 function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
-  const { mistakes } = given;
+  const { mistakes, environment } = given;
   const { host, port, socket, store } = settingTable;
   const { tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
   const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
 
-  // A second listen address would be ignored without a message.
-  if (isInherited(given) && [host, port, socket].some(isGiven))
-    mistakes.push(
-      "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
-    );
+  if (isInherited(given)) {
+    const sockets = `${environment["LISTEN_FDS"]}`;
+    if (sockets !== "1")
+      mistakes.push(`LISTEN_FDS must be 1, found ${quoted(sockets)}`);
+
+    // A second listen address would be ignored without a message.
+    if ([host, port, socket].some(isGiven))
+      mistakes.push(
+        "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
+      );
+  }
   for (const [cert, key] of [
     [tlsCert, tlsKey],
     [storeTlsCert, storeTlsKey]

@@ -195,11 +195,17 @@ export async function exportStream(
       await appendAll(file, bytes);
       offset += bytes.length;
     };
+    const lineAt = async (seq: number) => {
+      const message = await stream.messageAt(seq);
+      const line = message && fromMessage(message, seq, offset);
+      if (line !== undefined) return line;
+      throw data(`message ${seq} of the stream is missing, or not a record`);
+    };
     await append(headerText(randomUUID(), new Date().toISOString()));
     for (let seq = 0; seq < lastSeq;) {
       const length = Math.min(fetchRecordsMax, lastSeq - seq);
       const lines = await Promise.all(
-        Array.from({ length }, () => lineOf(stream, ++seq, offset))
+        Array.from({ length }, () => lineAt(++seq))
       );
       await append(lines.join(""));
       onProgress(seq, lastSeq);
@@ -213,14 +219,6 @@ export async function exportStream(
   }
   realDisk.syncDirectory(path);
   return lastSeq;
-}
-
-/** Returns a message as a line, for `fillChecksums`. @throws EngineError `data` if it is none */
-async function lineOf(stream: NatsStore, seq: number, offset: number) {
-  const message = await stream.messageAt(seq);
-  const line = message && fromMessage(message, seq, offset);
-  if (line !== undefined) return line;
-  throw data(`message ${seq} of the stream is missing, or not a record`);
 }
 
 const data = (message: string) => new EngineError("data", message);
