@@ -37,11 +37,10 @@ async function printPlants(
   host: Host
 ) {
   let last = { seq: 0, synced: 0 };
-  let plants: string[] = [];
-  let printedEnd = 0;
+  let plants = "";
   const print = async () => {
-    const text = plants.join("\n");
-    plants = [];
+    const text = plants.slice(0, -1);
+    plants = "";
     return text === "" ? "written" : host.print(text);
   };
   for (const line of linesOf(file, 0, file.size())) {
@@ -53,10 +52,8 @@ async function printPlants(
       break;
     }
     const problem = problemOf(line, last);
-    if (problem !== undefined || end - printedEnd > blockBytes) {
+    if (problem !== undefined || plants.length > blockBytes)
       if ((await print()) === "closed") return "closed";
-      printedEnd = end;
-    }
     if (problem !== undefined)
       throw new JournalError("damaged", path, problem, offset);
 
@@ -65,7 +62,7 @@ async function printPlants(
     last = record;
     const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
     const at = flags.has("at") ? `"at":"${record.at}",` : "";
-    plants.push(`{${seq}${at}${plantIn(text).toString().slice(1)}`);
+    plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
   }
   return print();
 }

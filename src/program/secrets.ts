@@ -77,8 +77,8 @@ function readGuarded<T>(
 ): T {
   let fd;
   try {
-    // The checks are of the open file: what the path names may change meanwhile.
-    // Opened so, a named pipe does not wait for a writer.
+    // Opened so, a named pipe does not wait for a writer. The checks are of the open file: what
+    // the path names may change meanwhile.
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
