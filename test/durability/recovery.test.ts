@@ -1,8 +1,8 @@
 /**
  * Recovery on a simulated disk, killed at each of its steps and again: it loses nothing.
  *
- * PLANT_TEST_ROUNDS: each end is killed again, not only the torn one. Over 20: also with
- * truncations that are durable at once.
+ * PLANT_TEST_ROUNDS: each end is killed again in every way, not only the torn one in one way.
+ * Over 20: also with truncations that are durable at once.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -64,6 +64,10 @@ const parts: readonly (Interruption | undefined)[] = [
   { bytes: 0, nuls: 40, durable: true }, { bytes: 40, nuls: Infinity, durable: true },
 ];
 
+/** Of a second crash, in quick tests: it stops before a step, and forgets all that is not durable. */
+const [partsAgain, survivalsAgain] = rounds === undefined ? [parts.slice(0, 1), survivals.slice(3)]
+  : [parts.slice(0, 3), survivals.slice(1)];
+
 interface Crash {
   readonly skip: number;
   readonly part: Interruption | undefined;
@@ -97,8 +101,8 @@ async function losses(file: Buffer, expected: string, twice: boolean, lies = fal
   let states = 0;
   const each = async (before: readonly Crash[], truncationsAreDurable: boolean): Promise<void> => {
     const isAgain = before.length > 0;
-    for (const part of isAgain ? parts.slice(0, 3) : parts) {
-      for (const survival of isAgain ? survivals.slice(1) : survivals) {
+    for (const part of isAgain ? partsAgain : parts) {
+      for (const survival of isAgain ? survivalsAgain : survivals) {
         for (let skip = 0; ; skip++) {
           const disk = Object.assign(new SimulatedDisk(), { truncationsAreDurable, lies });
           const crashes = [...before, { skip, part, survival }];
