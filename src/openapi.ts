@@ -120,8 +120,8 @@ const errorsOf = (
   headers?: typeof retryAfter
 ) => ({
   description: Object.entries(catalogue)
-    .filter(([cause, { error }]) => isIncluded(Math.floor(error / 100), cause))
-    .map(([, { error, when }]) => `- ${error}: ${when}`)
+    .filter(([cause, [error]]) => isIncluded(Math.floor(error / 100), cause))
+    .map(([, [error, what]]) => `- ${error}: ${what}`)
     .join("\n"),
   headers: { ...requestId, ...headers },
   content: contentOf("Error")

@@ -21,12 +21,7 @@ import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
 import { plantJson, readNewPlant } from "./plant.ts";
-import {
-  appendJsonOf,
-  StoreError,
-  type AppendJson,
-  type Outcome
-} from "./store.ts";
+import { appendJsonOf, type AppendJson, type Outcome } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
@@ -91,8 +86,7 @@ export class PlantService implements Application {
       try {
         if (body instanceof ApiError) throw body;
         const plant = this.#readPlant(request, body);
-        if (isLate)
-          throw new StoreError("closed", "the server is shutting down");
+        must(!isLate, "closed");
 
         // A 200 means that the plant is on stable storage: it waits for the store.
         this.#append(
@@ -152,7 +146,7 @@ export class PlantService implements Application {
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
     checkTrailer(request, this.#limits);
-    must(body.length > 0, "empty", "The body is empty, expected a NewPlant.");
+    must(body.length > 0, "empty");
 
     return readNewPlant(body, this.#limits.nestingMax);
   }

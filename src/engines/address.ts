@@ -88,37 +88,34 @@ const option =
   "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|old-server=allow|tls-first" +
   "|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
 const addressForm = new RegExp(
-  `^((nats|tls)://([^/]+)/([\\w-]{1,64}))(?:\\?(${option}(?:&${option})*))?$`
+  `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
 );
 
 /** @throws EngineError `config` with the expected form */
 function parseAddress(address: string) {
-  const [, shown = "", scheme, hosts = "", stream = "", query] =
+  const [, protocol, hosts = "", stream = "", query] =
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const domain = options.get("domain");
-  const [port, protocol = "http"] =
-    options.get("monitor")?.split(":").reverse() ?? [];
+  const [port, scheme] = options.get("monitor")?.split(":").reverse() ?? [];
   try {
     return {
       hosts: hosts.split(",").map(endpointOf),
 
       /** The stream's name, and the subject that plants are published to. */
       stream,
-      needsTls: scheme === "tls",
+      needsTls: protocol === "tls",
       replicas: Number(options.get("replicas") ?? 3),
 
-      /** The URL of each server's monitor, with another host. Empty: none is asked. */
-      monitor: port ? new URL(`${protocol}://host:${port}/varz`).href : "",
+      /** The port of each server's monitor, 65535 at most. Undefined: none is asked. */
+      monitorPort: port && new URL(`nats://host:${port}`).port,
+      isMonitorTls: scheme === "https",
       allowsOldServer: options.has("old-server"),
       isTlsFirst: options.has("tls-first"),
 
       /** The subjects of JetStream's interface, and of the inbox. */
       api: domain === null ? "$JS.API" : `$JS.${domain}.API`,
-      inbox: options.get("inbox") ?? "_INBOX",
-
-      /** The address without options. */
-      shown
+      inbox: options.get("inbox") ?? "_INBOX"
     };
   } catch {
     throw new EngineError(

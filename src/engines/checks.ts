@@ -29,62 +29,47 @@ export async function check(
   settings: Settings,
   patienceMillis: number
 ): Promise<readonly string[]> {
-  const { monitor, limits } = settings;
-  const giveUpAt = performance.now() + limits.noProgressMillis;
+  const { noProgressMillis } = settings.limits;
+  let giveUpAt = performance.now() + patienceMillis;
   for (;;) {
-    const holders = await checkStream(connection, settings, patienceMillis);
-    if (monitor === "") return [];
-    const endpoints = await endpointsOf(settings);
-    const asked = endpoints.map((each) => checkServer(each, settings));
-    const verified = (await Promise.all(asked)).flat();
-    const unverified = [
-      { name: String(connection.info["server_id"]), isUp: true },
-      ...holders
-    ].filter(({ name }) => !verified.includes(name));
-    const missing = unverified.find(({ isUp }) => isUp);
-    if (!missing) return unverified.map(({ name }) => name);
-    if (performance.now() > giveUpAt)
-      throw new EngineError(
-        "unreachable",
-        `not verified: that ${missing.name} syncs every write: ` +
-          "no listed host has its monitor at the given port"
-      );
-    await setTimeout(limits.retryMillis);
+    // A leader that has just lost its quorum may never respond: ask again.
+    const pause = setTimeout(noProgressMillis / 8, away);
+    const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
+    const found = await Promise.race([connection.ask(subject), pause]);
+    let problem = "nobody leads the stream now";
+    if (objectOf(found["error"])["err_code"] !== 10008) {
+      requireRight(found, settings);
+      const unverified = await unverifiedOf(connection, found, settings);
+      const missing = unverified.find(({ isUp }) => isUp);
+      if (!missing) return unverified.map(({ name }) => name);
+      problem =
+        `not verified: that ${missing.name} syncs every write: no listed host has its monitor ` +
+        "at the given port; plants are refused until it has: " +
+        "every server needs its monitor at the same port";
+      giveUpAt = Math.min(giveUpAt, performance.now() + noProgressMillis);
+    }
+    if (!connection.isOpen || performance.now() > giveUpAt)
+      throw new EngineError("unreachable", problem);
+    await pause;
   }
 }
 
-/**
- * Asks for the stream's settings.
- *
- * @returns the servers that hold the stream
- * @throws EngineError `config` for a wrong stream, `unreachable` if nobody leads it
- */
-async function checkStream(
-  connection: Connection,
-  settings: Settings,
-  patienceMillis: number
-) {
-  const { stream, limits } = settings;
-  const giveUpAt = performance.now() + patienceMillis;
-  while (connection.isOpen && performance.now() < giveUpAt) {
-    // A leader that has just lost its quorum may never respond: ask again.
-    const millis = limits.noProgressMillis / 8;
-    const pause = setTimeout<JsonObject>(millis, {});
-    const subject = `${settings.api}.STREAM.INFO.${stream}`;
-    const { error, config, cluster } = await Promise.race([
-      connection.ask(subject),
-      pause
-    ]);
+/** The response when JetStream is away for now: in an election, there is this one or none. */
+const away: JsonObject = { error: { err_code: 10008 } };
 
-    // 10008, JetStream is away for now: an election, as no response is.
-    const isAway = objectOf(error)["err_code"] === 10008;
-    if (!isAway && (error !== undefined || config !== undefined)) {
-      requireRight(error, objectOf(config), settings);
-      return holdersOf(objectOf(cluster), limits);
-    }
-    await pause;
-  }
-  throw new EngineError("unreachable", "nobody leads the stream now");
+/** Returns the servers that should have been verified: the connected one, and the stream's. */
+async function unverifiedOf(
+  { info }: Connection,
+  { cluster }: JsonObject,
+  settings: Settings
+) {
+  if (settings.monitorPort === undefined) return [];
+  const endpoints = await endpointsOf(settings);
+  const asked = endpoints.map((each) => checkServer(each, settings));
+  const verified = (await Promise.all(asked)).flat();
+  const connected = { name: String(info["server_id"]), isUp: true };
+  const holders = holdersOf(objectOf(cluster), settings.limits);
+  return [connected, ...holders].filter(({ name }) => !verified.includes(name));
 }
 
 /** Returns the servers that hold a stream. One that is not current counts as down. */
@@ -103,8 +88,9 @@ function holdersOf(
 }
 
 /** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
-function requireRight(error: unknown, found: JsonObject, settings: Settings) {
+function requireRight({ error, config }: JsonObject, settings: Settings) {
   const { api, stream } = settings;
+  const found = objectOf(config);
   const wanted = requirements(found, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
@@ -133,12 +119,7 @@ function requirements(
   found: JsonObject,
   { stream, replicas, limits }: Settings
 ) {
-  const {
-    max_bytes = -1,
-    max_msgs = -1,
-    discard = "new",
-    persist_mode: mode
-  } = found;
+  const { max_bytes, max_msgs, discard = "new", persist_mode: mode } = found;
   const atLeast = (name: string, min: number) =>
     Math.max(Number(found[name] ?? 0), min);
   return {
@@ -150,8 +131,6 @@ function requirements(
 
     // The other retentions delete a message that was read.
     retention: "limits",
-    max_bytes,
-    max_msgs,
 
     // All plants have one subject: a limit for each subject would keep the last few.
     max_msgs_per_subject: -1,
@@ -207,16 +186,17 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  * @throws EngineError `config` for a server that does not
  */
 async function checkServer(endpoint: Endpoint, settings: Settings) {
-  const { monitor, allowsOldServer, limits } = settings;
+  const { monitorPort: port, allowsOldServer, limits } = settings;
   const { host, servername } = endpoint;
-  const url = new URL(monitor);
-  url.hostname = host.includes(":") ? `[${host}]` : host;
-  const { get } = url.protocol === "https:" ? https : http;
+  const { get } = settings.isMonitorTls ? https : http;
   let varz: JsonObject;
   try {
-    const request = get(url, {
+    const request = get({
       ...settings.tlsOptions(),
+      host,
+      port,
       servername,
+      path: "/varz",
       signal: AbortSignal.timeout(limits.handshakeMillis)
     });
     const [response] = await once(request, "response");
@@ -236,6 +216,6 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
         ? newVersion
         : "";
   if (lacks !== "")
-    throw new EngineError("config", `${url.href}: expected ${lacks}`);
+    throw new EngineError("config", `${host}:${port}/varz: expected ${lacks}`);
   return [String(server_name), String(server_id)];
 }

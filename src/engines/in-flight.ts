@@ -12,8 +12,8 @@ import type { NatsLimits } from "../config.ts";
 import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
-import type { Frame, JsonObject } from "./protocol.ts";
-import { Session } from "./session.ts";
+import { readObject, type Frame, type JsonObject } from "./protocol.ts";
+import { Session, type SessionHandlers } from "./session.ts";
 
 /**
  * The meaning of a response: a result, or an error. "again": send the message once more, a little
@@ -37,8 +37,8 @@ interface Message {
   /** What may be, or is needed for, a replay has as much room again: a full queue replays, too. */
   readonly room: "for plants" | "for replays";
 
-  /** Called with a response, and the number of attempts that may have stored the message. */
-  readonly judge: (reply: Frame, unanswered: number) => Verdict;
+  /** Called with a response, and whether an earlier attempt may have stored the message. */
+  readonly judge: (response: JsonObject, isRepeated: boolean) => Verdict;
 }
 
 interface Entry extends Message {
@@ -46,29 +46,35 @@ interface Entry extends Message {
   readonly resolve: (result: JsonObject) => void;
   readonly reject: (error: Error) => void;
 
+  /** Headers and payload. */
+  readonly bytes: number;
+
   /** The time of its arrival, by the clock that a suspended machine does not stop. */
   readonly begunAtDate: number;
 
-  /** The number of the attempt that has no response yet. */
-  attempt: number | undefined;
+  /** The time of the latest attempt. */
+  sentAt: number;
 
-  /** The earliest time of the next attempt. */
-  dueAt: number;
+  /** The time of the next attempt, after a response that asks for one. */
+  retryAt: number;
 
-  /** The number of attempts that may have stored it. */
-  unanswered: number;
+  /** Whether any attempt may have stored it, and whether one before the latest may have. */
+  mayBeStored: boolean;
+  isRepeated: boolean;
 }
 
-export class InFlight {
+export class InFlight implements SessionHandlers {
   readonly session: Session;
   readonly #limits: NatsLimits;
   readonly #entries = new Map<string, Entry>();
   #records = 0;
   #bytes = 0;
 
-  /** Numbers messages and attempts, and the latest attempt that has a response. */
+  /** The number of messages so far. */
   #number = 0;
-  #answered = 0;
+
+  /** The time of the latest attempt that has a response. */
+  #answeredAt = 0;
 
   /** The time of the last progress, or of the first message after an idle time. */
   #progressAt = 0;
@@ -77,16 +83,16 @@ export class InFlight {
 
   constructor(settings: Settings) {
     this.#limits = settings.limits;
-    this.session = new Session(settings, {
-      onReady: () => this.#onReady(),
-      onReply: (token, reply) => this.#onReply(token, reply),
-      onDenied: (error) => this.#onDenied(error)
-    });
+    this.session = new Session(settings, this);
   }
 
-  /** The messages in flight and the requests that share an outcome, with their bytes. */
-  get queue() {
-    return { records: this.#records, bytes: this.#bytes };
+  /** The messages in flight and the requests that share an outcome, with their bytes; and whether
+   * a server is reachable, or was a moment ago. */
+  get stats() {
+    return {
+      queue: { records: this.#records, bytes: this.#bytes },
+      isReachable: this.session.isReachable
+    };
   }
 
   /**
@@ -95,29 +101,40 @@ export class InFlight {
    * @throws StoreError `unknown` without room: the plant may be stored for the first request
    */
   async share<T>(outcome: Promise<T>, bytes: number): Promise<T> {
-    if (!this.#hasRoom(bytes, "for replays"))
-      throw new StoreError("unknown", tooMuch);
-    this.#count(bytes);
-    return outcome.finally(() => this.#uncount(bytes));
+    this.#take(bytes, "for replays", "unknown");
+    return outcome.finally(() => this.#release(bytes));
   }
 
-  /** Sends a message; resolves with the result of its response, or rejects with a StoreError. */
-  send(message: Message): Promise<JsonObject> {
+  /**
+   * Sends a message; resolves with the result of its response.
+   *
+   * @throws StoreError, as a rejection
+   */
+  async send(message: Message): Promise<JsonObject> {
+    const bytes = message.headers.length + message.payload.length;
+
+    // While no server can be reached, messages would fill the memory and keep clients waiting.
+    if (!this.session.isReachable) throw notAcknowledged();
+
+    // A stored message must be readable: it comes back as base64, within other members of JSON.
+    if (bytes > ((this.#limits.messageBytesMax - 1024) * 3) / 4)
+      throw tooLarge();
+    this.#take(bytes, message.room, "busy");
     return new Promise((resolve, reject) => {
       const entry: Entry = {
         ...message,
         token: String(++this.#number),
         resolve,
         reject,
+        bytes,
         begunAtDate: Date.now(),
-        attempt: undefined,
-        dueAt: 0,
-        unanswered: 0
+        sentAt: 0,
+        retryAt: Infinity,
+        mayBeStored: false,
+        isRepeated: false
       };
-      this.#admit(entry);
       if (this.#entries.size === 0) this.#progressAt = performance.now();
       this.#entries.set(entry.token, entry);
-      this.#count(bytesOf(entry));
       this.#timer ??= setInterval(() => this.#tick(), this.#limits.retryMillis);
       this.#transmit(entry);
     });
@@ -128,78 +145,58 @@ export class InFlight {
     while (this.#entries.size > 0) await pause(this.#limits.retryMillis);
   }
 
-  /** @throws StoreError if the message cannot be sent, or has no room */
-  #admit(entry: Entry) {
-    const { messageBytesMax } = this.#limits;
-    const bytes = bytesOf(entry);
-
-    // While no server can be reached, messages would fill the memory and keep clients waiting.
-    if (!this.session.isReachable) throw unreachable();
-
-    // A stored message must be readable: it comes back as base64, within other members of JSON.
-    if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
-    if (!this.#hasRoom(bytes, entry.room))
-      throw new StoreError("busy", tooMuch);
-  }
-
-  #hasRoom(bytes: number, room: Message["room"]) {
+  /** @throws StoreError with the code if there is no room */
+  #take(bytes: number, room: Message["room"], code: "busy" | "unknown") {
     const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
     const factor = room === "for replays" ? 2 : 1;
-    return (
-      this.#records < factor * inFlightRecordsMax &&
-      this.#bytes + bytes <= factor * inFlightBytesMax
-    );
-  }
-
-  #count(bytes: number) {
+    if (
+      this.#records >= factor * inFlightRecordsMax ||
+      this.#bytes + bytes > factor * inFlightBytesMax
+    )
+      throw new StoreError(code, "too much is in flight");
     this.#records++;
     this.#bytes += bytes;
   }
 
-  #uncount(bytes: number) {
+  #release(bytes: number) {
     this.#records--;
     this.#bytes -= bytes;
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
-  #onReady() {
+  onReady(): void {
     this.#readyAt = performance.now();
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
-  #onReply(token: string, reply: Frame) {
+  onReply(token: string, reply: Frame): void {
     const entry = this.#entries.get(token);
     if (!entry) return;
-    const verdict = entry.judge(reply, entry.unanswered);
-    this.#answered = Math.max(this.#answered, entry.attempt ?? 0);
+    this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
+    const verdict = verdictOf(entry, reply);
     const now = performance.now();
-    if (typeof verdict === "string") {
-      entry.attempt = undefined;
-      entry.dueAt = now + this.#limits.retryMillis * (1 + Math.random() / 2);
 
-      // With another attempt unanswered, it is not known which one was not taken.
-      if (verdict === "not taken" && entry.unanswered === 1)
-        entry.unanswered = 0;
+    // The response is about one attempt. An earlier one may have been stored.
+    if (verdict !== "again") entry.mayBeStored = entry.isRepeated;
+    if (typeof verdict === "string") {
+      entry.retryAt = now + this.#limits.retryMillis * (1 + Math.random() / 2);
       return;
     }
     this.#progressAt = now;
     if (verdict instanceof StoreError && verdict.code === "unknown")
       this.session.report(verdict.message);
-
-    // The response is about one attempt. Another one may have been stored.
-    entry.unanswered = Math.max(entry.unanswered - 1, 0);
     this.#settle(entry, verdict);
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
-  #onDenied(error: EngineError) {
+  onDenied(error: EngineError): void {
     for (const entry of this.#entries.values()) {
-      if (entry.unanswered > 0) this.#settle(entry, error);
+      if (entry.mayBeStored) this.#settle(entry, error);
     }
   }
 
   #transmit(entry: Entry) {
-    const { token, subject, headers, payload, deadline, unanswered } = entry;
+    const { token, subject, headers, payload, deadline, mayBeStored } = entry;
     const connection = this.session.ready;
     if (!connection) return;
     const now = performance.now();
@@ -209,15 +206,15 @@ export class InFlight {
     const isTooOld =
       deadline !== undefined &&
       (now >= deadline || age >= duplicateWindowMillis(this.#limits));
-    if (unanswered > 0 && isTooOld)
-      return this.#settle(entry, new Error("too old to be sent again"));
+    if (mayBeStored && isTooOld) return this.#settle(entry, notAcknowledged());
 
     // A larger message would make the server close the connection, for everything in flight.
-    if (bytesOf(entry) > Number(connection.info["max_payload"]))
+    if (entry.bytes > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
-    entry.attempt = ++this.#number;
-    entry.unanswered++;
-    entry.dueAt = now + this.#limits.ackTimeoutMillis;
+    entry.sentAt = now;
+    entry.retryAt = Infinity;
+    entry.isRepeated = mayBeStored;
+    entry.mayBeStored = true;
     connection.publish(subject, token, headers, payload);
   }
 
@@ -250,14 +247,12 @@ export class InFlight {
   /** Fails a message after its deadline, or one that waits for a server in vain. */
   #giveUp(entry: Entry, now: number) {
     const { appendMillis, retryMillis } = this.#limits;
-    const { deadline = this.#progressAt + appendMillis, unanswered } = entry;
+    const { deadline = this.#progressAt + appendMillis, mayBeStored } = entry;
 
     // Gives up one turn early: a drain that began together with the message must not last longer.
     const isOver = now >= deadline - retryMillis;
-    if (unanswered === 0 && (isOver || !this.session.isReachable))
-      this.#settle(entry, unreachable());
-    else if (isOver)
-      this.#settle(entry, new Error("no acknowledgement in time"));
+    if (isOver || !(mayBeStored || this.session.isReachable))
+      this.#settle(entry, notAcknowledged());
   }
 
   /**
@@ -265,18 +260,19 @@ export class InFlight {
    * this one may still be on its way: a copy would only wait behind it. Responses to requests
    * without a deadline keep no order: these are not sent again.
    */
-  #isDue({ attempt, dueAt, deadline }: Entry, now: number) {
-    const isLost = deadline !== undefined && Number(attempt) < this.#answered;
-    return now >= dueAt && (attempt === undefined || isLost);
+  #isDue({ sentAt, retryAt, deadline }: Entry, now: number) {
+    const isLost = deadline !== undefined && sentAt < this.#answeredAt;
+    const isOverdue = now >= sentAt + this.#limits.ackTimeoutMillis;
+    return now >= retryAt || (isLost && isOverdue);
   }
 
   /** Settles a message. An error becomes `unknown` if an attempt may have stored the message. */
   #settle(entry: Entry, outcome: JsonObject | Error) {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
-    this.#uncount(bytesOf(entry));
+    this.#release(entry.bytes);
     if (!(outcome instanceof Error)) entry.resolve(outcome);
-    else if (entry.unanswered === 0) entry.reject(outcome);
+    else if (!entry.mayBeStored) entry.reject(outcome);
     else {
       const { message } = outcome;
       entry.reject(new StoreError("unknown", message, { cause: outcome }));
@@ -284,10 +280,13 @@ export class InFlight {
   }
 }
 
-const bytesOf = ({ headers, payload }: Entry) =>
-  headers.length + payload.length;
-const tooMuch = "too much is in flight";
+/** Status 503: nobody leads the stream, or there is none. */
+function verdictOf({ judge, isRepeated }: Entry, { status, payload }: Frame) {
+  if (status !== "") return status === "503" ? "not taken" : "again";
+  return judge(readObject(payload), isRepeated);
+}
+
 const tooLarge = () =>
   new StoreError("tooLarge", "the servers take no message of this size");
-const unreachable = () =>
-  new StoreError("unreachable", "no server is connected");
+const notAcknowledged = () =>
+  new StoreError("unreachable", "no connected server has acknowledged it");

@@ -2,6 +2,7 @@
 import { EventEmitter } from "node:events";
 import type { NatsLimits } from "../config.ts";
 import type { JournalError } from "../journal/error.ts";
+import { conflict } from "../journal/queue.ts";
 import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
 import {
@@ -17,14 +18,7 @@ import {
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
 import { decodeMessage, encodeMessage } from "./message.ts";
-import {
-  headersOf,
-  objectOf,
-  randomId,
-  readObject,
-  type Frame,
-  type JsonObject
-} from "./protocol.ts";
+import { headersOf, objectOf, randomId, type JsonObject } from "./protocol.ts";
 
 /**
  * Opens the store at nats://host:port,host:port/STREAM?replicas=3 (see address.ts).
@@ -62,7 +56,7 @@ export class NatsStore
     string,
     {
       readonly json: string;
-      readonly outcome: Promise<Outcome | Receipt>;
+      readonly outcome: Promise<Outcome>;
     }
   >();
 
@@ -86,21 +80,13 @@ export class NatsStore
     this[appendJson] = { append, appendOnce, variant: this.#append };
   }
 
-  /** The address without credentials. */
-  get address(): string {
-    return this.#settings.shown;
-  }
-
   get limits(): NatsLimits {
     return this.#settings.limits;
   }
 
   /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
-    return {
-      queue: this.#inFlight.queue,
-      isReachable: this.#inFlight.session.isReachable
-    };
+    return this.#inFlight.stats;
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
@@ -111,7 +97,7 @@ export class NatsStore
   readonly #append: AppendJson = (json, settle, key) =>
     void this.#storeOnce(json, key).then(settle, settle);
 
-  async #storeOnce(json: string, key?: string): Promise<Outcome | Receipt> {
+  async #storeOnce(json: string, key?: string): Promise<Outcome> {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
@@ -157,7 +143,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<Outcome | Receipt> {
+  async #store(json: string, key?: string): Promise<Outcome> {
     const begunAt = performance.now();
     const deadline = begunAt + this.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
@@ -203,7 +189,7 @@ export class NatsStore
     const { stream } = this.#settings;
     const prefix = this.#idPrefix;
     let isRepeated = false;
-    const { seq, duplicate } = await this.#inFlight.send({
+    const ack = await this.#inFlight.send({
       subject: stream,
       headers: headersOf(
         `Nats-Msg-Id: ${id ?? `${prefix}.${++this.#count}`}\r\n`,
@@ -213,35 +199,29 @@ export class NatsStore
       payload,
       deadline,
       room: id === undefined ? "for plants" : "for replays",
-      judge: ({ status, payload: response }, unanswered) => {
-        // Status 503: nobody leads the stream, or there is none.
-        if (status !== "") return status === "503" ? "not taken" : "again";
-        const ack = readObject(response);
-        isRepeated = unanswered > 1;
+      judge: (response, mayBeStored) => {
+        isRepeated = mayBeStored;
 
         // A message is its own duplicate only if an earlier attempt may have been stored. Otherwise
         // a copy of this process, made by a snapshot of its machine, has used the id. Requests of
         // many processes may have the same key.
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
-        if (isExpected || !isDuplicate(ack))
-          return judgeAck(ack, this.#settings);
+        if (isExpected || !isKnownId(response))
+          return judgeAck(response, this.#settings);
         this.#idPrefix = randomId();
         return new StoreError("unknown", collision);
       }
     });
-    const ack = {
-      seq: Number(seq),
-      isDuplicate: duplicate === true,
-      isRepeated
-    };
+    const seq = Number(ack["seq"]);
+    const isDuplicate = ack["duplicate"] === true;
 
     // Numbers only grow, unless another stream has taken the place of this one.
-    if (!ack.isDuplicate) {
-      if (ack.seq <= this.#lastSeq) this.#inFlight.session.ready?.close(passed);
-      this.#lastSeq = ack.seq;
+    if (!isDuplicate) {
+      if (seq <= this.#lastSeq) this.#inFlight.session.ready?.close(passed);
+      this.#lastSeq = seq;
     }
-    return ack;
+    return { seq, isDuplicate, isRepeated };
   }
 
   /** Asks the stream's leader. */
@@ -281,11 +261,10 @@ const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
   ["10077 maximum bytes exceeded", "full"]
 ]);
 
-const isDuplicate = ({ duplicate, error }: JsonObject) =>
+/** Whether the stream has, or is storing, a message with the same id. */
+const isKnownId = ({ duplicate, error }: JsonObject) =>
   duplicate === true || objectOf(error)["err_code"] === inProcess;
 
-const conflict = () =>
-  new StoreError("conflict", "the key was used for another plant");
 const unreadable = "cannot read the message that has the key";
 const collision =
   "another process has used the same message ids: was this one cloned?";
@@ -303,11 +282,12 @@ function judgeAck(
     objectOf(error);
   const reason = String(description);
 
-  // 2.10 gives number 0 to a message that only a leader without a quorum has.
-  if (error === undefined && seq === 0) return "again";
-  const isStored =
-    stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0;
-  if (error === undefined && isStored) return ack;
+  if (error === undefined) {
+    // 2.10 gives number 0 to a message that only a leader without a quorum has.
+    if (seq === 0) return "again";
+    const isNumber = Number.isSafeInteger(seq) && Number(seq) > 0;
+    if (isNumber && stream === expected) return ack;
+  }
   const meaning =
     meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
   if (meaning === "again" || meaning === "not taken") return meaning;
@@ -318,9 +298,7 @@ function judgeAck(
 }
 
 /** Any response of the leader's is a result, and so is 10037: there is no such message. */
-function judgeAnswer({ status, payload }: Frame): Verdict {
-  if (status !== "") return "again";
-  const result = readObject(payload);
+function judgeAnswer(result: JsonObject): Verdict {
   const { err_code: code = 10037 } = objectOf(result["error"]);
   return code === 10037 ? result : "again";
 }

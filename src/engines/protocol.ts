@@ -106,7 +106,7 @@ export function readObject(json: Buffer | string): JsonObject {
 
 /** Whether a server acknowledges what it may lose, or refuses what it stores: see README.md. */
 export function isOldVersion(version: unknown): boolean {
-  const [, major, minor] = /^(\d+)\.(\d+)\./.exec(String(version)) ?? [];
+  const [major, minor] = String(version).split(".");
   return !(1000 * Number(major) + Number(minor) >= 2014);
 }
 

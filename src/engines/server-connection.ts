@@ -31,12 +31,14 @@ const introduction = {
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
-/** Called with each response to a message that was published, and its token. */
-export type OnReply = (token: string, reply: Frame) => void;
+export interface ReplyHandler {
+  /** Called with each response to a message that was published, and its token. */
+  onReply(token: string, reply: Frame): void;
+}
 
 export class Connection {
   readonly #settings: Settings;
-  readonly #onReply: OnReply;
+  readonly #handler: ReplyHandler;
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
    * clone of this process gets no response to another's messages. */
@@ -56,9 +58,9 @@ export class Connection {
   #pingsMissed = 0;
   #isReceiving = false;
 
-  constructor(settings: Settings, onReply: OnReply) {
+  constructor(settings: Settings, handler: ReplyHandler) {
     this.#settings = settings;
-    this.#onReply = onReply;
+    this.#handler = handler;
     this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
@@ -224,7 +226,7 @@ export class Connection {
       case "MSG":
       case "HMSG": {
         const [, token = ""] = subject.split(`${this.#inbox}.`);
-        if (token !== askedToken) this.#onReply(token, frame);
+        if (token !== askedToken) this.#handler.onReply(token, frame);
         // A status says that no server took the request.
         else if (frame.status === "")
           this.#onAnswer?.(readObject(frame.payload));

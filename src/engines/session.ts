@@ -8,34 +8,26 @@ import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
 import { check } from "./checks.ts";
-import { Connection, type OnReply } from "./server-connection.ts";
+import { Connection, type ReplyHandler } from "./server-connection.ts";
 
-export interface SessionHandlers {
+export interface SessionHandlers extends ReplyHandler {
   /** Called when a connection is ready to publish on. */
   onReady(): void;
-
-  readonly onReply: OnReply;
 
   /** Called when something is not permitted; the server does not say which message it was. */
   onDenied(error: EngineError): void;
 }
 
-type State =
-  /** No check has passed yet, or an operator has to put something right. */
-  | { readonly is: "down" }
-
-  /** A connection is ready. */
-  | { readonly is: "ready" }
-
-  /** `since`: a time in milliseconds. `isInCheck`: a new connection is being checked. */
-  | { readonly is: "lost"; readonly since: number; readonly isInCheck: boolean }
-  | { readonly is: "closed" };
-
 export class Session {
   readonly #settings: Settings;
   readonly #handlers: SessionHandlers;
-  #state: State = { is: "down" };
   #connection: Connection | undefined;
+  #phase: "connecting" | "checking" | "ready" = "connecting";
+  #isClosed = false;
+
+  /** The time at which the last connection that was ready ended. -Infinity: there was none, or an
+   * operator has to put something right. */
+  #lostAt = -Infinity;
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
@@ -50,7 +42,7 @@ export class Session {
 
   /** The connection to publish on, if there is one. */
   get ready(): Connection | undefined {
-    return this.#state.is === "ready" && this.#connection?.isOpen
+    return this.#phase === "ready" && this.#connection?.isOpen
       ? this.#connection
       : undefined;
   }
@@ -58,11 +50,11 @@ export class Session {
   /** Whether an append may wait: a server is connected, was a moment ago, or is being checked while
    * the others may elect a leader. */
   get isReachable(): boolean {
-    const state = this.#state;
-    if (state.is !== "lost") return state.is === "ready";
+    if (this.#phase === "ready") return true;
     const { appendMillis, unreachableMillis } = this.#settings.limits;
-    const patienceMillis = state.isInCheck ? appendMillis : unreachableMillis;
-    return performance.now() - state.since < patienceMillis;
+    const isInCheck = this.#phase === "checking";
+    const patienceMillis = isInCheck ? appendMillis : unreachableMillis;
+    return performance.now() - this.#lostAt < patienceMillis;
   }
 
   /**
@@ -76,7 +68,7 @@ export class Session {
   }
 
   close(): void {
-    this.#state = { is: "closed" };
+    this.#isClosed = true;
     this.#connection?.close("the store is closed");
   }
 
@@ -94,13 +86,12 @@ export class Session {
 
   /** Keeps each warning on one line: a server's text could contain a forged second one. */
   #warn(text: string) {
-    if (this.#state.is !== "closed")
-      this.#settings.warn?.(text.replace(/\s+/g, " "));
+    if (!this.#isClosed) this.#settings.warn?.(text.replace(/\s+/g, " "));
   }
 
   async #run(resolve: () => void, reject: (error: EngineError) => void) {
-    const { monitor, limits } = this.#settings;
-    if (monitor === "") this.#warn(unverified);
+    const { monitorPort, limits } = this.#settings;
+    if (monitorPort === undefined) this.#warn(unverified);
     let isStarting = true;
     const endStart = () => {
       isStarting = false;
@@ -111,7 +102,7 @@ export class Session {
       const endpoints = await endpointsOf(this.#settings);
       let refusals = 0;
       for (const endpoint of endpoints) {
-        if (this.#state.is === "closed") return;
+        if (this.#isClosed) return;
         const begunAt = performance.now();
         const error = await this.#use(endpoint, endStart);
         if (error.code === "refused") refusals++;
@@ -137,25 +128,16 @@ export class Session {
 
   /** Uses one connection until it ends; returns the reason. */
   async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
-    const { onReply, onDenied } = this.#handlers;
-    const connection = new Connection(this.#settings, onReply);
+    const connection = new Connection(this.#settings, this.#handlers);
     this.#connection = connection;
     const { message, code } = await connection.talk(endpoint, () =>
       this.#serve(connection, onChecked)
     );
-    const state = this.#state;
-    if (state.is === "ready" || state.is === "lost")
-      this.#state =
-        code === "config"
-          ? { is: "down" }
-          : {
-              since: performance.now(),
-              ...state,
-              is: "lost",
-              isInCheck: false
-            };
+    if (code === "config") this.#lostAt = -Infinity;
+    else if (this.#phase === "ready") this.#lostAt = performance.now();
+    this.#phase = "connecting";
     const error = new EngineError(code, `${endpoint.shown}: ${message}`);
-    if (code === "config") onDenied(error);
+    if (code === "config") this.#handlers.onDenied(error);
     return error;
   }
 
@@ -168,8 +150,7 @@ export class Session {
     const { checkMillis, noProgressMillis } = this.#settings.limits;
 
     // Appends wait during this check: an election is not an outage.
-    if (this.#state.is === "lost")
-      this.#state = { ...this.#state, isInCheck: true };
+    this.#phase = "checking";
 
     // Later checks wait without limit: a slow link may carry other messages before the response.
     let patienceMillis = noProgressMillis;
@@ -180,8 +161,8 @@ export class Session {
           this.#warn(`${name} is down: ${unverifiedOne}`);
       }
       this.#unasked = unasked;
-      if (connection.isOpen && this.#state.is !== "ready") {
-        this.#state = { is: "ready" };
+      if (connection.isOpen && this.#phase !== "ready") {
+        this.#phase = "ready";
         onChecked();
         this.#handlers.onReady();
       }

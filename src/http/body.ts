@@ -63,8 +63,7 @@ export function checkUnread(request: IncomingMessage): void {
   const { readableDidRead, readableEnded, readableEncoding } = request;
   must(
     !readableDidRead && !readableEnded && readableEncoding === null,
-    "bodyTaken",
-    "The host application has read the body: call the plant handler first."
+    "bodyTaken"
   );
 }
 
@@ -91,13 +90,7 @@ export function readBody(
     all.release(body);
     done(result);
   };
-  const refuse = (): void =>
-    finish(
-      new ApiError(
-        "bodies",
-        "Too many bytes of bodies are arriving; nothing was stored."
-      )
-    );
+  const refuse = (): void => finish(new ApiError("bodies"));
   const body: Body = { bytes: 0, refuse };
   const end = (): void => finish(buffer.subarray(0, body.bytes));
 

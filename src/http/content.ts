@@ -6,11 +6,7 @@ import { must } from "./errors.ts";
 export function checkExpect({
   expect = "100-continue"
 }: IncomingHttpHeaders): void {
-  must(
-    expect.toLowerCase() === "100-continue",
-    "expectation",
-    "Expect must be 100-continue."
-  );
+  must(expect.toLowerCase() === "100-continue", "expectation");
 }
 
 /**

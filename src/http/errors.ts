@@ -1,21 +1,18 @@
 /** The catalogue: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
-import { StoreError, type StoreErrorCode } from "../store.ts";
+import { StoreError } from "../store.ts";
 
 /** One cause of an unsuccessful response. */
-interface Row {
+type Row = readonly [
   /** The status times 100, plus the number of the cause. Its meaning never changes. */
-  readonly error: number;
+  error: number,
 
-  /** When the response is sent: text for the README and the OpenAPI description. */
-  readonly when: string;
+  /** What is wrong, for the documents. It is the message, too, if nothing more can be said. */
+  what: string,
 
-  /** Whether the connection closes after it. Default: connection.ts decides. */
-  readonly close?: boolean;
-
-  /** Names and values in turn, in addition to those of every response. */
-  readonly headers?: readonly string[];
-}
+  /** In addition to those of every response. */
+  ...fields: (readonly [name: string, value: string])[]
+];
 
 /** Challenges (RFC 6750, 3): without an error if the request has no Bearer credentials. */
 const bearer = 'Bearer realm="plant-store"';
@@ -33,171 +30,123 @@ const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
 const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 
+/** Always closes the connection. Without it, connection.ts decides. */
+const close = ["Connection", "close"] as const;
+
 /** One row for each cause, in the order of the numbers. */
 export const catalogue = {
-  malformed: {
-    error: 40001,
-    close: true,
-    when: "not an HTTP message as RFC 9112 defines it"
-  },
-  target: {
-    error: 40002,
-    close: true,
-    when: "a target of an unknown form, or with a fragment"
-  },
-  host: {
-    error: 40003,
-    close: true,
-    when: "no Host, more than one, or an invalid one"
-  },
-  framing: {
-    error: 40004,
-    close: true,
-    when: "an ambiguous length (RFC 9112, 6.1)"
-  },
-  repeated: {
-    error: 40005,
-    close: true,
-    when: "a repeated field that must be single"
-  },
-  credentials: {
-    error: 40006,
-    headers: invalidRequest,
-    when: "credentials other than Bearer and one b64token"
-  },
-  manyCredentials: {
-    error: 40007,
-    close: true,
-    headers: invalidRequest,
-    when: "more than one Authorization"
-  },
-  empty: { error: 40008, when: "an empty body" },
-  utf8: { error: 40009, when: "a body that is not UTF-8" },
-  json: { error: 40010, when: "a body that is not JSON" },
-  duplicate: { error: 40011, when: "an object with a repeated member name" },
-  surrogate: { error: 40012, when: "an unpaired surrogate, escaped" },
-  nesting: { error: 40013, when: "arrays and objects nested beyond the limit" },
-  schema: { error: 40014, when: "JSON that is not a NewPlant" },
-  truncated: {
-    error: 40015,
-    close: true,
-    when: "a request that ended before its length"
-  },
-  idempotencyKey: {
-    error: 40016,
-    when: "an invalid Idempotency-Key"
-  },
-  anonymous: {
-    error: 40101,
-    headers: challenge,
-    when: "no Authorization, or another scheme than Bearer"
-  },
-  token: {
-    error: 40102,
-    headers: invalidToken,
-    when: "an unknown token"
-  },
-  path: { error: 40401, when: "a path that does not exist" },
-  method: { error: 40501, headers: allow, when: "a method other than POST" },
-  connect: {
-    error: 40502,
-    close: true,
-    headers: allow,
-    when: "CONNECT: the server is not a proxy"
-  },
-  timeout: {
-    error: 40801,
-    close: true,
-    when: "a header section or a body that did not arrive in time"
-  },
-  declaredSize: { error: 41301, when: "a Content-Length over the limit" },
-  size: {
-    error: 41302,
-    close: true,
-    when: "a body over the limit, as counted"
-  },
-  chunkExtensions: {
-    error: 41303,
-    close: true,
-    when: "chunk extensions over the limit"
-  },
-  tooLarge: {
-    error: 41304,
-    when: "a plant that is too large for the replicated store"
-  },
-  mediaType: { error: 41501, when: "a media type other than application/json" },
-  charset: {
-    error: 41502,
-    when: "a charset other than utf-8, or a repeated one"
-  },
-  contentCoding: {
-    error: 41503,
-    headers: acceptEncoding,
-    when: "a coding other than identity"
-  },
-  expectation: { error: 41701, when: "an Expect other than 100-continue" },
-  conflict: {
-    error: 42201,
-    when: "an Idempotency-Key that was used for a different plant"
-  },
-  headBytes: {
-    error: 43101,
-    close: true,
-    when: "a header section over the limit in bytes"
-  },
-  headFields: {
-    error: 43102,
-    close: true,
-    when: "more header fields than the limit"
-  },
-  fault: { error: 50001, when: "an internal error" },
-  bodyTaken: {
-    error: 50002,
-    close: true,
-    when: "embedded only: the host application has read the body"
-  },
-  transferCoding: {
-    error: 50101,
-    close: true,
-    when: "a transfer coding other than one chunked"
-  },
-  full: {
-    error: 50301,
-    headers: retryAfter,
-    when: "the store has no space: nothing was stored"
-  },
-  unknown: {
-    error: 50302,
-    headers: retryAfter,
-    when: "the store is failing: unknown whether the plant was stored"
-  },
-  busy: {
-    error: 50303,
-    headers: retryAfter,
-    when: "too many records wait for the store: nothing was stored"
-  },
-  bodies: {
-    error: 50304,
-    close: true,
-    headers: retryAfter,
-    when: "all bodies together exceed their limit, and this one is the largest: nothing was stored"
-  },
-  closed: {
-    error: 50305,
-    close: true,
-    headers: retryAfter,
-    when: "the server is shutting down: nothing was stored"
-  },
-  unreachable: {
-    error: 50306,
-    headers: retryAfter,
-    when: "the store is unreachable: nothing was stored"
-  },
-  version: {
-    error: 50501,
-    close: true,
-    when: "an HTTP version other than 1.0 and 1.1"
-  }
+  malformed: [
+    40001,
+    "This is not an HTTP message as RFC 9112 defines it",
+    close
+  ],
+  target: [
+    40002,
+    "The target must be a path or an http URI, without a fragment",
+    close
+  ],
+  host: [
+    40003,
+    "Host must be one name or address, with or without a port",
+    close
+  ],
+  framing: [
+    40004,
+    "Content-Length or Transfer-Encoding must give one length",
+    close
+  ],
+  repeated: [40005, "A field that must be single is repeated", close],
+  credentials: [
+    40006,
+    "Authorization must be Bearer, a space and a b64token",
+    invalidRequest
+  ],
+  manyCredentials: [40007, "Authorization is repeated", invalidRequest, close],
+  empty: [40008, "The body is empty, expected a NewPlant"],
+  utf8: [40009, "The body is not UTF-8"],
+  json: [40010, "The body is not JSON"],
+  duplicate: [40011, "An object has a repeated member name"],
+  surrogate: [40012, "An escaped surrogate is unpaired"],
+  nesting: [40013, "Arrays and objects are nested beyond the limit"],
+  schema: [40014, "The JSON is not a NewPlant"],
+  truncated: [
+    40015,
+    "The client half-closed the connection within a request",
+    close
+  ],
+  idempotencyKey: [40016, "The Idempotency-Key is invalid"],
+  anonymous: [
+    40101,
+    "Authorization must be present, with the scheme Bearer",
+    challenge
+  ],
+  token: [40102, "The bearer token is unknown", invalidToken],
+  path: [40401, "There is nothing at this path"],
+  method: [40501, "The method must be POST", allow],
+  connect: [
+    40502,
+    "CONNECT is not supported: the server is not a proxy",
+    allow,
+    close
+  ],
+  timeout: [40801, "The request did not arrive in time", close],
+  declaredSize: [41301, "Content-Length is over the limit"],
+  size: [41302, "The body is over the limit, as counted", close],
+  chunkExtensions: [41303, "The chunk extensions are too long", close],
+  tooLarge: [41304, "The plant is too large for the store; nothing was stored"],
+  mediaType: [41501, "Content-Type must be application/json"],
+  charset: [
+    41502,
+    "The charset of Content-Type must be utf-8, once, or absent"
+  ],
+  contentCoding: [
+    41503,
+    "Content-Encoding must be identity or absent",
+    acceptEncoding
+  ],
+  expectation: [41701, "Expect must be 100-continue"],
+  conflict: [
+    42201,
+    "The Idempotency-Key was used for a different plant; nothing was stored"
+  ],
+  headBytes: [43101, "The header section exceeds its limit", close],
+  headFields: [43102, "There are more header fields than the limit", close],
+  fault: [50001, "Internal error: it is unknown whether the plant was stored"],
+  bodyTaken: [
+    50002,
+    "The host application has read the body: call the plant handler first",
+    close
+  ],
+  transferCoding: [50101, "Transfer-Encoding must be one chunked", close],
+  full: [50301, "The store has no space left; nothing was stored", retryAfter],
+  unknown: [
+    50302,
+    "The store is failing; it is unknown whether the plant was stored",
+    retryAfter
+  ],
+  busy: [
+    50303,
+    "Too many records wait for the store; nothing was stored",
+    retryAfter
+  ],
+  bodies: [
+    50304,
+    "All bodies together exceed their limit, and this one is the largest; nothing was stored",
+    retryAfter,
+    close
+  ],
+  closed: [
+    50305,
+    "The server is shutting down; nothing was stored",
+    retryAfter,
+    close
+  ],
+  unreachable: [
+    50306,
+    "The store is unreachable; nothing was stored",
+    retryAfter
+  ],
+  version: [50501, "The HTTP version must be 1.0 or 1.1", close]
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** The name of what is wrong. */
@@ -216,23 +165,23 @@ export class ApiError extends Error {
   /** Whether the connection closes after this response. */
   readonly close: boolean;
 
-  /** Names and values in turn. */
+  /** Names and values in turn, without `Connection`. */
   readonly headers: readonly string[];
 
   /** An Error as JSON. Its LF keeps a terminal's prompt on a line of its own. */
   readonly body: string;
 
   /** @param message one sentence: what is wrong, where, and what was expected */
-  constructor(cause: Cause, message: string) {
+  constructor(cause: Cause, message = `${catalogue[cause][1]}.`) {
     super(message);
-    const { error, close = false, headers = [] }: Row = catalogue[cause];
+    const [error, , ...fields]: Row = catalogue[cause];
     const isLong = message.length > messageCharactersMax;
     const sentence = isLong
       ? `${message.slice(0, messageCharactersMax - 1)}…`
       : message;
     this.status = Math.floor(error / 100);
-    this.close = close;
-    this.headers = headers;
+    this.close = fields.includes(close);
+    this.headers = fields.filter((field) => field !== close).flat();
     this.error = error;
     this.body = `${JSON.stringify({ error, message: sentence })}\n`;
   }
@@ -241,18 +190,19 @@ export class ApiError extends Error {
 /**
  * Throws an ApiError unless `holds`.
  *
- * @param message its % is replaced by `value`, only if the error is thrown
+ * @param message if more can be said than the catalogue does. Its % is replaced by `value`, only if
+ * the error is thrown.
  */
 export function must(
   holds: boolean,
   cause: Cause,
-  message: string,
+  message?: string,
   value: string | number = ""
 ): asserts holds {
   if (!holds)
     throw new ApiError(
       cause,
-      message.replace("%", () => String(value))
+      message?.replace("%", () => String(value))
     );
 }
 
@@ -274,71 +224,46 @@ export function apiErrorOf(
 
   // A host's store may reject with anything, such as a StoreError with an unknown code.
   const code = thrown instanceof StoreError && thrown.code;
-  const message = code && storeMessages.get(code);
-  if (code && code !== "invalid" && message) return new ApiError(code, message);
+  const cause = storeCauses.find((each) => each === code);
+  if (cause) return new ApiError(cause);
   onFault(thrown);
-  const unknown =
-    "The server failed; it is unknown whether the plant was stored.";
-  return new ApiError("fault", message || unknown);
+  return new ApiError(
+    "fault",
+    code === "invalid"
+      ? "The store refused the plant as invalid; nothing was stored."
+      : undefined
+  );
 }
 
-/** Replaces a StoreError's own message, which may contain paths and system errors. */
-const storeMessages: ReadonlyMap<StoreErrorCode, string> = new Map([
-  ["invalid", "The store refused the plant as invalid; nothing was stored."],
-  ["full", "The store has no space left; nothing was stored."],
-  ["busy", "Too many records wait for the store; nothing was stored."],
-  ["closed", "The server is shutting down; nothing was stored."],
-  ["tooLarge", "The plant is too large for the store; nothing was stored."],
-  [
-    "conflict",
-    "The Idempotency-Key was used for a different plant; nothing was stored."
-  ],
-  ["unreachable", "The store is unreachable; nothing was stored."],
-  [
-    "unknown",
-    "The store is failing; it is unknown whether the plant was stored."
-  ]
-]);
-
-/** A cause with its message. */
-type Reason = readonly [cause: Cause, message: string];
+/**
+ * The codes of a StoreError that are causes. Its own message stays inside: it may contain paths and
+ * system errors.
+ */
+const storeCauses: readonly Cause[] = [
+  "full",
+  "unknown",
+  "busy",
+  "closed",
+  "unreachable",
+  "conflict",
+  "tooLarge"
+];
 
 /** Returns the response to what node's parser (llhttp) refuses with this code. */
 export const parserErrorOf = (code: string): ApiError =>
-  new ApiError(...(parserReasons.get(code) ?? malformed));
+  new ApiError(parserCauses.get(code) ?? "malformed");
 
-const malformed: Reason = [
-  "malformed",
-  "This is not an HTTP message as RFC 9112 defines it."
-];
-const framing: Reason = [
-  "framing",
-  "Content-Length or Transfer-Encoding must give one length."
-];
-
-/** Responses by the parser's codes. Any other code is `malformed`. */
-const parserReasons: ReadonlyMap<string, Reason> = new Map([
+/** Causes by the parser's codes. Any other code is `malformed`. */
+const parserCauses: ReadonlyMap<string, Cause> = new Map([
   // Node's own code for both of its timeouts, of the head and of the request.
-  [
-    "ERR_HTTP_REQUEST_TIMEOUT",
-    ["timeout", "The request did not arrive in time."]
-  ],
-  [
-    "HPE_HEADER_OVERFLOW",
-    ["headBytes", "The header section exceeds its limit."]
-  ],
-  [
-    "HPE_CHUNK_EXTENSIONS_OVERFLOW",
-    ["chunkExtensions", "The chunk extensions are too long."]
-  ],
-  ["HPE_INVALID_VERSION", ["version", "The HTTP version must be 1.0 or 1.1."]],
-  [
-    "HPE_INVALID_EOF_STATE",
-    ["truncated", "The client half-closed the connection within a request."]
-  ],
+  ["ERR_HTTP_REQUEST_TIMEOUT", "timeout"],
+  ["HPE_HEADER_OVERFLOW", "headBytes"],
+  ["HPE_CHUNK_EXTENSIONS_OVERFLOW", "chunkExtensions"],
+  ["HPE_INVALID_VERSION", "version"],
+  ["HPE_INVALID_EOF_STATE", "truncated"],
 
   // If both fields are present, the code names the second one (Nodes 20 to 26).
-  ["HPE_INVALID_TRANSFER_ENCODING", framing],
-  ["HPE_INVALID_CONTENT_LENGTH", framing],
-  ["HPE_UNEXPECTED_CONTENT_LENGTH", framing]
+  ["HPE_INVALID_TRANSFER_ENCODING", "framing"],
+  ["HPE_INVALID_CONTENT_LENGTH", "framing"],
+  ["HPE_UNEXPECTED_CONTENT_LENGTH", "framing"]
 ]);

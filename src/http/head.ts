@@ -18,11 +18,7 @@ export function readHead(
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
   // The parser also accepts "HTTP/2.0" and an HTTP/0.9 request line (RFC 9110, 2.5).
-  must(
-    httpVersion === "1.1" || httpVersion === "1.0",
-    "version",
-    "The HTTP version must be 1.0 or 1.1."
-  );
+  must(httpVersion === "1.1" || httpVersion === "1.0", "version");
 
   must(
     rawHeaders.length <= 2 * limits.headFieldsMax,
@@ -46,11 +42,7 @@ export function readHead(
 
   // HTTP/1.0 does not require Host. If it is present, it must be valid (RFC 9112, 3.2).
   const host = headers.host ?? (httpVersion === "1.0" ? "-" : "");
-  must(
-    hostForm.test(host),
-    "host",
-    "Host must be one name or address, with or without a port."
-  );
+  must(hostForm.test(host), "host");
 
   checkFraming(headers, httpVersion);
   return pathOf(url, method);
@@ -148,11 +140,7 @@ function checkFraming(headers: IncomingHttpHeaders, version: string): void {
   );
 
   // The parser accepts "gzip, chunked" and passes on a body that is still encoded.
-  must(
-    coding.toLowerCase() === "chunked",
-    "transferCoding",
-    "Transfer-Encoding must be one chunked."
-  );
+  must(coding.toLowerCase() === "chunked", "transferCoding");
 }
 
 /** absolute-path, of visible ASCII without "#" and "?" (RFC 9110, 4.1) */
@@ -182,10 +170,6 @@ function pathOf(url: string, method: string): string {
   const form = isConnect
     ? null
     : (originForm.exec(url) ?? absoluteForm.exec(url));
-  must(
-    form !== null,
-    "target",
-    "The target must be a path or an http URI, without a fragment."
-  );
+  must(form !== null, "target");
   return form[1] ?? "/";
 }

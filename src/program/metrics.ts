@@ -56,7 +56,7 @@ export const metricTable = {
     "responses by status and error, the parser's included",
     [
       labelsOf(200),
-      ...Object.values(catalogue).map(({ error }) =>
+      ...Object.values(catalogue).map(([error]) =>
         labelsOf(Math.floor(error / 100), error)
       )
     ]

@@ -113,10 +113,10 @@ test("every response has a description, and each number of the catalogue is an i
   const statuses = ["400", "422", "default"];
   const textOf = (status: string) => String(at(`${operation}/responses/${status}/description`));
   assert.match(textOf("200"), /\w/);
-  for (const { error, when } of Object.values(catalogue)) {
+  for (const [error, what] of Object.values(catalogue)) {
     const status = `${Math.floor(error / 100)}`;
     const own = statuses.includes(status) ? status : "default";
-    assert.ok(textOf(own).split("\n").includes(`- ${error}: ${when}`), `${error} in: ${textOf(own)}`);
+    assert.ok(textOf(own).split("\n").includes(`- ${error}: ${what}`), `${error} in: ${textOf(own)}`);
     assert.deepEqual(statuses.filter((each) => textOf(each).includes(`${error}`)), [own]);
   }
 });

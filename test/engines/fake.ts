@@ -5,11 +5,11 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
-import type { Server, Socket } from "node:net";
+import type { AddressInfo, Server, Socket } from "node:net";
 import { after } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import type { NatsLimits, NatsOptions, NatsStore } from "../../src/engines/nats.ts";
-import { StoreError } from "../../src/store.ts";
+import { EngineError, StoreError } from "../../src/store.ts";
 import { rightStream } from "./cluster.ts";
 
 export interface Published {
@@ -91,9 +91,8 @@ export class Fake {
   }
 
   get host(): string {
-    const address = this.#server.address();
-    assert.ok(typeof address === "object" && address !== null);
-    return `${address.address}:${address.port}`;
+    const { address, port } = this.#server.address() as AddressInfo;
+    return `${address}:${port}`;
   }
 
   get port(): number {
@@ -206,9 +205,7 @@ export async function startMonitors(...varzs: (Varz | undefined)[]) {
     }).listen(monitors.port, `127.0.0.${index + 1}`);
     await once(server, "listening");
     after(() => server.close().closeAllConnections());
-    const address = server.address();
-    assert.ok(typeof address === "object" && address !== null);
-    monitors.port = address.port;
+    monitors.port = (server.address() as AddressInfo).port;
   }
   return monitors;
 }
@@ -250,9 +247,19 @@ export async function openFake(
 export async function open(script: Script = {}, limits: Partial<NatsLimits> = {}) {
   const fake = await Fake.start(script);
   const warnings: string[] = [];
-  const store = await openFake([fake], { limits, warn: (line) => warnings.push(line) });
+  const store = await openFake([fake], { limits, warn: (line) => void warnings.push(line) });
   return { fake, store, warnings };
 }
+
+/** Asserts that something fails with an EngineError, and that its message shows no secret. */
+export const refused = (work: Promise<unknown>, code: string, pattern: RegExp): Promise<void> =>
+  assert.rejects(work, (error) => {
+    assert.ok(error instanceof EngineError, String(error));
+    assert.equal(error.code, code);
+    assert.match(error.message, pattern);
+    assert.doesNotMatch(error.message, /s3cret|pw\b/);
+    return true;
+  });
 
 /** "stored", "replayed", or the code of the StoreError. */
 export const outcomeOf = (append: Promise<unknown>): Promise<string> =>

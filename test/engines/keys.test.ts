@@ -156,20 +156,16 @@ describe("a plant with a key", { timeout }, () => {
 });
 
 describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => {
-  test("two processes race: one stores it and the other replays it, or has a conflict", async (t) => {
+  test("two processes race: one stores it and the other replays it, or has a conflict", async () => {
     await cluster.create("keys");
     const stores = await Promise.all([1, 2].map(() => cluster.open("keys", { user: "admin" })));
     const [one = assert.fail(), two = assert.fail()] = stores;
-    const counts = new Map<string, number>();
     for (let round = 0; round < 40; round++) {
       const key = newKey();
       const outcomes = await Promise.all([once(one, fern, key), once(two, round % 2 ? fern : moss, key)]);
-      const text = outcomes.toSorted().join();
-      counts.set(text, (counts.get(text) ?? 0) + 1);
-      assert.equal(text, round % 2 ? "replayed,stored" : "conflict,stored");
+      assert.equal(outcomes.toSorted().join(), round % 2 ? "replayed,stored" : "conflict,stored");
       assert.equal(await once(two, fern, key) === "conflict", outcomes[1] === "stored" && round % 2 === 0);
     }
-    t.diagnostic(JSON.stringify([...counts]));
     assert.equal((await cluster.read("keys")).length, 40);
     for (const store of stores) await store.close();
   });
@@ -192,28 +188,22 @@ describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => 
     assert.equal(await once(store, moss, key), "conflict");
     await store.close();
   });
-  test(`requests through two processes${isLong ? " while the leader is killed" : ""}: each is stored once`, async (t) => {
+  test(`requests through two processes${isLong ? " while the leader is killed" : ""}: each is stored once`, async () => {
     await cluster.create("killkeys");
     const stores = await Promise.all([1, 2].map(() => cluster.open("killkeys", { user: "admin" })));
     const requests = Array.from({ length: isLong ? 1_000 : 100 }, (_, n) =>
       [newKey(), { id: BigInt(n), name: "Fern" }] as const);
     const leader = await cluster.leader("killkeys");
     let killed: Promise<void> | undefined;
-    const counts = new Map<string, number>();
     await Promise.all(stores.map(async (store) => {
       for (const [key, plant] of requests) {
         if (plant.id === 50n && isLong) killed ??= cluster.kill(leader);
-        let outcome = "";
-        while (!/stored|replayed/.test(outcome)) {
-          outcome = await once(store, plant, key);
-          counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
-        }
+        while (!/stored|replayed/.test(await once(store, plant, key)));
       }
     }));
     await killed;
     if (isLong) cluster.restart(leader);
     await cluster.ready(leader);
-    t.diagnostic(JSON.stringify([...counts]));
     const keys = (await cluster.read("killkeys")).map((text) => decodeMessage(Buffer.from(text))?.key);
     assert.equal(keys.length, requests.length);
     assert.equal(new Set(keys).size, requests.length);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
-import type { Socket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { after } from "node:test";
 import type { TestContext } from "node:test";
 import { createPlantServer } from "../../src/index.ts";
@@ -20,13 +20,7 @@ export async function serve(store: PlantStore): Promise<number> {
     server.close();
     server.closeAllConnections();
   });
-  return portOf(server);
-}
-
-function portOf(server: { address(): ReturnType<ReturnType<typeof createServer>["address"]> }) {
-  const address = server.address();
-  assert.ok(typeof address === "object" && address !== null);
-  return address.port;
+  return (server.address() as AddressInfo).port;
 }
 
 let nextId = 1;
@@ -94,16 +88,8 @@ export class Load {
   }
 }
 
-export interface Compared {
-  readonly stored: number;
-  readonly missing: number;
-  readonly twice: number;
-}
-
 /** What was acknowledged against what the stream holds; every message must be a record. */
-export async function compare(
-  cluster: Cluster, acknowledged: readonly number[], stream = "plants",
-): Promise<Compared> {
+export async function compare(cluster: Cluster, acknowledged: readonly number[], stream = "plants") {
   const messages = await cluster.read(stream);
   const found = new Map<number, number>();
   for (const [index, message] of messages.entries()) {
@@ -118,14 +104,6 @@ export async function compare(
   };
 }
 
-/** What a fault has at hand. */
-export interface UnderLoad {
-  readonly stream: string;
-  readonly load: Load;
-  readonly port: number;
-  readonly warnings: readonly string[];
-}
-
 let streams = 0;
 
 /**
@@ -134,21 +112,21 @@ let streams = 0;
  * refusal says truly that nothing was stored, or that it is unknown.
  */
 export async function underLoad(
-  t: TestContext, cluster: Cluster, fault: (at: UnderLoad) => Promise<void>,
+  t: TestContext, cluster: Cluster,
+  fault: (at: { stream: string; load: Load; warnings: readonly string[] }) => Promise<void>,
   { connections = 64, isControl = false, ...options }: OpenOptions & {
     readonly connections?: number; readonly isControl?: boolean;
   } = {},
-): Promise<Compared> {
+) {
   const stream = `faults${++streams}`;
   await cluster.create(stream);
   const warnings: string[] = [];
   const store = await cluster.open(stream,
     { user: "admin", warn: (line) => warnings.push(line), ...options });
   t.after(() => store.close());
-  const port = await serve(store);
-  const load = new Load(port, connections);
+  const load = new Load(await serve(store), connections);
   await load.more(200);
-  await fault({ stream, load, port, warnings });
+  await fault({ stream, load, warnings });
   await load.more(200);
   await load.end();
   const compared = await compare(cluster, load.acknowledged, stream);
@@ -195,7 +173,7 @@ export class Proxy {
     const server = createServer((client) => proxy.#join(client, connect(target, "127.0.0.1")));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    proxy.port = portOf(server);
+    proxy.port = (server.address() as AddressInfo).port;
     after(() => {
       server.close();
       proxy.cut();

@@ -1,7 +1,6 @@
 /** What was acknowledged over HTTP is in the stream, whatever happens on the way to its servers. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { exchange, post } from "../support/support.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
 import { compare, proxied, underLoad } from "./load.ts";
 
@@ -50,22 +49,5 @@ describe("what was acknowledged is there", { ...withCluster, timeout: 120_000, c
     t.diagnostic(`${acknowledged.length} acknowledged, ${unknown} unknown, ${stored} stored`);
     assert.equal(missing, 0, "acknowledged, and not there");
     assert.ok(unknown > 0 && acknowledged.length > 0, "the fault fired");
-  });
-
-  test("all hosts are away for long: 503 that says not stored, and back by itself", async (t) => {
-    const { proxies, ports } = await proxied(cluster);
-    await underLoad(t, cluster, async ({ load, port, warnings }) => {
-      for (const proxy of proxies) {
-        proxy.isCut = true;
-        proxy.cut();
-      }
-      await until("it is refused as not stored", async () => {
-        const [answer] = await exchange(port, post('{"id":0,"name":"Fern"}'), { answers: 1 });
-        return answer?.status === 503 && answer.body.includes('"error":50306');
-      });
-      for (const proxy of proxies) proxy.isCut = false;
-      await load.more(100);
-      assert.match(warnings.join("\n"), /plants are acknowledged again/);
-    }, { ports, connections: 8, limits: { appendMillis: 3_000 } });
   });
 });

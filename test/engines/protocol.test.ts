@@ -83,15 +83,15 @@ describe("the address", () => {
     assert.deepEqual(hosts.map(({ host, port, shown }) => [host, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", needsTls: true, replicas: 5, monitor: "http://host:8222/varz", allowsOldServer: true, isTlsFirst: true,
+      stream: "PLANTS-2", needsTls: true, replicas: 5, monitorPort: "8222", isMonitorTls: false, allowsOldServer: true, isTlsFirst: true,
       api: "$JS.hub.API", inbox: "_INBOX_plants.x",
-      shown: "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2",
     });
   });
   test("has defaults", () => {
     const { hosts, ...rest } = read("nats://h1/plants");
-    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitor: "",
-      allowsOldServer: false, isTlsFirst: false, api: "$JS.API", inbox: "_INBOX", shown: "nats://h1/plants" });
+    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitorPort: undefined, isMonitorTls: false,
+      allowsOldServer: false, isTlsFirst: false, api: "$JS.API", inbox: "_INBOX" });
+    assert.equal(read("nats://h1/plants?monitor=https:8222").isMonitorTls, true);
   });
 
   const wrong = [

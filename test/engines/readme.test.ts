@@ -6,16 +6,11 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
-import { exchange, post, root, temporaryFolder, token } from "../support/support.ts";
+import { blockOf } from "../house/documents.ts";
+import { cleanEnvironment, exchange, post, root, temporaryFolder, token } from "../support/support.ts";
+import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
-
-const chapter = readFileSync(join(root, "src", "engines", "README.md"), "utf8");
-const blockOf = (name: string): string => {
-  const [, text] = new RegExp(`^\`\`\`${name}\\n([\\s\\S]*?)^\`\`\`$`, "m").exec(chapter) ?? [];
-  assert.ok(text !== undefined, `a block ${name}`);
-  return text;
-};
 
 /** A file among the secrets of the Kubernetes recipe. */
 function secretOf(name: string): string {
@@ -26,16 +21,16 @@ function secretOf(name: string): string {
 
 /** The recipe's servers, with the names and addresses that the tests' own servers have. */
 const recipe = secretOf("nats\\.conf").replace("$POD_NAME", "n1").replace("/data", "/var/lib/nats/n1")
-  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.1:623${Number(index) + 1}`);
-const inPods = await Cluster.start({ template: recipe });
-const cluster = await Cluster.start({ template: blockOf("conf n1\\.conf") });
+  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.${Number(index) + 1}:6222`);
+const inPods = await Cluster.start({ template: recipe, hasAddresses: true });
+const cluster = await Cluster.start({ template: blockOf("conf", "n1.conf"), hasAddresses: true });
 
 test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, "node_modules"));
   symlinkSync(root, join(folder, "node_modules", "plant-store"));
   const listening = "8080, \"127.0.0.1\"";
-  const text = blockOf("mjs stream\\.mjs");
+  const text = blockOf("mjs", "stream.mjs");
   assert.ok(text.includes(listening));
   writeFileSync(join(folder, "stream.mjs"), text.replace(listening,
     `0, "127.0.0.1", () => console.log(server.address().port)`));
@@ -53,22 +48,32 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
 
 describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {
   test("work as written: each user can do what its comment says, and no more", async () => {
-    await cluster.create("plants", JSON.parse(blockOf("json stream")));
+    await cluster.create("plants", JSON.parse(blockOf("json", "stream")));
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const warnings: string[] = [];
     const store = await cluster.open("plants", { warn: (line) => warnings.push(line) });
     await store.append({ id: 1n, name: "Fern" });
     await store.close();
     assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
-    assert.ok(monitor > 0);
 
     const path = join(temporaryFolder(), "out.ndjson");
     const writer = await cluster.open("plants");
     assert.equal(await exportStream(writer, path, () => undefined), 1);
     await writer.close();
+
+    const cwd = temporaryFolder();
+    symlinkSync(join(root, "dist"), join(cwd, "dist"));
+    const commands = cluster.servers.reduce((text, { host, port }) => text.replace(`${host}:4222`, `${host}:${port}`),
+      blockOf("sh", "serve").replace("=8222", `=${monitor}`).replace("PLANTS_STORE=", "exec env PLANTS_STORE="));
+    const child = spawn("sh", ["-ec", `${commands.trimEnd()} --port 0`], { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }) });
+    const running = await outcomeOf(child);
+    assert.ok(typeof running === "object", String(running));
+    const [answer] = await exchange(running.port, post('{"id":2,"name":"Moss"}'), { answers: 1 });
+    // No warning: each server's monitor has responded, and nobody else can read the credentials.
+    assert.deepEqual([answer?.status, await running.end(), running.stderr()], [200, 0, ""]);
   });
   test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
-    await inPods.create("plants", JSON.parse(blockOf("json stream")));
+    await inPods.create("plants", JSON.parse(blockOf("json", "stream")));
     const store = await inPods.open("plants", { credentials: secretOf("credentials") });
     await store.append({ id: 1n, name: "Fern" });
     await store.close();

@@ -3,37 +3,23 @@ import assert from "node:assert/strict";
 import dns from "node:dns/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { after, describe, test } from "node:test";
-import { EngineError, openNats } from "../../src/engines/nats.ts";
-import type { NatsOptions } from "../../src/engines/nats.ts";
+import { openNats } from "../../src/engines/nats.ts";
+import type { NatsLimits } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { ack, Fake, openFake, quick, startMonitors, varzOf } from "./fake.ts";
+import { ack, Fake, open as openScript, openFake, quick, refused, startMonitors, varzOf } from "./fake.ts";
 import type { Script, Varz } from "./fake.ts";
 
 const timeout = 30_000;
 const fern = { id: 1n, name: "Fern" };
 
-async function open(script: Script = {}, options: NatsOptions = {}) {
-  const fake = await Fake.start(script);
-  const warnings: string[] = [];
-  const store = await openFake([fake],
-    { warn: (line) => warnings.push(line), limits: { checkMillis: 50 }, ...options });
-  return { fake, store, warnings };
-}
-
-const isRefused = (code: string, pattern: RegExp) => (error: unknown): boolean => {
-  assert.ok(error instanceof EngineError, String(error));
-  assert.equal(error.code, code);
-  assert.match(error.message, pattern);
-  assert.doesNotMatch(error.message, /s3cret/);
-  return true;
-};
+const open = (script: Script = {}, limits: Partial<NatsLimits> = { checkMillis: 50 }) => openScript(script, limits);
 
 describe("a server of version", { timeout }, () => {
   for (const [version, isNew] of [["2.13.9", false], ["2.12.15", false], ["2.10.27", false],
     ["1.99.0", false], ["2", false], ["", false], ["2.14.0", true], ["3.0.0", true]] as const) {
     test(`${JSON.stringify(version)} is accepted${isNew ? "" : " with old-server=allow only"}`, async () => {
       const fake = await Fake.start({ info: { version } });
-      if (!isNew) await assert.rejects(openFake([fake]), isRefused("refused", /version 2\.14 or later/));
+      if (!isNew) await refused(openFake([fake]), "refused", /version 2\.14 or later/);
       const store = await openFake([fake], {}, isNew ? "" : "?old-server=allow");
       await store.append(fern);
     });
@@ -95,6 +81,12 @@ describe("the monitors", { timeout }, () => {
     assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host/);
     assert.deepEqual(fake.plants, []);
   });
+  test("at other ports of one host cannot be asked: the log says that plants are refused, and what to do", async () => {
+    const { opened, warnings } = await begin({ replicas: [replica("n2")] });
+    assert.equal(await stores(await opened), false);
+    assert.match(warnings.join("\n"), new RegExp("that n2 syncs every write: no listed host has its monitor "
+      + "at the given port; plants are refused until it has: every server needs its monitor at the same port$", "m"));
+  });
   for (const changes of [{ offline: true }, { current: false }, { active: 10e9 }]) {
     test(`of a server that is down (${JSON.stringify(changes)}) are asked when it is back`, async () => {
       const { fake, monitors, opened, warnings } =
@@ -131,7 +123,7 @@ describe("the monitors", { timeout }, () => {
   ] as const) {
     test(`of any listed server ${what}: refused`, async () => {
       const { opened } = await begin(up, varzOf("n2", "ID2", changes));
-      await assert.rejects(opened, isRefused("config", /127\.0\.0\.2:\d+\/varz: expected/));
+      await refused(opened, "config", /127\.0\.0\.2:\d+\/varz: expected/);
     });
   }
   test("are asked again on each connection", async () => {
@@ -149,17 +141,23 @@ describe("the monitors", { timeout }, () => {
 });
 
 describe("the stream of a connection that is used", { timeout }, () => {
-  const edits: readonly Readonly<Record<string, unknown>>[] = [
-    { retention: "interest" }, { storage: "memory" }, { num_replicas: 1 }, { allow_rollup_hdrs: true }, { sealed: true },
+  const gone = { error: { code: 404, err_code: 10059, description: "stream not found" } };
+  const edits: readonly (readonly [Script, RegExp])[] = [
+    [{ config: { retention: "interest" } }, /retention: expected/], [{ config: { storage: "memory" } }, /storage: expected/],
+    [{ config: { num_replicas: 1 } }, /num_replicas: expected/], [{ stream: gone }, /stream not found/],
+    [{ config: { allow_rollup_hdrs: true } }, /allow_rollup_hdrs: expected/], [{ config: { sealed: true } }, /sealed: expected/],
   ];
-  for (const config of edits) {
-    test(`is checked at intervals: with ${JSON.stringify(config)} plants are refused`, async () => {
+  for (const [script, pattern] of edits) {
+    test(`is checked at intervals: with ${JSON.stringify(script)} plants are refused`, async () => {
       const { fake, store, warnings } = await open();
       assert.equal(await stores(store), true);
-      fake.script = { config };
+      fake.script = script;
       await until("it is known", () => !store.stats.isReachable);
-      assert.match(warnings.join("\n"), new RegExp(`${Object.keys(config)[0]}: expected`));
-      await assert.rejects(store.append(fern), { code: "unreachable" });
+      assert.match(warnings.join("\n"), pattern);
+      for (let turn = 0; turn < 20; turn++) {
+        await assert.rejects(store.append(fern), { code: "unreachable" });
+        assert.equal(store.stats.isReachable, false);
+      }
       fake.script = {};
       await until("it is right again", () => stores(store));
     });
@@ -167,8 +165,7 @@ describe("the stream of a connection that is used", { timeout }, () => {
   test("is checked at once, on a new connection, after an acknowledgement whose number was passed before",
     async () => {
       let seq = 10;
-      const { fake, store, warnings } = await open({ onPlant: () => ack(seq) },
-        { limits: { checkMillis: 3_600_000 } });
+      const { fake, store, warnings } = await open({ onPlant: () => ack(seq) }, { checkMillis: 3_600_000 });
       for (; seq < 12; seq++) assert.equal(await stores(store), true);
       assert.equal(fake.connections, 1, "the control: a higher number is no reason");
       seq = 3;

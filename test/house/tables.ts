@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { limitTable } from "../../src/config.ts";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/metrics.ts";
-import { environmentOf, settingTable, tokenVariable } from "../../src/program/settings.ts";
+import { settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { root } from "../support/support.ts";
 import { documents, type Document } from "./documents.ts";
 import { partOf, runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
@@ -23,37 +23,28 @@ const grouped = (value: number): string => value.toLocaleString("en");
 const sumOf = (some: readonly Source[]): string =>
   grouped(some.reduce((sum, source) => sum + tokensOf(source), 0));
 
-interface Row {
-  readonly error: number;
-  readonly when: string;
-  readonly close?: boolean;
-  readonly headers?: readonly string[];
-}
-
 function errors(): string {
-  const rows: readonly Row[] = Object.values(catalogue);
-  return tableOf("error | when | headers", rows.map(({ error, when, close, headers = [] }) => {
-    const fields = headers.flatMap((text, index) =>
-      (index % 2 === 0 ? [code(`${text}: ${headers[index + 1]}`)] : []));
-    return [error, when, [...fields, ...(close ? ["`Connection: close`"] : [])].join(", ")];
-  }));
+  const rows = Object.values(catalogue).map(([error, what, ...fields]) =>
+    [error, what, fields.map(([name, value]) => code(`${name}: ${value}`)).join(", ")]);
+  return tableOf("error | what is wrong | headers", rows);
 }
 
 function settings(): string {
-  const rows = Object.values(settingTable).map((setting) => [code(`--${setting.flag}`),
-    code(environmentOf(setting)), code(String(setting.defaultValue)), setting.meaning]);
-  const last = ["none: `ps` shows flags", code(tokenVariable), "none", "one token itself"];
-  return tableOf("flag | environment | default | meaning", [...rows, last]);
+  const rows = Object.values(settingTable).map((setting) => [
+    code(`--${setting.flag}`) + ("environment" in setting ? `, ${code(setting.environment)}` : ""),
+    code(String(setting.defaultValue)), setting.meaning]);
+  return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself; no flag, because `ps` shows flags"]]);
 }
 
 function limits(): string {
   const rows = Object.entries(limitTable).map(([name, limit]) => {
-    const { flag, defaultValue, unit, min, max, reason } = limit;
-    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, `${grouped(min)} to ${grouped(max)}`,
-      reason];
+    const { flag, defaultValue, unit, reason } = limit;
+    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, reason];
   });
-  return tableOf("flag | library | default | bounds | reason", rows);
+  return tableOf("flag | library | default | reason", rows);
 }
+
+const inside = /node:(?:assert|buffer|diagnostics_channel|events|path|stream.consumers|timers.promises|util|zlib)\b/;
 
 function capabilities(): string {
   const users = new Map<string, string[]>();
@@ -65,8 +56,10 @@ function capabilities(): string {
       users.set(code(name), [...users.get(code(name)) ?? [], code(source.name)]);
     }
   }
-  const rows = [...users].sort(([a], [b]) => (a < b ? -1 : 1));
-  return tableOf("reaches | files", rows.map(([name, list]) => [name, list.join(", ")]));
+  const sorted = [...users].sort(([a], [b]) => (a < b ? -1 : 1));
+  const rows = sorted.filter(([name]) => !inside.test(name)).map(([name, list]) => [name, list.join(", ")]);
+  const others = sorted.flatMap(([name]) => (inside.test(name) ? [name] : []));
+  return tableOf("reaches | files", [...rows, [others.join(", "), "any: these reach nothing outside of the process"]]);
 }
 
 /**

@@ -278,57 +278,60 @@ test("an agent that follows the path gets every line, through a rotation too", {
  * Loads a file larger than the server's window of keys with a script that is killed while it
  * posts, until a kill has met lines that are stored and not recorded.
  *
+ * Its first line and its last one are no plants, its second one is empty.
+ *
  * @returns the ids in the journal, and what the last run printed
  */
 async function loadWithKills(script: string) {
   const cwd = temporaryFolder();
   const lines = Array.from({ length: 900 }, (_, index) => `{"id":${index},"name":"Færn"}`);
   writeFileSync(join(cwd, "load.mjs"), script);
-  writeFileSync(join(cwd, "plants.txt"), [...lines, '{"id":1}'].join("\n"));
+  writeFileSync(join(cwd, "plants.txt"), ['{"id":1}', "", ...lines, '{"id":1}'].join("\n"));
   const server = await start({ cwd, args: ["--key-window", "65536"] });
   const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
   const journal = join(cwd, "plants.ndjson");
   const idsNow = () => idsOf(readFileSync(journal, "latin1"));
-  const begin = () => spawn(process.execPath, ["load.mjs", "plants.txt"], { cwd, env });
+  const args = ["load.mjs", "plants.txt"];
 
   const progress = join(cwd, "plants.txt.loaded");
   for (let kills = 0, unrecorded = 0; unrecorded === 0; kills++) {
     assert.ok(kills < 20, "no kill met a line that is stored and not recorded");
-    const loading = begin();
+    const loading = spawn(process.execPath, args, { cwd, env });
     const exited = once(loading, "exit");
     // A hundred records have more bytes than that.
     const { size } = statSync(journal);
     while (loading.exitCode === null && statSync(journal).size < size + 10_000) await setTimeout(1);
     loading.kill("SIGKILL");
     await exited;
-    unrecorded = idsNow().length - Number(readFileSync(progress, "utf8").split(" ")[1]);
+    unrecorded = idsNow().length + 2 - Number(readFileSync(progress, "utf8").split(" ")[1]);
   }
-  const last = begin();
-  let printed = "";
-  for (const stream of [last.stdout, last.stderr]) stream.on("data", (data: Buffer) => { printed += data.toString(); });
-  const [code] = await once(last, "close");
+  const last = spawnSync(process.execPath, args, { cwd, env, encoding: "utf8" });
   await server.end();
-  return { code: Number(code), printed, ids: idsNow(), lines };
+  return { ...last, ids: idsNow(), lines };
 }
 
-test("load.mjs, killed while it posts and run again, stores each line once, and names the one it cannot",
+test("load.mjs, killed while it posts and run again, stores each line once, and names all it cannot; without keys, twice",
   { timeout }, async () => {
-    const { code, printed, ids, lines } = await loadWithKills(recipeOf("load.mjs"));
-    assert.match(printed, /^line 901 is not stored: \{"error":40014,.*\n901 lines are done\n$/);
-    assert.deepEqual([code, ids.length, new Set(ids).size], [1, lines.length, lines.length]);
+    const { status, stdout, stderr, ids, lines } = await loadWithKills(recipeOf("load.mjs"));
+    assert.match(stderr, /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/);
+    assert.deepEqual([status, stdout], [1, "903 lines are done, 2 of them refused\n"]);
+    assert.deepEqual([ids.length, new Set(ids).size], [lines.length, lines.length]);
+    const control = await loadWithKills(recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' }));
+    assert.ok(control.ids.length > lines.length);
   });
 
-test("load.mjs without keys stores lines twice: the control", { timeout }, async () => {
-  const script = recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' });
-  const { ids, lines } = await loadWithKills(script);
-  assert.ok(ids.length > lines.length);
-});
-
-test("load.mjs refuses a file that has changed since its last run", { timeout }, async () => {
+test("load.mjs ends with 2, and says why, if it cannot load the file", { timeout }, async () => {
   const cwd = temporaryFolder();
-  writeFileSync(join(cwd, "load.mjs"), recipeOf("load.mjs"));
-  writeFileSync(join(cwd, "a"), "{}");
-  writeFileSync(join(cwd, "a.loaded"), "another 5");
-  const { status, stderr } = spawnSync(process.execPath, ["load.mjs", "a"], { cwd, encoding: "utf8" });
-  assert.deepEqual([status, stderr], [1, "a has changed since a.loaded was written\n"]);
+  for (const name of ["a", "b", "b.loaded"]) writeFileSync(join(cwd, name), "another 5");
+  for (const [file, PLANTS_TOKEN, says] of [
+    ["", token, "usage: PLANTS_TOKEN=TOKEN node load.mjs FILE"],
+    ["a", "", "PLANTS_TOKEN is not set: it must be a token of the server"],
+    ["a", token, "connect ECONNREFUSED 127.0.0.1:2"],
+    ["b", token, "b has changed since b.loaded was written"],
+  ] as const) {
+    const args = [join(root, "src/program/recipes/load.mjs"), file].filter(Boolean);
+    const env = cleanEnvironment({ PLANTS_URL: "http://127.0.0.1:2", PLANTS_TOKEN });
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: "utf8", env });
+    assert.deepEqual([status, stderr], [2, `${says}\n`]);
+  }
 });

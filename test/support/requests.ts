@@ -10,9 +10,6 @@ export const coding = "Transfer-Encoding: chunked\r\n";
 /** A good plant whose body has this many bytes. */
 export const plantOf = (bytes: number): string => fern.padEnd(bytes);
 
-/** A good plant of this name. */
-export const plantNamed = (name: string): string => `{"id":1,"name":"${name}"}`;
-
 /** A good plant with arrays that are nested this deep, the plant itself included. */
 export const nested = (levels: number): string =>
   `{"id":1,"name":"Fern","x":${"[".repeat(levels - 1)}${"]".repeat(levels - 1)}}`;

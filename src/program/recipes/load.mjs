@@ -2,51 +2,63 @@
  * Posts a file of plants, one on each line, each exactly once: node load.mjs FILE
  *
  * PLANTS_URL is the server's, PLANTS_TOKEN a token. FILE.loaded has the file's digest and the
- * number of lines that are done. After an error or a kill, run it again: it continues there.
+ * number of lines that are done, FILE.refused a message for each line that was refused. Ends with 1
+ * if there is such a line, with 2 if it stopped before the end: run it again, it continues there.
  */
 import { createHash } from "node:crypto";
-import { createReadStream, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { appendFileSync, createReadStream, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } = process.env;
 const [path] = process.argv.slice(2);
+const [loaded, refused] = [`${path}.loaded`, `${path}.refused`];
 
 // Lines on their way at once. With their records they must fit in the server's window of keys.
 const linesMax = 64;
 const bytesMax = 2_000_000;
 
 async function load() {
+  if (!path) throw new Error("usage: PLANTS_TOKEN=TOKEN node load.mjs FILE");
+  if (!token) throw new Error("PLANTS_TOKEN is not set: it must be a token of the server");
   const hash = createHash("sha256");
   for await (const block of createReadStream(path)) hash.update(block);
   const digest = hash.digest("base64url");
-  const progress = existsSync(`${path}.loaded`) ? readFileSync(`${path}.loaded`, "utf8") : `${digest} 0`;
-  let done = Number(progress.split(" ")[1]);
-  if (!progress.startsWith(`${digest} `)) throw new Error(`${path} has changed since ${path}.loaded was written`);
+  const isNew = !existsSync(loaded);
+  const [known, done] = isNew ? [digest, 0] : readFileSync(loaded, "utf8").split(" ");
+  if (known !== digest) throw new Error(`${path} has changed since ${loaded} was written`);
+  writeFileSync(refused, "", { flag: isNew ? "w" : "a" });
 
   let line = 0;
   let batch = [];
   let bytes = 0;
-  const post = async () => {
-    await Promise.all(batch.map((body, index) => postLine(body, done + index + 1, digest)));
-    done += batch.length;
-    writeFileSync(`${path}.loaded.part`, `${digest} ${done}`, { flush: true });
-    renameSync(`${path}.loaded.part`, `${path}.loaded`);
+  const post = async (last) => {
+    const messages = await Promise.all(batch.map((each) => postLine(each, digest)));
+    // Before the progress: after a kill between the two, these lines are posted and refused again.
+    appendFileSync(refused, messages.join(""), { flush: true });
+    writeFileSync(`${loaded}.part`, `${digest} ${last}`, { flush: true });
+    renameSync(`${loaded}.part`, loaded);
     [batch, bytes] = [[], 0];
   };
 
   // Latin-1 keeps every byte as it is, and so every digit of an id.
   const input = createReadStream(path, "latin1");
-  for await (const text of createInterface({ input })) {
-    if (++line <= done) continue;
-    if (batch.length === linesMax || bytes + text.length > bytesMax) await post();
-    batch.push(text);
+  for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+    line++;
+    if (line <= Number(done) || /^[ \t]*$/.test(text)) continue;
+    if (batch.length === linesMax || bytes + text.length > bytesMax) await post(line - 1);
+    batch.push({ text, line });
     bytes += text.length;
   }
-  await post();
-  console.log(`${done} lines are done`);
+  await post(line);
+
+  const messages = new Set(readFileSync(refused, "utf8").split("\n").filter(Boolean));
+  for (const message of messages) console.error(message);
+  console.log(`${line} lines are done, ${messages.size} of them refused`);
+  if (messages.size > 0) process.exitCode = 1;
 }
 
-async function postLine(text, line, digest) {
+/** Returns a message if no server can take the line. Anything else that fails ends this run. */
+async function postLine({ text, line }, digest) {
   const response = await fetch(`${url}/plants`, {
     method: "POST",
     headers: {
@@ -57,16 +69,13 @@ async function postLine(text, line, digest) {
     body: Buffer.from(text, "latin1")
   });
   const answer = await response.text();
-  if (response.ok) return;
-  const message = `line ${line} is not stored: ${answer.trimEnd()}`;
-
-  // A line that no server can take is left out. Anything else ends this run.
-  if (response.status !== 400 && response.status !== 413) throw new Error(message);
-  console.error(message);
-  process.exitCode = 1;
+  if (response.ok) return "";
+  const message = `line ${line} is not stored: ${answer.trim().replaceAll(/\s+/g, " ")}\n`;
+  if (response.status !== 400 && response.status !== 413) throw new Error(message.trimEnd());
+  return message;
 }
 
 await load().catch((error) => {
-  console.error(error.cause?.message ?? error.message);
-  process.exitCode = 1;
+  console.error(error.cause?.message || error.message);
+  process.exitCode = 2;
 });
