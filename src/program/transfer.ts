@@ -6,7 +6,7 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits, type NatsLimits } from "../config.ts";
+import { natsLimits } from "../config.ts";
 import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
@@ -116,15 +116,14 @@ export async function importJournals(
   // Compares each message: if another client's message took the place of a record, the messages
   // after it may be right again. Nothing is sent before all of them have been compared.
   let seq = 0;
-  const { limits } = stream;
-  await runAhead(limits, known, progress.onCompared, next, async (message) => {
+  await runAhead(known, progress.onCompared, next, async (message) => {
     const place = ++seq;
     if ((await stream.messageAt(place))?.equals(message)) return;
     throw data(
       `message ${place} of the stream is not record ${place} of the journals`
     );
   });
-  await runAhead(limits, records - known, progress.onSent, next, (message) =>
+  await runAhead(records - known, progress.onSent, next, (message) =>
     stream.publishAfter(seq++, message)
   );
   if (!messages.next().done) throw changed;
@@ -136,12 +135,12 @@ export async function importJournals(
  * limits, and awaits the requests in order.
  */
 async function runAhead(
-  { inFlightRecordsMax, inFlightBytesMax }: NatsLimits,
   count: number,
   onProgress: OnProgress,
   next: () => Buffer,
   start: (message: Buffer) => Promise<unknown>
 ) {
+  const { inFlightRecordsMax, inFlightBytesMax } = natsLimits;
   const inFlight: Promise<number>[] = [];
   let bytes = 0;
   for (let done = 0; done < count;) {

@@ -219,8 +219,7 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
       }, 0, file.length)];
       assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
         texts.map((text, index) => [text, index < 2]));
-      assert.deepEqual(found.map(({ offset }) => offset),
-        [0, found[0]?.end, found[1]?.end]);
+      assert.deepEqual(found.map(({ offset }) => offset), [0, found[0]?.end, found[1]?.end]);
       assert.equal(found.at(-1)?.end, file.length);
     }
   }

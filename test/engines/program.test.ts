@@ -117,8 +117,7 @@ test("without a server it listens, and responds with 503 until one can be reache
 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a missing stream ends with 78 and the JSON that creates it", async () => {
-    const { code, stderr, stdout } =
-      await run([], cluster.env("plants"), temporaryFolder());
+    const { code, stderr, stdout } = await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);

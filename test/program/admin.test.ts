@@ -45,8 +45,7 @@ test("there are three pages, for GET and HEAD, without a token", { timeout }, as
 test("the public port has none of the admin pages, and the admin port takes no plants", { timeout }, async () => {
   const server = await startWithAdmin();
   for (const path of ["/livez", "/readyz", "/metrics"]) {
-    const [bare, known] = [stranger, plant].map((bytes) =>
-      bytes.replace(/ \/\S* /, ` ${path} `));
+    const [bare, known] = [stranger, plant].map((bytes) => bytes.replace(/ \/\S* /, ` ${path} `));
     assert.equal(await statusOf(server, bare), 401);
     assert.equal(await statusOf(server, known), 404);
   }
