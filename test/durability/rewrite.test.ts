@@ -73,41 +73,31 @@ const cases: readonly (readonly [
     "refuses it at offset 133", [133, C], 2],
 ];
 
-interface Report {
-  readonly opening: string;
-  readonly spots: readonly { readonly offset: number }[];
-  readonly records: number;
-}
-
-/** Verifies the journals in folders, all by one program; the reports, in the folders' order. */
-async function verified(folders: readonly string[], expectedCode: number): Promise<readonly Report[]> {
-  const paths = folders.map((folder) => join(folder, "plants.ndjson"));
-  const { code, stdout } = await run(["verify", "--json", ...paths]);
-  assert.equal(code, expectedCode, stdout);
-  return stdout.trimEnd().split("\n").map((line) => JSON.parse(line) as Report);
-}
-
-const made = cases.map(([, file, copy, , spots]) => {
+const folders = cases.map(([, file, copy]) => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, "plants.ndjson"), file);
   writeFileSync(join(folder, "plants.ndjson.rewrite"), copy);
-  return { folder, isDamaged: spots.length > 0 };
+  return folder;
 });
-const reports = new Map<string, Report>();
-for (const isDamaged of [true, false]) {
-  const folders = made.filter((each) => each.isDamaged === isDamaged).map(({ folder }) => folder);
-  const found = await verified(folders, isDamaged ? 65 : 0);
-  for (const [index, folder] of folders.entries()) reports.set(folder, found[index] ?? assert.fail());
+
+/** Verifies the journals in folders, all by one program. */
+async function reportsOn(those: readonly string[], expectedCode: number) {
+  const paths = those.map((folder) => join(folder, "plants.ndjson"));
+  const { code, stdout } = await run(["verify", "--json", ...paths]);
+  assert.equal(code, expectedCode, stdout);
+  return stdout.trimEnd().split("\n").map((line) => {
+    const { opening, spots, records } = JSON.parse(line);
+    return [opening, spots.map(({ offset }: { offset: number }) => offset), records] as const;
+  });
 }
-const opened: string[] = [];
+const reports = await reportsOn(folders, 65);
+const opened = new Map<string, number>();
 
 for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) {
   test(`verify reports what opening does with a .rewrite, and it does that: ${says}`, async () => {
-    const folder = made[index]?.folder ?? "";
+    const { [index]: folder = "" } = folders;
     const path = join(folder, "plants.ndjson");
-    const report = reports.get(folder);
-    const offsets = report?.spots.map(({ offset }) => offset);
-    assert.deepEqual([report?.opening, offsets, report?.records], [opening, spots, ids]);
+    assert.deepEqual(reports[index], [opening, spots, ids]);
     assert.equal(readFileSync(path, "latin1"), file);
     assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
 
@@ -122,16 +112,14 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
     }
     assert.equal(found, undefined);
     assert.ok(!existsSync(`${path}.rewrite`));
-    opened.push(folder);
+    opened.set(folder, ids);
   });
 }
 
 test("verify finds no fault in any of them after the opening", async () => {
-  const expected = made.flatMap(({ folder }, index) => (opened.includes(folder)
-    ? [[cases[index]?.[5], 0, "uses it as it is"]] : []));
-  assert.ok(expected.length > 10);
-  const found = await verified(opened, 0);
-  assert.deepEqual(found.map(({ records, spots, opening }) => [records, spots.length, opening]), expected);
+  assert.ok(opened.size > 10);
+  assert.deepEqual(await reportsOn([...opened.keys()], 0),
+    [...opened.values()].map((ids) => ["uses it as it is", [], ids]));
 });
 
 test("verify of a symbolic link looks for the .rewrite beside its target", async () => {
