@@ -8,9 +8,7 @@ import { openJournal } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { header, record } from "../support/journals.ts";
-import {
-  exchange, post, program, run, start, temporaryFolder, type Running,
-} from "../support/support.ts";
+import { exchange, post, program, run, start, temporaryFolder, type Running } from "../support/support.ts";
 
 const servers: Running[] = [];
 after(() => servers.map((server) => server.process.kill("SIGKILL")));
