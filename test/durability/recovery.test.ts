@@ -1,5 +1,6 @@
 /**
  * Recovery on a simulated disk, killed at each of its steps and again: it loses nothing.
+ * Nor does an opening lose what another process writes meanwhile, in spite of all locks.
  *
  * PLANT_TEST_ROUNDS: each end is killed again in every way, not only the torn one in one way.
  * Over 20: also with truncations that are durable at once.
@@ -7,10 +8,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
+import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { EIO } from "../support/journals.ts";
-import { SimulatedDisk } from "../support/simdisk.ts";
-import type { Interruption, Operation, Survival } from "../support/simdisk.ts";
+import {
+  type Interruption, type Operation, SimulatedDisk, type Survival,
+} from "../support/simdisk.ts";
 
 const { PLANT_TEST_ROUNDS: rounds } = process.env;
 const isLong = Number(rounds) > 20;
@@ -181,5 +184,65 @@ for (const [operation, code, exitCode] of calls) {
       }
     }
     assert.ok(fired > 0);
+  });
+}
+
+// What opening does where another process writes meanwhile, in spite of all locks.
+
+/** The calls of an opening, with a step before each but the truncation, which comes with the look
+ * at the size before it. */
+function between<T extends object>(target: T, step: () => void): T {
+  return new Proxy(target, {
+    get(_, name) {
+      const member: unknown = Reflect.get(target, name);
+      if (typeof member !== "function") return member;
+      return (...given: unknown[]): unknown => {
+        if (name !== "truncate") step();
+        const result: unknown = member.apply(target, given);
+        return name === "open" && typeof result === "object" && result ? between(result, step)
+          : result;
+      };
+    },
+  });
+}
+
+const last = whole.lastIndexOf("\n", -2) + 1;
+
+for (const [says, cutAt] of [
+  ["a whole line", last], ["the rest of a line", last + 30], ["an LF", whole.length - 1],
+  ["the rest of a header", 50],
+] as const) {
+  test(`${says} that another process writes while a journal is opened is not lost`, async (t) => {
+    const [file, rest] = [whole.subarray(0, cutAt), whole.subarray(cutAt)];
+    let [acknowledged, refused] = [0, 0];
+    for (let skip = 0, isOver = false; !isOver; skip++) {
+      const disk = new SimulatedDisk();
+      disk.put(journalPath, file);
+      let [steps, isAcknowledged] = [0, false];
+      const intrude = (): void => {
+        if (steps++ !== skip) return;
+        const other = disk.open(journalPath);
+        void other.append(rest);
+        // As a server does, it looks at the size before it acknowledges.
+        isAcknowledged = other.size() === whole.length;
+      };
+      const shared: Disk = between(disk, intrude);
+      const outcome: unknown = await openJournal(journalPath, { disk: shared })
+        .then((journal) => journal.close(), (error: unknown) => error);
+      isOver = steps <= skip;
+      if (outcome instanceof JournalError) {
+        assert.equal(outcome.code, "locked", `${skip}: ${outcome.message}`);
+        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: nothing is truncated`);
+        refused++;
+      }
+      disk.restart({ bytes: true, names: true });
+      if (isAcknowledged) {
+        acknowledged++;
+        await (await openJournal(journalPath, { disk })).close();
+        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: it is there`);
+      }
+    }
+    t.diagnostic(`${acknowledged} acknowledged, ${refused} openings refused`);
+    assert.ok(acknowledged > refused && refused > 0);
   });
 }

@@ -24,6 +24,7 @@ const leaf = await Cluster.start({ servers: 1, domain: "none", more: toHub,
 const edge = await Cluster.start({ servers: 1, domain: "edge", more: toHub,
   users: `{ user: far, password: farpw, permissions: { subscribe: [ "_INBOX.>" ],
     publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }` });
+const cluster = await Cluster.start();
 const query = "?replicas=1";
 const user = "admin";
 
@@ -62,7 +63,6 @@ describe("a user that may subscribe to an inbox of its own only", { ...withClust
 // What was acknowledged over HTTP is in the stream, whatever happens on the way to its servers.
 
 const rounds = 1 + Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
-const cluster = await Cluster.start();
 
 describe("what was acknowledged is there", { ...withCluster, timeout: 120_000, concurrency: 1 }, () => {
   for (const isControl of [false, true]) {
