@@ -186,10 +186,10 @@ const described = (stat: fs.BigIntStats) => ({
 });
 
 function resolveLinks(absolute: string, hopsMax: number): string {
-  const path = join(
-    fs.realpathSync.native(dirname(absolute)),
-    basename(absolute)
-  );
+  const directory = dirname(absolute);
+  if (!realDisk.look(directory))
+    throw new Error(`there is no directory ${directory}`);
+  const path = join(fs.realpathSync.native(directory), basename(absolute));
   if (!realDisk.canName(path)) return path;
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (stat?.isSymbolicLink() !== true) return path;

@@ -6,12 +6,8 @@ import { existsSync, readFileSync, renameSync, symlinkSync, writeFileSync } from
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import {
-  ended, finish, preload, start, statusOf, timeout, underWay, withToken,
-} from "../support/operator.ts";
-import {
-  cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running,
-} from "../support/support.ts";
+import { ended, finish, preload, start, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
+import { cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running } from "../support/support.ts";
 
 /** Stops the program's clock at 0 until SIGUSR2 sets it. */
 const stoppedClock = (millis: number): string => `
