@@ -25,10 +25,8 @@ export interface VerifyOptions {
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
-export function verifyJournal(
-  found: Bytes,
-  { copy, isLive, onProgress }: VerifyOptions = {}
-) {
+export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
+  const { copy, isLive, onProgress } = options;
   const plan = planOpening(found, copy);
   const { file, end } = plan;
   const size = file.size();
