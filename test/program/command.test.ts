@@ -412,10 +412,9 @@ test("--version prints package.json's version and nothing else", async () => {
 });
 
 const programs: readonly (readonly [line: string, Environment, code: number, stderr: RegExp])[] = [
+  ["import a", {}, 64, /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/],
   ["--bogus --port x", {}, 64, /^plant-store: .*--bogus.*\nplant-store: --port /],
   ["", { PLANTS_TOKEN: "S3cret x" }, 78, /^plant-store: PLANTS_TOKEN must(?!.*S3cret)/],
-  ["import a", {}, 64, /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/],
-  ["--tokens missing", {}, 78, /^plant-store: .*missing/],
 ];
 for (const [line, environment, code, found] of programs) {
   test(`the program ends with ${code} for "${line}", ${JSON.stringify(environment)}`, async () => {

@@ -254,43 +254,31 @@ function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof createLo
   return createLog({ stderr, pid: 1 } as Host);
 }
 
-test("a log with a stalled reader buffers no more than its stream does", async () => {
-  const stream = new PassThrough();
-  const log = logInto(stream);
-  const line = "x".repeat(100);
-  let most = 0;
-  const lines = 10_000;
-  for (let count = 0; count < lines; count++) {
-    log("info", line);
-    most = Math.max(most, stream.writableLength + stream.readableLength);
-  }
-  // A PassThrough has two buffers.
-  assert.ok(most < 2 * stream.writableHighWaterMark + 1_000, `${most} bytes wait`);
-  let text = "";
-  stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
-  await once(stream, "drain");
-  log("info", "behind");
-  stream.end();
-  await once(stream, "end");
-  const events = eventsOf(text);
-  const dropped = Number(events.at(-2)?.["dropped"]);
-  assert.deepEqual([events.length - 2 + dropped, events.at(-1)?.msg], [lines, "behind"]);
-  assert.ok(dropped > lines / 4, "the control: it stalled");
-});
-
-test("a single line that is dropped is counted, too", async () => {
-  const stream = new PassThrough({ highWaterMark: 10 });
-  const log = logInto(stream);
-  log("info", "first");
-  log("info", "dropped");
-  let text = "";
-  stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
-  await once(stream, "drain");
-  stream.end();
-  await once(stream, "end");
-  assert.deepEqual(eventsOf(text).map(({ msg, dropped }) => [msg, dropped]),
-    [["first", undefined], ["1 lines were dropped: stderr is full, or stalled", 1]]);
-});
+for (const [lines, highWaterMark] of [[10_000, 16_384], [2, 10]] as const) {
+  test(`a log with a stalled reader buffers no more than its stream does, and counts the rest of ${lines} lines`, async () => {
+    const stream = new PassThrough({ highWaterMark });
+    const log = logInto(stream);
+    let most = 0;
+    for (let count = 0; count < lines; count++) {
+      log("info", "x".repeat(100));
+      most = Math.max(most, stream.writableLength + stream.readableLength);
+    }
+    // A PassThrough has two buffers.
+    assert.ok(most < 2 * highWaterMark + 1_000, `${most} bytes wait`);
+    let text = "";
+    stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
+    await once(stream, "drain");
+    log("info", "behind");
+    stream.end();
+    await once(stream, "end");
+    const events = eventsOf(text);
+    const dropped = Number(events.at(-2)?.["dropped"]);
+    assert.equal(events.length - 2 + dropped, lines);
+    const messages = events.slice(-2).map(({ msg }) => msg);
+    assert.deepEqual(messages, [`${dropped} lines were dropped: stderr is full, or stalled`, "behind"]);
+    assert.ok(dropped > lines / 4, "the control: it stalled");
+  });
+}
 
 for (const isTTY of [false, true]) {
   test(`no character forges a line, ${isTTY ? "on a terminal" : "nor is lost in JSON"}`, () => {
