@@ -9,12 +9,7 @@ import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
 import { Connections } from "./http/connection.ts";
 import { checkContent, checkExpect } from "./http/content.ts";
 import { ApiError, apiErrorOf, must } from "./http/errors.ts";
-import {
-  checkTrailer,
-  readHead,
-  singletons,
-  singletonsWithKey
-} from "./http/head.ts";
+import { checkCount, readHead } from "./http/head.ts";
 import { readIdempotencyKey } from "./http/idempotency-key.ts";
 import type { Answer } from "./http/reply.ts";
 import { checkRoute, plantsPath } from "./http/router.ts";
@@ -118,11 +113,7 @@ export class PlantService implements Application {
    * @throws ApiError of the first check that fails; always for CONNECT
    */
   #admit(request: IncomingMessage): void {
-    const path = readHead(
-      request,
-      this.#limits,
-      this.#keepsKeys ? singletonsWithKey : singletons
-    );
+    const path = readHead(request, this.#limits, this.#keepsKeys);
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
   }
@@ -145,7 +136,8 @@ export class PlantService implements Application {
    * @throws ApiError or JsonError if it is not one
    */
   #readPlant(request: IncomingMessage, body: Buffer): string {
-    checkTrailer(request, this.#limits);
+    // Nothing else reads the trailer.
+    checkCount(request.rawTrailers, this.#limits);
     must(body.length > 0, "empty");
 
     return readNewPlant(body, this.#limits.nestingMax);

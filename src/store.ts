@@ -109,6 +109,9 @@ export class StoreError extends Error {
   }
 }
 
+export const conflict = (): StoreError =>
+  new StoreError("conflict", "the key was used for another plant");
+
 /** Why an engine cannot work. A StoreError says what became of a single plant. */
 export class EngineError extends Error {
   override readonly name = "EngineError";
@@ -127,7 +130,7 @@ export class EngineError extends Error {
 }
 
 /** The events of the journal and the engines, with their arguments. */
-export interface StoreEvents<Failure extends Error = Error> {
+export interface StoreEvents<Failure extends Error> {
   /** At most once: the store can never write again. */
   readonly failed: [error: Failure];
 
@@ -151,9 +154,8 @@ export function checkPlant(given: NewPlant): NewPlant {
   try {
     const { id, name, tag } = given;
     const isId = typeof id === "bigint" && id >= int64.min && id <= int64.max;
-    if (isId && isText(name) && (tag === undefined || isText(tag))) {
-      return tag === undefined ? { id, name } : { id, name, tag };
-    }
+    if (isId && isText(name) && (tag === undefined || isText(tag)))
+      return { id, name, tag };
   } catch (error) {
     // null has no members. A getter or a proxy may throw.
     cause = error;

@@ -71,7 +71,7 @@ export function settingsOf(address: string, options: NatsOptions) {
     read("certificates", () => (typeof tls === "function" ? tls() : tls));
   login();
   tlsOptions();
-  return Object.freeze({ ...target, limits, login, keys, tlsOptions, warn });
+  return { ...target, limits, login, keys, tlsOptions, warn };
 }
 
 /** @throws EngineError `refused` with the error's message */

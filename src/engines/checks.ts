@@ -187,15 +187,13 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  */
 async function checkServer(endpoint: Endpoint, settings: Settings) {
   const { monitorPort: port, allowsOldServer, limits } = settings;
-  const { host, servername } = endpoint;
   const { get } = settings.isMonitorTls ? https : http;
   let varz: JsonObject;
   try {
     const request = get({
       ...settings.tlsOptions(),
-      host,
+      ...endpoint,
       port,
-      servername,
       path: "/varz",
       signal: AbortSignal.timeout(limits.handshakeMillis)
     });
@@ -216,6 +214,9 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
         ? newVersion
         : "";
   if (lacks !== "")
-    throw new EngineError("config", `${host}:${port}/varz: expected ${lacks}`);
+    throw new EngineError(
+      "config",
+      `${endpoint.host}:${port}/varz: expected ${lacks}`
+    );
   return [String(server_name), String(server_id)];
 }

@@ -16,13 +16,14 @@ import {
   fillChecksums,
   keyText,
   placeholderCrc,
+  plantIn,
   recordText,
   timeOf
 } from "../journal/record.ts";
 
-/** Time, key and plant, of a message or of a journal's line. */
+/** Time, key and plant of a message. */
 const form =
-  /"at":"([^"]{24})"(?:,"synced":\d+)?(?:,"key":"([\w-]{22})")?,"plant":(.*),"crc":"[^"]{8}"}$/s;
+  /"at":"([^"]{24})"(?:,"key":"([\w-]{22})")?,"plant":(.*),"crc":"[^"]{8}"}$/s;
 
 /** @throws RangeError for a time that a record cannot have */
 export const encodeMessage = (
@@ -44,10 +45,9 @@ export function decodeMessage(message: Buffer) {
 
 /** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
 export function toMessage(line: Buffer): Buffer | undefined {
-  const [, at, key, plant = ""] = form.exec(line.toString()) ?? [];
-  return at && typeof decodeRecord(line) === "object"
-    ? encodeMessage(at, plant, key)
-    : undefined;
+  const record = decodeRecord(line);
+  if (typeof record !== "object") return undefined;
+  return encodeMessage(record.at, plantIn(line).toString(), record.key);
 }
 
 /**

@@ -2,11 +2,11 @@
 import { EventEmitter } from "node:events";
 import type { NatsLimits } from "../config.ts";
 import type { JournalError } from "../journal/error.ts";
-import { conflict } from "../journal/queue.ts";
 import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
+  conflict,
   EngineError,
   StoreError,
   type AppendJson,
@@ -80,10 +80,6 @@ export class NatsStore
     this[appendJson] = { append, appendOnce, variant: this.#append };
   }
 
-  get limits(): NatsLimits {
-    return this.#settings.limits;
-  }
-
   /** The messages in flight, and whether a server is reachable, or was a moment ago. */
   get stats() {
     return this.#inFlight.stats;
@@ -97,7 +93,7 @@ export class NatsStore
   readonly #append: AppendJson = (json, settle, key) =>
     void this.#storeOnce(json, key).then(settle, settle);
 
-  async #storeOnce(json: string, key?: string): Promise<Outcome> {
+  async #storeOnce(json: string, key?: string) {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
     if (first && first.json !== json) throw conflict();
@@ -143,9 +139,9 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
 
-  async #store(json: string, key?: string): Promise<Outcome> {
+  async #store(json: string, key?: string) {
     const begunAt = performance.now();
-    const deadline = begunAt + this.limits.appendMillis;
+    const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
     const { seq, isDuplicate, isRepeated } = await this.#publish(
       payload,
@@ -161,7 +157,11 @@ export class NatsStore
       // Never trusts an id alone: reads what the stream has under that number.
       const found = await this.messageAt(seq, deadline).catch(() => undefined);
       const { key: foundKey, plant } = (found && decodeMessage(found)) ?? {};
-      if (foundKey !== key) throw new StoreError("unknown", unreadable);
+      if (foundKey !== key)
+        throw new StoreError(
+          "unknown",
+          "cannot read the message that has the key"
+        );
       if (plant !== json) throw conflict();
 
       // Otherwise an earlier attempt of this very call was stored.
@@ -210,7 +210,10 @@ export class NatsStore
         if (isExpected || !isKnownId(response))
           return judgeAck(response, this.#settings);
         this.#idPrefix = randomId();
-        return new StoreError("unknown", collision);
+        return new StoreError(
+          "unknown",
+          "another process has used the same message ids: was this one cloned?"
+        );
       }
     });
     const seq = Number(ack["seq"]);
@@ -218,7 +221,10 @@ export class NatsStore
 
     // Numbers only grow, unless another stream has taken the place of this one.
     if (!isDuplicate) {
-      if (seq <= this.#lastSeq) this.#inFlight.session.ready?.close(passed);
+      if (seq <= this.#lastSeq)
+        this.#inFlight.session.ready?.close(
+          "it acknowledged a number that was passed before: the stream may be another"
+        );
       this.#lastSeq = seq;
     }
     return { seq, isDuplicate, isRepeated };
@@ -236,9 +242,6 @@ export class NatsStore
     });
   }
 }
-
-const passed =
-  "it acknowledged a number that was passed before: the stream may be another";
 
 /** The stream is storing another message with this id. */
 const inProcess = 10158;
@@ -264,10 +267,6 @@ const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
 /** Whether the stream has, or is storing, a message with the same id. */
 const isKnownId = ({ duplicate, error }: JsonObject) =>
   duplicate === true || objectOf(error)["err_code"] === inProcess;
-
-const unreadable = "cannot read the message that has the key";
-const collision =
-  "another process has used the same message ids: was this one cloned?";
 
 /**
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program

@@ -127,7 +127,7 @@ export class Session {
   }
 
   /** Uses one connection until it ends; returns the reason. */
-  async #use(endpoint: Endpoint, onChecked: () => void): Promise<EngineError> {
+  async #use(endpoint: Endpoint, onChecked: () => void) {
     const connection = new Connection(this.#settings, this.#handlers);
     this.#connection = connection;
     const { message, code } = await connection.talk(endpoint, () =>
@@ -146,7 +146,7 @@ export class Session {
    *
    * @throws EngineError
    */
-  async #serve(connection: Connection, onChecked: () => void): Promise<void> {
+  async #serve(connection: Connection, onChecked: () => void) {
     const { checkMillis, noProgressMillis } = this.#settings.limits;
 
     // Appends wait during this check: an election is not an outage.
@@ -158,7 +158,9 @@ export class Session {
       const unasked = await check(connection, this.#settings, patienceMillis);
       for (const name of unasked) {
         if (!this.#unasked.includes(name))
-          this.#warn(`${name} is down: ${unverifiedOne}`);
+          this.#warn(
+            `${name} is down: not verified that it syncs every write; it is asked when it is back`
+          );
       }
       this.#unasked = unasked;
       if (connection.isOpen && this.#phase !== "ready") {
@@ -173,5 +175,3 @@ export class Session {
 
 const unverified =
   "not verified: that the servers sync each write (monitor=PORT asks them)";
-const unverifiedOne =
-  "not verified that it syncs every write; it is asked when it is back";

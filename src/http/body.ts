@@ -149,9 +149,7 @@ export function discardBody(
   giveUp: () => void
 ): void {
   const timer = setTimeout(giveUp, limits.discardMillis);
-  const stop = (): void => clearTimeout(timer);
-  request.once("end", stop);
-  request.once("close", stop);
+  request.once("close", () => clearTimeout(timer));
 
   let bytes = 0;
   request.on("data", (chunk: Buffer) => {

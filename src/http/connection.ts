@@ -64,14 +64,6 @@ type State =
   /** Node's parser has stopped: nothing that arrives is a request. */
   | "unparsed";
 
-/** The result of a check. */
-interface Check {
-  readonly atMillis: number;
-
-  /** Grows while the client reads. */
-  readonly sentBytes: number;
-}
-
 /** One socket and its requests in turn. */
 export class Connection {
   readonly #socket: Socket;
@@ -81,8 +73,11 @@ export class Connection {
   /** The response to the latest request. The responses to all requests before it leave first. */
   #latest: ServerResponse | undefined;
 
-  /** The latest check that found the connection in use. */
-  #check: Check | undefined;
+  /** The time of the latest check that found the connection in use. */
+  #usedMillis = 0;
+
+  /** The bytes that had been sent then. They grow while the client reads. */
+  #sentBytes: number | undefined;
 
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
@@ -207,12 +202,13 @@ export class Connection {
     const isBusy =
       writableEnded ||
       (this.#latest?.writableEnded === false && writableLength === 0);
-    const last = this.#check;
-    if (isBusy || last?.sentBytes !== sentBytes) {
-      this.#check = { atMillis: nowMillis, sentBytes };
+    if (isBusy || this.#sentBytes !== sentBytes) {
+      this.#usedMillis = nowMillis;
+      this.#sentBytes = sentBytes;
       return false;
     }
-    if (nowMillis - last.atMillis < this.#all.limits.idleMillis) return false;
+    if (nowMillis - this.#usedMillis < this.#all.limits.idleMillis)
+      return false;
 
     // Node's parser takes a connection without a byte for one whose first request has begun.
     const isCertain =

@@ -53,7 +53,7 @@ const parameterForm = new RegExp(
 
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = ""): void {
-  const [essence = ""] = /^[^ \t;]*/.exec(contentType) ?? [];
+  const essence = contentType.replace(/[ \t;].*/, "");
   must(
     essence.toLowerCase() === "application/json",
     "mediaType",

@@ -6,33 +6,28 @@ import { must, type Cause } from "./errors.ts";
 /**
  * Checks that a request is one unambiguous HTTP request.
  *
- * @param singletons the fields that must not be repeated
+ * @param keepsKeys whether Idempotency-Key must not be repeated
  * @returns the target's path as sent, without the query
  * @throws ApiError 400, 431, 501 or 505
  */
 export function readHead(
   request: IncomingMessage,
   limits: Limits,
-  singletons: Singletons
+  keepsKeys: boolean
 ): string {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
   // The parser also accepts "HTTP/2.0" and an HTTP/0.9 request line (RFC 9110, 2.5).
   must(httpVersion === "1.1" || httpVersion === "1.0", "version");
 
-  must(
-    rawHeaders.length <= 2 * limits.headFieldsMax,
-    "headFields",
-    "The header section must not have more than % fields.",
-    limits.headFieldsMax
-  );
+  checkCount(rawHeaders, limits);
 
   // The parser of a host application has a limit of its own. Ours applies there, too.
   const bytes =
     method.length +
     url.length +
     lineFrameBytes +
-    checkFields(rawHeaders, singletons);
+    checkFields(rawHeaders, keepsKeys);
   must(
     bytes <= limits.headBytesMax,
     "headBytes",
@@ -49,19 +44,20 @@ export function readHead(
 }
 
 /**
- * Checks that a trailer has at most as many fields as a head may have. Nothing else reads it.
+ * Checks how many fields a head or a trailer has.
  *
+ * @param fields names and values in turn
  * @throws ApiError 431
  */
-export function checkTrailer(
-  { rawTrailers }: IncomingMessage,
-  limits: Limits
+export function checkCount(
+  fields: readonly string[],
+  { headFieldsMax }: Limits
 ): void {
   must(
-    rawTrailers.length <= 2 * limits.headFieldsMax,
+    fields.length <= 2 * headFieldsMax,
     "headFields",
-    "The trailer must not have more than % fields.",
-    limits.headFieldsMax
+    "A header section or trailer must not have more than % fields.",
+    headFieldsMax
   );
 }
 
@@ -71,26 +67,21 @@ const lineFrameBytes = "  HTTP/1.1\r\n\r\n".length;
 /** The bytes of a field besides its name and value. */
 const fieldFrameBytes = ": \r\n".length;
 
-type Singletons = ReadonlyMap<string, Cause>;
-
 /** Fields that must be single: `headers` has the first, another server may read the second. */
-export const singletons: Singletons = new Map([
+const singletons: ReadonlyMap<string, Cause> = new Map([
   ["host", "host"],
   ["authorization", "manyCredentials"],
   ["content-type", "repeated"],
-  ["content-length", "repeated"]
-]);
+  ["content-length", "repeated"],
 
-/** The same if the store keeps keys: Node joins the fields `"a` and `b"` to the key `"a, b"`. */
-export const singletonsWithKey: Singletons = new Map([
-  ...singletons,
+  // Node joins the fields `"a` and `b"` to the key `"a, b"`.
   ["idempotency-key", "repeated"]
 ]);
 
 /** Checks that no singleton is repeated. Returns the bytes of all fields. */
 function checkFields(
   rawHeaders: readonly string[],
-  singletons: Singletons
+  keepsKeys: boolean
 ): number {
   let bytes = 0;
   // A string, not a Set: a valid request allocates nothing here.
@@ -104,6 +95,7 @@ function checkFields(
 
     const cause = singletons.get(name);
     if (cause === undefined) continue;
+    if (name === "idempotency-key" && !keepsKeys) continue;
     must(
       !seen.includes(name),
       cause,
@@ -161,15 +153,13 @@ const authorityForm = new RegExp(`^${authority}:\\d+$`);
 
 /** Returns the target's path. "*" and CONNECT's authority give "*", which no route has. */
 function pathOf(url: string, method: string): string {
-  const isConnect = method === "CONNECT";
-  const isPathless = isConnect
-    ? authorityForm.test(url)
-    : method === "OPTIONS" && url === "*";
-  if (isPathless) return "*";
+  if (method === "CONNECT") {
+    must(authorityForm.test(url), "target");
+    return "*";
+  }
+  if (method === "OPTIONS" && url === "*") return "*";
 
-  const form = isConnect
-    ? null
-    : (originForm.exec(url) ?? absoluteForm.exec(url));
+  const form = originForm.exec(url) ?? absoluteForm.exec(url);
   must(form !== null, "target");
   return form[1] ?? "/";
 }

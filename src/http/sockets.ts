@@ -3,32 +3,19 @@ import { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
 
-export interface Sockets {
-  /** Open sockets that carry HTTP. A socket whose TLS handshake is not complete does not. */
-  readonly http: ReadonlySet<Socket>;
-
-  /** Closes gently every connection on which no request with its whole head is in progress. */
-  closeIdle(): void;
-
-  /**
-   * Closes every connection at once.
-   *
-   * @returns whether each request had its whole response
-   */
-  destroyAll(): boolean;
-}
-
 /** Tracks the sockets of a server that does not listen yet, and closes them when they are idle. */
 export function trackSockets(
   server: Server,
   connections: Connections,
   transport: "tcp" | "tls"
-): Sockets {
+) {
+  // Open sockets that carry HTTP. A socket whose TLS handshake is not complete does not.
   const http = new Set<Socket>();
 
   // TCP or Unix sockets whose TLS handshake is not complete.
   const handshaking = new Set<Socket>();
 
+  // Closes gently every connection on which no request with its whole head is in progress.
   const closeIdle = (): void => {
     for (const socket of http) connections.of(socket).closeIfIdle();
     for (const socket of handshaking) socket.destroy();
@@ -66,9 +53,16 @@ export function trackSockets(
   return {
     http,
     closeIdle,
-    destroyAll() {
-      const all = [...http].map((socket) => connections.of(socket));
-      const isAnswered = all.every((connection) => connection.isAnswered());
+
+    /**
+     * Closes every connection at once.
+     *
+     * @returns whether each request had its whole response
+     */
+    destroyAll(): boolean {
+      const isAnswered = [...http].every((socket) =>
+        connections.of(socket).isAnswered()
+      );
       for (const socket of [...http, ...handshaking]) socket.destroy();
       return isAnswered;
     }

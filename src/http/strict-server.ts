@@ -9,7 +9,7 @@ import type { Socket } from "node:net";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
-import { trackSockets, type Sockets } from "./sockets.ts";
+import { trackSockets } from "./sockets.ts";
 
 /** The application, as far as the server needs it. */
 export interface Application {
@@ -61,7 +61,7 @@ export function createStrictServer(
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   const sockets = trackSockets(server, connections, tls ? "tls" : "tcp");
-  listenTo(server, application, sockets);
+  listenTo(server, application, sockets.http);
 
   const drain = (): Promise<boolean> =>
     new Promise((resolve) => {
@@ -135,7 +135,7 @@ function withoutSecrets<Secured extends TlsServer>(server: Secured): Secured {
 function listenTo(
   server: Server,
   application: Application,
-  sockets: Sockets
+  tracked: ReadonlySet<Socket>
 ): void {
   const { connections } = application;
 
@@ -155,7 +155,7 @@ function listenTo(
   server.on("connect", (request) => application.refuseConnect(request));
 
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (sockets.http.has(socket))
+    if (tracked.has(socket))
       connections.of(socket).onParserError(error.code ?? "");
     // The TLS handshake failed: the client cannot read a response.
     else socket.destroy();

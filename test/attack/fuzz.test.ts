@@ -15,6 +15,7 @@ import { setImmediate } from "node:timers/promises";
 import { catalogue } from "../../src/http/errors.ts";
 import { fuzzCase, type FuzzCase } from "./fuzzer.ts";
 import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuzzmodel.ts";
+import { headersOf, optional } from "../support/requests.ts";
 import {
   assertError, exchange, post, program, run, start, temporaryFolder, token, type RawAnswer,
   type Running,
@@ -73,12 +74,6 @@ function readAnswers(text: string): { readonly answers: readonly Answer[]; reado
 const closes = new Map<number, boolean>(Object.values(catalogue).map(([error, , ...fields]) =>
   [error, fields.some(([name]) => name === "Connection")]));
 const statuses = [200, 400, 401, 404, 405, 408, 413, 415, 417, 431, 501, 503, 505];
-const sends: readonly (readonly [header: string, when: (error: number) => boolean])[] = [
-  ["www-authenticate", (error) => [401, 40006, 40007].includes(error < 40100 ? error
-    : Math.floor(error / 100))],
-  ["allow", (error) => Math.floor(error / 100) === 405], ["accept-encoding", (e) => e === 41503],
-  ["retry-after", (error) => Math.floor(error / 100) === 503],
-];
 
 /** Checks what holds for every response; returns the Error's number, or 0 for a Plant. */
 function checkAnswer(answer: Answer): number {
@@ -93,9 +88,8 @@ function checkAnswer(answer: Answer): number {
   assert.ok(closes.has(error), `number ${error} is in the catalogue`);
   assert.ok(!message.includes(token), "a message contains the token");
   if (closes.get(error)) assert.equal(headers["connection"], "close");
-  for (const [name, when] of sends) {
-    assert.equal(name in headers, when(error), `${name}, ${error}`);
-  }
+  const expected = headersOf(error);
+  for (const name of optional) assert.equal(headers[name], expected[name], `${name}, ${error}`);
   return error;
 }
 

@@ -59,10 +59,13 @@ const codings: readonly Case[] = [
 ];
 
 const lengths: readonly Case[] = [
-  ...casesOf("RFC 9110, 8.6", "400", (value) => request({ length: value }), {
+  ...casesOf("RFC 9110, 8.6", "40004", (value) => request({ length: value }), {
     "twice, same": `${size}\r\n${length.trim()}`, "twice, other": `${size}\r\nContent-Length: 5`,
     "twice, with a zero": `${size}\r\ncontent-length: 0${size}`, "a list": `${size}, ${size}`,
-    "a list, no space": `${size},${size}`, "a comma first": `,${size}`, "a comma last": `${size},`,
+    "a list, no space": `${size},${size}`, "20 digits": "9".repeat(20),
+  }),
+  ...casesOf("RFC 9110, 8.6", "400", (value) => request({ length: value }), {
+    "a comma first": `,${size}`, "a comma last": `${size},`,
     "+": `+${size}`, "-": "-1", "-0": "-0", "hexadecimal": "0x16", "hexadecimal, bare": "1a",
     "a fraction": `${size}.0`, "a power": "22e0", "a space within": "2 2", "a tab within": "2\t2",
     "a unit": `${size} bytes`, "quoted": `"${size}"`, "a semicolon": `${size};a`,
@@ -245,8 +248,7 @@ const unusual: readonly Case[] = [
   ["RFC 9110, 5.1", "all of a token", withFields("!#$%&'*+-.^_`|~09aZ: y\r\n")],
   ["RFC 9110, 5.5", "bytes over 7F", withFields("X: \x80\xff\r\n")],
   ["RFC 9110, 5.3", "unknown fields twice", withFields("X: y\r\nX: z\r\nCookie: a\r\n")],
-  ["B, Limits", "16 KiB", headOf(16_384)],
-  ["B, Limits", "100 fields", withFields(short(96))],
+  ["B, Limits", "16 KiB", headOf(16_384)], ["B, Limits", "100 fields", withFields(short(96))],
   ["B, Bearer: any case", "bearer", request({ authorization: known.toLowerCase() })],
   ["RFC 6750, 2.1: 1*SP", "three", withCredentials(`Bearer   ${token}`)],
   ["README, Limitations", "RTSP/1.0 is seen as HTTP/1.0, kept alive",
@@ -310,6 +312,9 @@ const badKeys: readonly Case[] =
     "256 characters in quotes": `"${"k".repeat(256)}"`, "open quotes": '"a', "a parameter": '"a";b=c',
     "a space": "a b", "a list": "a, b", "a backslash": "a\\b", "a quote within": 'a"b',
     "an unknown escape": '"\\a"', "a byte over 7F": "\xe9", "a tab in quotes": '"a\tb"',
+    "a quote alone": '"', "a quote last": 'a"', "text after quotes": '"a"b', "an escape last": '"\\"',
+    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`, "a byte over 7F in quotes": '"\xe9"',
+    "a tab": "a\tb", "two Strings": '"a" "b"',
   });
 
 export const heads: readonly Row[] = [

@@ -8,26 +8,12 @@ import { ApiError, catalogue, messageCharactersMax, type Cause } from "../../src
 import { createPlantHandler, createPlantServer, StoreError } from "../../src/index.ts";
 import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
 import {
-  chunked, fern, good, halfBody, halfHead, nested, plantOf, withFields, withHeadBytes,
+  chunked, fern, good, halfBody, halfHead, headersOf, nested, optional, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
 import { listen } from "../support/serving.ts";
 import { assertError, exchange, post, token } from "../support/support.ts";
 
 const timeout = 20_000;
-const challenge = 'Bearer realm="plant-store"';
-
-/** The headers of the contract by status and number; no other response has these fields. */
-const headersOf = (error: number): Readonly<Record<string, string>> => ({
-  ...(error === 40006 || error === 40007) && {
-    "www-authenticate": `${challenge}, error="invalid_request"`,
-  },
-  ...error === 40101 && { "www-authenticate": challenge },
-  ...error === 40102 && { "www-authenticate": `${challenge}, error="invalid_token"` },
-  ...Math.floor(error / 100) === 405 && { allow: "POST" },
-  ...error === 41503 && { "accept-encoding": "identity" },
-  ...Math.floor(error / 100) === 503 && { "retry-after": "1" },
-});
-const optional = ["www-authenticate", "allow", "accept-encoding", "retry-after"];
 
 /** After these, what follows is in doubt or is not waited for: the connection closes. */
 const closing: ReadonlySet<string> = new Set<Cause>([

@@ -105,19 +105,6 @@ test("an early response is seen although the rest of the body is invalid", { tim
   }
 });
 
-for (const fields of [
-  "Content-Length: 5\r\nContent-Length: 5\r\n", "Content-Length: 5\r\nContent-Length: 6\r\n",
-  "Content-Length: 5, 5\r\n", `Content-Length: ${"9".repeat(20)}\r\n`,
-  `Content-Length: 5\r\n${coding}`, `${coding}Content-Length: 5\r\n`,
-]) {
-  test(`an ambiguous length is a 400: ${fields.replaceAll("\r\n", "; ")}`, { timeout },
-    async () => {
-      const answers = await exchange(server.port, `${line}\r\n${host}${good}${fields}\r\n${evil}`);
-      assert.equal(answers.length, 1);
-      assert.equal(assertError(answers[0], [400]).error, 40004);
-    });
-}
-
 test("curl, fetch and node:http store a plant", { timeout }, async () => {
   const url = `${server.url}/plants`;
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };

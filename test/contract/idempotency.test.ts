@@ -38,7 +38,7 @@ async function serving(options: Partial<PlantOptions> = {}, keysBytesMax = 2 ** 
     const headers = { "Authorization": `Bearer ${token}`, "Content-Type": type,
       ...(key !== undefined && { "Idempotency-Key": key }) };
     const response = await fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers, body: plant });
-    const body = await response.json() as { readonly error?: number; readonly name?: string };
+    const body = await response.json() as { readonly error?: number; readonly name?: string; readonly message?: string };
     return { status: response.status, replayed: response.headers.get("idempotency-replayed"), ...body };
   };
   const lines = () => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
@@ -92,17 +92,6 @@ test("a key is a quoted String of RFC 9651, or the same text without quotes", as
   });
 });
 
-const invalid = ["", '""', '"', '"a', 'a"', 'a"b', "a b", "a,b", "a\\b", '"a"b', '"a";x=1', String.raw`"\a"`,
-  String.raw`"\"`, "x".repeat(256), `"${"x".repeat(256)}"`, `"${String.raw`\"`.repeat(256)}"`, "\xe9", '"\xe9"', "a\tb", '"a\tb"', '"a" "b"'];
-test("any other key is a 400, and stores nothing", async (t) => {
-  const { post, lines } = await serving();
-  for (const key of invalid) await t.test(JSON.stringify(key).slice(0, 40), async () => {
-    const { status, error } = await post({ key });
-    assert.deepEqual([status, error], [400, 40016]);
-  });
-  assert.equal(lines().length, 0);
-});
-
 const requestWith = (fields: string, token = "a"): string =>
   `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
   + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
@@ -127,7 +116,8 @@ test("the key is checked after the token, the path and Expect, and before the me
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
-  assert.equal((await post(bad)).error, 40016);
+  const { error, message } = await post(bad);
+  assert.deepEqual([error, /, or without quotes, spaces, commas and backslashes\.$/.test(`${message}`)], [40016, true]);
   assert.equal((await post({ ...bad, key: "a" })).error, 41501);
 });
 

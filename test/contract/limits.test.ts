@@ -61,19 +61,15 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
   bodyBytesMax: [
     { limits: { bodyBytesMax: 100 }, check: edges(post(plantOf(100)), post(plantOf(101)), 413) },
     { limits: { bodyBytesMax: 100 }, check: edges(chunked(plantOf(100)), chunked(plantOf(101)), 413) },
-    { limits: {}, check: edges(post(plantOf(1_048_576)), post(plantOf(1_048_577)), 413) },
   ],
   headBytesMax: [
     { limits: { headBytesMax: 1_000 }, check: edges(withHeadBytes(1_000), withHeadBytes(1_001), 431) },
-    { limits: {}, check: edges(withHeadBytes(16_384), withHeadBytes(16_385), 431) },
   ],
   headFieldsMax: [
     { limits: { headFieldsMax: 10 }, check: edges(withFields(10), withFields(11), 431) },
-    { limits: {}, check: edges(withFields(100), withFields(101), 431) },
   ],
   nestingMax: [
     { limits: { nestingMax: 3 }, check: edges(post(nested(3)), post(nested(4)), 400) },
-    { limits: {}, check: edges(post(nested(64)), post(nested(65)), 400) },
   ],
   headMillis: [{ limits: { headMillis: 150, checkMillis: 10 }, check: late(halfHead, "P") }],
   requestMillis: [{

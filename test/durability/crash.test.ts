@@ -27,8 +27,7 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   let firstId = 1;
   for (let round = 1; round <= rounds; round++) {
     const server = await start({ args: ["--store", path] });
-    const { acknowledged, nextId, unanswered } =
-      await load(server, firstId, 1 + next(600));
+    const { acknowledged, nextId, unanswered } = await load(server, firstId, 1 + next(600));
     assert.equal(unanswered, 32, "every connection was waiting for a response when it died");
     all.push(...acknowledged);
     firstId = nextId;
@@ -130,7 +129,7 @@ if (process.env["PLANT_TEST_ROUNDS"] !== undefined) {
 
 test("a program that responds before it writes loses some: the control", async () => {
   const write = "await appendAll(file, bytes);";
-  const eager = patched("journal.js", [[write, `for (const each of this.#queue.batch) each.settle();
+  const eager = patched("journal.js", [[write, `for (const each of this.#queue.batch) each.settles[0]();
     await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
   assert.match((await killInWrites(eager, 50)).faults.join(), /lost: /);
 });
@@ -149,8 +148,7 @@ test("a lost plant, a torn line, a gap and a missing LF are noticed", async () =
   assert.deepEqual(faults(text), []);
   assert.deepEqual(faults(text, [...acknowledged, 999]), ["lost: 999"]);
   assert.deepEqual(faults(text.slice(0, -last.length), [id]), [`lost: ${id}`]);
-  assert.deepEqual(faults(text.slice(0, -9), [id]),
-    ["it does not end in LF", `lost: ${id}`]);
+  assert.deepEqual(faults(text.slice(0, -9), [id]), ["it does not end in LF", `lost: ${id}`]);
   assert.deepEqual(faults(`${text.slice(0, -9)}\n`, []), [`line ${lines.length} is not whole`]);
   assert.equal(faults(lines.toSpliced(5, 1).join(""), [])[0], "line 6 has seq 6");
 });

@@ -15,7 +15,7 @@ import { crc32 } from "node:zlib";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
-import { idsIn } from "../support/journals.ts";
+import { diskWith, idsIn } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { program, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
@@ -417,17 +417,13 @@ test("a socket whose path is too long to be probed may be in use", async () => {
 
 test("an opening that fails keeps no lock, though its file can't be closed either", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  const broken = {
-    ...realDisk,
-    open(at: string) {
-      const file = realDisk.open(at);
-      const close = (): never => {
-        file.close();
-        throw new Error("EIO: close");
-      };
-      return { ...file, close, append: () => Promise.reject(new Error("EIO: write")) };
+  const broken = diskWith((file) => ({
+    close() {
+      file.close();
+      throw new Error("EIO: close");
     },
-  };
+    append: () => Promise.reject(new Error("EIO: write")),
+  }));
   await assert.rejects(openJournal(path, { disk: broken }), { code: "failed", message: /write/ });
   await (await openJournal(path)).close();
 });

@@ -18,7 +18,7 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
 import {
-  at, headerStart, header, headerBytes, lineOf, record, recordStart,
+  at, diskWith, headerStart, header, headerBytes, lineOf, record, recordStart,
 } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 
@@ -86,8 +86,7 @@ const table: readonly (readonly [says: string, file: Buffer | undefined, verdict
   ["a header, no LF, a record", bytesOf(header.slice(0, -1), record(1, 132)), refused(0)],
   ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
 
-  ["a header", bytesOf(header), clean],
-  ["three batches", six, clean],
+  ["a header", bytesOf(header), clean], ["three batches", six, clean],
   ["a batch of more than 64 KiB", bytesOf(header,
     ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))), clean],
   ["a record of two mebibytes", bytesOf(six, long), clean],
@@ -312,10 +311,8 @@ for (const [says, from, change] of changes) {
 
 /** Opening `six` and a torn end, where its copy's name is taken already. */
 const cases: readonly (readonly [says: string, there: readonly string[], copy: string])[] = [
-  ["nothing there", [], ""],
-  ["the same bytes there", ["torn"], ""],
-  ["a part of them there, it is finished", ["to"], ""],
-  ["an empty file there", [""], ""],
+  ["nothing there", [], ""], ["the same bytes there", ["torn"], ""],
+  ["a part of them there, it is finished", ["to"], ""], ["an empty file there", [""], ""],
   ["other bytes there, a number is added", ["born"], "-2"],
   ["more bytes there, then a part, that is finished", ["torn and more", "t"], "-2"],
   ["others there twice", ["born", "corn"], "-3"],
@@ -406,16 +403,13 @@ test("opening reads the end only: as much of 200,000 records as of 2,000", async
     }
     const { path } = real(bytesOf(lines.join("")));
     let bytes = 0;
-    const open: typeof realDisk.open = (name) => {
-      const file = realDisk.open(name);
-      const read = (offset: number, length: number): Buffer => {
+    const disk = diskWith(({ read }) => ({
+      read(offset, length) {
         bytes += length;
-        return file.read(offset, length);
-      };
-      return { ...file, read };
-    };
-    const limits = { keysBytesMax: 0 };
-    await (await openJournal(path, { disk: { ...realDisk, open }, limits })).close();
+        return read(offset, length);
+      },
+    }));
+    await (await openJournal(path, { disk, limits: { keysBytesMax: 0 } })).close();
     return bytes;
   };
   const [tiny, small, big] = [await readOf(200), await readOf(2_000), await readOf(200_000)];

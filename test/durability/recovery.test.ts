@@ -35,10 +35,8 @@ const bytesOf = (text: string, nuls = 0): Buffer => Buffer.from(text + "\0".repe
 const torn = Buffer.from(whole).fill(0, C + 20, C + 30);
 
 const ends: readonly (readonly [says: string, file: Buffer, expected: string])[] = [
-  ["no byte", bytesOf(""), ""],
-  ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
-  ["a header", bytesOf(textOf(1)), ""],
-  ["a clean end", whole, textOf(7)],
+  ["no byte", bytesOf(""), ""], ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
+  ["a header", bytesOf(textOf(1)), ""], ["a clean end", whole, textOf(7)],
   ["a missing LF", whole.subarray(0, -1), textOf(7)],
   ["an unfinished line", whole.subarray(0, -9), textOf(6)],
   ["a last write that is torn", torn, textOf(5)],

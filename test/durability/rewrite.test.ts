@@ -10,9 +10,8 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
-import { realDisk } from "../../src/journal/files.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
-import { crcOf, headerStart, lineOf, record, uuid } from "../support/journals.ts";
+import { crcOf, diskWith, headerStart, lineOf, record, uuid } from "../support/journals.ts";
 import { run, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
@@ -163,13 +162,7 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   linkSync(path, other);
 
   // An opening that ends between its truncation and its write.
-  const killed = {
-    ...realDisk,
-    open(at: string) {
-      const file = realDisk.open(at);
-      return { ...file, append: () => Promise.reject(new Error("killed")) };
-    },
-  };
+  const killed = diskWith(() => ({ append: () => Promise.reject(new Error("killed")) }));
   await assert.rejects(openJournal(path, { disk: killed }), /killed/);
   assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
 

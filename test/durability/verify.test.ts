@@ -8,9 +8,7 @@ import { openJournal } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { header, record } from "../support/journals.ts";
-import {
-  exchange, post, program, run, start, temporaryFolder, type Running,
-} from "../support/support.ts";
+import { exchange, post, program, run, start, temporaryFolder, type Running } from "../support/support.ts";
 
 const servers: Running[] = [];
 after(() => servers.map((server) => server.process.kill("SIGKILL")));
@@ -220,8 +218,7 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
       }, 0, file.length)];
       assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
         texts.map((text, index) => [text, index < 2]));
-      assert.deepEqual(found.map(({ offset }) => offset),
-        [0, found[0]?.end, found[1]?.end]);
+      assert.deepEqual(found.map(({ offset }) => offset), [0, found[0]?.end, found[1]?.end]);
       assert.equal(found.at(-1)?.end, file.length);
     }
   }
