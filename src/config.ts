@@ -15,8 +15,8 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** The quantity and the reason for the limit. The README and `--help` show it. */
-  readonly reason: string;
+  /** The quantity, and the reason for its limit. The README and `--help` show it. */
+  readonly meaning: string;
 }
 
 const kib = 1024;
@@ -31,7 +31,7 @@ export const limitTable = {
     defaultValue: mib,
     min: 1,
     max: 16 * mib,
-    reason:
+    meaning:
       "the largest body: it takes up to 12 times its size in memory until its response"
   },
   headBytesMax: {
@@ -40,7 +40,7 @@ export const limitTable = {
     defaultValue: 16 * kib,
     min: 256,
     max: mib,
-    reason:
+    meaning:
       "request line and fields: they stay in memory before the sender is known"
   },
   headFieldsMax: {
@@ -49,7 +49,7 @@ export const limitTable = {
     defaultValue: 100,
     min: 8,
     max: 900,
-    reason:
+    meaning:
       "header fields: each costs memory and time; Node 20 loses fields after about the thousandth"
   },
   nestingMax: {
@@ -58,7 +58,8 @@ export const limitTable = {
     defaultValue: 64,
     min: 1,
     max: 512,
-    reason: "the deepest JSON: it is read recursively, and the stack is bounded"
+    meaning:
+      "the deepest JSON: it is read recursively, and the stack is bounded"
   },
   headMillis: {
     flag: "head-timeout",
@@ -66,7 +67,7 @@ export const limitTable = {
     defaultValue: 10_000,
     min: 100,
     max: 60 * minute,
-    reason: "how long a TLS handshake or a header section may take to arrive"
+    meaning: "how long a TLS handshake or a header section may take to arrive"
   },
   requestMillis: {
     flag: "request-timeout",
@@ -74,7 +75,7 @@ export const limitTable = {
     defaultValue: 30_000,
     min: 100,
     max: 60 * minute,
-    reason: "how long a whole request, with its body, may take to arrive"
+    meaning: "how long a whole request, with its body, may take to arrive"
   },
   idleMillis: {
     flag: "idle-timeout",
@@ -82,7 +83,7 @@ export const limitTable = {
     defaultValue: 65_000,
     min: 100,
     max: 60 * minute,
-    reason:
+    meaning:
       "how long a connection without a request stays open: most proxies close first, at 60 s"
   },
   checkMillis: {
@@ -91,7 +92,7 @@ export const limitTable = {
     defaultValue: 500,
     min: 10,
     max: 1_000,
-    reason: "how often the timeouts are checked"
+    meaning: "how often the timeouts are checked"
   },
   discardBytesMax: {
     flag: "max-discard",
@@ -99,7 +100,7 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: 0,
     max: 1024 * mib,
-    reason:
+    meaning:
       "what is discarded of a body after its early response, so that the client sees the response"
   },
   discardMillis: {
@@ -108,7 +109,7 @@ export const limitTable = {
     defaultValue: 5_000,
     min: 10,
     max: minute,
-    reason:
+    meaning:
       "how long a body is discarded, and how long a closing connection waits for its client"
   },
   connectionsMax: {
@@ -117,7 +118,7 @@ export const limitTable = {
     defaultValue: 1_024,
     min: 1,
     max: 1_000_000,
-    reason:
+    meaning:
       "open connections: each needs a descriptor; one more is closed without a response"
   },
   bodiesBytesMax: {
@@ -126,7 +127,7 @@ export const limitTable = {
     defaultValue: 64 * mib,
     min: 1,
     max: 4096 * mib,
-    reason: "all bodies in memory together: beyond it the largest is refused"
+    meaning: "all bodies in memory together: beyond it the largest is refused"
   },
   queueRecordsMax: {
     flag: "max-queue",
@@ -134,7 +135,7 @@ export const limitTable = {
     defaultValue: 4_096,
     min: 1,
     max: 1_000_000,
-    reason:
+    meaning:
       "what waits for the store: a disk that stalls must not fill the memory"
   },
   queueBytesMax: {
@@ -143,7 +144,7 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: kib,
     max: 1024 * mib,
-    reason: "the same in bytes; a single record of any size is accepted"
+    meaning: "the same in bytes; a single record of any size is accepted"
   },
   batchBytesMax: {
     flag: "max-batch",
@@ -151,7 +152,7 @@ export const limitTable = {
     defaultValue: mib,
     min: kib,
     max: 64 * mib,
-    reason:
+    meaning:
       "records that share a write, which a crash may tear; a larger record has its own write"
   },
   keysBytesMax: {
@@ -160,7 +161,7 @@ export const limitTable = {
     defaultValue: 16 * mib,
     min: 0,
     max: 1024 * mib,
-    reason:
+    meaning:
       "the end of the journal whose Idempotency-Keys are remembered; 0: none are"
   },
   rotationMillis: {
@@ -169,7 +170,7 @@ export const limitTable = {
     defaultValue: 2_000,
     min: 10,
     max: minute,
-    reason:
+    meaning:
       "how long a renamed journal waits for the SIGHUP that creates a new one"
   },
   drainMillis: {
@@ -178,7 +179,7 @@ export const limitTable = {
     defaultValue: 10_000,
     min: 10,
     max: 10 * minute,
-    reason: "how long a shutdown waits for requests and for clients to close"
+    meaning: "how long a shutdown waits for requests and for clients to close"
   }
 } as const satisfies Readonly<Record<string, Limit>>;
 
@@ -239,12 +240,6 @@ export const describeBounds = ({ unit, min, max }: Limit): string =>
 export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
   appendMillis: 10_000,
-
-  /** The same for import and export, counted from the last progress. */
-  moveMillis: 30_000,
-
-  /** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
-  fetchRecordsMax: 32,
 
   /** Appends that are not settled: a cluster that stalls must not fill the memory. */
   inFlightRecordsMax: 1_024,

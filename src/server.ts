@@ -19,6 +19,7 @@ const host: Host = {
   printError: (line) => write("stderr", line),
   warn,
   log: (_, message) => warn(message),
+  logged: new Set(),
   stderr,
   nodeVersion: process.version,
   openFilesMax,

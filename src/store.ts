@@ -109,6 +109,9 @@ export class StoreError extends Error {
   }
 }
 
+export const conflict = (): StoreError =>
+  new StoreError("conflict", "the key was used for another plant");
+
 /** Why an engine cannot work. A StoreError says what became of a single plant. */
 export class EngineError extends Error {
   override readonly name = "EngineError";

@@ -2,11 +2,11 @@
 import { EventEmitter } from "node:events";
 import type { NatsLimits } from "../config.ts";
 import type { JournalError } from "../journal/error.ts";
-import { conflict } from "../journal/queue.ts";
 import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
+  conflict,
   EngineError,
   StoreError,
   type AppendJson,

@@ -25,7 +25,8 @@ export function readIdempotencyKey(value: string): string {
   must(
     match !== null,
     "idempotencyKey",
-    "Idempotency-Key must be a quoted String of 1 to % ASCII characters.",
+    "Idempotency-Key must be 1 to % ASCII characters, as a quoted String, " +
+      "or without quotes, spaces, commas and backslashes.",
     charactersMax
   );
   return match[1]?.replace(/\\(.)/g, "$1") ?? value;

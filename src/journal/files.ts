@@ -8,6 +8,7 @@ import { ok as assert } from "node:assert";
 import * as fs from "node:fs";
 import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { hasCode } from "./error.ts";
 import { takeLocks } from "./lock.ts";
 
@@ -143,6 +144,9 @@ export async function replaceFile(
   disk.syncDirectory(path);
 }
 
+const write = promisify(fs.write);
+const fdatasync = promisify(fs.fdatasync);
+
 const openedFile = (fd: number) => ({
   look: () => described(fs.fstatSync(fd, { bigint: true })),
 
@@ -160,17 +164,11 @@ const openedFile = (fd: number) => ({
   },
 
   /** Appends durably; resolves to how many bytes, fewer than given if the disk took no more. */
-  append: (bytes: Buffer) =>
-    new Promise<number>((resolve, reject) => {
-      fs.write(fd, bytes, 0, bytes.length, null, (error, written) => {
-        if (error) reject(error);
-        else if (isLinux) resolve(written);
-        else
-          fs.fdatasync(fd, (failure) =>
-            failure ? reject(failure) : resolve(written)
-          );
-      });
-    }),
+  async append(bytes: Buffer) {
+    const { bytesWritten } = await write(fd, bytes);
+    if (!isLinux) await fdatasync(fd);
+    return bytesWritten;
+  },
 
   truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
 
@@ -188,10 +186,10 @@ const described = (stat: fs.BigIntStats) => ({
 });
 
 function resolveLinks(absolute: string, hopsMax: number): string {
-  const path = join(
-    fs.realpathSync.native(dirname(absolute)),
-    basename(absolute)
-  );
+  const directory = dirname(absolute);
+  if (!realDisk.look(directory))
+    throw new Error(`there is no directory ${directory}`);
+  const path = join(fs.realpathSync.native(directory), basename(absolute));
   if (!realDisk.canName(path)) return path;
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (stat?.isSymbolicLink() !== true) return path;

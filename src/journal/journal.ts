@@ -23,7 +23,7 @@ import { ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, release, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
-import { conflict, Queue } from "./queue.ts";
+import { Queue } from "./queue.ts";
 import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
@@ -64,13 +64,6 @@ interface RotationRequest {
   reject(error: unknown): void;
 }
 
-/**
- * The state of the loop. It is `working`, or asleep: `idle` until there is work, or
- * `awaitingRotation` of a renamed file. It has `ended` if the journal is closed, or has failed for
- * good.
- */
-type State = "working" | "idle" | "awaitingRotation" | "ended";
-
 export class Journal
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
@@ -90,10 +83,14 @@ export class Journal
   /** The place where the file must be: after a failed rotation it may have been moved anywhere. */
   #watched: "path" | "anywhere" = "path";
 
-  #state: State = "working";
+  /** Whether the loop has ended: the journal is closed, or has failed for good. */
+  #hasEnded = false;
 
-  /** Ends the loop's sleep. */
-  #resume = () => {};
+  /**
+   * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
+   * for work before it sleeps.
+   */
+  #wakeUp = () => {};
 
   readonly #loop: Promise<void>;
   #closed: Promise<void> | undefined;
@@ -124,15 +121,14 @@ export class Journal
   }
 
   readonly #append = (json: string, settle: Settle, key?: string) => {
-    const found =
-      key === undefined ? "new" : this.#settings.keys.find(key, json);
-    if (found === "other plant") throw conflict();
-    if (found === "same plant") {
+    const found = this.#settings.keys.find(key, json);
+    if (found instanceof StoreError) throw found;
+    if (found) {
       this.#checkReplay();
-      return queueMicrotask(() => settle("replayed"));
+      return queueMicrotask(() => settle(found));
     }
     this.#queue.push(json, this.#settings.limits, settle, key);
-    if (this.#state === "idle") this.#wakeUp();
+    this.#wakeUp();
   };
 
   /** @throws StoreError `unknown` if the journal has failed, or its file lost what was durable */
@@ -157,7 +153,7 @@ export class Journal
    */
   rotate(): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      if (this.#state === "ended") return resolve(false);
+      if (this.#hasEnded) return resolve(false);
       this.#rotations.push({ resolve, reject });
       this.#wakeUp();
     });
@@ -167,7 +163,7 @@ export class Journal
   close(): Promise<void> {
     // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
-    if (this.#state === "idle") this.#wakeUp();
+    this.#wakeUp();
     return (this.#closed ??= this.#loop.then(() => release(this.#current)));
   }
 
@@ -181,7 +177,7 @@ export class Journal
         if (rotation) await this.#rotate(rotation);
         else if (this.#queue.waiting.length > 0) await this.#commit();
         else if (this.#queue.refusal) break;
-        else await this.#sleep("idle");
+        else await this.#sleep();
       }
     } catch (cause) {
       const { path, bytes } = this.#current;
@@ -193,24 +189,14 @@ export class Journal
       queueMicrotask(() => this.emit("failed", error));
     }
 
-    this.#state = "ended";
+    this.#hasEnded = true;
     for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
-  #sleep(state: "idle" | "awaitingRotation") {
-    this.#state = state;
+  #sleep() {
     return new Promise<void>((resolve) => {
-      this.#resume = resolve;
+      this.#wakeUp = resolve;
     });
-  }
-
-  /**
-   * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
-   * for work before it sleeps.
-   */
-  #wakeUp() {
-    this.#state = "working";
-    this.#resume();
   }
 
   /** @throws Error if the file was deleted or changed */
@@ -226,6 +212,7 @@ export class Journal
         // A file that cannot be opened leaves the window as it is.
         const later = new KeyWindow(limits.keysBytesMax);
         this.#current = await openFile({ ...this.#settings, keys: later });
+        release(old);
         keys.join(later);
         this.#queue.settleRemembered(keys);
       }
@@ -236,7 +223,6 @@ export class Journal
       request.reject(error);
     }
 
-    if (old !== this.#current) release(old);
     this.#rotations.shift();
   }
 
@@ -330,11 +316,12 @@ export class Journal
 
     // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
     // the file may have been deleted, truncated or put back, so it is looked at again.
-    const timer = setTimeout(
-      () => this.#wakeUp(),
-      this.#settings.limits.rotationMillis
-    );
-    if (this.#rotations.length === 0) await this.#sleep("awaitingRotation");
+    let isTimeOver = false;
+    const timer = setTimeout(() => {
+      isTimeOver = true;
+      this.#wakeUp();
+    }, this.#settings.limits.rotationMillis);
+    while (this.#rotations.length === 0 && !isTimeOver) await this.#sleep();
     clearTimeout(timer);
     if (this.#isInPlace() || this.#rotations.length > 0) return;
     throw new Error(

@@ -5,6 +5,7 @@
  * Positions count the journal's bytes over all files that the process has written to.
  */
 import { hash, randomBytes } from "node:crypto";
+import { conflict, type StoreError } from "../store.ts";
 import { blockBytes, find, type Bytes } from "./lines.ts";
 import { headerBytes, keyAndPlant, lineBytesMax, lineFeed } from "./record.ts";
 
@@ -38,8 +39,12 @@ export class KeyWindow {
     this.#bytesMax = bytesMax;
   }
 
-  /** Returns whether a remembered record has this key, and then whether it has the same plant. */
-  find(key: string, plant: string): "new" | "same plant" | "other plant" {
+  /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
+  find(
+    key: string | undefined,
+    plant: string
+  ): "replayed" | StoreError | undefined {
+    if (key === undefined) return undefined;
     const bytes = Buffer.from(key, "base64url");
     const { chains, before, length } = this.#slots;
     let number = chains[this.#chainOf(bytes)] ?? 0;
@@ -47,11 +52,11 @@ export class KeyWindow {
       const slot = number % length;
       if (this.#has(2 * slot, bytes))
         return this.#has(2 * slot + 1, digestOf(plant))
-          ? "same plant"
-          : "other plant";
+          ? "replayed"
+          : conflict();
       number = before[slot] ?? 0;
     }
-    return "new";
+    return undefined;
   }
 
   /** Moves the end over bytes that hold no record with a key. */

@@ -7,18 +7,13 @@
 import { randomUUID } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { attempt, ifPossible, JournalError } from "./error.ts";
-import {
-  appendAll,
-  replaceFile,
-  type Disk,
-  type JournalFile
-} from "./files.ts";
+import { replaceFile, type Disk, type JournalFile } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
-import { fillChecksums, headerBytes, headerText } from "./record.ts";
+import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
-  copyPath,
+  encodeCopy,
   planOpening,
   readCopy,
   rewriteEnd,
@@ -41,7 +36,8 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  *
  * @throws JournalError
  */
-export async function openFile({ disk, path: given, warn, keys }: Place) {
+export async function openFile(place: Place) {
+  const { disk, path: given, warn } = place;
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
@@ -57,7 +53,7 @@ export async function openFile({ disk, path: given, warn, keys }: Place) {
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
-    const found = await repair(disk, path, file, warn, keys);
+    const found = await repair(place, path, file);
     return { path, identity, file, releases, bytes: file.size(), ...found };
   } catch (error) {
     release({ file, releases });
@@ -110,11 +106,9 @@ function checkName(disk: Disk, path: string) {
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
 async function repair(
-  disk: Disk,
+  { disk, warn, keys }: Place,
   path: string,
-  file: JournalFile,
-  warn: Warn,
-  keys: KeyWindow
+  file: JournalFile
 ) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
@@ -122,18 +116,23 @@ async function repair(
     planOpening({ ...file, size: () => size }, found)
   );
   const { copy, file: whole, end } = plan;
-  if (end.kind === "new") {
-    // A stale copy goes. That a copy can be made is tried now: an empty file may be writable, its
-    // directory not.
-    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
-    disk.remove(copyPath(path));
-  }
   checkSize(path, file, size);
 
-  if (end.kind === "damaged") throw damagedError(path, end.offset, end.reason);
+  if (end.kind === "damaged") {
+    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
+    const reason = `${end.reason}; ${help}`;
+    throw new JournalError("damaged", path, reason, end.offset);
+  }
   if (end.kind === "new") {
-    keys.skip(headerBytes);
-    return await startFile(disk, path, file);
+    const uuid = randomUUID();
+    const bytes = fillChecksums(headerText(uuid, new Date().toISOString()));
+    keys.skip(bytes.length);
+
+    // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
+    // writable, its directory not.
+    const nothing = Buffer.alloc(0);
+    await rewriteEnd(disk, path, file, { offset: 0, size, bytes }, nothing);
+    return { seq: 0, uuid };
   }
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
@@ -151,49 +150,35 @@ async function repair(
   // Before anything is written: a read that fails refuses a file that is still untouched.
   attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
   const torn = tail.subarray(end.end - offset);
-  if (torn.length > 0) {
-    const name = await saveTorn(disk, path, end.end, torn);
-    warn(
-      `${path}: at offset ${end.end}, a torn end of ${torn.length} bytes was moved to ${name}`
-    );
-  }
-  await rewriteEnd(disk, path, file, rewrite);
+  if (torn.length > 0) await saveTorn(disk, path, end.end, torn, warn);
+  await rewriteEnd(disk, path, file, rewrite, encodeCopy(rewrite));
   return { seq: end.seq, uuid: end.file };
 }
 
-/** Writes the header of a new journal, durably; returns what `repair` does. */
-async function startFile(disk: Disk, path: string, file: JournalFile) {
-  const at = new Date().toISOString();
-  const uuid = randomUUID();
-  file.truncate(0);
-  await appendAll(file, fillChecksums(headerText(uuid, at)));
-  disk.syncDirectory(path);
-  return { seq: 0, uuid };
-}
-
-function damagedError(path: string, offset: number, reason: string) {
-  const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-  return new JournalError("damaged", path, `${reason}; ${help}`, offset);
-}
-
-/** Copies a torn end aside, durably. Replaces no other copy, but completes one of these bytes. */
+/**
+ * Copies a torn end aside, durably, and warns of it. Replaces no other copy, but completes one of
+ * these bytes.
+ */
 async function saveTorn(
   disk: Disk,
   path: string,
   offset: number,
-  bytes: Buffer
+  bytes: Buffer,
+  warn: Warn
 ) {
   let name = `${path}.torn-${offset}`;
   for (let number = 2; ; number++) {
     const there = attempt("unreadable", name, () =>
       disk.readBeside(name, path, bytes.length)
     );
-    if (!there) break;
     const isOther =
-      there === "other" || !bytes.subarray(0, there.length).equals(there);
+      there === "other" ||
+      (there && !bytes.subarray(0, there.length).equals(there));
     if (!isOther) break;
     name = `${path}.torn-${offset}-${number}`;
   }
   await replaceFile(disk, name, bytes);
-  return name;
+  warn(
+    `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
+  );
 }

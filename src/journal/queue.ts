@@ -2,6 +2,7 @@
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import {
+  conflict,
   StoreError,
   type Outcome,
   type Receipt,
@@ -17,10 +18,9 @@ interface Append {
 
   /** The bytes of both in a line. */
   readonly bytes: number;
-  readonly settle: Settle;
 
-  /** Called after `settle`: appends with the same key and plant, which share the outcome. */
-  followers: Settle[] | undefined;
+  /** The functions to call: its own, then those of appends with the same key and plant. */
+  readonly settles: Settle[];
   isSettled: boolean;
 }
 
@@ -68,8 +68,9 @@ export class Queue {
     const isFull =
       this.#records >= queueRecordsMax ||
       (this.#records > 0 && this.#bytes + bytes > queueBytesMax);
-    const busy = () => new StoreError("busy", "too many records wait");
-    const refusal = this.refusal ?? (isFull ? busy() : undefined);
+    const refusal =
+      this.refusal ??
+      (isFull ? new StoreError("busy", "too many records wait") : undefined);
 
     // The plant of a refused retry may be stored by the first append.
     if (refusal && first) throw new StoreError("unknown", refusal.message);
@@ -78,15 +79,14 @@ export class Queue {
     this.#records++;
     this.#bytes += bytes;
     if (first) {
-      (first.followers ??= []).push(settle);
+      first.settles.push(settle);
       return;
     }
     const append: Append = {
       json,
       key,
       bytes,
-      settle,
-      followers: undefined,
+      settles: [settle],
       isSettled: false
     };
     this.waiting.push(append);
@@ -130,11 +130,9 @@ export class Queue {
   /** Settles the waiting appends whose keys are remembered since another file was opened. */
   settleRemembered(keys: KeyWindow): void {
     for (const append of this.waiting.splice(0)) {
-      const { key, json } = append;
-      const found = key === undefined ? "new" : keys.find(key, json);
-      if (found === "new") this.waiting.push(append);
-      else if (found === "other plant") this.#settle(append, conflict());
-      else this.#settle(append, "replayed");
+      const found = keys.find(append.key, append.json);
+      if (found) this.#settle(append, found);
+      else this.waiting.push(append);
     }
   }
 
@@ -150,24 +148,21 @@ export class Queue {
   #settle(append: Append, outcome: Outcome | StoreError) {
     append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
-    this.#call(append, append.settle, outcome);
-    const shared = outcome instanceof StoreError ? outcome : "replayed";
-    append.followers?.forEach((settle) => this.#call(append, settle, shared));
-  }
+    let own = outcome;
+    for (const settle of append.settles) {
+      this.#records--;
+      this.#bytes -= append.bytes;
+      try {
+        settle(own);
+      } catch (thrown) {
+        // An error of the caller's function is the caller's: it does not fail the journal.
+        queueMicrotask(() => {
+          throw thrown;
+        });
+      }
 
-  #call({ bytes }: Append, settle: Settle, outcome: Outcome | StoreError) {
-    this.#records--;
-    this.#bytes -= bytes;
-    try {
-      settle(outcome);
-    } catch (thrown) {
-      // An error of the caller's function is the caller's: it does not fail the journal.
-      queueMicrotask(() => {
-        throw thrown;
-      });
+      // The first call has stored the plant: the others replay it, or share its error.
+      if (!(outcome instanceof StoreError)) own = "replayed";
     }
   }
 }
-
-export const conflict = (): StoreError =>
-  new StoreError("conflict", "the key was used for another plant");

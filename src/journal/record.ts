@@ -111,21 +111,16 @@ const headerForm = new RegExp(
 
 const keyForm = String.raw`[\w-]{21}[AQgw]`;
 
-/** Whether a text can be a record's key. */
-export const isKey = (text: string): boolean =>
-  new RegExp(`^${keyForm}$`).test(text);
+const wholeKey = new RegExp(`^${keyForm}$`);
 
-const recordStart =
+/** A record without its checksum; the last groups are a plain plant's, if it holds one. */
+const recordForm = new RegExp(
   String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
-  `(?:,"key":"(${keyForm})")?,"plant":`;
-
-const startForm = new RegExp(recordStart);
+    `(?:,"key":"(${keyForm})")?,"plant":(?:${plainForm}$)?`
+);
 
 /** More bytes than a record has before its plant. */
 const startBytesMax = 160;
-
-/** A record without its checksum; the last groups are a plain plant's, if it holds one. */
-const recordForm = new RegExp(`${recordStart}(?:${plainForm}$)?`);
 
 /**
  * A plant as its record holds it: encoded once, before seq, time and offset are known.
@@ -166,7 +161,7 @@ export function appendPlant(
 ): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const json = plantText(checkPlant(plant));
-    if (key !== undefined && !isKey(key))
+    if (key !== undefined && !wholeKey.test(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
     const settle: Settle = (outcome) => {
       if (outcome instanceof Error) reject(outcome);
@@ -239,7 +234,7 @@ export function decodeRecord(line: Buffer) {
 export function keyAndPlant(line: Buffer) {
   if (!hasValidChecksum(line)) return undefined;
   const [, , , , key] =
-    startForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
+    recordForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
   return key === undefined ? undefined : { key, plant: plantIn(line) };
 }
 

@@ -4,16 +4,13 @@
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
-import { internalErrorMessage, messageOf } from "./exit.ts";
-import { describeAddress, listen } from "./listen.ts";
+import { internalErrorMessage } from "./exit.ts";
+import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
-import type { Config } from "./settings.ts";
+import { adminForm, type Config } from "./settings.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
-
-/** [HOST:]PORT; an IPv6 address in brackets. */
-const addressForm = new RegExp(String.raw`^(?:\[?([^/]*?)\]?:)?(\d+)$`);
 
 export type Admin = Awaited<ReturnType<typeof openAdmin>>;
 
@@ -23,9 +20,9 @@ export type Admin = Awaited<ReturnType<typeof openAdmin>>;
  *
  * @throws Error if the address cannot be had
  */
-export async function openAdmin(config: Config, sources: Sources) {
+export async function openAdmin({ admin, limits }: Config, sources: Sources) {
   const metrics = createMetrics(sources);
-  const options = { ...optionsOf(config.limits), requireHostHeader: true };
+  const options = { ...optionsOf(limits), requireHostHeader: true };
   const server = createServer(options, (request, response) => {
     const [status, text] = respondTo(request, metrics, sources);
     response
@@ -40,32 +37,18 @@ export async function openAdmin(config: Config, sources: Sources) {
       .end(text);
   });
   server.maxConnections = connectionsMax;
-  server.timeout = config.limits.idleMillis;
+  server.timeout = limits.idleMillis;
 
-  const address = addressOf(config);
-  await listen(server, address);
-  server.on("error", (error) => sources.host.log("warn", messageOf(error)));
+  const [, name, ipv6, port] = adminForm.exec(admin) ?? [];
+  const host = name ?? ipv6 ?? "127.0.0.1";
+  const address =
+    port === undefined ? { path: admin } : { host, port: Number(port) };
+  const { base } = await listen(server, address, sources.host.log);
 
   // The admin listener alone does not keep the process running.
   server.unref();
   const close = () => server.close().closeAllConnections();
-  const { base } = describeAddress(server, address);
   return { metrics, base, close };
-}
-
-/** Returns the settings with the address of the admin listener in place of the public one. */
-function addressOf(config: Config): Config {
-  const [, host = "127.0.0.1", port] = addressForm.exec(config.admin) ?? [];
-  const socket = port === undefined ? config.admin : "";
-  const isInherited = false;
-  return {
-    ...config,
-    socket,
-    host,
-    port: Number(port),
-    isInherited,
-    tlsCert: ""
-  };
 }
 
 function respondTo(

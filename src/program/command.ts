@@ -23,11 +23,11 @@ export function readCommand({
   const isLineWrong = mistakes.length > 0;
   const config = readConfig({ ...line, environment, pid, mistakes });
   if (mistakes.length === 0) return { ...line, config };
-  const given = [...line.flags.keys()].map((flag) => `--${flag}`);
+  const message = mistakes.join("\n");
   const isUsage =
     isLineWrong ||
-    mistakes.some((mistake) => given.some((flag) => mistake.includes(flag)));
-  throw new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
+    [...line.flags.keys()].some((flag) => message.includes(`--${flag}`));
+  throw new ExitError(isUsage ? "usage" : "config", message);
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
@@ -44,26 +44,26 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
 
-/** Flags without a value. */
-const switches = ["json", "seq", "at", "log-requests"];
+/** Flags with a value. */
+const valued = serveFlags.filter((flag) => flag !== "log-requests");
 
-const options = Object.fromEntries(
-  [...serveFlags, ...switches].map(
-    (flag) =>
-      [flag, { type: switches.includes(flag) ? "boolean" : "string" }] as const
-  )
-);
+/** Flags without a value, which a file may follow. */
+const switches = ["json", "seq", "at"];
 
-type Tokens = ReturnType<typeof tokensOf>;
+/** A flag as it is on the line. */
+interface Flag {
+  readonly name: string;
+  readonly rawName: string;
 
-/** Parses without strict mode, in which parseArgs would throw at the first mistake. */
-const tokensOf = (args: readonly string[]) =>
-  parseArgs({ args: [...args], options, strict: false, tokens: true }).tokens;
+  /** Its place on the line. */
+  readonly index: number;
+  value: string | undefined;
+}
 
 /** Reads the line, and adds its mistakes. */
 function readLine(args: readonly string[], mistakes: string[]) {
-  const tokens = tokensOf(args);
-  const [command = "serve", ...operands] = positionalsOf(tokens);
+  const { words, given } = split(args);
+  const [command = "serve", ...operands] = words;
   const form = forms.get(command);
   if (!form) {
     const hint = hintFor(command, [...forms.keys()]);
@@ -81,55 +81,64 @@ function readLine(args: readonly string[], mistakes: string[]) {
     mistakes.push(
       `expected a word without # as the name, found ${quoted(name)}`
     );
-  const flags = readFlags(tokens, command, allowed, mistakes);
+  const flags = readFlags(given, command, allowed, mistakes);
   if (!form) throw new ExitError("usage", mistakes.join("\n"));
   return { command, operands, flags, allowed };
 }
 
+/**
+ * Splits the line into flags, with their values, and other words.
+ *
+ * A word after a flag that is unknown, or has no value, is reported as its value: it is no mistake
+ * of its own. The name of a command is never taken for such a value.
+ */
+function split(args: readonly string[]) {
+  const words: string[] = [];
+  const given: Flag[] = [];
+
+  // In strict mode parseArgs would throw at the first mistake.
+  const options = { args: [...args], strict: false, tokens: true } as const;
+  for (const token of parseArgs(options).tokens) {
+    const last = given.at(-1);
+
+    // Several letters after one dash are one flag: the first alone is reported.
+    if (token.kind === "option" && token.index !== last?.index) {
+      const { name, rawName, index, value } = token;
+      given.push({ name, rawName, index, value });
+    }
+    if (token.kind !== "positional") continue;
+    const { index, value } = token;
+    const isValue =
+      last?.index === index - 1 &&
+      last.value === undefined &&
+      !switches.includes(last.name) &&
+      (valued.includes(last.name) || !forms.has(value));
+    if (isValue) last.value = value;
+    else words.push(value);
+  }
+  return { words, given };
+}
+
 /** Returns the flags' values, and adds their mistakes; the value of a flag without one is empty. */
 function readFlags(
-  tokens: Tokens,
+  given: readonly Flag[],
   command: string,
   allowed: readonly string[],
   mistakes: string[]
 ) {
   const flags = new Map<string, string>();
   const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
-  for (const [position, token] of tokens.entries()) {
-    // Several letters after one dash are one flag: the first alone is reported.
-    const isSame = token.index === tokens[position - 1]?.index;
-    if (token.kind !== "option" || isSame) continue;
-    const { name, rawName, value, inlineValue = false } = token;
-    const isSwitch = switches.includes(name);
-
-    // parseArgs takes a flag that follows for the value.
-    const lacksValue =
-      !isSwitch && (!value || (!inlineValue && value.startsWith("-")));
+  for (const { name, rawName, value } of given) {
+    const isValued = valued.includes(name);
     if (!allowed.includes(name))
       mistakes.push(
         `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
       );
-    else if (isSwitch && inlineValue)
-      mistakes.push(`${rawName} takes no value`);
-    else if (lacksValue) mistakes.push(`${rawName} needs a value`);
+    else if (!isValued && value !== undefined)
+      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
+    else if (isValued && !value) mistakes.push(`${rawName} needs a value`);
     else if (flags.has(name)) mistakes.push(`${rawName} is given twice`);
-    flags.set(name, lacksValue ? "" : (value ?? "yes"));
+    flags.set(name, isValued ? (value ?? "") : "yes");
   }
   return flags;
 }
-
-/**
- * Returns the words that are not values. A word after an unknown flag, or after a flag that lacks
- * its value, is taken for that value: it is no mistake of its own. The name of a command is never
- * taken for a value.
- */
-const positionalsOf = (tokens: Tokens) =>
-  tokens.flatMap((token, position) => {
-    const before = tokens[position - 1];
-    const isValue =
-      before?.kind === "option" &&
-      (!Object.hasOwn(options, before.name) || before.value?.startsWith("-"));
-    return token.kind === "positional" && (!isValue || forms.has(token.value))
-      ? [token.value]
-      : [];
-  });

@@ -7,12 +7,11 @@ export const version = "1.0.0";
 /** Returns the text: its tables are generated, so that they list every setting. */
 export function help() {
   const options = entries.map((entry) => {
-    const [meaning, unit] =
-      "unit" in entry ? [entry.reason, ` ${entry.unit}`] : [entry.meaning, ""];
+    const unit = "unit" in entry ? ` ${entry.unit}` : "";
     return entryOf(
       `--${entry.flag}`,
       environmentOf(entry),
-      meaning,
+      entry.meaning,
       `${entry.defaultValue}${unit}`
     );
   });

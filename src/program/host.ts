@@ -36,6 +36,9 @@ export interface Host {
   /** Reports an event: as a line of text, until `serve` replaces this function by its log. */
   log: Log;
 
+  /** What was logged about secret files: it is logged once, however often a file is read. */
+  readonly logged: Set<string>;
+
   readonly stderr: Pick<
     NodeJS.WriteStream,
     "isTTY" | "once" | "write" | "writableNeedDrain"

@@ -36,8 +36,11 @@ type Metric = readonly [
   source?: Read | readonly string[]
 ];
 
-const labelsOf = (status: number, error: number | "" = "") =>
-  `{status="${status}",error="${error}"}`;
+/** Returns the labels of the responses with an error, or of those without one. */
+const labelsOf = (error?: number) =>
+  error === undefined
+    ? '{status="200",error=""}'
+    : `{status="${Math.floor(error / 100)}",error="${error}"}`;
 
 /** Upper bounds of the histograms' buckets, as their labels have them. */
 const secondsBounds = "0.0005 0.001 0.002 0.005 0.01 0.05 0.1 0.5 1 5 +Inf";
@@ -54,12 +57,7 @@ export const metricTable = {
   plant_store_http_requests_total: [
     "counter",
     "responses by status and error, the parser's included",
-    [
-      labelsOf(200),
-      ...Object.values(catalogue).map(([error]) =>
-        labelsOf(Math.floor(error / 100), error)
-      )
-    ]
+    [labelsOf(), ...Object.values(catalogue).map(([error]) => labelsOf(error))]
   ],
   plant_store_replays_total: [
     "counter",
@@ -184,8 +182,8 @@ export function createMetrics(sources: Sources) {
   return {
     add,
 
-    onResponse({ status, error, replayed }: ResponseSummary) {
-      add(`plant_store_http_requests_total${labelsOf(status, error)}`);
+    onResponse({ error, replayed }: ResponseSummary) {
+      add(`plant_store_http_requests_total${labelsOf(error)}`);
       if (replayed) add("plant_store_replays_total");
     },
 

@@ -9,7 +9,6 @@ import {
 import type { NatsLimits } from "../config.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
-import { assertFolder } from "./listen.ts";
 import { readAuthority, readCredentialsFile, readTlsPair } from "./secrets.ts";
 import { isStream, type Config } from "./settings.ts";
 
@@ -31,7 +30,6 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   const { store: address, limits } = config;
   if (isStream(address)) return openStream(config, host, {});
 
-  assertFolder(address);
   const warn = (message: string) => host.log("warn", message);
   return openJournal(address, { limits, warn });
 }

@@ -14,7 +14,7 @@ export type OnProgress = (done: number, all: number) => void;
 
 /**
  * Reports on each file. Resolves with the exit code of damage if any file is damaged, else with the
- * code of the first file that could not be read.
+ * code of the first file that could not be read, if there is one.
  */
 export async function verify(
   files: readonly string[],
@@ -22,22 +22,20 @@ export async function verify(
   host: Host
 ) {
   const format = flags.has("json") ? jsonOf : textOf;
-  let code: number = exitCodes.done;
+  const codes: number[] = [];
   for (const path of files) {
     // A file that cannot be read does not keep the others from being read.
     const report = await reportOn(path, host).catch((error: unknown) =>
       reportError(error, host)
     );
-    let found: number = exitCodes.done;
-    if (typeof report === "number") found = report;
+    if (typeof report === "number") codes.push(report);
     else {
       // A report that cannot be printed ends the command.
       await host.print(format(path, report));
-      if (report.spots[0]) found = exitCodes.data;
+      if (report.spots[0]) codes.push(exitCodes.data);
     }
-    if (code === exitCodes.done || found === exitCodes.data) code = found;
   }
-  return code;
+  return codes.includes(exitCodes.data) ? exitCodes.data : codes[0];
 }
 
 /** Verifies a journal. */

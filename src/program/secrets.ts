@@ -73,7 +73,7 @@ const readableByOthers = 0o004;
 function readGuarded<T>(
   kind: string,
   path: string,
-  { userId, log }: Host,
+  { userId, log, logged }: Host,
   level: "info" | "warn" | "public",
   parse: (bytes: Buffer) => T
 ): T {
@@ -93,8 +93,11 @@ function readGuarded<T>(
         `expected that group and others cannot write it, found ${mode}`
       );
     const parsed = parse(readFileSync(fd));
-    if (level !== "public" && (stat.mode & readableByOthers) !== 0)
-      log(level, `${kind} ${path}: others can read it, ${mode}`);
+    const message = `${kind} ${path}: others can read it, ${mode}`;
+    const isReadable = (stat.mode & readableByOthers) !== 0;
+    if (level !== "public" && isReadable && !logged.has(message))
+      log(level, message);
+    logged.add(message);
     return parsed;
   } catch (error) {
     // The key is read while its certificate is parsed: an error about the key names its file

@@ -6,7 +6,7 @@ import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host, Log } from "./host.ts";
-import { announcement, describeAddress, listen } from "./listen.ts";
+import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { openStore } from "./open-store.ts";
 import { readTlsPair } from "./secrets.ts";
@@ -61,9 +61,9 @@ type Running = Awaited<ReturnType<typeof start>>;
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
   const secrets = readSecrets(config, host);
-  const { tokens, tls, guard } = secrets;
+  const { tokens, tls } = secrets;
   warnOfSettings(config, host);
-  const store = await openStore(config, guard);
+  const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
       log("error", error.message);
@@ -94,12 +94,9 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       }
     });
     admin?.metrics.watch(server);
-    await listen(server, config);
-
-    // A connection that could not be accepted, on systems that report it.
-    server.on("error", (error) => log("warn", messageOf(error)));
+    const place = await listen(server, addressOf(config), log);
     health.become("ready");
-    return { secrets, server, store, failed, health, accessLog, admin };
+    return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
@@ -107,23 +104,16 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
   }
 }
 
-/** Reads all secret files. A message about one is logged once, however often the file is read. */
+/** Reads all secret files. */
 function readSecrets(config: Config, host: Host) {
-  const logged = new Set<string>();
-  const log: Log = (level, message) => {
-    if (!logged.has(message)) host.log(level, message);
-    logged.add(message);
-  };
-  const guard = { ...host, log };
   const { tlsCert, tlsKey } = config;
-  const readTls = () => readTlsPair(tlsCert, tlsKey, guard);
+  const readTls = () => readTlsPair(tlsCert, tlsKey, host);
   return {
-    tokens: openTokens(config, guard),
+    tokens: openTokens(config, host),
     readTls,
 
     /** The current certificate and key. */
-    tls: tlsCert === "" ? undefined : readTls(),
-    guard
+    tls: tlsCert === "" ? undefined : readTls()
   };
 }
 
@@ -147,11 +137,11 @@ function warnOfSettings({ limits }: Config, host: Host) {
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { server, store, secrets: { tokens, tls }, admin }: Running,
+  { place, store, secrets: { tokens, tls }, admin }: Running,
   config: Config,
   { log, print }: Host
 ) {
-  const { base, isExposed } = describeAddress(server, config);
+  const { base, isExposed } = place;
   const { records } = store.stats;
   const { store: address } = config;
   const [kind, description] =

@@ -24,11 +24,14 @@ const path = {
 const socketForm = String.raw`[\x01-\x7f]{1,107}`;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
-const hostForm = String.raw`(?:[\w.-]+|\[[\w:.%]+\])`;
+const hostForm = String.raw`(?:([\w.-]+)|\[([\w:.%]+)\])`;
 
-/** [HOST:]PORT, with an IPv6 address in brackets; or a path, which has a slash. */
-const adminForm = new RegExp(
-  `^(?:(?:${hostForm}:)?${portForm}|(?=.*/)${socketForm})?$`
+/**
+ * [HOST:]PORT, or a path, which has a slash. The groups are the name, or the IPv6 address that is
+ * in brackets, and the port.
+ */
+export const adminForm = new RegExp(
+  `^(?:(?:${hostForm}:)?(${portForm})|(?=.*/)${socketForm})$`
 );
 
 /** The address of a stream, without credentials and hence without @; or a path that is no URL. */
@@ -58,7 +61,7 @@ export const settingTable = {
   socket: {
     flag: "socket",
     defaultValue: "",
-    form: new RegExp(`^(?:${socketForm})?$`),
+    form: new RegExp(`^${socketForm}$`),
     expected: "a path of at most 107 ASCII characters",
     meaning: "Unix socket to listen on instead"
   },
@@ -153,9 +156,10 @@ export const settingTable = {
   logRequests: {
     flag: "log-requests",
     defaultValue: "",
-    form: /^(?:yes|1|true)?$/,
-    expected: "yes, 1 or true",
-    meaning: "log every request, and how long it took: yes, 1 or true"
+    form: /^(?:yes|1|true|no|0|false)$/,
+    expected: "yes, 1 or true; or no, 0 or false",
+    meaning:
+      "log every request, and its time: the flag has no value, the variable is yes, 1 or true"
   }
 } as const;
 
@@ -203,7 +207,7 @@ export function readConfig(given: Given) {
   const { logRequests, store } = settings;
   return Object.freeze({
     ...settings,
-    logRequests: logRequests !== "",
+    logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
     isInherited: isInherited(given),
     limits: Object.freeze(limits)
@@ -266,7 +270,7 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
 function readValue(entry: Entry, given: Given) {
   const { source, text } = lookUp(entry, given);
   const { defaultValue } = entry;
-  if (text === "") return defaultValue;
+  if (!text) return defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -279,15 +283,15 @@ function readValue(entry: Entry, given: Given) {
 }
 
 /**
- * Returns the value of an entry, and the flag or variable that it comes from. A flag wins over its
- * variable, and an empty variable counts as none.
+ * Returns the value of an entry, and the flag or variable that it comes from; undefined if neither
+ * is given. A flag wins over its variable, and an empty variable counts as none.
  */
 function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
   const ofFlag = flags.get(entry.flag);
   if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
   const source = environmentOf(entry);
   const isRead = allowed.includes(entry.flag);
-  return { source, text: (isRead && environment[source]) || "" };
+  return { source, text: (isRead && environment[source]) || undefined };
 }
 
 /** Whether this process inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
@@ -311,25 +315,24 @@ function checkVariables(given: Given) {
 
 /** Checks the settings that need, exclude or bound one another. */
 function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
-  const { mistakes, flags } = given;
-  const isGiven = (entry: Entry) =>
-    lookUp(entry, given).text !== "" || flags.has(entry.flag);
+  const { mistakes } = given;
+  const { host, port, socket, store } = settingTable;
+  const { tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
+  const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
 
   // A second listen address would be ignored without a message.
-  const { host, port, socket, store, ...others } = settingTable;
   if (isInherited(given) && [host, port, socket].some(isGiven))
     mistakes.push(
       "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
     );
-  const { tlsCert, tlsKey, storeTlsCert, storeTlsKey } = others;
   for (const [cert, key] of [
     [tlsCert, tlsKey],
     [storeTlsCert, storeTlsKey]
   ] as const)
     if (isGiven(cert) !== isGiven(key))
       mistakes.push(`--${cert.flag} and --${key.flag} need each other`);
-  if (!isStream(lookUp(store, given).text))
-    for (const entry of Object.values(others))
+  if (!isStream(lookUp(store, given).text ?? ""))
+    for (const entry of entries)
       if (entry.flag.startsWith("store-") && isGiven(entry))
         mistakes.push(`--${entry.flag} needs a stream as --store`);
   if (headMillis > requestMillis)

@@ -11,7 +11,7 @@ import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
 import { fromMessage, toMessage } from "../engines/message.ts";
-import { JournalError } from "../journal/error.ts";
+import { attempt, JournalError } from "../journal/error.ts";
 import { headerText, fillChecksums } from "../journal/record.ts";
 import { EngineError, StoreError } from "../store.ts";
 import { ExitError } from "./exit.ts";
@@ -19,6 +19,12 @@ import type { Host } from "./host.ts";
 import { openStream } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
 import { isStream, type Config } from "./settings.ts";
+
+/** The time without progress after which an import or export fails: an election takes 4 to 9 s. */
+const noProgressMillis = 30_000;
+
+/** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
+const fetchRecordsMax = 32;
 
 /** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(
@@ -37,10 +43,9 @@ export async function transfer(
     for (const path of files) records += await recordsOf(path, host);
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
-  const { moveMillis } = natsLimits;
   const stream = await openStream(config, host, {
-    appendMillis: Math.max(moveMillis, config.storeAppendMillis),
-    unreachableMillis: moveMillis
+    appendMillis: Math.max(noProgressMillis, config.storeAppendMillis),
+    unreachableMillis: noProgressMillis
   });
   try {
     if (command === "import") {
@@ -107,59 +112,46 @@ export async function importJournals(
     `a journal changed during the import: expected ${records} records`
   );
   const messages = messagesOf(paths);
-  const next = () => {
-    const { value } = messages.next();
-    if (value) return value;
-    throw changed;
-  };
-
-  // Compares each message: if another client's message took the place of a record, the messages
-  // after it may be right again. Nothing is sent before all of them have been compared.
-  let seq = 0;
-  await runAhead(known, progress.onCompared, next, async (message) => {
-    const place = ++seq;
-    if ((await stream.messageAt(place))?.equals(message)) return;
-    throw data(
-      `message ${place} of the stream is not record ${place} of the journals`
+  for (let seq = 0; seq < records;) {
+    // Compares each message: if another client's message took the place of a record, the messages
+    // after it may be right again. Nothing is sent before all of them have been compared.
+    const isKnown = seq < known;
+    const batch = nextBatch(messages, (isKnown ? known : records) - seq);
+    if (batch.length === 0) throw changed;
+    await Promise.all(
+      batch.map((message) =>
+        isKnown
+          ? compare(stream, ++seq, message)
+          : stream.publishAfter(seq++, message)
+      )
     );
-  });
-  await runAhead(records - known, progress.onSent, next, (message) =>
-    stream.publishAfter(seq++, message)
-  );
+    if (isKnown) progress.onCompared(seq, known);
+    else progress.onSent(seq - known, records - known);
+  }
   if (!messages.next().done) throw changed;
   return records - known;
 }
 
-/**
- * Starts a request for each next message while those in flight are below half of the store's
- * limits, and awaits the requests in order.
- */
-async function runAhead(
-  count: number,
-  onProgress: OnProgress,
-  next: () => Buffer,
-  start: (message: Buffer) => Promise<unknown>
-) {
+/** Returns the next messages, at most `most` and half of what a store may have in flight. */
+function nextBatch(messages: Iterator<Buffer>, most: number) {
   const { inFlightRecordsMax, inFlightBytesMax } = natsLimits;
-  const inFlight: Promise<number>[] = [];
+  const recordsMax = Math.min(most, inFlightRecordsMax / 2);
+  const batch: Buffer[] = [];
   let bytes = 0;
-  for (let done = 0; done < count;) {
-    const { length: records } = inFlight;
-    const isFull =
-      records >= inFlightRecordsMax / 2 || bytes >= inFlightBytesMax / 2;
-    if (done + records < count && !isFull) {
-      const message = next();
-      const finished = start(message).then(() => message.length);
-
-      // It is awaited in its turn: until then a rejection must not count as unhandled.
-      finished.catch(() => undefined);
-      inFlight.push(finished);
-      bytes += message.length;
-    } else {
-      bytes -= (await inFlight.shift()) ?? 0;
-      onProgress(++done, count);
-    }
+  while (batch.length < recordsMax && bytes < inFlightBytesMax / 2) {
+    const { value } = messages.next();
+    if (!value) break;
+    batch.push(value);
+    bytes += value.length;
   }
+  return batch;
+}
+
+async function compare(stream: NatsStore, seq: number, message: Buffer) {
+  if ((await stream.messageAt(seq))?.equals(message)) return;
+  throw data(
+    `message ${seq} of the stream is not record ${seq} of the journals`
+  );
 }
 
 /** Returns every record of the journals as a message. */
@@ -190,6 +182,7 @@ export async function exportStream(
     throw data(
       `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
     );
+  attempt("failed", path, () => realDisk.resolve(path));
   if (realDisk.look(path)) throw data(`${path} exists`);
 
   // It has another name until it is complete: half a journal would be a clean one.
@@ -204,16 +197,10 @@ export async function exportStream(
     };
     await append(headerText(randomUUID(), new Date().toISOString()));
     for (let seq = 0; seq < lastSeq;) {
-      const length = Math.min(natsLimits.fetchRecordsMax, lastSeq - seq);
-      const found = await Promise.all(
-        Array.from({ length }, (_, index) => stream.messageAt(seq + index + 1))
+      const length = Math.min(fetchRecordsMax, lastSeq - seq);
+      const lines = await Promise.all(
+        Array.from({ length }, () => lineOf(stream, ++seq, offset))
       );
-      const lines = found.map((message) => {
-        seq++;
-        const text = message && fromMessage(message, seq, offset);
-        if (text !== undefined) return text;
-        throw data(`message ${seq} of the stream is missing, or not a record`);
-      });
       await append(lines.join(""));
       onProgress(seq, lastSeq);
     }
@@ -226,6 +213,14 @@ export async function exportStream(
   }
   realDisk.syncDirectory(path);
   return lastSeq;
+}
+
+/** Returns a message as a line, for `fillChecksums`. @throws EngineError `data` if it is none */
+async function lineOf(stream: NatsStore, seq: number, offset: number) {
+  const message = await stream.messageAt(seq);
+  const line = message && fromMessage(message, seq, offset);
+  if (line !== undefined) return line;
+  throw data(`message ${seq} of the stream is missing, or not a record`);
 }
 
 const data = (message: string) => new EngineError("data", message);

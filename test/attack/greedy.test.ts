@@ -23,8 +23,7 @@ if (noProc) console.error(`greedy.test.ts: skipped: ${noProc}`);
 
 const small = Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
 const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[] = [
-  ["plants", plant],
-  ["refused requests", small],
+  ["plants", plant], ["refused requests", small],
   ["requests after the last response", small, "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
   ["refused bodies", Buffer.from("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde")],
   ["plants of 100 KB", post(`{"id":1,"name":"${"x".repeat(100_000)}"}`)],
@@ -69,10 +68,8 @@ const head = `POST /plants HTTP/1.1\r\nHost: a\r\n${good}`;
 const drips: readonly (readonly [
   says: string, start: string, drip: string, limit: number, status: number,
 ])[] = [
-  ["a request line", "POST /", "x", 300, 408],
-  ["a field", `${head}X: `, "y", 300, 408],
-  ["fields", head, "x:\r\n", 300, 408],
-  ["empty lines", "\r\n", "\r\n", 300, 408],
+  ["a request line", "POST /", "x", 300, 408], ["a field", `${head}X: `, "y", 300, 408],
+  ["fields", head, "x:\r\n", 300, 408], ["empty lines", "\r\n", "\r\n", 300, 408],
   ["a body", `${head}Content-Length: 1000000\r\n\r\n`, " ", 600, 408],
   ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n`, "1\r\n \r\n", 600, 408],
   ["a chunk", `${head}Transfer-Encoding: chunked\r\n\r\nfff\r\n`, " ", 600, 408],

@@ -5,9 +5,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "node:net";
 import { after, test } from "node:test";
-import {
-  chunk, evil, plant, request, withoutBody, type RequestOptions,
-} from "./hostile.ts";
+import { chunk, evil, plant, request, withoutBody, type RequestOptions } from "./hostile.ts";
 import { assertError, exchange, start, temporaryFolder, token } from "../support/support.ts";
 
 /**

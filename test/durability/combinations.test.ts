@@ -66,8 +66,7 @@ const rows: readonly (readonly [found: string, verdict: string, holds: (f: Facts
   ["C > X", "damaged", (f) => !continues(f) && f.hasLf && f.tail === "a claim"],
   ["all is there but the last LF", "unterminated", (f) =>
     f.line === "good" && !f.hasLf && f.tail === "nothing"],
-  ["torn", "torn", (f) => isTorn(f)],
-  ["damaged or edited", "damaged", (f) => !isTorn(f)],
+  ["torn", "torn", (f) => isTorn(f)], ["damaged or edited", "damaged", (f) => !isTorn(f)],
 ];
 const isNewHead = (head: Facts["head"]): boolean => head === "is missing" || head === "is empty"
   || head === "is a part" || head === "is a part with NULs" || head === "is NULs"

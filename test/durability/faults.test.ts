@@ -6,9 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import {
-  appendFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync,
-} from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -25,7 +23,7 @@ const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"
 const write = "await appendAll(file, bytes);";
 /** The wait makes sure that the response has left. */
 const eager = () => patched("journal.js", [[write,
-  `for (const each of this.#queue.batch) each.settle();
+  `for (const each of this.#queue.batch) each.settles[0]();
    await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
 const retrying = () => patched("journal.js", [[write,
   "await appendAll(file, bytes).catch(() => appendAll(file, bytes));"]]);

@@ -93,8 +93,7 @@ test("a directory whose path leaves no room for any name beside a journal is ref
   await assert.rejects(openJournal(join(folder, "yy")), { code: "failed", message: /at most 1 / });
   const deeper = join(dirname(folder), `${"d".repeat(folder.length - dirname(folder).length)}`);
   mkdirSync(deeper);
-  await assert.rejects(openJournal(join(deeper, "x")),
-    { code: "failed", message: /at most 0 / });
+  await assert.rejects(openJournal(join(deeper, "x")), { code: "failed", message: /at most 0 / });
   assert.deepEqual(readdirSync(deeper), []);
 });
 

@@ -1,16 +1,19 @@
 /**
  * Recovery on a simulated disk, killed at each of its steps and again: it loses nothing.
+ * Nor does an opening lose what another process writes meanwhile, in spite of all locks.
  *
- * PLANT_TEST_ROUNDS: each end is killed again, not only the torn one. Over 20: also with
- * truncations that are durable at once.
+ * PLANT_TEST_ROUNDS: each end is killed again in every way, not only the torn one in one way.
+ * Over 20: also with truncations that are durable at once.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
+import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { EIO } from "../support/journals.ts";
-import { SimulatedDisk } from "../support/simdisk.ts";
-import type { Interruption, Operation, Survival } from "../support/simdisk.ts";
+import {
+  type Interruption, type Operation, SimulatedDisk, type Survival,
+} from "../support/simdisk.ts";
 
 const { PLANT_TEST_ROUNDS: rounds } = process.env;
 const isLong = Number(rounds) > 20;
@@ -35,10 +38,8 @@ const bytesOf = (text: string, nuls = 0): Buffer => Buffer.from(text + "\0".repe
 const torn = Buffer.from(whole).fill(0, C + 20, C + 30);
 
 const ends: readonly (readonly [says: string, file: Buffer, expected: string])[] = [
-  ["no byte", bytesOf(""), ""],
-  ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
-  ["a header", bytesOf(textOf(1)), ""],
-  ["a clean end", whole, textOf(7)],
+  ["no byte", bytesOf(""), ""], ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
+  ["a header", bytesOf(textOf(1)), ""], ["a clean end", whole, textOf(7)],
   ["a missing LF", whole.subarray(0, -1), textOf(7)],
   ["an unfinished line", whole.subarray(0, -9), textOf(6)],
   ["a last write that is torn", torn, textOf(5)],
@@ -63,6 +64,10 @@ const parts: readonly (Interruption | undefined)[] = [
   undefined, { bytes: Infinity, durable: false }, { bytes: 40, durable: true },
   { bytes: 0, nuls: 40, durable: true }, { bytes: 40, nuls: Infinity, durable: true },
 ];
+
+/** Of a second crash, in quick tests: it stops before a step, and forgets all that is not durable. */
+const [partsAgain, survivalsAgain] = rounds === undefined ? [parts.slice(0, 1), survivals.slice(3)]
+  : [parts.slice(0, 3), survivals.slice(1)];
 
 interface Crash {
   readonly skip: number;
@@ -97,8 +102,8 @@ async function losses(file: Buffer, expected: string, twice: boolean, lies = fal
   let states = 0;
   const each = async (before: readonly Crash[], truncationsAreDurable: boolean): Promise<void> => {
     const isAgain = before.length > 0;
-    for (const part of isAgain ? parts.slice(0, 3) : parts) {
-      for (const survival of isAgain ? survivals.slice(1) : survivals) {
+    for (const part of isAgain ? partsAgain : parts) {
+      for (const survival of isAgain ? survivalsAgain : survivals) {
         for (let skip = 0; ; skip++) {
           const disk = Object.assign(new SimulatedDisk(), { truncationsAreDurable, lies });
           const crashes = [...before, { skip, part, survival }];
@@ -179,5 +184,65 @@ for (const [operation, code, exitCode] of calls) {
       }
     }
     assert.ok(fired > 0);
+  });
+}
+
+// What opening does where another process writes meanwhile, in spite of all locks.
+
+/** The calls of an opening, with a step before each but the truncation, which comes with the look
+ * at the size before it. */
+function between<T extends object>(target: T, step: () => void): T {
+  return new Proxy(target, {
+    get(_, name) {
+      const member: unknown = Reflect.get(target, name);
+      if (typeof member !== "function") return member;
+      return (...given: unknown[]): unknown => {
+        if (name !== "truncate") step();
+        const result: unknown = member.apply(target, given);
+        return name === "open" && typeof result === "object" && result ? between(result, step)
+          : result;
+      };
+    },
+  });
+}
+
+const last = whole.lastIndexOf("\n", -2) + 1;
+
+for (const [says, cutAt] of [
+  ["a whole line", last], ["the rest of a line", last + 30], ["an LF", whole.length - 1],
+  ["the rest of a header", 50],
+] as const) {
+  test(`${says} that another process writes while a journal is opened is not lost`, async (t) => {
+    const [file, rest] = [whole.subarray(0, cutAt), whole.subarray(cutAt)];
+    let [acknowledged, refused] = [0, 0];
+    for (let skip = 0, isOver = false; !isOver; skip++) {
+      const disk = new SimulatedDisk();
+      disk.put(journalPath, file);
+      let [steps, isAcknowledged] = [0, false];
+      const intrude = (): void => {
+        if (steps++ !== skip) return;
+        const other = disk.open(journalPath);
+        void other.append(rest);
+        // As a server does, it looks at the size before it acknowledges.
+        isAcknowledged = other.size() === whole.length;
+      };
+      const shared: Disk = between(disk, intrude);
+      const outcome: unknown = await openJournal(journalPath, { disk: shared })
+        .then((journal) => journal.close(), (error: unknown) => error);
+      isOver = steps <= skip;
+      if (outcome instanceof JournalError) {
+        assert.equal(outcome.code, "locked", `${skip}: ${outcome.message}`);
+        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: nothing is truncated`);
+        refused++;
+      }
+      disk.restart({ bytes: true, names: true });
+      if (isAcknowledged) {
+        acknowledged++;
+        await (await openJournal(journalPath, { disk })).close();
+        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: it is there`);
+      }
+    }
+    t.diagnostic(`${acknowledged} acknowledged, ${refused} openings refused`);
+    assert.ok(acknowledged > refused && refused > 0);
   });
 }

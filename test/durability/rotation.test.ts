@@ -8,11 +8,10 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { realDisk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
 import {
-  EIO, ENOSPC, fern, headerBytes, idsIn, outcomeOf, read, simulated,
+  diskWith, EIO, ENOSPC, fern, headerBytes, idsIn, outcomeOf, read, simulated,
 } from "../support/journals.ts";
 import * as journals from "../support/journals.ts";
 import { exchange, post, start, temporaryFolder } from "../support/support.ts";
@@ -246,16 +245,14 @@ test("of several rotations at once one is done, and the others find it done", as
 test("a file that cannot be closed prevents neither its unlocking nor the rotation", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   let refused = 0;
-  const open = (name: string): JournalFile => {
-    const file = realDisk.open(name);
-    const close = (): void => {
+  const disk = diskWith((file) => ({
+    close() {
       file.close();
       refused++;
       throw new Error("EIO: close");
-    };
-    return { ...file, close };
-  };
-  const journal = await openJournal(path, { limits, disk: { ...realDisk, open } });
+    },
+  }));
+  const journal = await openJournal(path, { limits, disk });
   renameSync(path, `${path}.1`);
   assert.equal(await journal.rotate(), true);
   await (await openJournal(`${path}.1`)).close();

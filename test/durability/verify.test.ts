@@ -8,9 +8,7 @@ import { openJournal } from "../../src/index.ts";
 import { linesOf, type Bytes } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { header, record } from "../support/journals.ts";
-import {
-  exchange, post, program, run, start, temporaryFolder, type Running,
-} from "../support/support.ts";
+import { exchange, post, program, run, start, temporaryFolder, type Running } from "../support/support.ts";
 
 const servers: Running[] = [];
 after(() => servers.map((server) => server.process.kill("SIGKILL")));
@@ -41,20 +39,19 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
     [at("edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"')), 65,
       text.lastIndexOf("\n", text.length - 2) + 1],
   ] as const;
+  const { stdout: forPeople } = await run(["verify", ...files.map(([name]) => name)], {}, folder);
   for (const [name, code, offset] of files) {
     const report = await run(["verify", "--json", name], {}, folder);
     const found = JSON.parse(report.stdout);
     assert.deepEqual([name, report.code, found.path, found.spots[0]?.offset],
       [name, code, name, offset]);
     assert.equal(found.spotsTotal, found.spots.length);
-    const forPeople = await run(["verify", name], {}, folder);
-    assert.equal(forPeople.code, code);
-    assert.match(forPeople.stdout, new RegExp(`^${name}: `));
+    assert.match(forPeople, new RegExp(`^${name}: `, "m"));
     const opening = name === "torn" || name === "no-lf" ? /^repairs it from offset \d+$/
       : name === "new" ? /^creates a new journal$/ : name === "edited" ? /^refuses it at offset \d+$/
       : /^uses it as it is$/;
     assert.match(found.opening, opening, name);
-    assert.ok(forPeople.stdout.includes(`${name}: opening ${found.opening}\n`));
+    assert.ok(forPeople.includes(`${name}: opening ${found.opening}\n`));
   }
   assert.equal(readFileSync(join(folder, "torn"), "utf8"), text.slice(0, -9));
 });
@@ -100,7 +97,7 @@ test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
   const folder = temporaryFolder();
   const path = await journalOf(folder);
   // More blocks than the bar has cells.
-  appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 16)}no LF`);
+  appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 15)}no LF`);
   const line = `${process.execPath} ${program} verify plants.ndjson`;
   const drawn = spawnSync("script", ["-qec", line, "/dev/null"], { cwd: folder, encoding: "utf8" });
   assert.equal(drawn.status, 65);
@@ -220,8 +217,7 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
       }, 0, file.length)];
       assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
         texts.map((text, index) => [text, index < 2]));
-      assert.deepEqual(found.map(({ offset }) => offset),
-        [0, found[0]?.end, found[1]?.end]);
+      assert.deepEqual(found.map(({ offset }) => offset), [0, found[0]?.end, found[1]?.end]);
       assert.equal(found.at(-1)?.end, file.length);
     }
   }

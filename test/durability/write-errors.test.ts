@@ -6,10 +6,9 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import {
-  append, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, simulated,
+  append, diskWith, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, simulated,
 } from "../support/journals.ts";
 import type { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -92,8 +91,7 @@ for (const [says, isTruncated, fail] of final) {
 const intrusions: readonly (readonly [says: string, act: (path: string) => void])[] = [
   ["grows", (name) => appendFileSync(name, "x\n")],
   ["is truncated", (name) => truncateSync(name, headerBytes)],
-  ["is emptied", (name) => truncateSync(name, 0)],
-  ["is deleted", (name) => rmSync(name)],
+  ["is emptied", (name) => truncateSync(name, 0)], ["is deleted", (name) => rmSync(name)],
   ["is renamed, and no rotation follows", (name) => renameSync(name, `${name}.1`)],
   ["is replaced by its own copy", (name) => {
     copyFileSync(name, `${name}.1`);
@@ -112,15 +110,12 @@ for (const [says, act] of intrusions) {
         const path = join(temporaryFolder(), "plants.ndjson");
         const failures: string[] = [];
         let isNext = false;
-        const open: typeof realDisk.open = (name) => {
-          const file = realDisk.open(name);
-          const write = async (bytes: Buffer): Promise<number> => {
+        const disk = diskWith((file) => ({
+          append(bytes) {
             if (isNext) act(path);
             return file.append(bytes);
-          };
-          return { ...file, append: write };
-        };
-        const disk = { ...realDisk, open };
+          },
+        }));
         const journal = await openJournal(path, { disk, limits: { rotationMillis: 10 } });
         journal.on("failed", ({ code }) => failures.push(code));
         assert.deepEqual(await append(journal, fern, fern), ["stored", "stored"], "the control");
@@ -155,16 +150,14 @@ for (const [says, errno] of [["EIO", EIO], ["no space", ENOSPC]] as const) {
 test("a file that another process has truncated is not extended after a failed write", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   let isFull = false;
-  const open: typeof realDisk.open = (name) => {
-    const file = realDisk.open(name);
-    const write = (bytes: Buffer): Promise<number> => {
+  const disk = diskWith((file) => ({
+    append(bytes) {
       if (!isFull) return file.append(bytes);
       truncateSync(path, headerBytes);
       return Promise.reject(Object.assign(new Error("ENOSPC"), { errno: -ENOSPC }));
-    };
-    return { ...file, append: write };
-  };
-  const journal = await openJournal(path, { disk: { ...realDisk, open } });
+    },
+  }));
+  const journal = await openJournal(path, { disk });
   assert.deepEqual(await append(journal, fern), ["stored"]);
   isFull = true;
   assert.deepEqual(await append(journal, fern), ["unknown"], "its end is not what it was");

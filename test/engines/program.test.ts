@@ -1,10 +1,10 @@
 /** The program on a stream: start, refusals, two processes on one stream, import and export. A
  * server with a journal loads none of this. */
 import assert from "node:assert/strict";
-import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
-import { exchange, post, program, run, start, temporaryFolder } from "../support/support.ts";
+import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
@@ -83,42 +83,30 @@ test("the file of credentials is read again for each connection, with one warnin
     assert.doesNotMatch(server.stdout() + JSON.stringify(server.events()), /s3cret/);
   });
 
-test("a server with a journal loads no file of the engine", { timeout },
-  async () => {
-    const folder = join(temporaryFolder(), "dist");
-    cpSync(dirname(program), folder, { recursive: true });
-    writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-    rmSync(join(folder, "engines"), { recursive: true });
-    rmSync(join(folder, "program", "transfer.js"));
-    const server = await start({ program: join(folder, "server.js") });
-    const [answer] = await exchange(server.port, fern(1), { answers: 1 });
-    assert.equal(answer?.status, 200);
-    assert.equal(await server.end(), 0);
-    await assert.rejects(start({ program: join(folder, "server.js"),
-      args: ["--store", "nats://127.0.0.1:1/plants"] }), /Cannot find module|a fault of ours/,
-    "the control: with a stream they are needed");
-  });
-
 test("without a server it listens, and responds with 503 until one can be reached", { timeout }, async () => {
   const fake = await Fake.start({ greeting: "" });
   const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
   const [refusal] = await exchange(server.port, fern(1), { answers: 1 });
   assert.match(`${refusal?.status} ${refusal?.body}`, /^503 \{"error":50306,/);
   assert.equal(refusal?.headers["retry-after"], "1");
+  const statusOf = async () => (await exchange(server.port, fern(1), { answers: 1 }))[0]?.status;
   fake.script = {};
-  await until("it takes plants", async () => {
-    const [answer] = await exchange(server.port, fern(1), { answers: 1 });
-    return answer?.status === 200;
-  });
+  await until("it takes plants", async () => await statusOf() === 200);
+
+  // A second loss is logged as the first one was.
+  fake.script = { greeting: "" };
+  fake.cut();
+  await until("it refuses plants", async () => await statusOf() === 503);
+  fake.script = {};
+  await until("it takes plants again", async () => await statusOf() === 200);
   assert.equal(await server.end(), 0);
-  assert.match(server.stderr(), /plants are acknowledged again/);
+  assert.equal(server.events().filter(({ msg }) => msg === "plants are acknowledged again").length, 2);
   assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
 });
 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a missing stream ends with 78 and the JSON that creates it", async () => {
-    const { code, stderr, stdout } =
-      await run([], cluster.env("plants"), temporaryFolder());
+    const { code, stderr, stdout } = await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
@@ -180,6 +168,9 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     const again = await run(["export", "out.ndjson"], env, folder);
     assert.equal(again.code, 65);
     assert.match(again.stderr, /out\.ndjson exists/);
+    const nowhere = await run(["export", "none/out.ndjson"], env, folder);
+    assert.equal(nowhere.code, 74);
+    assert.match(nowhere.stderr, /: none\/out\.ndjson: there is no directory \/.*\/none\n$/);
     const missing = await run(["import", "none.ndjson"], env, folder);
     assert.equal(missing.code, 74);
     // A journal goes on where the export ends.

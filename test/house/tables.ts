@@ -38,10 +38,10 @@ function settings(): string {
 
 function limits(): string {
   const rows = Object.entries(limitTable).map(([name, limit]) => {
-    const { flag, defaultValue, unit, reason } = limit;
-    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, reason];
+    const { flag, defaultValue, unit, meaning } = limit;
+    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, meaning];
   });
-  return tableOf("flag | library | default | reason", rows);
+  return tableOf("flag | library | default | meaning", rows);
 }
 
 const inside = /node:(?:assert|buffer|diagnostics_channel|events|path|stream.consumers|timers.promises|util|zlib)\b/;

@@ -181,7 +181,7 @@ for (const [what, text, line] of badFiles) {
 const folder = temporaryFolder();
 const good = `ci ${a}\n`;
 const userId = process.geteuid?.();
-const hostWith = (log: Host["log"]): Host => ({ userId, log }) as Host;
+const hostWith = (log: Host["log"]): Host => ({ userId, log, logged: new Set() }) as unknown as Host;
 const silent = hostWith((_, text) => assert.fail(text));
 
 for (const mode of [0o600, 0o400, 0o700, 0o640, 0o440]) {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { newPlantJson, newPlantOf, plainForm, plantJson, readNewPlant } from "../../src/plant.ts";
+import { seeded } from "../support/support.ts";
 
 const { PLANT_TEST_BODIES = "50000" } = process.env;
 const runs = Number(PLANT_TEST_BODIES);
@@ -50,14 +51,7 @@ const frames: readonly ((id: string, name: string, tag: string) => string)[] = [
 
 /** Bodies drawn from those, a third of them with a byte put in, taken out or replaced. */
 function* bodies(count: number, seed: number): Generator<Buffer, void> {
-  let state = seed;
-  const below = (end: number): number => {
-    // mulberry32
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * end);
-  };
+  const below = seeded(seed);
   const one = <T>(all: readonly [T, ...T[]] | readonly T[]): T => all[below(all.length)] as T;
   const text = (): string => one(pieces) + one(pieces);
 

@@ -3,9 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JsonError, parseJson } from "../../src/json/parse.ts";
 import { checkSchema, type Schema } from "../../src/json/schema.ts";
-import {
-  newPlantOf, newPlantSchema, readNewPlant, type NewPlant,
-} from "../../src/plant.ts";
+import { newPlantOf, newPlantSchema, readNewPlant, type NewPlant } from "../../src/plant.ts";
 
 /** All violations of a text, of which every member is kept. */
 const violationsOf = (schema: Schema, text: string): readonly string[] =>
@@ -132,8 +130,7 @@ const object: Schema = { type: "object", required: ["a"], properties: { a: text 
 const keywords: readonly (readonly [Schema, value: string, pointers: readonly string[]])[] = [
   [{}, "null", []], [{}, '{"a":[1]}', []], [{ title: "t", description: "d" }, "7", []],
   [text, '""', []], [text, '"null"', []], [text, "null", [""]], [text, "[]", [""]],
-  [text, "0", [""]],
-  [{ type: "object" }, "{}", []], [{ type: "object" }, "[]", [""]],
+  [text, "0", [""]], [{ type: "object" }, "{}", []], [{ type: "object" }, "[]", [""]],
   [{ type: "object" }, "null", [""]],
   [{ type: "integer" }, "7", []], [{ type: "integer" }, "7.0", []],
   [{ type: "integer" }, "7.1", [""]],
@@ -145,8 +142,7 @@ const keywords: readonly (readonly [Schema, value: string, pointers: readonly st
   [{ type: "integer", format: "int64" }, "-9223372036854775808", []],
   [{ type: "integer", format: "int64" }, "-9223372036854775809", [""]],
   [object, '{"a":""}', []], [object, '{"a":1}', ["/a"]], [object, "{}", ["/a"]],
-  [object, "1", [""]],
-  [object, '{"a":"","b":null}', []], [{ properties: { a: text } }, "{}", []],
+  [object, "1", [""]], [object, '{"a":"","b":null}', []], [{ properties: { a: text } }, "{}", []],
   [{ properties: { a: text } }, '{"a":null}', ["/a"]],
   [{ required: ["a", "b"] }, "{}", ["/a", "/b"]],
   // Without a type, what is no object has no members to miss (JSON Schema's validation, 6.5.3).

@@ -15,7 +15,7 @@ import {
   startWithAdmin, statusOf, stranger, timeout, underWay,
 } from "../support/operator.ts";
 import {
-  cleanEnvironment, exchange, program, readAnswers, run, temporaryFolder, token, type Running,
+  cleanEnvironment, exchange, program, readAnswers, temporaryFolder, token, type Running,
 } from "../support/support.ts";
 
 test("there are three pages, for GET and HEAD, without a token", { timeout }, async () => {
@@ -42,31 +42,36 @@ test("there are three pages, for GET and HEAD, without a token", { timeout }, as
   }
 });
 
-test("the public port has none of the admin pages, and the admin port takes no plants", { timeout }, async () => {
-  const server = await startWithAdmin();
+test("the public port has none of the admin pages; the admin port takes no plants, and shows no token", { timeout }, async () => {
+  const server = await startWithAdmin({ args: ["--log-requests"] });
   for (const path of ["/livez", "/readyz", "/metrics"]) {
-    const [bare, known] = [stranger, plant].map((bytes) =>
-      bytes.replace(/ \/\S* /, ` ${path} `));
+    const [bare, known] = [stranger, plant].map((bytes) => bytes.replace(/ \/\S* /, ` ${path} `));
     assert.equal(await statusOf(server, bare), 401);
     assert.equal(await statusOf(server, known), 404);
   }
   const { port } = adminOf(server);
   const [refused] = await exchange(Number(port), plant);
   assert.equal(refused?.status, 405);
+  const [answer] = await exchange(Number(port), plant.replace("POST", "GET"));
   assert.equal((await metricsOf(server)).get("plant_store_journal_records"), 0);
+  assert.equal(await server.end(), 0);
+  assert.ok(answer && !`${refused.body}${answer.body}${JSON.stringify(server.events())}`.includes(token));
 });
 
-test("without --admin the admin listener is not even loaded", { timeout }, async () => {
+test("without --admin and a stream, neither the admin listener nor the engine is loaded", { timeout }, async () => {
   const dist = join(temporaryFolder(), "dist");
   cpSync(dirname(program), dist, { recursive: true });
   writeFileSync(join(dist, "package.json"), '{"type":"module"}');
-  for (const name of ["admin.js", "metrics.js"]) rmSync(join(dist, "program", name));
+  for (const name of ["program/admin.js", "program/metrics.js", "program/transfer.js", "engines"]) {
+    rmSync(join(dist, name), { recursive: true });
+  }
   const built = join(dist, "server.js");
   const server = await start({ program: built });
-    assert.equal(await statusOf(server), 200);
+  assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
-  await assert.rejects(start({ program: built, args: ["--admin", "0"] }), /admin\.js/,
-    "the control: with --admin it is");
+  for (const args of [["--admin", "0"], ["--store", "nats://127.0.0.1:1/plants"]]) {
+    await assert.rejects(start({ program: built, args }), /Cannot find module/, "the control");
+  }
 });
 
 const hasIpv6 = Object.values(networkInterfaces()).flat().some((each) => each?.address === "::1");
@@ -91,27 +96,6 @@ for (const [setting, pattern, skip] of [
       if (socketPath) assert.ok(!existsSync(join(cwd, socketPath)));
     });
 }
-
-test("a taken admin port ends the start with 69 before anything is served", { timeout }, async () => {
-  const other = createServer().listen(0, "127.0.0.1");
-  await once(other, "listening");
-  const address = other.address();
-  assert.ok(typeof address === "object" && address !== null);
-  const args = ["--port", "0", "--admin", `${address.port}`];
-  const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
-  other.close();
-  assert.deepEqual([code, stdout], [69, ""]);
-  assert.match(stderr, /cannot listen: .*EADDRINUSE/);
-});
-
-test("a missing folder of the public socket ends with 69 although the admin listener is open",
-  { timeout }, async () => {
-    const first = await startWithAdmin();
-    const args = ["--port", "0", "--admin", "0", "--socket", join(temporaryFolder(), "no", "socket")];
-    const { code, stderr } = await run(args, {}, temporaryFolder());
-    assert.equal(code, 69, stderr);
-    assert.equal(await first.end(), 0);
-  });
 
 test("a taken public port ends with 69 although an admin client is connected",
   { timeout }, async () => {
@@ -292,16 +276,6 @@ test("the admin listener has the public listener's limits for heads", { timeout 
   assert.deepEqual([await statusOf(1_011), await statusOf(1_012)], [200, 431]);
   for (const bytes of ["GET /li", ""]) assert.equal((await exchange(Number(port), bytes))[0]?.status, 408);
 });
-
-test("a token in a request to the admin listener is shown nowhere", { timeout },
-  async () => {
-    const server = await startWithAdmin({ args: ["--log-requests"] });
-    const { port } = adminOf(server);
-    const [answer] = await exchange(Number(port), plant.replace("POST", "GET"));
-    assert.ok(answer && !answer.body.includes(token));
-    assert.equal(await server.end(), 0);
-    assert.ok(!JSON.stringify(server.events()).includes(token));
-  });
 
 test("with a stream, readiness and metrics follow its server, and the journal's metrics are missing",
   { timeout },

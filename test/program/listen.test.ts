@@ -8,9 +8,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ended, post, start, timeout } from "../support/operator.ts";
-import {
-  cleanEnvironment, program, run, temporaryFolder, token, type Running,
-} from "../support/support.ts";
+import { cleanEnvironment, program, run, temporaryFolder, token, type Running } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
 const children: Running["process"][] = [];
@@ -141,15 +139,18 @@ test("an inherited descriptor that is not a socket ends with 69", { timeout }, a
   assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
-test("a taken port ends with 69 and is named", { timeout }, async () => {
+test("a taken port, public or of the admin listener, ends with 69 and is named", { timeout }, async () => {
   const taken = createServer();
   await once(taken.listen(0, "127.0.0.1"), "listening");
   const address = taken.address();
   assert.ok(typeof address === "object" && address !== null);
-  const { code, stderr } = await run(["--port", `${address.port}`], {}, temporaryFolder());
-  assert.equal(code, 69);
-  assert.match(stderr,
-    new RegExp(`^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+  for (const [port, admin] of [[address.port, 0], [0, address.port]]) {
+    const args = ["--port", `${port}`, "--admin", `${admin}`];
+    const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
+    assert.deepEqual([code, stdout], [69, ""], "before anything is served");
+    assert.match(stderr,
+      new RegExp(`^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+  }
   taken.close();
 });
 
@@ -193,14 +194,6 @@ test("two starts race at one abandoned socket: the server that listens stays rea
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
   });
 
-const noIpv6 = Object.values(networkInterfaces()).flat().some((each) => each?.address === "::1")
-  ? false : "this machine has no ::1";
-test("an IPv6 address is shown in brackets", { timeout, skip: noIpv6 }, async () => {
-  const server = await start({ args: ["--host", "::1"] });
-  assert.equal(server.stdout(), `plant-store listening on http://[::1]:${server.port}\n`);
-  assert.equal(await post({ host: "::1", port: server.port }), 200);
-});
-
 test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
   { timeout }, async () => {
     const socketPath = join(temporaryFolder(), "s");
@@ -216,9 +209,3 @@ test("a socket that kill -9 left behind is replaced; one that is served, and a f
     assert.equal((await run(args, {}, temporaryFolder())).code, 69);
     assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
   });
-
-test("--base-path precedes /plants, and nothing else is served", { timeout }, async () => {
-  const server = await start({ args: ["--base-path", "/v1/x"] });
-  assert.equal(await post({ port: server.port }, "/v1/x/plants"), 200);
-  assert.equal(await post({ port: server.port }), 404);
-});

@@ -133,8 +133,7 @@ test("labels are those of the catalogue, whatever a client sends", { timeout }, 
       await exchange(server.port, bytes, { answers: 1, head: method === "HEAD" });
     }
   }
-  const known = Object.values(catalogue).map(([error]) =>
-    requests(Math.floor(error / 100), error));
+  const known = Object.values(catalogue).map(([error]) => requests(Math.floor(error / 100), error));
   for (const sample of (await metricsOf(server)).keys()) {
     if (!sample.startsWith("plant_store_http_requests")) continue;
     assert.ok(sample === requests(200, "") || known.includes(sample), sample);

@@ -1,6 +1,6 @@
 /** What the process does when something goes wrong that no request can be blamed for. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync,
@@ -29,9 +29,9 @@ test("a command with an internal error ends with 70", async () => {
   assert.deepEqual([code, stdout, stderr], [70, "", "plant-store: internal error: boom\n"]);
 });
 
-test("a program that cannot listen leaves nothing but its journal", async () => {
+test("a program that cannot listen leaves nothing but its journal, although its admin listener is open", async () => {
   const cwd = temporaryFolder();
-  const args = ["--socket", join(cwd, "no", "socket")];
+  const args = ["--admin", "0", "--socket", join(cwd, "no", "socket")];
   const { code, stderr } = await run(args, {}, cwd);
   assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
   const folder = join(cwd, "no");
@@ -115,13 +115,6 @@ test("a rewrite copy that cannot be looked at is not a missing copy: the journal
   await (await openJournal(path)).close();
   symlinkSync("plants.ndjson.rewrite", `${path}.rewrite`);
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });
-});
-
-test("verify refuses a pipe, and does not wait for it", async () => {
-  const cwd = temporaryFolder();
-  execFileSync("mkfifo", [join(cwd, "fifo")]);
-  const { code, stderr } = await run(["verify", "fifo"], {}, cwd);
-  assert.deepEqual([code, stderr], [74, "plant-store: fifo: is not a regular file\n"]);
 });
 
 test("a journal stays at its path when the process changes its folder", async () => {
@@ -218,4 +211,7 @@ test("a locked journal is 75, a damaged one 65, no folder 74; none is touched", 
   const missing = await starts("--store", "none/x");
   assert.deepEqual([missing.code, missing.stderr],
     [74, `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`]);
+  await assert.rejects(openJournal(join(cwd, "none/x")), { name: "JournalError", code: "failed",
+    message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}` });
+  assert.equal((await starts("--store", ".")).code, 65);
 });

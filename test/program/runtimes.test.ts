@@ -1,11 +1,13 @@
-/** Program and library on Deno and Bun, and their locks beside Node's.
+/** Program and library on Deno and Bun, and their locks beside Node's; the program in one file.
  * PLANT_TEST_RUNTIMES: binaries named deno or bun, with colons between. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { documentOf } from "../house/documents.ts";
 import { command } from "../support/package.ts";
+import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
 import { program, root, run, start, temporaryFolder, token } from "../support/support.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
@@ -83,4 +85,28 @@ test("a journal has one writer, whichever runtimes the two processes have", { sk
     await post(server.url, "1");
     assert.equal(await server.end(), 0);
   }
+});
+
+// The program in one file, and as a single executable, by the commands of the README.
+
+const folder = bundled();
+const kilobytes = Number(/file of about (\d+) KB/.exec(documentOf("src/program/README.md").text)?.[1]);
+
+for (const { path, version } of nodes) {
+  test(`one CommonJS file by esbuild serves plants on Node ${version}, of the size that the README says`, async () => {
+    const file = join(folder, "plant-store.cjs");
+    const { size } = statSync(file);
+    assert.ok(Math.abs(size - kilobytes * 1_000) < size / 10, `the README says ${kilobytes} KB: ${size} bytes`);
+    await assertServes(path, file);
+  });
+}
+
+const able = nodes.find(({ major }) => major >= 26);
+const reason = able ? false : "no Node 26 among this one and PLANT_TEST_NODES";
+if (reason) console.error(`runtimes.test.ts: skipped: ${reason}`);
+test("node --build-sea makes an executable that serves plants", { skip: reason }, async (t) => {
+  runRecipe("executable", folder, able?.path ?? "");
+  const file = join(folder, "plant-store");
+  t.diagnostic(`${statSync(file).size} bytes, of Node ${able?.version}`);
+  await assertServes(file);
 });

@@ -2,18 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  existsSync, readFileSync, renameSync, symlinkSync, writeFileSync,
-} from "node:fs";
+import { existsSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import {
-  ended, finish, preload, start, statusOf, timeout, underWay, withToken,
-} from "../support/operator.ts";
-import {
-  cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running,
-} from "../support/support.ts";
+import { ended, finish, preload, start, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
+import { cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running } from "../support/support.ts";
 
 /** Stops the program's clock at 0 until SIGUSR2 sets it. */
 const stoppedClock = (millis: number): string => `

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import type { Limits } from "../../src/config.ts";
+import { realDisk, type Disk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { StoreError } from "../../src/store.ts";
@@ -13,6 +14,15 @@ export const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
 export const headerBytes = 133;
 /** Linux's numbers; libuv has no name for EDQUOT. */
 export const [EIO, EACCES, EFBIG, ENOSPC, EDQUOT] = [5, 13, 27, 28, 122];
+
+/** The real disk, whose files have other operations. */
+export const diskWith = (change: (file: JournalFile) => Partial<JournalFile>): Disk => ({
+  ...realDisk,
+  open(path) {
+    const file = realDisk.open(path);
+    return { ...file, ...change(file) };
+  },
+});
 
 export const crcOf = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
 
