@@ -58,7 +58,7 @@ export function scopedDigest(
   authorization: string | undefined,
   text: string
 ): string {
-  // The digests are strings of a character for each byte: as Buffers, `hash` makes them more slowly.
+  // The digests are strings, a character for each byte: `hash` makes Buffers more slowly.
   const token = hash("sha256", tokenOf(authorization), "binary");
   const bytes = Buffer.from(token + text, "latin1");
   const digest = Buffer.from(hash("sha256", bytes, "binary"), "latin1");

@@ -163,7 +163,7 @@ export class KeyWindow {
       this.#oldest++;
   }
 
-  /** Returns each remembered record, the oldest first: the offset of its digests, and its position. */
+  /** Returns the offset of the digests and the position of each record, the oldest first. */
   #records() {
     const { positions, length } = this.#slots;
     return Array.from(
