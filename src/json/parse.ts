@@ -101,16 +101,10 @@ const scalar = new RegExp(
 );
 
 /**
- * Returns what the characters of a string stand for, between its quotes; checked before.
- *
- * V8 keeps each short string that JSON.parse makes in a table, which a million names would fill
- * with 50 MB. It leaves out strings of more than ten characters, so this makes them longer.
+ * Makes a string longer before JSON.parse reads it. V8 keeps each short string that JSON.parse
+ * makes in a table, which a million names would fill with 50 MB. It leaves out strings of more than
+ * ten characters.
  */
-const stringOf = (characters: string): string =>
-  characters.includes("\\")
-    ? JSON.parse(`"${padding}${characters}"`).slice(padding.length)
-    : characters;
-
 const padding = " ".repeat(12);
 
 /** An object's names are compared one by one up to this number. A table has the others. */
@@ -223,11 +217,14 @@ class Reader {
     return (this.#names ??= new NameTable(this.#text.length, nameAt));
   }
 
-  /** Passes the string at a position, and returns its characters. */
+  /** Passes the string at a position, and returns the characters that it stands for. */
   #nameAt(position: number): string {
     this.#next = position;
     this.#string();
-    return stringOf(this.#text.slice(position + 1, this.#next - 1));
+    const text = this.#text.slice(position + 1, this.#next - 1);
+    return text.includes("\\")
+      ? JSON.parse(`"${padding}${text}"`).slice(padding.length)
+      : text;
   }
 
   /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */

@@ -56,7 +56,11 @@ function typeProblem(
   type: MemberSchema["type"],
   value: JsonValue
 ): string | undefined {
-  const kind = kindOf(value);
+  // In words: a response never repeats the value itself.
+  const kind =
+    typeof value === "string"
+      ? (kinds[value.charAt(0)] ?? "a number")
+      : "an object";
   if (type === "integer") {
     const integer =
       typeof value === "string" && kind === "a number"
@@ -81,9 +85,3 @@ const kinds: Readonly<Record<string, string>> = {
   f: "false",
   n: "null"
 };
-
-/** Returns what a value is, in words: a response never repeats the value itself. */
-const kindOf = (value: JsonValue): string =>
-  typeof value === "string"
-    ? (kinds[value.charAt(0)] ?? "a number")
-    : "an object";
