@@ -10,7 +10,7 @@ import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
  *
  * @param limits if its `keysBytesMax` is 0, the description does not list Idempotency-Key
  */
-export function describeApi({ keysBytesMax }: Pick<Limits, "keysBytesMax">) {
+export function describeApi({ keysBytesMax }: Limits) {
   const keys = keysBytesMax === 0 ? undefined : keysDescription;
   const [, withId] = newPlantSchema.allOf;
   return {

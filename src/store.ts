@@ -88,15 +88,18 @@ export function appendJsonOf(store: PlantStore): AppendJson {
 }
 
 /** `unknown`: the plant may have been stored. Any other code: nothing was stored. */
-export type StoreErrorCode =
-  | "full"
-  | "busy"
-  | "closed"
-  | "unknown"
-  | "conflict"
-  | "invalid"
-  | "unreachable"
-  | "tooLarge";
+export const storeErrorCodes = [
+  "full",
+  "busy",
+  "closed",
+  "unknown",
+  "conflict",
+  "invalid",
+  "unreachable",
+  "tooLarge"
+] as const;
+
+export type StoreErrorCode = (typeof storeErrorCodes)[number];
 
 /** Why a plant was not acknowledged. */
 export class StoreError extends Error {

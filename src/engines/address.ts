@@ -56,7 +56,7 @@ export type Endpoint = Settings["hosts"][number];
  * @throws EngineError `config`, RangeError for a limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
-  const limits = Object.freeze({ ...natsLimits, ...options.limits });
+  const limits = { ...natsLimits, ...options.limits };
   for (const [name, value] of Object.entries(limits)) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);

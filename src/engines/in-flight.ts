@@ -110,17 +110,17 @@ export class InFlight implements SessionHandlers {
    *
    * @throws StoreError, as a rejection
    */
-  async send(message: Message): Promise<JsonObject> {
-    const bytes = message.headers.length + message.payload.length;
-
-    // While no server can be reached, messages would fill the memory and keep clients waiting.
-    if (!this.session.isReachable) throw notAcknowledged();
-
-    // A stored message must be readable: it comes back as base64, within other members of JSON.
-    if (bytes > ((this.#limits.messageBytesMax - 1024) * 3) / 4)
-      throw tooLarge();
-    this.#take(bytes, message.room, "busy");
+  send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
+      const bytes = message.headers.length + message.payload.length;
+
+      // While no server can be reached, messages would fill the memory and keep clients waiting.
+      if (!this.session.isReachable) throw notAcknowledged();
+
+      // A stored message must be readable: it comes back as base64, within other members of JSON.
+      if (bytes > ((this.#limits.messageBytesMax - 1024) * 3) / 4)
+        throw tooLarge();
+      this.#take(bytes, message.room, "busy");
       const entry: Entry = {
         ...message,
         token: String(++this.#number),

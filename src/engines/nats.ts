@@ -238,7 +238,11 @@ export class NatsStore
       payload: Buffer.from(body),
       deadline,
       room: "for replays",
-      judge: judgeAnswer
+      judge: (result) => {
+        // Any response of the leader's is a result, and so is 10037: there is no such message.
+        const { err_code: code = 10037 } = objectOf(result["error"]);
+        return code === 10037 ? result : "again";
+      }
     });
   }
 }
@@ -294,12 +298,6 @@ function judgeAck(
   // 2.11 responds with 10023 after the message was stored.
   const isUnknown = code === 10023 && allowsOldServer;
   return new StoreError((!isUnknown && meaning) || "unknown", reason);
-}
-
-/** Any response of the leader's is a result, and so is 10037: there is no such message. */
-function judgeAnswer(result: JsonObject): Verdict {
-  const { err_code: code = 10037 } = objectOf(result["error"]);
-  return code === 10037 ? result : "again";
 }
 
 export { EngineError, type NatsLimits, type NatsOptions };

@@ -91,7 +91,10 @@ export class Session {
 
   async #run(resolve: () => void, reject: (error: EngineError) => void) {
     const { monitorPort, limits } = this.#settings;
-    if (monitorPort === undefined) this.#warn(unverified);
+    if (monitorPort === undefined)
+      this.#warn(
+        "not verified: that the servers sync each write (monitor=PORT asks them)"
+      );
     let isStarting = true;
     const endStart = () => {
       isStarting = false;
@@ -172,6 +175,3 @@ export class Session {
     }
   }
 }
-
-const unverified =
-  "not verified: that the servers sync each write (monitor=PORT asks them)";

@@ -13,9 +13,8 @@ import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
  * A response as a listener sees it. `error` and `message` are those of an Error; a 200 has
  * `replayed`, or the `receipt` of the store.
  */
-export type ResponseSummary = Pick<ApiError, "status"> &
-  Partial<Pick<ApiError, "error" | "message">> &
-  Pick<Answer, "replayed" | "receipt">;
+export type ResponseSummary = Pick<Answer, "status" | "replayed" | "receipt"> &
+  Partial<Pick<ApiError, "error" | "message">>;
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It
@@ -92,10 +91,7 @@ export class Connection {
     // the last. Node would destroy the socket. The client's unread bytes would then reset the
     // connection before the client sees the response. Node does not document which method it
     // calls: the tests of early responses pin it on each Node.
-    socket.destroySoon = () => {
-      if (this.#state === "open") this.#state = "closing";
-      this.#closeGently();
-    };
+    socket.destroySoon = () => this.#closeGently();
   }
 
   /**
@@ -241,7 +237,6 @@ export class Connection {
       this.#latest.writableEnded &&
       this.#latest.req.complete
     ) {
-      this.#state = "closing";
       this.#closeGently();
     }
   }
@@ -275,6 +270,7 @@ export class Connection {
    * a response that it has not read yet (RFC 9112, 9.6).
    */
   #closeGently(): void {
+    if (this.#state === "open") this.#state = "closing";
     if (!this.#socket.writable) return;
     this.#socket.end();
     const timer = setTimeout(

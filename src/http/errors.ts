@@ -1,6 +1,6 @@
 /** The catalogue: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
-import { StoreError } from "../store.ts";
+import { StoreError, storeErrorCodes } from "../store.ts";
 
 /** One cause of an unsuccessful response. */
 type Row = readonly [
@@ -222,10 +222,11 @@ export function apiErrorOf(
     return new ApiError(code, `The body is not ${expected}: ${message}.`);
   }
 
-  // A host's store may reject with anything, such as a StoreError with an unknown code.
-  const code = thrown instanceof StoreError && thrown.code;
-  const cause = storeCauses.find((each) => each === code);
-  if (cause) return new ApiError(cause);
+  // A host's store may reject with anything, such as a StoreError with an unknown code. Its own
+  // message stays inside: it may contain paths and system errors.
+  const given = thrown instanceof StoreError && thrown.code;
+  const code = storeErrorCodes.find((each) => each === given);
+  if (code && code !== "invalid") return new ApiError(code);
   onFault(thrown);
   return new ApiError(
     "fault",
@@ -234,20 +235,6 @@ export function apiErrorOf(
       : undefined
   );
 }
-
-/**
- * The codes of a StoreError that are causes. Its own message stays inside: it may contain paths and
- * system errors.
- */
-const storeCauses: readonly Cause[] = [
-  "full",
-  "unknown",
-  "busy",
-  "closed",
-  "unreachable",
-  "conflict",
-  "tooLarge"
-];
 
 /** Returns the response to what node's parser (llhttp) refuses with this code. */
 export const parserErrorOf = (code: string): ApiError =>

@@ -1,6 +1,10 @@
 /** Sets node:http up strictly: its limits, and our responses where its own have no body. */
 import { createServer as createHttp, type Server } from "node:http";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type {
+  IncomingMessage,
+  RequestListener,
+  ServerResponse
+} from "node:http";
 import {
   createServer as createHttps,
   type ServerOptions as TlsOptions
@@ -139,17 +143,15 @@ function listenTo(
 ): void {
   const { connections } = application;
 
-  server.on("request", (request, response) =>
-    application.handle(request, response, "body")
-  );
+  const handle: RequestListener = (request, response) =>
+    application.handle(request, response, "body");
+  server.on("request", handle);
 
   // Without these, node sends 100 before our checks, and a 417 without a body.
   server.on("checkContinue", (request, response) =>
     application.handle(request, response, "continue")
   );
-  server.on("checkExpectation", (request, response) =>
-    application.handle(request, response, "body")
-  );
+  server.on("checkExpectation", handle);
 
   // Without this, node closes the connection without a response.
   server.on("connect", (request) => application.refuseConnect(request));

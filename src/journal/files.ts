@@ -91,9 +91,9 @@ export const realDisk = {
     return openedFile(fs.openSync(path, durableFlags | O_EXCL, mode));
   },
 
-  rename: (from: string, to: string) => fs.renameSync(from, to),
+  rename: fs.renameSync,
 
-  remove: (path: string) => fs.unlinkSync(path),
+  remove: fs.unlinkSync,
 
   /** Makes the names in a file's directory durable, unless Node's permission model forbids it. */
   syncDirectory(path: string) {

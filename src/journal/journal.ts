@@ -253,7 +253,7 @@ export class Journal
     this.#current.seq += records;
 
     await this.#watch();
-    this.#settings.keys.addLines(bytes);
+    this.#settings.keys.addLines(bytes, this.#queue.batch);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle({ seq: seq + 1, file: uuid });

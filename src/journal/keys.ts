@@ -7,7 +7,13 @@
 import { hash, randomBytes } from "node:crypto";
 import { conflict, type StoreError } from "../store.ts";
 import { blockBytes, find, type Bytes } from "./lines.ts";
-import { headerBytes, keyAndPlant, lineBytesMax, lineFeed } from "./record.ts";
+import {
+  headerBytes,
+  keyAndPlant,
+  lineBytesMax,
+  lineFeed,
+  type KeyedPlant
+} from "./record.ts";
 
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
@@ -34,6 +40,12 @@ export class KeyWindow {
   #oldest = 1;
   #slots = slotsOf(slotsMin);
 
+  /**
+   * Scratch space for the digests of a key and its plant: writing to it is faster than allocating.
+   * Sharing it is safe, because every method writes and uses it within one synchronous call.
+   */
+  readonly #digests = Buffer.alloc(2 * digestBytes);
+
   /** @param bytesMax the length of the window; 0 remembers nothing */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
@@ -45,15 +57,15 @@ export class KeyWindow {
     plant: string
   ): "replayed" | StoreError | undefined {
     if (key === undefined) return undefined;
-    const bytes = Buffer.from(key, "base64url");
+    writeKey(this.#digests, key);
     const { chains, before, length } = this.#slots;
-    let number = chains[this.#chainOf(bytes)] ?? 0;
+    let number = chains[this.#chainOf(this.#digests, 0)] ?? 0;
     while (number >= this.#oldest) {
       const slot = number % length;
-      if (this.#has(2 * slot, bytes))
-        return this.#has(2 * slot + 1, digestOf(plant))
-          ? "replayed"
-          : conflict();
+      if (this.#has(slot, 0)) {
+        writePlant(this.#digests, plant);
+        return this.#has(slot, digestBytes) ? "replayed" : conflict();
+      }
       number = before[slot] ?? 0;
     }
     return undefined;
@@ -68,8 +80,9 @@ export class KeyWindow {
   add(key: string, plant: string | Buffer, lineBytes: number): void {
     const position = this.#end;
     this.skip(lineBytes);
-    const digests = [Buffer.from(key, "base64url"), digestOf(plant)];
-    this.#insert(Buffer.concat(digests), position);
+    writeKey(this.#digests, key);
+    writePlant(this.#digests, plant);
+    this.#insert(this.#digests, 0, position);
   }
 
   /** Moves the end over the files of a later window, and remembers the records of that window. */
@@ -80,8 +93,8 @@ export class KeyWindow {
       later.#end,
       hasRecords ? start + later.#newest : this.#newest
     );
-    for (const [digests, position] of later.#records())
-      this.#insert(digests, start + position);
+    for (const { offset, position } of later.#records())
+      this.#insert(later.#slots.digests, offset, start + position);
   }
 
   /**
@@ -109,15 +122,21 @@ export class KeyWindow {
     }
   }
 
-  /** Moves the end over whole lines, and remembers the records with a key. */
-  addLines(lines: Buffer): void {
+  /**
+   * Moves the end over whole lines, and remembers the records with a key.
+   *
+   * @param records the key and the plant of each line, if they are known. Default: they are read
+   */
+  addLines(lines: Buffer, records?: readonly KeyedPlant[]): void {
     // Within a string the quotes would be escaped.
     if (!lines.includes(',"key":"')) return this.skip(lines.length);
-    for (let start = 0; start < lines.length;) {
+    let start = 0;
+    for (let index = 0; start < lines.length; index++) {
       const end = lines.indexOf(lineFeed, start) + 1;
-      const found = keyAndPlant(lines.subarray(start, end - 1));
-      if (found) this.add(found.key, found.plant, end - start);
-      else this.skip(end - start);
+      const { key, json } =
+        records?.[index] ?? keyAndPlant(lines.subarray(start, end - 1));
+      if (key === undefined) this.skip(end - start);
+      else this.add(key, json, end - start);
       start = end;
     }
   }
@@ -144,27 +163,30 @@ export class KeyWindow {
       this.#oldest++;
   }
 
-  /** Returns the digests and the position of each remembered record, the oldest first. */
+  /** Returns the offset of the digests and the position of each record, the oldest first. */
   #records() {
-    const { positions, digests, length } = this.#slots;
+    const { positions, length } = this.#slots;
     return Array.from(
       { length: this.#count - this.#oldest + 1 },
       (_, index) => {
         const slot = (this.#oldest + index) % length;
-        const start = slot * 2 * digestBytes;
-        const pair = digests.subarray(start, start + 2 * digestBytes);
-        return [pair, positions[slot] ?? 0] as const;
+        return {
+          offset: slot * 2 * digestBytes,
+          position: positions[slot] ?? 0
+        };
       }
     );
   }
 
-  #insert(digests: Buffer, position: number) {
+  /** @param offset the offset of the record's digests within the given ones */
+  #insert(digests: Buffer, offset: number, position: number) {
     if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
     const slots = this.#slots;
     const number = ++this.#count;
     const slot = number % slots.length;
-    const chain = this.#chainOf(digests);
-    digests.copy(slots.digests, slot * 2 * digestBytes);
+    const chain = this.#chainOf(digests, offset);
+    const end = offset + 2 * digestBytes;
+    digests.copy(slots.digests, slot * 2 * digestBytes, offset, end);
     slots.positions[slot] = position;
     slots.before[slot] = slots.chains[chain] ?? 0;
     slots.chains[chain] = number;
@@ -173,26 +195,34 @@ export class KeyWindow {
   /** Doubles the slots. */
   #grow() {
     const records = this.#records();
-    this.#slots = slotsOf(2 * this.#slots.length);
+    const { digests, length } = this.#slots;
+    this.#slots = slotsOf(2 * length);
     this.#count = this.#oldest - 1;
-    for (const [digests, position] of records) this.#insert(digests, position);
+    for (const { offset, position } of records)
+      this.#insert(digests, offset, position);
   }
 
-  #chainOf(key: Buffer) {
+  #chainOf(digests: Buffer, offset: number) {
     let hashed = 0;
     for (let index = 0; index < digestBytes; index += 4)
-      hashed = Math.imul(hashed + key.readInt32LE(index), factor);
+      hashed = Math.imul(hashed + digests.readInt32LE(offset + index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
     return (hashed >>> 8) % this.#slots.length;
   }
 
-  /** Whether the digest with this index is the given one. */
-  #has(index: number, digest: Buffer) {
-    const start = index * digestBytes;
-    return (
-      digest.compare(this.#slots.digests, start, start + digestBytes) === 0
+  /** Whether a slot has the key of the scratch space, at offset 0, or the plant, after it. */
+  #has(slot: number, offset: number) {
+    const start = slot * 2 * digestBytes + offset;
+    const { digests } = this.#slots;
+    const order = this.#digests.compare(
+      digests,
+      start,
+      start + digestBytes,
+      offset,
+      offset + digestBytes
     );
+    return order === 0;
   }
 }
 
@@ -211,5 +241,14 @@ const slotsOf = (length: number) => ({
   before: new Float64Array(length)
 });
 
-const digestOf = (plant: string | Buffer) =>
-  hash("sha256", plant, "buffer").subarray(0, digestBytes);
+const writeKey = (digests: Buffer, key: string) =>
+  digests.write(key, "base64url");
+
+/** Takes the digest as a string: as a Buffer from `hash`, it would cost three times as much. */
+const writePlant = (digests: Buffer, plant: string | Buffer) =>
+  digests.write(
+    hash("sha256", plant, "binary"),
+    digestBytes,
+    digestBytes,
+    "latin1"
+  );

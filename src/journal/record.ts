@@ -230,12 +230,19 @@ export function decodeRecord(line: Buffer) {
   return { seq: Number(seq), at, synced: Number(synced), key, id };
 }
 
-/** Returns the key of a record's line and its plant's JSON; undefined if it has no key. */
-export function keyAndPlant(line: Buffer) {
-  if (!hasValidChecksum(line)) return undefined;
-  const [, , , , key] =
-    recordForm.exec(line.toString("latin1", 0, startBytesMax)) ?? [];
-  return key === undefined ? undefined : { key, plant: plantIn(line) };
+/** A plant's JSON, and the key of its record; undefined if it has none. */
+export interface KeyedPlant {
+  readonly key: string | undefined;
+  readonly json: string | Buffer;
+}
+
+/** Returns the key and the plant of a record's line. A line with a bad checksum has no key. */
+export function keyAndPlant(line: Buffer): KeyedPlant {
+  const start = line.toString("latin1", 0, startBytesMax);
+  const [, , , , key] = hasValidChecksum(line)
+    ? (recordForm.exec(start) ?? [])
+    : [];
+  return { key, json: plantIn(line) };
 }
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */

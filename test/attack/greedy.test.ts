@@ -1,6 +1,6 @@
 /**
  * Greedy clients: they take memory by not reading, and connections by sending slowly.
- * PLANT_TEST_ROUNDS, whatever its value, adds floods of other requests.
+ * PLANT_TEST_ROUNDS, whatever its value: four clients instead of one, and floods of other requests.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -37,7 +37,7 @@ for (const [says, bytes, first = ""] of floods.slice(0, rounds === undefined ? 1
         await exchange(server.port, plant, { answers: 1 });
         const before = peakOf(server);
         // The client never reads: there is no data listener.
-        const sockets = Array.from({ length: 4 }, () => connect(server.port, "127.0.0.1"));
+        const sockets = Array.from({ length: rounds === undefined ? 1 : 4 }, () => connect(server.port, "127.0.0.1"));
         const block = Buffer.concat(Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes));
         const taken = await Promise.all(sockets.map((socket) => flood(socket, first, block)));
         const grown = peakOf(server) - before;

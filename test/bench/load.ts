@@ -17,20 +17,23 @@ export interface Load {
   readonly max: number;
 }
 
-const versionOfWrk = /^wrk (\S+)/.exec(spawnSync("wrk", ["-v"], { encoding: "utf8" }).stdout ?? "");
+export const versionOfWrk = /^wrk (\S+)/.exec(spawnSync("wrk", ["-v"], { encoding: "utf8" }).stdout ?? "");
 export const generator = versionOfWrk ? `wrk ${versionOfWrk[1] ?? ""}, 1 thread`
   : "autocannon 9.0.0 (no wrk here: install it, autocannon may be slower than the servers)";
 
 /** @param cores where the generator runs
+ * @param keys whether each request has an Idempotency-Key of its own: needs wrk
  * @throws Error if any request was refused or got no response */
 export function applyLoad(
   port: number,
   connections: number,
   seconds: number,
   cores: Cores,
+  keys: boolean,
 ): Promise<Load> {
   const url = `http://127.0.0.1:${port}/plants`;
-  return (versionOfWrk ? runWrk : runAutocannon)(url, connections, seconds, cores);
+  return versionOfWrk ? runWrk(url, connections, seconds, cores, keys)
+    : runAutocannon(url, connections, seconds, cores);
 }
 
 /** Numbers by name out of a program's JSON. */
@@ -47,8 +50,9 @@ async function runWrk(
   connections: number,
   seconds: number,
   cores: Cores,
+  keys: boolean,
 ): Promise<Load> {
-  const env = { PLANTS_TOKEN: token, BENCH_BODY: body };
+  const env = { PLANTS_TOKEN: token, BENCH_BODY: body, ...(keys && { BENCH_KEYS: "yes" }) };
   const text = await run(cores, ["wrk", "-t1", `-c${connections}`, `-d${seconds}s`,
     "--timeout", "10s", "-s", join(here, "post.lua"), url], env);
   const figure = numbersIn(JSON.parse(/^numbers (.*)$/m.exec(text)?.[1] ?? "{}"));

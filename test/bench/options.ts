@@ -22,6 +22,7 @@ export const keys = [
   "express-sqlite",
   "json-server",
   "plant-store",
+  "plant-store-keys",
   "library",
   "against",
   "against-library",

@@ -4,6 +4,18 @@ wrk.headers["Authorization"] = "Bearer " .. os.getenv("PLANTS_TOKEN")
 wrk.headers["Content-Type"] = "application/json"
 wrk.body = os.getenv("BENCH_BODY")
 
+-- Each request has a key of its own, as long as a UUID. Two runs never share one.
+if os.getenv("BENCH_KEYS") then
+  local bytes = io.open("/dev/urandom", "rb"):read(12)
+  local prefix = bytes:gsub(".", function(byte) return string.format("%02x", byte:byte()) end)
+  local count = 0
+  request = function()
+    count = count + 1
+    wrk.headers["Idempotency-Key"] = string.format("%s-%011d", prefix, count)
+    return wrk.format()
+  end
+end
+
 done = function(summary, latency, requests)
   local errors = summary.errors
   local broken = errors.connect + errors.read + errors.write + errors.timeout

@@ -45,6 +45,7 @@ const pairs: readonly { readonly over: Key; readonly under: Key }[] = [
   { over: "library", under: "bar" },
   { over: "plant-store", under: "fastify" },
   { over: "plant-store", under: "fastify-sqlite" },
+  { over: "plant-store-keys", under: "plant-store" },
   { over: "plant-store", under: "against" },
   { over: "library", under: "against-library" },
 ];

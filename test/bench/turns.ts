@@ -124,7 +124,7 @@ export async function loadOnce(
 ): Promise<Sample> {
   const { pid, port } = live.server;
   const cpuBefore = cpuMicrosOf(pid);
-  const load = await applyLoad(port, connections, seconds, cores);
+  const load = await applyLoad(port, connections, seconds, cores, live.variant.keys ?? false);
   const cpuMicros = (cpuMicrosOf(pid) - cpuBefore) / load.acknowledged;
   live.acknowledged += load.acknowledged;
 

@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { startServer, run, type Cores, type Server } from "./child.ts";
 import { token } from "./client.ts";
+import { versionOfWrk } from "./load.ts";
 import { here, root, type Key } from "./options.ts";
 
 /** The place where a server is started. */
@@ -19,9 +20,12 @@ export interface Place {
 export interface Variant {
   readonly key: Key;
   readonly name: string;
-  /** The status of its first response. */
+  /** What a response means for its plant. */
   readonly keeps: string;
+  /** The status of its first response. */
   readonly status: number;
+  /** Whether each request has an Idempotency-Key of its own. */
+  readonly keys?: boolean;
   /** Why it can't be measured here. */
   readonly skipped?: string;
   start(place: Place): Promise<Server>;
@@ -175,6 +179,14 @@ export function variantsWith(sqlite: string, against: string | undefined): reado
       key: "plant-store",
       name: "plant-store",
       ...withJournal,
+      start: plantStore(root),
+    },
+    {
+      key: "plant-store-keys",
+      name: "plant-store, an Idempotency-Key on each request",
+      ...withJournal,
+      keys: true,
+      ...(!versionOfWrk && { skipped: "autocannon sends one header for all requests: install wrk" }),
       start: plantStore(root),
     },
     {

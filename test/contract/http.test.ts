@@ -1,4 +1,7 @@
-/** The interface, row by row: what is declared, and the order of the checks. */
+/**
+ * The interface, row by row: what is declared, the order of the checks, and what messages say. The
+ * hostile tables have the other rows of each status.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";

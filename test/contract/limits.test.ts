@@ -11,7 +11,7 @@ import {
 } from "../support/requests.ts";
 import { assertError, exchange, post, readAnswers, start } from "../support/support.ts";
 import type { RawAnswer } from "../support/support.ts";
-import { open, send, serve, type Serving } from "../support/serving.ts";
+import { serve, type Serving } from "../support/serving.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
@@ -53,8 +53,9 @@ interface LimitCase {
   readonly limits: Partial<Limits>;
   readonly check: (serving: Serving) => Promise<void>;
 }
-/** Limits of the store: its own tests have them. */
+/** The store's limits, which its own tests have, and one that test/attack/greedy.test.ts has. */
 const elsewhere: readonly string[] = [
+  "discardMillis",
   "queueRecordsMax", "queueBytesMax", "batchBytesMax", "keysBytesMax", "rotationMillis",
 ];
 const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
@@ -113,14 +114,6 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
       },
     },
   ],
-  discardMillis: [{
-    limits: { discardMillis: 100 },
-    async check({ port }) {
-      const answers = await exchange(port, halfBody.replace("/plants", "/x"));
-      assert.equal(answers.length, 1);
-      assertError(answers[0], [404]);
-    },
-  }],
   connectionsMax: [{
     limits: { connectionsMax: 2 },
     async check({ port }) {
@@ -138,16 +131,6 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
     },
   }],
   bodiesBytesMax: [{
-    limits: { bodiesBytesMax: 300, bodyBytesMax: 250 },
-    async check(serving) {
-      // Beyond the limit the largest body is refused, not the one that arrives.
-      const large = await open(serving.server, serving.port);
-      const found = readAnswers(large.client.resume(), 1);
-      await send(large, post(plantOf(250)).subarray(0, -1));
-      assert.equal((await one(serving.port, post(plantOf(100))))?.status, 200);
-      assert.equal(assertError((await found)[0], [503]).error, 50304);
-    },
-  }, {
     limits: { bodiesBytesMax: 300, bodyBytesMax: 200 },
     async check({ port }) {
       const head = `${line}${host}${good}Expect: 100-continue\r\nContent-Length: 150\r\n\r\n`;

@@ -282,7 +282,7 @@ test("with a stream, readiness and metrics follow its server, and the journal's 
   async () => {
     const fake = await Fake.start({ greeting: "" });
     const address = `nats://${fake.host}/plants`;
-    const env = environmentFor(address, "u\ns3cret\n");
+    const env = { ...environmentFor(address, "u\ns3cret\n"), PLANTS_STORE_HANDSHAKE_TIMEOUT: "300" };
     const server = await startWithAdmin({ env });
     assert.equal(await readyOf(server), "503 unreachable");
     assert.equal((await metricsOf(server)).get("plant_store_engine_reachable"), 0);
@@ -305,6 +305,8 @@ test("with a stream, readiness and metrics follow its server, and the journal's 
       (await metricsOf(server)).get("plant_store_queue_records") === 1);
     assert.ok(((await metricsOf(server)).get("plant_store_queue_bytes") ?? 0) > 40);
     fake.script = {};
+    // On the next connection it is sent again.
+    fake.cut();
     assert.equal(await waiting, 200);
 
     // There is no space, and there is again.

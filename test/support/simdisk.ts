@@ -6,6 +6,7 @@
  * name is durable once its directory is synced. A crash comes before any change, or lets a part of
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
+import type { PathLike } from "node:fs";
 import { getSystemErrorName } from "node:util";
 import type { Disk, JournalFile } from "../../src/journal/files.ts";
 
@@ -166,19 +167,19 @@ export class SimulatedDisk implements Disk {
     return this.#file(inode);
   }
 
-  rename(from: string, to: string): void {
+  rename(from: PathLike, to: PathLike): void {
     this.#enter("rename");
     this.#change();
-    const inode = this.#names.get(from);
+    const inode = this.#names.get(String(from));
     if (!inode) throw systemError(2, "rename");
-    this.#names.set(to, inode);
-    this.#names.delete(from);
+    this.#names.set(String(to), inode);
+    this.#names.delete(String(from));
   }
 
-  remove(path: string): void {
+  remove(path: PathLike): void {
     this.#enter("remove");
     this.#change();
-    this.#names.delete(path);
+    this.#names.delete(String(path));
   }
 
   syncDirectory(_path: string): void {
