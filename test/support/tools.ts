@@ -50,7 +50,7 @@ export function patched(
   file: string, changes: readonly (readonly [from: string, to: string])[], room = "journal",
 ): string {
   const folder = join(temporaryFolder(), "dist");
-  cpSync(dirname(program), folder, { recursive: true });
+  cpSync(dirname(program), folder, { recursive: true, filter: (each) => !each.endsWith(".d.ts") });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
   const path = join(folder, room, file);
   let text = readFileSync(path, "utf8");
