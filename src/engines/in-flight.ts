@@ -56,7 +56,7 @@ interface Entry extends Message {
   sentAt: number;
 
   /** The time of the next attempt, after a response that asks for one. */
-  retryAt: number;
+  retryAt: number | undefined;
 
   /** Whether any attempt may have stored it, and whether one before the latest may have. */
   mayBeStored: boolean;
@@ -129,7 +129,7 @@ export class InFlight implements SessionHandlers {
         bytes,
         begunAtDate: Date.now(),
         sentAt: 0,
-        retryAt: Infinity,
+        retryAt: undefined,
         mayBeStored: false,
         isRepeated: false
       };
@@ -212,7 +212,7 @@ export class InFlight implements SessionHandlers {
     if (entry.bytes > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
     entry.sentAt = now;
-    entry.retryAt = Infinity;
+    entry.retryAt = undefined;
     entry.isRepeated = mayBeStored;
     entry.mayBeStored = true;
     connection.publish(subject, token, headers, payload);
@@ -263,7 +263,7 @@ export class InFlight implements SessionHandlers {
   #isDue({ sentAt, retryAt, deadline }: Entry, now: number) {
     const isLost = deadline !== undefined && sentAt < this.#answeredAt;
     const isOverdue = now >= sentAt + this.#limits.ackTimeoutMillis;
-    return now >= retryAt || (isLost && isOverdue);
+    return retryAt === undefined ? isLost && isOverdue : now >= retryAt;
   }
 
   /** Settles a message. An error becomes `unknown` if an attempt may have stored the message. */

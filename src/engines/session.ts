@@ -25,9 +25,9 @@ export class Session {
   #phase: "connecting" | "checking" | "ready" = "connecting";
   #isClosed = false;
 
-  /** The time at which the last connection that was ready ended. -Infinity: there was none, or an
+  /** The time at which the last connection that was ready ended. Undefined: there was none, or an
    * operator has to put something right. */
-  #lostAt = -Infinity;
+  #lostAt: number | undefined;
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
@@ -54,7 +54,10 @@ export class Session {
     const { appendMillis, unreachableMillis } = this.#settings.limits;
     const isInCheck = this.#phase === "checking";
     const patienceMillis = isInCheck ? appendMillis : unreachableMillis;
-    return performance.now() - this.#lostAt < patienceMillis;
+    return (
+      this.#lostAt !== undefined &&
+      performance.now() - this.#lostAt < patienceMillis
+    );
   }
 
   /**
@@ -136,7 +139,7 @@ export class Session {
     const { message, code } = await connection.talk(endpoint, () =>
       this.#serve(connection, onChecked)
     );
-    if (code === "config") this.#lostAt = -Infinity;
+    if (code === "config") this.#lostAt = undefined;
     else if (this.#phase === "ready") this.#lostAt = performance.now();
     this.#phase = "connecting";
     const error = new EngineError(code, `${endpoint.shown}: ${message}`);

@@ -19,9 +19,11 @@ interface Append {
   /** The bytes of both in a line. */
   readonly bytes: number;
 
-  /** The functions to call: its own, then those of appends with the same key and plant. */
+  /**
+   * The functions to call: its own, then those of appends with the same key and plant. Empty once
+   * it has settled.
+   */
   readonly settles: Settle[];
-  isSettled: boolean;
 }
 
 export class Queue {
@@ -82,13 +84,7 @@ export class Queue {
       first.settles.push(settle);
       return;
     }
-    const append: Append = {
-      json,
-      key,
-      bytes,
-      settles: [settle],
-      isSettled: false
-    };
+    const append: Append = { json, key, bytes, settles: [settle] };
     this.waiting.push(append);
     if (key !== undefined) this.#byKey.set(key, append);
   }
@@ -116,7 +112,7 @@ export class Queue {
    */
   settle(result: Required<Receipt> | StoreError): void {
     for (const [index, append] of this.batch.entries()) {
-      assert(!append.isSettled, "an append settles only once");
+      assert(append.settles.length > 0, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
       if (result instanceof StoreError) this.#settle(append, result);
       else {
@@ -141,12 +137,10 @@ export class Queue {
     this.refusal = error;
     const left = [...this.batch, ...this.waiting.splice(0)];
     this.batch = [];
-    for (const append of left)
-      if (!append.isSettled) this.#settle(append, error);
+    for (const append of left) this.#settle(append, error);
   }
 
   #settle(append: Append, outcome: Outcome | StoreError) {
-    append.isSettled = true;
     if (append.key !== undefined) this.#byKey.delete(append.key);
     let own = outcome;
     for (const settle of append.settles) {
@@ -164,5 +158,9 @@ export class Queue {
       // The first call has stored the plant: the others replay it, or share its error.
       if (!(outcome instanceof StoreError)) own = "replayed";
     }
+
+    // V8 keeps what a Map's former tables refer to until a full collection. With each function that
+    // would be a whole request: collecting took 19 % of a server's time, not 4 %.
+    append.settles.length = 0;
   }
 }

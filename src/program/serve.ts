@@ -30,6 +30,7 @@ export async function serve(config: Config, host: Host) {
   const starting = start(config, host, shutdown);
   const running = await starting;
   const { server, store, failed, health, accessLog, admin } = running;
+  health.become("ready");
   announce(running, config, host);
   const checkExpiry = () => warnOfExpiry(running, log);
   checkExpiry();
@@ -61,8 +62,13 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const secrets = readSecrets(config, host);
-  const { tokens, tls } = secrets;
+  const { tlsCert, tlsKey } = config;
+  const secrets = {
+    tokens: openTokens(config, host),
+
+    /** The current certificate and key. */
+    tls: tlsCert === "" ? undefined : readTlsPair(tlsCert, tlsKey, host)
+  };
   warnOfSettings(config, host);
   const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
@@ -73,7 +79,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     })
   );
   const health = watchHealth(log, store);
-  const accessLog = createAccessLog(log, tokens, config);
+  const accessLog = createAccessLog(log, secrets.tokens, config);
 
   let admin: Admin | undefined;
   try {
@@ -84,10 +90,10 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     }
     const server = createPlantServer({
       store,
-      tokens: tokens.accepted,
+      tokens: secrets.tokens.accepted,
       basePath: config.basePath,
       limits: config.limits,
-      tls,
+      tls: secrets.tls,
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
         accessLog.onResponse(summary, socket, response);
@@ -96,26 +102,12 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     });
     admin?.metrics.watch(server);
     const place = await listen(server, addressOf(config), log);
-    health.become("ready");
     return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
     admin?.close();
     await store.close();
     throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
   }
-}
-
-/** Reads all secret files. */
-function readSecrets(config: Config, host: Host) {
-  const { tlsCert, tlsKey } = config;
-  const readTls = () => readTlsPair(tlsCert, tlsKey, host);
-  return {
-    tokens: openTokens(config, host),
-    readTls,
-
-    /** The current certificate and key. */
-    tls: tlsCert === "" ? undefined : readTls()
-  };
 }
 
 /** Warns of settings that are probably not what the operator wanted. */
@@ -149,7 +141,7 @@ function announce(
     records === undefined
       ? ["stream", address]
       : ["journal", `${records} records in ${address}`];
-  if (config.tlsCert === "" && isExposed)
+  if (!tls && isExposed)
     log(
       "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
@@ -182,13 +174,11 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
 }
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
-function reload(
-  running: Running,
-  { store: address, tokensFile, tlsCert }: Config,
-  { log }: Host
-) {
+function reload(running: Running, config: Config, host: Host) {
+  const { log } = host;
   const { server, store, secrets, admin } = running;
-  const { tokens, readTls } = secrets;
+  const { store: address, tokensFile, tlsCert, tlsKey } = config;
+  const { tokens } = secrets;
   const again = (what: string, read: () => void) => {
     try {
       read();
@@ -201,9 +191,9 @@ function reload(
     }
   };
   if (tokensFile !== "") again("tokens", tokens.reload);
-  if (tlsCert !== "")
+  if (secrets.tls)
     again("certificate and key", () => {
-      const tls = readTls();
+      const tls = readTlsPair(tlsCert, tlsKey, host);
       server.setSecureContext?.(tls);
       secrets.tls = tls;
     });

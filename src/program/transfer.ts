@@ -39,8 +39,9 @@ export async function transfer(
       `${command} needs a stream as --store or PLANTS_STORE`
     );
   let records = 0;
-  if (command === "import")
-    for (const path of files) records += await recordsOf(path, host);
+  for (const path of files)
+    if (command === "import") records += await recordsOf(path, host);
+    else attempt("failed", path, () => realDisk.resolve(path));
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const stream = await openStream(config, host, {
@@ -182,7 +183,6 @@ export async function exportStream(
     throw data(
       `the stream has ${messages} of the messages 1 to ${lastSeq}: others are deleted`
     );
-  attempt("failed", path, () => realDisk.resolve(path));
   if (realDisk.look(path)) throw data(`${path} exists`);
 
   // It has another name until it is complete: half a journal would be a clean one.

@@ -56,7 +56,7 @@ async function journalOf(name: string, count: number, firstId = 1): Promise<stri
 
 const plantsOf = (path: string): readonly string[] => readFileSync(path, "utf8").trimEnd()
   .split("\n").slice(1)
-  .map((line) => /^\{"seq":\d+,("at":"[^"]+"),"synced":\d+,("plant":.*),"crc"/.exec(line))
+  .map((line) => /^\{"seq":\d+,("at":"[^"]+"),"synced":\d+,((?:"key":"[^"]+",)?"plant":.*),"crc"/.exec(line))
   .map((match) => `${match?.[1]}${match?.[2]}`);
 
 /** Puts clean journals into the stream; returns how many records were sent. */
@@ -164,6 +164,18 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     await killed;
     assert.equal(await imported(store, paths), 0);
     assert.deepEqual(await exported(store, "back.ndjson"), paths.flatMap(plantsOf));
+  });
+  test("each record keeps its key, also where a journal has one key twice", async () => {
+    const { store } = await begin();
+    const path = join(folder, "keys.ndjson");
+    const journal = await openJournal(path, { limits: { keysBytesMax: 1 } });
+    for (const [id, letter] of [[1n, "A"], [2n, "Q"], [3n, "A"]] as const)
+      assert.equal(await journal.appendOnce?.({ id, name: "Fern" }, letter.repeat(22)), "stored");
+    await journal.close();
+    assert.equal(await imported(store, [path]), 3);
+    assert.equal(await imported(store, [path]), 0);
+    assert.deepEqual(await exported(store, "keys2.ndjson"), plantsOf(path));
+    assert.equal(plantsOf(path).filter((plant) => plant.includes(`"key":"${"A".repeat(22)}"`)).length, 2);
   });
   test("stopped anywhere, it continues after the last record that is there", async () => {
     const { store } = await begin();
