@@ -147,7 +147,8 @@ function announce(
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
   const names = tokens.names();
-  log("info", `serving ${base}, ${description}, tokens: ${names}`, {
+  const message = `serving ${base}, ${description}, tokens: ${names}${endOf(tls)}`;
+  log("info", message, {
     version,
     base,
     admin: admin?.base,
@@ -162,6 +163,10 @@ function announce(
     (error: unknown) => log("warn", messageOf(error))
   );
 }
+
+/** Returns the end of the certificate for a message, if there is one. */
+const endOf = (tls: Running["secrets"]["tls"]) =>
+  tls ? `, certificate until ${tls.notAfter.toISOString()}` : "";
 
 /** Warns of the end of the certificate, from 14 days before. */
 function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
@@ -182,7 +187,7 @@ function reload(running: Running, config: Config, host: Host) {
   const again = (what: string, read: () => void) => {
     try {
       read();
-      log("info", `${what} reloaded`, {
+      log("info", `${what} reloaded${endOf(secrets.tls)}`, {
         tokens: tokens.names(),
         notAfter: secrets.tls?.notAfter
       });

@@ -6,7 +6,7 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits } from "../config.ts";
+import { natsLimits, transferLimits } from "../config.ts";
 import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
@@ -19,12 +19,6 @@ import type { Host } from "./host.ts";
 import { openStream } from "./open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./report.ts";
 import { isStream, type Config } from "./settings.ts";
-
-/** The time without progress after which an import or export fails: an election takes 4 to 9 s. */
-const noProgressMillis = 30_000;
-
-/** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
-const fetchRecordsMax = 32;
 
 /** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(
@@ -44,6 +38,7 @@ export async function transfer(
     else attempt("failed", path, () => realDisk.resolve(path));
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
+  const { noProgressMillis } = transferLimits;
   const stream = await openStream(config, host, {
     appendMillis: Math.max(noProgressMillis, config.storeAppendMillis),
     unreachableMillis: noProgressMillis
@@ -203,7 +198,7 @@ export async function exportStream(
     };
     await append(headerText(randomUUID(), new Date().toISOString()));
     for (let seq = 0; seq < lastSeq;) {
-      const length = Math.min(fetchRecordsMax, lastSeq - seq);
+      const length = Math.min(transferLimits.fetchRecordsMax, lastSeq - seq);
       const lines = await Promise.all(
         Array.from({ length }, () => lineAt(++seq))
       );
