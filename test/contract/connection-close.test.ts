@@ -17,7 +17,7 @@ const early = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
 
 for (const [what, bytes] of [
   ["a last response", last], ["garbage", "garbage\r\n\r\n"],
-  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`],
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`], ["a part of a refused body", early],
 ] as const) {
   test(`a client that does not close after ${what} is closed in time`, { timeout }, async () => {
     const { server, port } = await serve({ limits: { discardMillis: 100 } });

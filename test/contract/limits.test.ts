@@ -53,7 +53,7 @@ interface LimitCase {
   readonly limits: Partial<Limits>;
   readonly check: (serving: Serving) => Promise<void>;
 }
-/** The store's limits, which its own tests have, and one that test/attack/greedy.test.ts has. */
+/** The store's limits, which its own tests have, and one that connection-close.test.ts has. */
 const elsewhere: readonly string[] = [
   "discardMillis",
   "queueRecordsMax", "queueBytesMax", "batchBytesMax", "keysBytesMax", "rotationMillis",
