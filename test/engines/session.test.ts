@@ -149,7 +149,8 @@ describe("the stream of a connection that is used", { timeout }, () => {
   ];
   for (const [script, pattern] of edits) {
     test(`is checked at intervals: with ${JSON.stringify(script)} plants are refused`, async () => {
-      const { fake, store, warnings } = await open();
+      const { fake, store, warnings } = await open({},
+        { checkMillis: 50, appendMillis: 20_000, unreachableMillis: 60_000 });
       assert.equal(await stores(store), true);
       fake.script = script;
       await until("it is known", () => !store.stats.isReachable);
