@@ -7,13 +7,18 @@
 import { randomUUID } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { attempt, ifPossible, JournalError } from "./error.ts";
-import { replaceFile, type Disk, type JournalFile } from "./files.ts";
+import {
+  appendAll,
+  replaceFile,
+  type Disk,
+  type JournalFile
+} from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import type { Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
-  encodeCopy,
+  copyPath,
   planOpening,
   readCopy,
   rewriteEnd,
@@ -125,13 +130,16 @@ async function repair(
   }
   if (end.kind === "new") {
     const uuid = randomUUID();
-    const bytes = fillChecksums(headerText(uuid, new Date().toISOString()));
-    keys.skip(bytes.length);
+    const header = fillChecksums(headerText(uuid, new Date().toISOString()));
+    keys.skip(header.length);
 
     // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
-    // writable, its directory not.
-    const nothing = Buffer.alloc(0);
-    await rewriteEnd(disk, path, file, { offset: 0, size, bytes }, nothing);
+    // writable, its directory not. The directory is synced with it, before the first response.
+    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
+    disk.remove(copyPath(path));
+    checkSize(path, file, size);
+    file.truncate(0);
+    await appendAll(file, header);
     return { seq: 0, uuid };
   }
 
@@ -151,7 +159,7 @@ async function repair(
   attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
   const torn = tail.subarray(end.end - offset);
   if (torn.length > 0) await saveTorn(disk, path, end.end, torn, warn);
-  await rewriteEnd(disk, path, file, rewrite, encodeCopy(rewrite));
+  await rewriteEnd(disk, path, file, rewrite);
   return { seq: end.seq, uuid: end.file };
 }
 

@@ -35,7 +35,7 @@ type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 /** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
-const copyPath = (path: string) => `${path}.rewrite`;
+export const copyPath = (path: string): string => `${path}.rewrite`;
 
 /**
  * Reads the copy beside a journal; returns undefined if there is none.
@@ -65,22 +65,17 @@ export function planOpening(found: Bytes, bytes: Buffer | undefined) {
   return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
 }
 
-/**
- * Rewrites the end of a journal durably, as the head of this file describes.
- *
- * @param copy what FILE.rewrite has meanwhile
- */
+/** Rewrites the end of a journal durably, as the head of this file describes. */
 export async function rewriteEnd(
   disk: Disk,
   path: string,
   file: JournalFile,
-  { offset, size, bytes }: Omit<Copy, "file">,
-  copy: Buffer
+  copy: Copy
 ): Promise<void> {
-  await replaceFile(disk, copyPath(path), copy);
-  checkSize(path, file, size);
-  file.truncate(offset);
-  await appendAll(file, bytes);
+  await replaceFile(disk, copyPath(path), encodeCopy(copy));
+  checkSize(path, file, copy.size);
+  file.truncate(copy.offset);
+  await appendAll(file, copy.bytes);
   disk.remove(copyPath(path));
 }
 
@@ -143,7 +138,7 @@ export const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   }
 });
 
-export function encodeCopy({ file, offset, size, bytes }: Copy) {
+function encodeCopy({ file, offset, size, bytes }: Copy) {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));

@@ -129,6 +129,7 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
       disk.fail("append", { errno: ENOSPC, bytes });
       await assert.rejects(journal.rotate(), JournalError);
       assert.equal(disk.bytes(path)?.length, bytes, "the control: it stays at the path");
+      assert.deepEqual(disk.names(), [path, `${path}.1`], "no FILE.rewrite is left");
       assert.equal(await append(journal, 1n), "stored");
       if (next === "rotation") assert.equal(await journal.rotate(), true);
       else await journal.close();
