@@ -262,6 +262,7 @@ const mistakes: readonly Mistakes[] = [
   ["verify --json", {}, 64, [/verify/]], ["verify --port 1 a", {}, 64, [/--port/]],
   ["verify --json=yes a", {}, 64, [/--json.*value/]],
   ["verify --json --json a", {}, 64, [/--json.*twice/]], ["token a b", {}, 64, [/"b"/]],
+  ["token #a", {}, 64, [/without # as the name, found "#a"$/]],
   ["openapi x", {}, 64, [/"x"/]], ["openapi --port 1", {}, 64, [/--port/]],
   ["openapi --key-window x", {}, 64, [/--key-window/]],
   ["token --json", {}, 64, [/--json/]], ["--help=yes", {}, 64, [/--help/]],
