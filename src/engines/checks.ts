@@ -37,7 +37,9 @@ export async function check(
     const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
     const found = await Promise.race([connection.ask(subject), pause]);
     let problem = "nobody leads the stream now";
-    if (objectOf(found["error"])["err_code"] !== 10008) {
+    const { error, config } = found;
+    const isAway = objectOf(error)["err_code"] === 10008;
+    if (!isAway && (error !== undefined || config !== undefined)) {
       requireRight(found, settings);
       const unverified = await unverifiedOf(connection, found, settings);
       const missing = unverified.find(({ isUp }) => isUp);
