@@ -298,7 +298,7 @@ export class Cluster {
         const body = JSON.stringify({ seq: seq + index });
         let message: { readonly data: string } | undefined;
         // A leader that has just changed may refuse: it is asked again, but not for ever.
-        for (let tries = 0; !message && tries < 20; tries++) {
+        for (let tries = 0; !message && tries < 80; tries++) {
           if (tries > 0) await setTimeout(250);
           const reply = await client.request(`$JS.API.STREAM.MSG.GET.${stream}`, body)
             .catch(() => "{}");
