@@ -8,7 +8,7 @@ import { Cluster, until, withCluster } from "./cluster.ts";
 import { compare } from "./load.ts";
 
 const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
-const timeout = 120_000 + rounds * 60_000;
+const timeout = 300_000 + rounds * 60_000;
 const cluster = await Cluster.start();
 
 /** Kills leaders under the load of two processes, then each process; a third one finishes. */
@@ -47,11 +47,18 @@ async function retryThroughKills(t: TestContext, stream: string, isKeyed: boolea
 
 describe("retries on a stream", { ...withCluster, timeout, concurrency: 1 }, () => {
   test(`${rounds} leaders and two processes killed: each plant is there exactly once`, async (t) => {
-    const { stored, twice, plants, replays } = await retryThroughKills(t, "retries", true);
-    assert.deepEqual([stored, twice], [plants, 0]);
-    assert.ok(replays > 0, "a retry has met a stored plant");
+    // A few kills may meet no plant between its write and its response: then there are more.
+    for (let attempt = 1, replays = 0; replays === 0; attempt++) {
+      const found = await retryThroughKills(t, `retries${attempt}`, true);
+      assert.deepEqual([found.stored, found.twice], [found.plants, 0]);
+      ({ replays } = found);
+      assert.ok(replays > 0 || attempt < 5, "a retry has met a stored plant");
+    }
   });
   test("without keys, plants are there twice: the control", async (t) => {
-    assert.ok((await retryThroughKills(t, "keyless", false)).twice > 0);
+    for (let attempt = 1, twice = 0; twice === 0; attempt++) {
+      ({ twice } = await retryThroughKills(t, `keyless${attempt}`, false));
+      assert.ok(twice > 0 || attempt < 5, "a plant is there twice");
+    }
   });
 });
