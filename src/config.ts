@@ -15,7 +15,7 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** The quantity, and the reason for its limit. The README and `--help` show it. */
+  /** The quantity, and after a colon the reason for its limit, which `--help` alone shows. */
   readonly meaning: string;
 }
 
@@ -162,7 +162,7 @@ export const limitTable = {
     min: 0,
     max: 1024 * mib,
     meaning:
-      "the end of the journal whose Idempotency-Keys are remembered; 0: none are"
+      "the end of the journal whose Idempotency-Keys are remembered; 0 disables keys"
   },
   rotationMillis: {
     flag: "rotation-timeout",
@@ -236,7 +236,7 @@ export const isWithin = (
 export const describeBounds = ({ unit, min, max }: Limit): string =>
   `a whole number of ${unit}, ${min} to ${max}`;
 
-/** The limits of the engine in engines/, where one is asked for; the unit is last in each name. */
+/** The limits of the engine in engines/. */
 export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
   appendMillis: 10_000,
@@ -251,7 +251,7 @@ export const natsLimits = {
   /** How long appends wait for a connection before they are refused, as not stored. */
   unreachableMillis: 2_000,
 
-  /** The time without a response after which a message is sent again, once a later one has one. */
+  /** A message without a response for so long is sent again, if a later one has a response. */
   ackTimeoutMillis: 2_000,
 
   /**
@@ -269,9 +269,7 @@ export const natsLimits = {
    */
   bytesPerMilliMin: 1_048,
 
-  /**
-   * How long a message waits that no server has taken; a random part of up to a half is added.
-   */
+  /** A message whose response asks for it is sent again so long after it was sent. */
   retryMillis: 100,
   pingMillis: 2_000,
   pingsMissedMax: 3,

@@ -105,7 +105,7 @@ const canonicalString = (text: string | undefined): string | undefined =>
 export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
   joined(id, JSON.stringify(name), JSON.stringify(tag));
 
-/** Joins the texts of a NewPlant's members; JSON.stringify, too, has no text for no tag. */
+/** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
 const joined = (id: bigint | string, name?: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 

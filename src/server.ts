@@ -62,14 +62,10 @@ function write(name: "stdout" | "stderr", line: string) {
  * and for the names of addresses.
  */
 function openFilesMax() {
-  const report: typeof process.report & { excludeNetwork?: boolean } =
-    process.report;
-  const { excludeNetwork = false } = report;
-  report.excludeNetwork = true;
+  const report = Object.assign(process.report, { excludeNetwork: true });
   const { userLimits } = report.getReport() as {
     readonly userLimits?: { readonly open_files: { readonly hard: unknown } };
   };
-  report.excludeNetwork = excludeNetwork;
   return Number(userLimits?.open_files.hard);
 }
 
@@ -88,9 +84,7 @@ process.exitCode = exitCodes.internal;
 void run(host).then((code) => {
   process.exitCode = code;
 
-  // Everything for stdout is written. A reader that does not read stderr delays the end no longer.
+  // Everything for stdout is written. A reader that does not read stderr delays the end no longer,
+  // nor does the channel of a worker of node:cluster to its primary.
   setTimeout(() => process.exit(code), 1_000).unref();
-
-  // Ends a worker of node:cluster too, whose channel to its primary is still open.
-  process.channel?.unref();
 });

@@ -25,9 +25,8 @@ export interface PlantStore {
     | undefined;
 
   /**
-   * A variant of both methods without a promise. The service uses it only if the store still has
-   * the methods that are named beside it. A host may have replaced one, or put a proxy before the
-   * store.
+   * A variant of both methods without a promise. The service uses it only if both methods are still
+   * the store's own: a host may have replaced one, or put a proxy before the store.
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
     readonly variant: AppendJson;

@@ -33,11 +33,15 @@ export async function check(
   let giveUpAt = performance.now() + patienceMillis;
   for (;;) {
     // A leader that has just lost its quorum may never respond: ask again.
-    const pause = setTimeout(noProgressMillis / 8, away);
+    const pause = setTimeout(noProgressMillis / 8);
     const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
-    const found = await Promise.race([connection.ask(subject), pause]);
+    const found = objectOf(
+      await Promise.race([connection.ask(subject), pause])
+    );
     let problem = "nobody leads the stream now";
     const { error, config } = found;
+
+    // 10008: JetStream is away for now. In an election there is this response or none.
     const isAway = objectOf(error)["err_code"] === 10008;
     if (!isAway && (error !== undefined || config !== undefined)) {
       requireRight(found, settings);
@@ -55,9 +59,6 @@ export async function check(
     await pause;
   }
 }
-
-/** The response when JetStream is away for now: in an election, there is this one or none. */
-const away: JsonObject = { error: { err_code: 10008 } };
 
 /** Returns the servers that should have been verified: the connected one, and the stream's. */
 async function unverifiedOf(
@@ -81,10 +82,9 @@ function holdersOf(
 ) {
   const others = Object.values(objectOf(replicas)).map((replica) => {
     // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
-    const { name, current, offline, active } = objectOf(replica);
+    const { name, current, active } = objectOf(replica);
     const isHeard = Number(active ?? 0) < ackTimeoutMillis * 1e6;
-    const isUp = current === true && offline !== true && isHeard;
-    return { name: String(name), isUp };
+    return { name: String(name), isUp: current === true && isHeard };
   });
   return leader ? [{ name: String(leader), isUp: true }, ...others] : others;
 }

@@ -34,7 +34,7 @@ interface Message {
    */
   readonly deadline: number | undefined;
 
-  /** What may be, or is needed for, a replay has as much room again: a full queue replays, too. */
+  /** Replays, and what they need, have twice the room, so that a full queue still replays. */
   readonly room: "for plants" | "for replays";
 
   /** Called with a response, and whether an earlier attempt may have stored the message. */
@@ -55,8 +55,8 @@ interface Entry extends Message {
   /** The time of the latest attempt. */
   sentAt: number;
 
-  /** The time of the next attempt, after a response that asks for one. */
-  retryAt: number | undefined;
+  /** Whether the latest attempt has a response that asks for another one. */
+  mustResend: boolean;
 
   /** Whether any attempt may have stored it, and whether one before the latest may have. */
   mayBeStored: boolean;
@@ -129,7 +129,7 @@ export class InFlight implements SessionHandlers {
         bytes,
         begunAtDate: Date.now(),
         sentAt: 0,
-        retryAt: undefined,
+        mustResend: false,
         mayBeStored: false,
         isRepeated: false
       };
@@ -174,15 +174,12 @@ export class InFlight implements SessionHandlers {
     if (!entry) return;
     this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
     const verdict = verdictOf(entry, reply);
-    const now = performance.now();
 
     // The response is about one attempt. An earlier one may have been stored.
     if (verdict !== "again") entry.mayBeStored = entry.isRepeated;
-    if (typeof verdict === "string") {
-      entry.retryAt = now + this.#limits.retryMillis * (1 + Math.random() / 2);
-      return;
-    }
-    this.#progressAt = now;
+    entry.mustResend = typeof verdict === "string";
+    if (typeof verdict === "string") return;
+    this.#progressAt = performance.now();
     if (verdict instanceof StoreError && verdict.code === "unknown")
       this.session.report(verdict.message);
     this.#settle(entry, verdict);
@@ -202,17 +199,17 @@ export class InFlight implements SessionHandlers {
     const now = performance.now();
     const age = Date.now() - entry.begunAtDate;
 
-    // Compares both clocks: a suspended machine stops the deadline's, while the stream forgets ids.
+    // Uses the wall clock: the monotonic clock stops while the machine is suspended, but the stream
+    // still forgets ids. An import's message needs no id, and has no deadline.
     const isTooOld =
-      deadline !== undefined &&
-      (now >= deadline || age >= duplicateWindowMillis(this.#limits));
+      deadline !== undefined && age >= duplicateWindowMillis(this.#limits);
     if (mayBeStored && isTooOld) return this.#settle(entry, notAcknowledged());
 
     // A larger message would make the server close the connection, for everything in flight.
     if (entry.bytes > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
     entry.sentAt = now;
-    entry.retryAt = undefined;
+    entry.mustResend = false;
     entry.isRepeated = mayBeStored;
     entry.mayBeStored = true;
     connection.publish(subject, token, headers, payload);
@@ -256,14 +253,15 @@ export class InFlight implements SessionHandlers {
   }
 
   /**
-   * Whether to send a message again on the same connection. Until a later attempt has a response,
-   * this one may still be on its way: a copy would only wait behind it. Responses to requests
-   * without a deadline keep no order: these are not sent again.
+   * Whether to send a message again on the same connection. Until a later attempt, of any message,
+   * has a response, this one may still be on its way: a copy would only wait behind it. Responses
+   * to requests without a deadline keep no order: these are not sent again.
    */
-  #isDue({ sentAt, retryAt, deadline }: Entry, now: number) {
+  #isDue({ sentAt, mustResend, deadline }: Entry, now: number) {
+    const { retryMillis, ackTimeoutMillis } = this.#limits;
     const isLost = deadline !== undefined && sentAt < this.#answeredAt;
-    const isOverdue = now >= sentAt + this.#limits.ackTimeoutMillis;
-    return retryAt === undefined ? isLost && isOverdue : now >= retryAt;
+    const pauseMillis = mustResend ? retryMillis : ackTimeoutMillis;
+    return (mustResend || isLost) && now >= sentAt + pauseMillis;
   }
 
   /** Settles a message. An error becomes `unknown` if an attempt may have stored the message. */

@@ -1,6 +1,6 @@
 /**
  * The client's side of the NATS protocol: parses what a server sends into frames, within limits,
- * and writes a message to publish.
+ * and makes the headers and ids of messages.
  *
  *   frame = line CRLF / ("MSG" / "HMSG") ... [header bytes] total bytes CRLF headers payload CRLF
  *
@@ -76,11 +76,11 @@ export const headersOf = (...lines: readonly string[]): string =>
   `NATS/1.0\r\n${lines.join("")}\r\n`;
 
 /**
- * Returns 24 hex digits that no other process draws. A copy of this one, made by a snapshot of its
- * machine, has the same random numbers: the last 8 digits are the time in milliseconds.
+ * Returns hex digits that no other process draws. They end with the time in milliseconds: a copy of
+ * this process, made by a snapshot of its machine, draws the same random digits.
  */
 export const randomId = (): string =>
-  randomBytes(8).toString("hex") + Date.now().toString(16).slice(-8);
+  randomBytes(8).toString("hex") + Date.now().toString(16);
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 

@@ -182,8 +182,8 @@ export class Connection {
    * its response is idle.
    *
    * @param nowMillis by a monotonic clock
-   * @returns whether it is idle, unless node's parser has begun a request. If that is certain here,
-   * the socket is destroyed.
+   * @returns whether it is idle, unless node's parser has begun a request. Destroys the socket
+   * where the parser would not.
    */
   isIdle(nowMillis: number): boolean {
     const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
@@ -206,7 +206,7 @@ export class Connection {
     if (nowMillis - this.#usedMillis < this.#all.limits.idleMillis)
       return false;
 
-    // Node's parser takes a connection without a byte for one whose first request has begun.
+    // Node's parser counts a connection without bytes as one whose first request has begun.
     const isCertain =
       writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
     if (isCertain) socket.destroy();

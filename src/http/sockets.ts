@@ -7,18 +7,19 @@ import type { Connections } from "./connection.ts";
 export function trackSockets(
   server: Server,
   connections: Connections,
-  transport: "tcp" | "tls"
+  event: "connection" | "secureConnection"
 ) {
   // Open sockets that carry HTTP. A socket whose TLS handshake is not complete does not.
   const http = new Set<Socket>();
 
-  // TCP or Unix sockets whose TLS handshake is not complete.
-  const handshaking = new Set<Socket>();
+  // Accepted TCP or Unix sockets. Over TLS, `http` has the TLS sockets instead.
+  const raw = new Set<Socket>();
 
-  // Closes gently every connection on which no request with its whole head is in progress.
+  // Closes gently every connection on which no request with its whole head is in progress. After
+  // the last one, only handshakes are left.
   const closeIdle = (): void => {
     for (const socket of http) connections.of(socket).closeIfIdle();
-    for (const socket of handshaking) socket.destroy();
+    if (http.size === 0) for (const socket of raw) socket.destroy();
   };
 
   // Checks regularly, because node reports neither that a last response has left, nor that bytes
@@ -32,18 +33,8 @@ export function trackSockets(
     if (kept.length < http.size) destroyIdle(server, kept);
   };
 
-  server.on("connection", (socket) =>
-    track(transport === "tls" ? handshaking : http, socket)
-  );
-  server.on("secureConnection", (socket: Socket & { _parent?: Socket }) => {
-    track(http, socket);
-
-    // Node does not document how a TLS socket refers to the socket below it: a test on each Node
-    // pins it. Without that reference no handshake is tracked any more: node closes those that
-    // never complete.
-    if (!socket._parent || !handshaking.delete(socket._parent))
-      handshaking.clear();
-  });
+  server.on("connection", (socket) => track(raw, socket));
+  server.on(event, (socket) => track(http, socket));
   server.on("listening", () => {
     const timer = setInterval(check, connections.limits.checkMillis);
     timer.unref();
@@ -63,7 +54,7 @@ export function trackSockets(
       const isAnswered = [...http].every((socket) =>
         connections.of(socket).isAnswered()
       );
-      for (const socket of [...http, ...handshaking]) socket.destroy();
+      for (const socket of [...http, ...raw]) socket.destroy();
       return isAnswered;
     }
   };

@@ -64,7 +64,11 @@ export function createStrictServer(
     ? withoutSecrets(createHttps({ ...tls, ...options }))
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
-  const sockets = trackSockets(server, connections, tls ? "tls" : "tcp");
+  const sockets = trackSockets(
+    server,
+    connections,
+    tls ? "secureConnection" : "connection"
+  );
   listenTo(server, application, sockets.http);
 
   const drain = (): Promise<boolean> =>

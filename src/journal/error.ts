@@ -16,7 +16,7 @@ export type JournalErrorCode = keyof typeof exitCodes;
  * Why a journal cannot be opened, or can no longer be written.
  *
  * `damaged`: the file is not as this program leaves one; `unreadable`: it cannot be read;
- * `locked`: another process has it open; `internal`: an assertion failed; `failed`: any other I/O
+ * `locked`: another process has it open; `internal`: an assertion failed; `failed`: any other
  * error.
  */
 export class JournalError extends Error {

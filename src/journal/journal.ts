@@ -3,7 +3,7 @@
  *
  * One loop does everything that touches the file: rotations first, then a batch; otherwise it
  * sleeps. So one write is in flight at a time, and appends that arrive meanwhile join the next one
- * (group commit). Nothing else happens between a write and its acknowledgement.
+ * (group commit). Between a write and its acknowledgement nothing is written.
  */
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
@@ -24,15 +24,14 @@ import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, release, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { Queue } from "./queue.ts";
-import { appendPlant, epoch, fillChecksums, recordText } from "./record.ts";
+import { appendPlant, fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;
 
   /**
-   * Called when opening has repaired something or lacks one of its locks. Also called when plants
-   * could not be made into lines: without memory, or with a clock that has no RFC 3339 time.
-   * Default: nothing is called.
+   * Called when opening has moved a torn end aside or lacks one of its locks. Default: nothing is
+   * called.
    */
   readonly warn?: ((message: string) => void) | undefined;
 
@@ -199,22 +198,20 @@ export class Journal
     });
   }
 
-  /** @throws Error if the file was deleted or changed */
+  /** @throws Error if the file was deleted or changed, or the new one cannot be read */
   async #rotate(request: RotationRequest) {
     const old = this.#current;
-    const { path, disk, limits, keys } = this.#settings;
+    const { path, disk, keys } = this.#settings;
     // A new file would hide that records of the old one are lost.
     this.#check(old.file.look());
 
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
       if (isNew) {
-        // A file that cannot be opened leaves the window as it is.
-        const later = new KeyWindow(limits.keysBytesMax);
-        this.#current = await openFile({ ...this.#settings, keys: later });
+        // The window continues. A file that cannot be opened leaves it as it is.
+        const unread = new KeyWindow(0);
+        this.#current = await openFile({ ...this.#settings, keys: unread });
         release(old);
-        keys.join(later);
-        this.#queue.settleRemembered(keys);
       }
       this.#watched = "path";
       request.resolve(isNew);
@@ -224,12 +221,17 @@ export class Journal
     }
 
     this.#rotations.shift();
+    if (this.#current === old) return;
+
+    // The file may be a journal, whose keys count from now on. It is durable here.
+    keys.addFile(this.#current.file);
+    this.#queue.settleRemembered(keys);
   }
 
   /** @throws Error if it is unknown whether the batch, or a later one, is stored */
   async #commit() {
-    // Appends that the event loop still delivers join the write, while a turn brings a tenth more.
-    // A write costs as much as 10 requests, an idle turn next to nothing.
+    // Waits while each turn of the event loop adds over 10 % more appends, so that they share the
+    // write. A write costs as much as 10 requests, an idle turn next to nothing.
     let known;
     do {
       known = this.#queue.waiting.length;
@@ -237,7 +239,6 @@ export class Journal
     } while (this.#queue.waiting.length > 1.1 * known);
 
     const bytes = this.#takeBatch();
-    if (!bytes) return;
     const { length: records } = this.#queue.batch;
     const { file, uuid, seq } = this.#current;
     // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
@@ -260,31 +261,19 @@ export class Journal
   }
 
   /**
-   * Takes the next batch and returns its lines; undefined if they cannot be made. Then its appends
-   * are rejected, the file is as it was, and the next batch is tried as usual.
+   * Takes the next batch and returns its lines.
+   *
+   * @throws RangeError without memory for them, or with a clock that has no RFC 3339 time
    */
   #takeBatch() {
-    const { path, seq, bytes: end } = this.#current;
-    // No seq of the batch is longer than this one, and all times have the same length.
-    const frame = recordText(seq + this.#queue.waiting.length, epoch, end, "");
-    this.#queue.take(frame.length, this.#settings.limits);
-
-    try {
-      const at = new Date().toISOString();
-      let last = seq;
-      let lines = "";
-      for (const { json, key } of this.#queue.batch)
-        lines += recordText(++last, at, end, json, key);
-      return fillChecksums(lines);
-    } catch (cause) {
-      const { message } = new JournalError("failed", path, cause);
-      const warning = `${message}; ${this.#queue.batch.length} plants are not stored`;
-      this.#queue.settle(
-        new StoreError("unknown", "no line could be made of it", { cause })
-      );
-      queueMicrotask(() => this.#settings.warn(warning));
-      return undefined;
-    }
+    const { seq, bytes: end } = this.#current;
+    this.#queue.take(this.#settings.limits);
+    const at = new Date().toISOString();
+    let last = seq;
+    let lines = "";
+    for (const { json, key } of this.#queue.batch)
+      lines += recordText(++last, at, end, json, key);
+    return fillChecksums(lines);
   }
 
   /**

@@ -2,35 +2,34 @@
  * The window of keys: which keys the journal's newest records have, and a digest of each plant.
  *
  * A record is remembered while its line begins within the window, and the newest record always.
- * Positions count the journal's bytes over all files that the process has written to.
+ * Positions count the bytes of records, without headers, over all files of the process.
  */
 import { hash, randomBytes } from "node:crypto";
 import { conflict, type StoreError } from "../store.ts";
-import { blockBytes, find, type Bytes } from "./lines.ts";
-import {
-  headerBytes,
-  keyAndPlant,
-  lineBytesMax,
-  lineFeed,
-  type KeyedPlant
-} from "./record.ts";
+import { find, linesOf, type Bytes } from "./lines.ts";
+import { decodeRecord, headerBytes, lineFeed, plantIn } from "./record.ts";
 
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
 
-/** The slots at first: a window without keys takes next to nothing. */
-const slotsMin = 64;
+/** No line with a key is shorter. */
+const lineBytesMin = 130;
+
+/** What a line with a key contains, and no other: within a string the quotes would be escaped. */
+const keyMark = ',"key":"';
 
 /** An odd factor that no client knows: keys cannot be chosen so that they share a chain. */
 const factor = randomBytes(4).readInt32LE() | 1;
 
-/** A ring of records, the oldest first, in hash chains. It is packed: 56 bytes for each record. */
+/**
+ * A ring of records, the oldest first, in hash chains. It is packed: a slot has 56 bytes, whose
+ * memory the system provides when the slot is first written.
+ */
 export class KeyWindow {
   readonly #bytesMax: number;
 
-  /** The position of the journal's end, and that of its newest record. */
+  /** The position after the newest record. */
   #end = 0;
-  #newest = 0;
 
   /**
    * Records have the numbers 1, 2, 3 …; `#oldest` is the first that is remembered. Record n is in
@@ -38,7 +37,9 @@ export class KeyWindow {
    */
   #count = 0;
   #oldest = 1;
-  #slots = slotsOf(slotsMin);
+
+  /** One until the first key, then as many as the window can have records. */
+  #slots = slotsOf(1);
 
   /**
    * Scratch space for the digests of a key and its plant: writing to it is faster than allocating.
@@ -57,13 +58,13 @@ export class KeyWindow {
     plant: string
   ): "replayed" | StoreError | undefined {
     if (key === undefined) return undefined;
-    writeKey(this.#digests, key);
+    this.#digests.write(key, "base64url");
     const { chains, before, length } = this.#slots;
-    let number = chains[this.#chainOf(this.#digests, 0)] ?? 0;
+    let number = chains[this.#chain()] ?? 0;
     while (number >= this.#oldest) {
       const slot = number % length;
       if (this.#has(slot, 0)) {
-        writePlant(this.#digests, plant);
+        this.#writePlant(plant);
         return this.#has(slot, digestBytes) ? "replayed" : conflict();
       }
       number = before[slot] ?? 0;
@@ -71,70 +72,66 @@ export class KeyWindow {
     return undefined;
   }
 
-  /** Moves the end over bytes that hold no record with a key. */
+  /** Moves the end over lines without a key, and forgets what is no longer within the window. */
   skip(bytes: number): void {
-    this.#advance(bytes, this.#end);
+    if (bytes === 0) return;
+    const start = Math.min(this.#end + bytes - this.#bytesMax, this.#end);
+    this.#end += bytes;
+    const { positions, length } = this.#slots;
+    while (
+      this.#oldest <= this.#count &&
+      (positions[this.#oldest % length] ?? 0) < start
+    )
+      this.#oldest++;
   }
 
   /** Moves the end over a record with a key, and remembers it. */
   add(key: string, plant: string | Buffer, lineBytes: number): void {
     const position = this.#end;
     this.skip(lineBytes);
-    writeKey(this.#digests, key);
-    writePlant(this.#digests, plant);
-    this.#insert(this.#digests, 0, position);
-  }
-
-  /** Moves the end over the files of a later window, and remembers the records of that window. */
-  join(later: KeyWindow): void {
-    const start = this.#end;
-    const hasRecords = later.#newest > 0;
-    this.#advance(
-      later.#end,
-      hasRecords ? start + later.#newest : this.#newest
-    );
-    for (const { offset, position } of later.#records())
-      this.#insert(later.#slots.digests, offset, start + position);
+    this.#digests.write(key, "base64url");
+    this.#writePlant(plant);
+    if (this.#count === 0)
+      this.#slots = slotsOf(Math.ceil(this.#bytesMax / lineBytesMin) + 1);
+    const { digests, positions, before, chains, length } = this.#slots;
+    const chain = this.#chain();
+    const number = ++this.#count;
+    const slot = number % length;
+    this.#digests.copy(digests, slot * 2 * digestBytes);
+    positions[slot] = position;
+    before[slot] = chains[chain] ?? 0;
+    chains[chain] = number;
   }
 
   /**
-   * Moves the end of a new window over a file whose end is clean. Reads the window, or the last
-   * line if that is longer. A file without keys costs the read and a search of each block.
+   * Moves the end over a file whose end is clean, and remembers its records with a key. Reads the
+   * window, or the last line if that is longer. A file without keys costs the read and a search of
+   * each block.
    */
   addFile(file: Bytes): void {
     if (this.#bytesMax === 0) return;
     const size = file.size();
-    let start = this.#startIn(file, size);
-    this.#end = start;
-    while (start < size) {
-      let lines = file.read(start, Math.min(blockBytes, size - start));
-      let bytes = lines.lastIndexOf(lineFeed) + 1;
-      if (bytes === 0 && lines.length > 0) {
-        // A line longer than a block. One that is too long is damage: it is not read at once.
-        bytes = find(file, lineFeed, start + lines.length, size) + 1 - start;
-        if (bytes <= lineBytesMax) lines = file.read(start, bytes);
-      }
-      if (bytes > lineBytesMax) this.skip(bytes);
-      else if (bytes > 0 && lines[bytes - 1] === lineFeed)
-        this.addLines(lines.subarray(0, bytes));
-      else throw new Error("another process truncates it");
-      start += bytes;
+    const start = this.#startIn(file, size);
+    this.skip(start - headerBytes);
+    if (find(file, keyMark, start, size) === size)
+      return this.skip(size - start);
+    const lines = linesOf(file, start, size, decodeKeyed);
+    for (const { offset, end, text, record } of lines) {
+      if (text && typeof record === "object" && record.key !== undefined)
+        this.add(record.key, plantIn(text), end - offset);
+      else this.skip(end - offset);
     }
   }
 
-  /**
-   * Moves the end over whole lines, and remembers the records with a key.
-   *
-   * @param records the key and the plant of each line, if they are known. Default: they are read
-   */
-  addLines(lines: Buffer, records?: readonly KeyedPlant[]): void {
-    // Within a string the quotes would be escaped.
-    if (!lines.includes(',"key":"')) return this.skip(lines.length);
+  /** Moves the end over the lines of a batch, and remembers the records with a key. */
+  addLines(
+    lines: Buffer,
+    batch: readonly { key: string | undefined; json: string }[]
+  ): void {
+    if (!lines.includes(keyMark)) return this.skip(lines.length);
     let start = 0;
-    for (let index = 0; start < lines.length; index++) {
+    for (const { key, json } of batch) {
       const end = lines.indexOf(lineFeed, start) + 1;
-      const { key, json } =
-        records?.[index] ?? keyAndPlant(lines.subarray(start, end - 1));
       if (key === undefined) this.skip(end - start);
       else this.add(key, json, end - start);
       start = end;
@@ -144,68 +141,23 @@ export class KeyWindow {
   /** Returns the offset of the first line that begins within the window, or of the last line. */
   #startIn(file: Bytes, size: number) {
     for (let bytes = this.#bytesMax; size - bytes > headerBytes; bytes *= 4) {
-      const start = find(file, lineFeed, size - bytes - 1, size) + 1;
+      const start = find(file, "\n", size - bytes - 1, size) + 1;
       if (start < size) return start;
     }
     return headerBytes;
   }
 
-  /** Moves the end, and forgets what is no longer within the window. */
-  #advance(bytes: number, newest: number) {
-    this.#newest = newest;
-    this.#end += bytes;
-    const start = Math.min(this.#end - this.#bytesMax, newest);
-    const { positions, length } = this.#slots;
-    while (
-      this.#oldest <= this.#count &&
-      (positions[this.#oldest % length] ?? 0) < start
-    )
-      this.#oldest++;
+  /** Takes the digest as a string: as a Buffer from `hash`, it would cost three times as much. */
+  #writePlant(plant: string | Buffer) {
+    const digest = hash("sha256", plant, "binary");
+    this.#digests.write(digest, digestBytes, digestBytes, "latin1");
   }
 
-  /** Returns the offset of the digests and the position of each record, the oldest first. */
-  #records() {
-    const { positions, length } = this.#slots;
-    return Array.from(
-      { length: this.#count - this.#oldest + 1 },
-      (_, index) => {
-        const slot = (this.#oldest + index) % length;
-        return {
-          offset: slot * 2 * digestBytes,
-          position: positions[slot] ?? 0
-        };
-      }
-    );
-  }
-
-  /** @param offset the offset of the record's digests within the given ones */
-  #insert(digests: Buffer, offset: number, position: number) {
-    if (this.#count - this.#oldest + 1 === this.#slots.length) this.#grow();
-    const slots = this.#slots;
-    const number = ++this.#count;
-    const slot = number % slots.length;
-    const chain = this.#chainOf(digests, offset);
-    const end = offset + 2 * digestBytes;
-    digests.copy(slots.digests, slot * 2 * digestBytes, offset, end);
-    slots.positions[slot] = position;
-    slots.before[slot] = slots.chains[chain] ?? 0;
-    slots.chains[chain] = number;
-  }
-
-  /** Doubles the slots. */
-  #grow() {
-    const records = this.#records();
-    const { digests, length } = this.#slots;
-    this.#slots = slotsOf(2 * length);
-    this.#count = this.#oldest - 1;
-    for (const { offset, position } of records)
-      this.#insert(digests, offset, position);
-  }
-
-  #chainOf(digests: Buffer, offset: number) {
+  /** Returns the chain of the key in the scratch space. */
+  #chain() {
     let hashed = 0;
     for (let index = 0; index < digestBytes; index += 4)
-      hashed = Math.imul(hashed + digests.readInt32LE(offset + index), factor);
+      hashed = Math.imul(hashed + this.#digests.readInt32LE(index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
     return (hashed >>> 8) % this.#slots.length;
@@ -226,6 +178,10 @@ export class KeyWindow {
   }
 }
 
+/** Decodes a line that may have a key. Any other counts as one without. */
+const decodeKeyed: typeof decodeRecord = (line) =>
+  line.includes(keyMark) ? decodeRecord(line) : "bad checksum";
+
 const slotsOf = (length: number) => ({
   length,
   positions: new Float64Array(length),
@@ -240,15 +196,3 @@ const slotsOf = (length: number) => ({
   chains: new Float64Array(length),
   before: new Float64Array(length)
 });
-
-const writeKey = (digests: Buffer, key: string) =>
-  digests.write(key, "base64url");
-
-/** Takes the digest as a string: as a Buffer from `hash`, it would cost three times as much. */
-const writePlant = (digests: Buffer, plant: string | Buffer) =>
-  digests.write(
-    hash("sha256", plant, "binary"),
-    digestBytes,
-    digestBytes,
-    "latin1"
-  );

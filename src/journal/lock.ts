@@ -166,7 +166,8 @@ function isMountedAlone(path: string) {
 }
 
 /**
- * Listens on a name. A path gets its name only when every user who can reach it can connect to it.
+ * Listens on a name. A socket gets its path as the last step, once it listens and every user who
+ * can reach it can connect to it.
  *
  * @returns a function that stops listening
  * @throws Error the system's: EADDRINUSE if the name is taken

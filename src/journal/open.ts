@@ -25,7 +25,7 @@ import {
   withEnd
 } from "./rewrite.ts";
 
-/** What an opening needs. Each opening resolves the links of `path`, and fills `keys`. */
+/** What an opening needs. Each one resolves the links of `path`, and adds the file to `keys`. */
 export interface Place {
   readonly disk: Disk;
   readonly path: string;
@@ -131,7 +131,6 @@ async function repair(
   if (end.kind === "new") {
     const uuid = randomUUID();
     const header = fillChecksums(headerText(uuid, new Date().toISOString()));
-    keys.skip(header.length);
 
     // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
     // writable, its directory not. The directory is synced with it, before the first response.

@@ -9,14 +9,14 @@ import {
   type Settle
 } from "../store.ts";
 import type { KeyWindow } from "./keys.ts";
-import { keyText } from "./record.ts";
+import { frameBytesMax } from "./record.ts";
 
 interface Append {
   /** The NewPlant's JSON. */
   readonly json: string;
   readonly key: string | undefined;
 
-  /** The bytes of both in a line. */
+  /** The bytes of the JSON. */
   readonly bytes: number;
 
   /**
@@ -64,7 +64,7 @@ export class Queue {
   ): void {
     const first = key === undefined ? undefined : this.#byKey.get(key);
     if (first && first.json !== json) throw conflict();
-    const bytes = Buffer.byteLength(json) + keyText(key).length;
+    const bytes = Buffer.byteLength(json);
 
     // The batch in flight counts, too: a disk that stalls must not fill the memory.
     const isFull =
@@ -89,17 +89,13 @@ export class Queue {
     if (key !== undefined) this.#byKey.set(key, append);
   }
 
-  /**
-   * Moves waiting appends to the batch, up to `batchBytesMax`, but at least one.
-   *
-   * @param frameBytes the most bytes of a line besides its plant
-   */
-  take(frameBytes: number, { batchBytesMax }: Limits): void {
+  /** Moves waiting appends to the batch, up to `batchBytesMax`, but at least one. */
+  take({ batchBytesMax }: Limits): void {
     assert(this.batch.length === 0, "every append of a batch settles");
     let bytes = 0;
     let count = 0;
     for (const append of this.waiting) {
-      bytes += frameBytes + append.bytes;
+      bytes += frameBytesMax + append.bytes;
       if (count > 0 && bytes > batchBytesMax) break;
       count++;
     }

@@ -55,7 +55,7 @@ export const lineBytesMax = 64 * 1024 * 1024;
 export const lineFeed = 0x0a;
 
 /** A TIME for measuring: all have the same length. */
-export const epoch = "1970-01-01T00:00:00.000Z";
+const epoch = "1970-01-01T00:00:00.000Z";
 
 /** The end of a line before `fillChecksums`. */
 export const placeholderCrc = ',"crc":"00000000"}';
@@ -91,16 +91,11 @@ const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
 /** The length of every header, with its LF. */
 export const headerBytes = emptyHeader.length;
 
-/** The most bytes of a plant's JSON, whatever seq and synced are. */
-const plantBytesMax =
-  lineBytesMax -
-  recordText(
-    Number.MAX_SAFE_INTEGER,
-    epoch,
-    Number.MAX_SAFE_INTEGER,
-    "",
-    "A".repeat(22)
-  ).length;
+/** More bytes than a line has besides its plant, whatever seq and synced are: at most 140. */
+export const frameBytesMax = 160;
+
+/** The most bytes of a plant's JSON. */
+const plantBytesMax = lineBytesMax - frameBytesMax;
 
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
@@ -118,9 +113,6 @@ const recordForm = new RegExp(
   String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
     `(?:,"key":"(${keyForm})")?,"plant":(?:${plainForm}$)?`
 );
-
-/** More bytes than a record has before its plant. */
-const startBytesMax = 160;
 
 /**
  * A plant as its record holds it: encoded once, before seq, time and offset are known.
@@ -228,21 +220,6 @@ export function decodeRecord(line: Buffer) {
       : BigInt(digits);
   if (id === undefined) return "not a record" as const;
   return { seq: Number(seq), at, synced: Number(synced), key, id };
-}
-
-/** A plant's JSON, and the key of its record; undefined if it has none. */
-export interface KeyedPlant {
-  readonly key: string | undefined;
-  readonly json: string | Buffer;
-}
-
-/** Returns the key and the plant of a record's line. A line with a bad checksum has no key. */
-export function keyAndPlant(line: Buffer): KeyedPlant {
-  const start = line.toString("latin1", 0, startBytesMax);
-  const [, , , , key] = hasValidChecksum(line)
-    ? (recordForm.exec(start) ?? [])
-    : [];
-  return { key, json: plantIn(line) };
 }
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */

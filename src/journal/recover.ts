@@ -130,8 +130,7 @@ const wrongChecksum = "the line's checksum is wrong";
 function findCertified(file: Bytes, start: number, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
     const window = Math.max(start, size - length);
-    const from =
-      window === start ? start : find(file, lineFeed, window, size) + 1;
+    const from = window === start ? start : find(file, "\n", window, size) + 1;
 
     let certified = start;
     for (const { record, isWhole } of linesOf(file, from, size)) {
@@ -164,7 +163,7 @@ function isTorn(
   return (
     record === "bad checksum" &&
     (!isWhole ||
-      (problem === wrongChecksum && find(file, 0, offset, size) < size))
+      (problem === wrongChecksum && find(file, "\0", offset, size) < size))
   );
 }
 

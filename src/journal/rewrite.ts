@@ -112,10 +112,10 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" } as const;
 
   // If the truncation or the write was killed, or lost power, the file has bytes of the copy, and
-  // NULs. Other bytes are records that were acknowledged since, perhaps under another name of the
-  // file. A file without a header has no records.
+  // NULs, or a part of an earlier header. Other bytes are records that were acknowledged since,
+  // perhaps under another name of the file, or no journal's.
   const isLeftover =
-    header === undefined ||
+    examine(file).kind === "new" ||
     there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
 
   // Even equal bytes may not be on stable storage. A file that has its old size again was

@@ -32,7 +32,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   const size = file.size();
 
   // From here on a live server may truncate what it had no space for, and write other lines.
-  const certain = isLive && end.kind !== "new" ? end.certified : undefined;
+  const certifiedEnd = isLive && end.kind !== "new" ? end.certified : undefined;
 
   let records = 0;
   let range: Range | undefined;
@@ -62,7 +62,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
       break;
     }
     const problem = problemOf(next, before);
-    if (problem !== undefined && offset >= (certain ?? Infinity)) break;
+    if (problem !== undefined && offset >= (certifiedEnd ?? Infinity)) break;
     if (problem !== undefined) report(offset, problem);
     if (line === 1) continue;
 
@@ -76,10 +76,9 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   // A copy of an end that the file does not have is reported after the last line.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
-  const bytes = Math.min(size, file.size());
-  onProgress?.(bytes, bytes);
+  onProgress?.(size, size);
   const opening = isLive ? undefined : openingOf(plan);
-  return { bytes, records, ...range, opening, spotsTotal, spots };
+  return { bytes: size, records, ...range, opening, spotsTotal, spots };
 }
 
 /** First and last time, and the range of ids. */

@@ -1,4 +1,4 @@
-/** The member names of large objects: an exact set that takes few bytes. */
+/** The member names of a text's objects: an exact set that takes few bytes. */
 
 /** Below 2^26, so that the product of two remainders is exact in a number. */
 const prime = 67_108_859;
@@ -6,7 +6,7 @@ const prime = 67_108_859;
 /**
  * A hash table of the member names of a text. A bucket is a chain of names.
  *
- * A name is its position in the text. Two names are more than four characters apart, so a quarter
+ * A name is its position in the text. Two names are at least four characters apart, so a quarter
  * of the position is an index that no other name has. The table takes 3 bytes for each character of
  * the text. A Set of strings takes up to 100 bytes for a name, which may have eight characters
  * only.

@@ -28,8 +28,6 @@ const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
  * @param text a number as JSON writes it
  */
 export function exactInteger(text: string): bigint | NumberProblem {
-  const isPlain = /^-?\d{1,18}$/.test(text);
-  if (isPlain) return BigInt(text);
   const [, minus = "", whole = "", fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
 

@@ -107,9 +107,6 @@ const scalar = new RegExp(
  */
 const padding = " ".repeat(12);
 
-/** An object's names are compared one by one up to this number. A table has the others. */
-const fewNames = 8;
-
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
   readonly #text: string;
@@ -170,8 +167,7 @@ class Reader {
     }
     const start = this.#next++;
     if (!this.#skip(end)) {
-      const names: string[] = [];
-      do end === "}" ? this.#member(start, names) : this.#value();
+      do end === "}" ? this.#member(start) : this.#value();
       while (this.#skip(","));
       if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
     }
@@ -182,9 +178,8 @@ class Reader {
    * member = string ":" value (RFC 8259, 4)
    *
    * @param object the object's position
-   * @param names the object's first names
    */
-  #member(object: number, names: string[]): void {
+  #member(object: number): void {
     this.#space();
     const start = this.#next;
     if (this.#text[start] !== '"') this.#fail("a member name in quotes");
@@ -192,11 +187,7 @@ class Reader {
     const end = this.#next;
 
     // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
-    const isNew =
-      !names.includes(name) &&
-      (names.length < fewNames
-        ? names.push(name) > 0
-        : this.#tableOfNames().add(name, start, object));
+    const isNew = this.#tableOfNames().add(name, start, object);
     this.#next = isNew ? end : start;
     if (!isNew) {
       this.#fail(
@@ -213,8 +204,9 @@ class Reader {
   }
 
   #tableOfNames(): NameTable {
-    const nameAt = (position: number): string => this.#nameAt(position);
-    return (this.#names ??= new NameTable(this.#text.length, nameAt));
+    return (this.#names ??= new NameTable(this.#text.length, (position) =>
+      this.#nameAt(position)
+    ));
   }
 
   /** Passes the string at a position, and returns the characters that it stands for. */

@@ -1,6 +1,6 @@
 /**
- * The admin listener: liveness, readiness and metrics. It is loaded on demand, and shares nothing
- * with the public listener.
+ * The admin listener: liveness, readiness and metrics. It is loaded on demand, and is a server of
+ * its own.
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
@@ -31,7 +31,6 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
         "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
         "Content-Length": text.length,
         "Cache-Control": "no-store",
-        "Allow": "GET, HEAD",
         "Connection": "close"
       })
       .end(text);
@@ -47,16 +46,14 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
 
   // The admin listener alone does not keep the process running.
   server.unref();
-  const close = () => server.close().closeAllConnections();
-  return { metrics, base, close };
+  return { metrics, base };
 }
 
 function respondTo(
-  { method = "", url = "" }: IncomingMessage,
+  { url = "" }: IncomingMessage,
   metrics: Metrics,
   { health, host }: Sources
 ): readonly [status: number, text: string] {
-  if (!["GET", "HEAD"].includes(method)) return [405, "expected GET or HEAD\n"];
   try {
     const reason = health.notReadyReason();
     switch (url.replace(/\?.*/s, "")) {

@@ -78,7 +78,6 @@ function readLine(args: readonly string[], mistakes: string[]) {
       `expected a word without # as the name, found ${quoted(name)}`
     );
   const flags = readFlags(given, command, allowed, mistakes);
-  if (!form) throw new ExitError("usage", mistakes.join("\n"));
   return { command, operands, flags, allowed };
 }
 

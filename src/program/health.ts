@@ -2,8 +2,6 @@
 import type { Log } from "./host.ts";
 import type { Store } from "./open-store.ts";
 
-type State = "starting" | "ready" | "draining" | "failed";
-
 /**
  * The time from the last plant that found no space until the server counts as ready again. A server
  * that is sent no plants cannot learn that there is space. Also the least time between two log
@@ -13,9 +11,10 @@ const fullMillis = 10_000;
 
 export type Health = ReturnType<typeof watchHealth>;
 
-/** Watches a store from now on; the state begins as `starting`. */
+/** Watches a store from now on. */
 export function watchHealth(log: Log, store: Store) {
-  let state: State = "starting";
+  /** `ready`, or why the server is not. */
+  let state = "starting";
 
   /** Time of the last plant that found no space, if none was stored since. */
   let fullAt = -Infinity;
@@ -24,9 +23,8 @@ export function watchHealth(log: Log, store: Store) {
   let loggedAt = -Infinity;
   let isFullLogged = false;
 
-  /** Changes the state, unless it is `failed`, which is final. */
-  const become = (next: State) => {
-    if (state !== "failed") state = next;
+  const become = (next: string) => {
+    state = next;
   };
 
   store.on("full", () => {
@@ -41,7 +39,6 @@ export function watchHealth(log: Log, store: Store) {
     if (isFullLogged) log("info", "the store has space again");
     isFullLogged = false;
   });
-  store.once("failed", () => become("failed"));
 
   /** Returns why plants should go elsewhere; undefined if the server is ready. */
   const notReadyReason = () => {

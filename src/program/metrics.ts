@@ -52,7 +52,7 @@ const bucketsOf = (bounds: string) => [
   "_count"
 ];
 
-/** Every metric; the README shows this table. */
+/** Every metric, with its HELP text; the README lists the names. */
 export const metricTable = {
   plant_store_http_requests_total: [
     "counter",
@@ -207,16 +207,12 @@ function watch(server: Server, add: Metrics["add"]) {
   server.on("drop", () => add("plant_store_connections_refused_total"));
   server.on("connection", (socket: Socket) => {
     add("plant_store_connections");
-    socket.once("close", () => add("plant_store_connections", -1));
-  });
 
-  // With TLS, the decrypted bytes are counted.
-  const event =
-    "setSecureContext" in server ? "secureConnection" : "connection";
-  server.on(event, (socket: Socket) =>
+    // With TLS, the encrypted bytes are counted.
     socket.once("close", () => {
+      add("plant_store_connections", -1);
       add("plant_store_http_received_bytes_total", socket.bytesRead);
       add("plant_store_http_sent_bytes_total", socket.bytesWritten);
-    })
-  );
+    });
+  });
 }

@@ -82,7 +82,7 @@ function readGuarded<T>(
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stat = fstatSync(fd);
     if (!stat.isFile()) throw new TypeError("expected a regular file");
-    if (userId !== undefined && ![0, userId].includes(stat.uid))
+    if (![0, userId].includes(stat.uid))
       throw new TypeError(
         `expected root or user ${userId} as the owner, found user ${stat.uid}`
       );

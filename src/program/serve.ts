@@ -19,7 +19,7 @@ export async function serve(config: Config, host: Host) {
   host.log = createLog(host);
   const { log } = host;
 
-  // A signal that comes during the start takes effect when the start is complete.
+  // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
   host.onSignal("SIGHUP", () => {
     starting.then(
@@ -29,23 +29,21 @@ export async function serve(config: Config, host: Host) {
   });
   const starting = start(config, host, shutdown);
   const running = await starting;
-  const { server, store, failed, health, accessLog, admin } = running;
+  const { server, store, failed, health, accessLog } = running;
   health.become("ready");
   announce(running, config, host);
-  const checkExpiry = () => warnOfExpiry(running, log);
-  checkExpiry();
-  setInterval(checkExpiry, dayMillis).unref();
+  warnOfExpiry(running, log);
+  setInterval(warnOfExpiry, dayMillis, running, log).unref();
 
   // Every accepted request gets its response, until the deadline.
-  const reason = await Promise.race([shutdown.requested, failed]);
-  log("info", `draining: ${reason}`);
-  health.become("draining");
+  const draining = `draining: ${await Promise.race([shutdown.requested, failed])}`;
+  log("info", draining);
+  health.become(draining);
   if (!(await server.drain())) {
     log("warn", `requests were cut off after ${config.limits.drainMillis} ms`);
     shutdown.endNow();
   }
   await store.close();
-  admin?.close();
   accessLog.reportSkipped();
   const { exitCode } = shutdown;
   log("info", `ended, with ${exitCode}`, { exitCode });
@@ -104,7 +102,6 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     const place = await listen(server, addressOf(config), log);
     return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
-    admin?.close();
     await store.close();
     throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
   }
@@ -137,22 +134,20 @@ function announce(
   const { base, isExposed } = place;
   const { records } = store.stats;
   const { store: address } = config;
-  const [kind, description] =
-    records === undefined
-      ? ["stream", address]
-      : ["journal", `${records} records in ${address}`];
   if (!tls && isExposed)
     log(
       "warn",
       "listens beyond loopback without TLS: tokens can be read on the way (RFC 6750, 5.3)"
     );
   const names = tokens.names();
-  const message = `serving ${base}, ${description}, tokens: ${names}${endOf(tls)}`;
+  const message =
+    `serving ${base}, store ${address}, records: ${records ?? "unknown"}, ` +
+    `tokens: ${names}${endOf(tls)}`;
   log("info", message, {
     version,
     base,
     admin: admin?.base,
-    [kind]: address,
+    store: address,
     records,
     tokens: names,
     notAfter: tls?.notAfter
@@ -170,12 +165,8 @@ const endOf = (tls: Running["secrets"]["tls"]) =>
 
 /** Warns of the end of the certificate, from 14 days before. */
 function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
-  if (!tls) return;
-  const { notAfter } = tls;
-  const millis = notAfter.getTime() - Date.now();
-  const verb = millis < 0 ? "expired" : "expires";
-  if (millis < 14 * dayMillis)
-    log("warn", `the TLS certificate ${verb} at ${notAfter.toISOString()}`);
+  if (tls && tls.notAfter.getTime() - Date.now() < 14 * dayMillis)
+    log("warn", `the TLS certificate ends at ${tls.notAfter.toISOString()}`);
 }
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */

@@ -1,4 +1,4 @@
-/** The settings of `serve`, from flags and environment: read once, and frozen. */
+/** The settings of `serve`, from flags and environment: read once. */
 import { resolve } from "node:path";
 import {
   basePathForm,
@@ -16,7 +16,7 @@ import type { Host } from "./host.ts";
 /** A path, or none. */
 const path = {
   defaultValue: "",
-  form: /^[^\0]*$/,
+  form: /./,
   expected: "a path"
 } as const;
 
@@ -93,7 +93,7 @@ export const settingTable = {
   storeTlsKey: {
     ...path,
     flag: "store-tls-key",
-    meaning: "PEM file of its private key, read at each connection"
+    meaning: "PEM file of the client's private key, read at each connection"
   },
   storeTlsCa: {
     ...path,
@@ -159,7 +159,7 @@ export const settingTable = {
     form: /^(?:yes|1|true|no|0|false)$/,
     expected: "yes, 1 or true; or no, 0 or false",
     meaning:
-      "log every request, and its time: the flag has no value, the variable is yes, 1 or true"
+      "log every request, and its time; the variable is yes, 1 or true: the flag has no value"
   }
 } as const;
 
@@ -205,13 +205,13 @@ export function readConfig(given: Given) {
   checkToken(given);
   checkCompanions(limits, given);
   const { logRequests, store } = settings;
-  return Object.freeze({
+  return {
     ...settings,
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
     isInherited: isInherited(given),
-    limits: Object.freeze(limits)
-  });
+    limits
+  };
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */
@@ -314,21 +314,12 @@ function checkToken({ command, environment, mistakes }: Given) {
 /** Checks the settings that need, exclude or bound one another. */
 function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
   const { mistakes, environment } = given;
-  const { host, port, socket, store } = settingTable;
-  const { tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
+  const { store, tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
   const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
 
-  if (isInherited(given)) {
-    const sockets = `${environment["LISTEN_FDS"]}`;
-    if (sockets !== "1")
-      mistakes.push(`LISTEN_FDS must be 1, found ${quoted(sockets)}`);
-
-    // A second listen address would be ignored without a message.
-    if ([host, port, socket].some(isGiven))
-      mistakes.push(
-        "--host, --port and --socket cannot be set if a socket is inherited (LISTEN_FDS)"
-      );
-  }
+  const sockets = `${environment["LISTEN_FDS"]}`;
+  if (isInherited(given) && sockets !== "1")
+    mistakes.push(`LISTEN_FDS must be 1, found ${quoted(sockets)}`);
   for (const [cert, key] of [
     [tlsCert, tlsKey],
     [storeTlsCert, storeTlsKey]

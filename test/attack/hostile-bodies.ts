@@ -83,16 +83,13 @@ const types: readonly (readonly [expected: string, types: readonly string[]])[] 
     "application/json;; charset=utf-8;", `application/json${";".repeat(8_000)}`,
     `application/json; x="${"\\".repeat(8_000)}"`]],
   ["41502", ["application/json; charset=utf-16", 'application/json; charset="utf-16"',
-    "application/json; charset=latin1", "application/json; charset=utf8",
-    "application/json; charset='utf-8'", 'application/json; charset=""',
+    "application/json; charset=utf8", 'application/json; charset=""',
     "application/json; charset=utf-8; charset=utf-8",
     'application/json; charset=utf-8; CharSet="utf-16"', "application/json; x=y; charset=utf-16"]],
   ["41501", ["application/json; charset=", 'application/json; charset="utf-8',
     'application/json; charset=utf-8"', "application/json; charset =utf-8", "application/json; x",
-    "application/json charset=utf-8", "application/json, application/json",
-    "application/json, text/plain", "application/json; x=\xe4", "application/jsonp",
-    "application/vnd.api+json", "application/*", "application /json", "text/json", "text/plain",
-    "json", "", "application/x-www-form-urlencoded", "*/*", "__proto__",
+    "application/json charset=utf-8", "application/json, text/plain", "application/json; x=\xe4",
+    "application/jsonp", "application/vnd.api+json", "application /json", "text/plain", "", "__proto__",
     `application/json; x="${"\\".repeat(7_999)}"`]],
 ];
 const codings: Readonly<Record<string, readonly string[]>> = {
@@ -157,7 +154,7 @@ const name = evil.slice(8, -1);
 const plants: readonly Case[] = [
   ...ids.map(([id, stored]): Case =>
     ["B, JSON: id", `${id.slice(0, 40)} of ${id.length}`, ofBody(plant(id)), "200", stored]),
-  ...["__proto__", "constructor", "toString", "hasOwnProperty", "then", "\\u005f_proto__", "", "0"]
+  ...["__proto__", "constructor", "then", "\\u005f_proto__", "", "0"]
     .map((member): Case => ["B, JSON: just names", JSON.stringify(member),
       ofBody(`{"${member}":{"id":"x","tag":5},"id":1,${name}}`)]),
   ...casesOf("B, JSON: other members", "200", ofBody, {

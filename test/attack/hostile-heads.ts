@@ -30,8 +30,7 @@ const codings: readonly Case[] = [
     "two lines, the names' case": "gzip\r\ntransfer-encoding: chunked",
   }),
   ...casesOf("RFC 9112, 6.1", "400|501", (coding) => request({ coding }), {
-    "unknown": "xchunked", "suffix": "chunkedx", "not last": "chunked, gzip",
-    "not last, identity": "chunked, identity", "twice": "chunked, chunked",
+    "unknown": "xchunked", "not last": "chunked, gzip", "twice": "chunked, chunked",
     "twice, two lines": "chunked\r\nTransfer-Encoding: chunked", "a comma first": ",chunked",
     "a comma last": "chunked,", "a comma alone": ",", "parameter": "chunked;a=b",
     "quoted": '"chunked"', "a space within": "chun ked", "VT": "\x0bchunked",
@@ -66,11 +65,9 @@ const lengths: readonly Case[] = [
   }),
   ...casesOf("RFC 9110, 8.6", "400", (value) => request({ length: value }), {
     "a comma first": `,${size}`, "a comma last": `${size},`,
-    "+": `+${size}`, "-": "-1", "-0": "-0", "hexadecimal": "0x16", "hexadecimal, bare": "1a",
-    "a fraction": `${size}.0`, "a power": "22e0", "a space within": "2 2", "a tab within": "2\t2",
-    "a unit": `${size} bytes`, "quoted": `"${size}"`, "a semicolon": `${size};a`,
-    "VT": `\x0b${size}`, "FF after it": `${size}\x0c`, "NBSP": `\xa0${size}`, "NUL": `${size}\0`,
-    "other digits": "\xb2\xb2", "empty": "",
+    "+": `+${size}`, "-": "-1", "hexadecimal": "0x16", "hexadecimal, bare": "1a",
+    "a fraction": `${size}.0`, "a space within": "2 2", "a tab within": "2\t2",
+    "a semicolon": `${size};a`, "VT": `\x0b${size}`, "NUL": `${size}\0`, "empty": "",
   }),
   ...casesOf("RFC 9110, 8.6", "400|413", (value) => request({ length: value }),
     { "over 64 bits": "18446744073709551638", "over 128 bits": `1${"0".repeat(40)}` }),
@@ -100,9 +97,8 @@ const hosts: readonly Case[] = [
     "Host: two ports": "a:1:2", "Host: a signed port": "a:+1", "Host: no brackets": "::1",
     "Host: open bracket": "[::1", "Host: closed bracket": "::1]",
     "Host: brackets, and more": "[::1]a", "Host: empty brackets": "[]",
-    "Host: no address": "[a b]", "Host: a backslash": "a\\b", "Host: quotes": '"a"',
-    "Host: <": "<a>", "Host: |": "a|b", "Host: ^": "a^b", "Host: a byte over 7F": "\xe4",
-    "Host: DEL": "a\x7fb", "Host: a port alone": ":80", "Host: VT": "a\x0bb",
+    "Host: a backslash": "a\\b", "Host: <": "<a>", "Host: ^": "a^b",
+    "Host: a byte over 7F": "\xe4", "Host: DEL": "a\x7fb", "Host: a port alone": ":80",
   }),
   ["RFC 9112, 3.2.2", "absolute form and no Host",
     request({ target: "http://localhost/plants", host: "" }), "40003"],
@@ -112,10 +108,8 @@ const hosts: readonly Case[] = [
 const lines: readonly Case[] = [
   ...casesOf("B, Strict", "50501", (version) => request({ version }), ["HTTP/2.0", "HTTP/0.9"]),
   ...casesOf("RFC 9112, 2.3", "400|505", (version) => request({ version }), [
-    "HTTP/3.0", "HTTP/1.2", "HTTP/1.9", "HTTP/0.0", "HTTP/9.9", "HTTP/1.10", "HTTP/1.1.1",
-    "HTTP/01.1", "HTTP/1.01", "HTTP/1", "HTTP/2", "HTTP/11", "HTTP/1.", "HTTP/.1", "HTTP/-1.1",
-    "HTTP/1,1", "HTTP/1 .1", "HTTP /1.1", "HTTP/a.b", "HTTP", "HTTP/", "http/1.1", "Http/1.1",
-    "HTP/1.1", "HTTPS/1.1", "HTTP\\1.1", "HTTP/1.1x", "HTTP/1.1\t", "HTTP/1.1 ", "HTTP/1.1 x",
+    "HTTP/1.2", "HTTP/0.0", "HTTP/1.10", "HTTP/01.1", "HTTP/1", "HTTP/1.", "HTTP/1 .1", "HTTP /1.1",
+    "HTTP/", "http/1.1", "HTTPS/1.1", "HTTP\\1.1", "HTTP/1.1x", "HTTP/1.1\t", "HTTP/1.1 x",
   ]),
   ["RFC 9112, 2.3", "ICE/1.0", withLine("SOURCE /plants ICE/1.0"), "400|405|505"],
   ["B, Strict: HTTP/0.9", "and fields", withLine("POST /plants"), "400|505"],
@@ -169,10 +163,9 @@ const targets: readonly Case[] = [
     "http:/plants", "http:plants", "http://[::1/plants", "http://a:b/plants", "http://a b/plants",
     "http://a\\plants", "ftp://localhost/plants", "ws://localhost/plants", "file:///plants",
     "urn:plants"]),
-  ...casesOf("RFC 9112, 3.2", "400|505", withTarget, ["plants", "*", "localhost:80",
-    "localhost/plants", "?/plants", "\\plants", ".", "./plants", "%2Fplants", "", "/pl ants",
-    "/plants /x", "/pl\tants", "/plants\0", "/plants\x7f", "/plants\x80", "/pl\xe4nts",
-    "/plants?\xff", "/plants?a b", "/plants?a\0"]),
+  ...casesOf("RFC 9112, 3.2", "400|505", withTarget, ["plants", "*", "localhost:80", "?/plants",
+    "./plants", "%2Fplants", "", "/pl ants", "/pl\tants", "/plants\0", "/plants\x7f", "/pl\xe4nts",
+    "/plants?\xff", "/plants?a b"]),
 ];
 
 const sections: readonly Case[] = [
@@ -276,11 +269,9 @@ const upgraded: readonly Case[] = [
 /** A path, a method or credentials that are refused leave the connection open. */
 const refused: readonly Case[] = [
   ...casesOf("B, Statuses 404", "40401", withTarget, ["/", "/plants/", "/Plants", "/PLANTS",
-    "//plants", "/plants/1", "/plants;a", "/plantsx", "/plant", "/v1/plants", "/%70lants",
-    "/plants%20", "/plants%00", "/./plants", "/x/../plants", "/plants/.", "/?/plants",
-    "/__proto__", "/constructor", "//localhost/plants", "/*", "http://localhost",
-    "http://localhost/", "http://localhost/plants/", "http://a?/plants",
-    "http://localhost//plants"]),
+    "//plants", "/plants/1", "/plants;a", "/plant", "/v1/plants", "/%70lants", "/plants%00",
+    "/x/../plants", "/plants/.", "/?/plants", "/__proto__", "//localhost/plants",
+    "http://localhost", "http://localhost/plants/", "http://a?/plants", "http://localhost//plants"]),
   ...["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "M-SEARCH", "PURGE", "LINK"]
     .map((method): Case =>
       ["B, Statuses 405", `${method} and a body`, request({ method }), "40501"]),
@@ -288,22 +279,16 @@ const refused: readonly Case[] = [
     ["B, Statuses 405", `${method}, chunked`, request({ method, coding: "chunked" }), "40501"]),
   ["B, Statuses 405", "TRACE alone", withoutBody({ method: "TRACE" }), "40501"],
   ["B, Statuses 405", "OPTIONS *", withoutBody({ line: "OPTIONS * HTTP/1.1" }), "404|405"],
-  ...["Basic eA==", token, `Bearer${token}`, `Bear ${token}`, `"Bearer" ${token}`, "Negotiate"]
-    .map((value): Case => ["B, Statuses 401: another scheme", value.replace(token, "TOKEN"),
-      withCredentials(value), "40101"]),
+  ...casesOf("B, Statuses 401: another scheme", "40101", withCredentials, ["Basic eA==", token]),
   ...casesOf("B, Statuses 401", "40101", (authorization) => request({ authorization }), {
     "no Authorization": "", "an empty one": "Authorization:\r\n",
     "in a Cookie": `Cookie: ${known}`, "for a proxy": `Proxy-${known}`,
   }),
-  ...["Bearer", "Bearer a b", `Bearer ${token} x`, `Bearer\t${token}`, `Bearer "${token}"`,
-    `Bearer ${token},`, `Bearer ${token}, Basic x`, "Bearer =", "Bearer a=b", "Bearer a:b",
-    "Bearer t\xe9st", `Bearer token=${token}`].map((value): Case =>
-    ["B, Statuses 400: no b64token", value.replace(token, "TOKEN"), withCredentials(value),
-      "40006"]),
-  ...["x", `${token}=`, `${token}x`, token.slice(0, -1), token.toUpperCase(), "x".repeat(8_000)]
-    .map((value, index): Case =>
-      ["B, Statuses 401: unknown", `a token ${index}`, withCredentials(`Bearer ${value}`),
-        "40102"]),
+  // test/parts/bearer.test.ts has the other forms.
+  ...casesOf("B, Statuses 400: no b64token", "40006", withCredentials,
+    ["Bearer", "Bearer a b", `Bearer\t${token}`, "Bearer t\xe9st"]),
+  ...casesOf("B, Statuses 401: unknown", "40102", withCredentials,
+    { "a token 0": "Bearer x", "a token of 8,000": `Bearer ${"x".repeat(8_000)}` }),
 ];
 
 const badKeys: readonly Case[] =
@@ -311,10 +296,9 @@ const badKeys: readonly Case[] =
     "an empty key": "", "an empty String": '""', "256 characters": "k".repeat(256),
     "256 characters in quotes": `"${"k".repeat(256)}"`, "open quotes": '"a', "a parameter": '"a";b=c',
     "a space": "a b", "a list": "a, b", "a backslash": "a\\b", "a quote within": 'a"b',
-    "an unknown escape": '"\\a"', "a byte over 7F": "\xe9", "a tab in quotes": '"a\tb"',
-    "a quote alone": '"', "a quote last": 'a"', "text after quotes": '"a"b', "an escape last": '"\\"',
-    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`, "a byte over 7F in quotes": '"\xe9"',
-    "a tab": "a\tb", "two Strings": '"a" "b"',
+    "an unknown escape": '"\\a"', "a tab in quotes": '"a\tb"', "a quote alone": '"',
+    "text after quotes": '"a"b', "an escape last": '"\\"', "a byte over 7F in quotes": '"\xe9"',
+    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`, "two Strings": '"a" "b"',
   });
 
 export const heads: readonly Row[] = [

@@ -57,6 +57,16 @@ for (const [what, bytes, statuses, then] of releases) {
   });
 }
 
+test("the timer of the checks keeps no process alive, and ends with its server", { timeout }, async (t) => {
+  const { mock: made } = t.mock.method(globalThis, "setInterval");
+  const { server } = await serve();
+  const timer = made.calls.at(-1)?.result;
+  assert.equal(timer?.hasRef(), false);
+  const { mock: cleared } = t.mock.method(globalThis, "clearInterval");
+  await once(server.close(), "close");
+  assert.deepEqual(cleared.calls.map(({ arguments: [each] }) => each === timer), [true]);
+});
+
 test("no timer is left for a client that has gone before its last response", { timeout },
   async () => {
     const { server, port, store } = await serve({ limits: { discardMillis: never } });

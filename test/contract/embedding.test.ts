@@ -108,6 +108,25 @@ test("HEAD gets its response from a server that throws for a body", { timeout },
   assert.equal(answer?.status, 405);
 });
 
+test("an end() of the host that throws keeps no other response from ending, and its error is thrown on",
+  { timeout }, async (t) => {
+    const thrown: string[] = [];
+    process.setUncaughtExceptionCaptureCallback(({ message }) => thrown.push(message));
+    t.after(() => process.setUncaughtExceptionCaptureCallback(null));
+    const own = new HeldStore();
+    own.hold();
+    const port = await hostThat((_, response) => {
+      if (own.waiting + own.names.length === 0) response.end = () => { throw new Error("boom"); };
+    }, { store: own });
+    const first = exchange(port, plant, { answers: 1 });
+    while (own.waiting < 1) await new Promise(setImmediate);
+    const second = exchange(port, `${plant}${plant}`, { answers: 2 });
+    while (own.waiting < 2) await new Promise(setImmediate);
+    own.release();
+    // A connection goes on once its response has ended.
+    assert.deepEqual([(await first).length, (await second).length, thrown], [1, 2, ["boom"]]);
+  });
+
 test("a plant is not stored if its host responds before the body arrives", { timeout }, async () => {
   const own = new HeldStore();
   const handler = createPlantHandler({ store: own, tokens: [token] });

@@ -122,8 +122,9 @@ describe("the idle timeout", { concurrency: true }, () => {
   }
 });
 
-test("a connection with a request now and then is not idle", { timeout }, async () => {
+test("a connection with a request now and then is not idle, and is closed after the last one", { timeout }, async () => {
   const { server, port } = await serve({ limits: { ...limits, idleMillis: 600 } });
+  const silent = await open(server, port);
   const ends = await open(server, port);
   const answers = readAnswers(ends.client.resume(), 10);
   for (let count = 0; count < 10; count++) {
@@ -131,6 +132,8 @@ test("a connection with a request now and then is not idle", { timeout }, async 
     await trickle(ends.client, Array<string>(5).fill("\r\n"));
   }
   assert.equal((await answers).length, 10);
+  assert.equal(silent.ours.destroyed, true, "another one, which is idle, is closed meanwhile");
+  await closed(ends.ours);
 });
 
 test("a client that reads a large response slowly is not idle", { timeout }, async () => {

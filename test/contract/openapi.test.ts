@@ -40,6 +40,7 @@ function resolved(value: unknown): unknown {
 }
 
 const operation = "/paths/~1plants/post";
+const statuses = ["200", "400", "422", "default"];
 const ofAnswer = (status: string): string =>
   `${operation}/responses/${status}/content/application~1json/schema`;
 
@@ -56,6 +57,11 @@ const declared: readonly (readonly [pointer: string, value: unknown])[] = [
   [`${operation}/parameters/0/required`, undefined],
   [`${operation}/requestBody/required`, true],
   ["/webhooks", undefined],
+  // The header fields, as they are sent.
+  [`${operation}/responses/200/headers/Idempotency-Replayed/schema`, { type: "string", enum: ["true"] }],
+  ...statuses.map((status) =>
+    [`${operation}/responses/${status}/headers/X-Request-Id/schema`, { type: "string" }] as const),
+  [`${operation}/responses/default/headers/Retry-After/schema`, { type: "integer" }],
 ];
 for (const [pointer, value] of declared) {
   test(`the description has at ${pointer}: ${JSON.stringify(value) ?? "nothing"}`, () => {
@@ -66,15 +72,12 @@ for (const [pointer, value] of declared) {
 const names: readonly (readonly [pointer: string, names: readonly string[]])[] = [
   ["/paths", ["/plants"]], ["/paths/~1plants", ["post"]],
   [`${operation}/requestBody/content`, ["application/json"]],
-  [`${operation}/responses`, ["200", "400", "422", "default"]],
+  [`${operation}/responses`, statuses],
   [`${operation}/responses/200/headers`, ["X-Request-Id", "Idempotency-Replayed"]],
   [`${operation}/responses/400/headers`, ["X-Request-Id"]],
   [`${operation}/responses/422/headers`, ["X-Request-Id"]],
   [`${operation}/responses/default/headers`, ["X-Request-Id", "Retry-After"]],
-  [`${operation}/responses/200/content`, ["application/json"]],
-  [`${operation}/responses/400/content`, ["application/json"]],
-  [`${operation}/responses/422/content`, ["application/json"]],
-  [`${operation}/responses/default/content`, ["application/json"]],
+  ...statuses.map((status) => [`${operation}/responses/${status}/content`, ["application/json"]] as const),
   ["/components/schemas", ["Plant", "NewPlant", "Error"]],
 ];
 for (const [pointer, expected] of names) {
@@ -110,14 +113,14 @@ test("the schemas are the three objects of the published description", () => {
 });
 
 test("every response has a description, and each number of the catalogue is an item of one list", () => {
-  const statuses = ["400", "422", "default"];
+  const ofErrors = statuses.slice(1);
   const textOf = (status: string) => String(at(`${operation}/responses/${status}/description`));
   assert.match(textOf("200"), /\w/);
   for (const [error, what] of Object.values(catalogue)) {
     const status = `${Math.floor(error / 100)}`;
-    const own = statuses.includes(status) ? status : "default";
+    const own = ofErrors.includes(status) ? status : "default";
     assert.ok(textOf(own).split("\n").includes(`- ${error}: ${what}`), `${error} in: ${textOf(own)}`);
-    assert.deepEqual(statuses.filter((each) => textOf(each).includes(`${error}`)), [own]);
+    assert.deepEqual(ofErrors.filter((each) => textOf(each).includes(`${error}`)), [own]);
   }
 });
 

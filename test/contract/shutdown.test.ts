@@ -6,7 +6,7 @@ import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
-import { open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
+import { closed, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
 import {
   cleanEnvironment, exchange, post, program, readAnswers, start, temporaryFolder, token,
 } from "../support/support.ts";
@@ -107,9 +107,14 @@ for (const [says, isDrained, begin] of slow) {
       const { server, port } = await serve({
         limits: { drainMillis: 200, discardMillis: never, idleMillis: never },
       });
-      const ends = await open(server, port);
+      const [gone, answered, ends] =
+        [await open(server, port), await open(server, port), await open(server, port)];
+      await send(gone, post(fern).subarray(0, -5));
+      gone.client.destroy();
+      await closed(gone.ours);
+      await slow[0]?.[2](answered);
       await begin(ends);
-      assert.equal(await server.drain(), isDrained);
+      assert.equal(await server.drain(), isDrained, "one that has gone, or has its response, is none");
       while (!ends.ours.closed) await turn();
     });
 }

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { inspect } from "node:util";
+import type { Limits } from "../../src/config.ts";
 import {
   BearerTokens, createPlantHandler, createPlantServer, tokenDigest, type ResponseListener,
 } from "../../src/index.ts";
@@ -18,53 +19,19 @@ const timeout = 20_000;
 /** Longer than the test's own time. */
 const never = 60_000;
 const tls = temporaryTls();
-const folder = temporaryFolder();
-let sockets = 0;
 const plant = post('{"id":1,"name":"Fern"}');
 
 /** The beginning of a ClientHello that declares 512 bytes. */
 const hello = Buffer.from("160301020001", "hex");
-const strangers: readonly (readonly [says: string, bytes: Buffer])[] = [
-  ["nothing", Buffer.alloc(0)], ["a byte of a ClientHello", hello.subarray(0, 1)],
-  ["a part of a ClientHello", hello],
+const strangers: readonly (readonly [says: string, bytes: Buffer, path?: string])[] = [
+  ["nothing", Buffer.alloc(0)], ["a part of a ClientHello", hello],
+  ["a byte of a ClientHello, on a Unix socket,", hello.subarray(0, 1), join(temporaryFolder(), "s")],
 ];
 
 /** Waits until the server has closed the connection. */
 function ended(client: Socket): Promise<void> {
   client.once("end", () => client.end()).resume();
   return closed(client);
-}
-
-for (const [says, bytes] of strangers) {
-  test(`a client that sends ${says} to an https server is closed by the head timeout`, { timeout },
-    async () => {
-      const { server, port } = await serve({ tls, limits: { headMillis: 200 } });
-      const ends = await open(server, port);
-      await send(ends, bytes);
-      await ended(ends.client);
-      assert.equal(ends.ours.destroyed, true);
-    });
-
-  for (const kind of ["a port", "a Unix socket"] as const) {
-    test(`a drain on ${kind} closes at once a client that sends ${says}, not one with a request`,
-      { timeout }, async () => {
-        const limits = { drainMillis: never, headMillis: 50_000, requestMillis: never };
-        const path = join(folder, `${sockets++}`);
-        const on = kind === "a port" ? {} : { path };
-        const { server, port, store } = await serve({ tls, limits, ...on });
-        const ends = await open(server, kind === "a port" ? port : path);
-        await send(ends, bytes);
-        store.hold();
-        const { client, answers } = await underWay(kind === "a port" ? port : path, tls.cert);
-        while (store.waiting === 0) await new Promise(setImmediate);
-        const drained = server.drain();
-        await ended(ends.client);
-        assert.equal(client.destroyed, false);
-        store.release();
-        assert.deepEqual((await answers).map(({ status }) => status), [200]);
-        assert.equal(await drained, true);
-      });
-  }
 }
 
 /** A plant over TLS, sent. */
@@ -77,12 +44,43 @@ async function underWay(address: number | string, ca: Buffer) {
   return { client, answers };
 }
 
-test("at the drain's deadline a request over TLS is cut off, and reported", { timeout }, async () => {
-  const { server, port, store } = await serve({ tls, limits: { drainMillis: 100 } });
+/** A server whose store holds a plant, and whose address may be a path. */
+async function holding(limits: Partial<Limits>, path?: string) {
+  const { server, port, store } = await serve({ tls, limits, ...path && { path } });
   store.hold();
-  const { answers } = await underWay(port, tls.cert);
-  const closing = once(server, "close");
+  const to = path ?? port;
+  const { client, answers } = await underWay(to, tls.cert);
   while (store.waiting === 0) await new Promise(setImmediate);
+  return { server, store, to, client, answers };
+}
+
+for (const [says, bytes, path] of strangers) {
+  test(`a client that sends ${says} to an https server is closed by the head timeout`, { timeout },
+    async () => {
+      const { server, port } = await serve({ tls, limits: { headMillis: 200 }, ...path && { path } });
+      const ends = await open(server, path ?? port);
+      await send(ends, bytes);
+      await ended(ends.client);
+      assert.equal(ends.ours.destroyed, true);
+    });
+  test(`a drain closes a client that sends ${says} after the last response, which is not cut off`,
+    { timeout }, async () => {
+      const limits = { drainMillis: never, headMillis: 50_000, requestMillis: never };
+      const { server, store, to, client, answers } = await holding(limits, path && `${path}2`);
+      const ends = await open(server, to);
+      await send(ends, bytes);
+      const drained = server.drain();
+      store.release();
+      assert.deepEqual((await answers).map(({ status }) => status), [200]);
+      client.end();
+      await ended(ends.client);
+      assert.equal(await drained, true);
+    });
+}
+
+test("at the drain's deadline a request over TLS is cut off, and reported", { timeout }, async () => {
+  const { server, store, answers } = await holding({ drainMillis: 100 });
+  const closing = once(server, "close");
   assert.equal(await server.drain(), false);
   assert.deepEqual(await answers, []);
   await closing;

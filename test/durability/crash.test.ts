@@ -13,7 +13,7 @@ import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import {
   cleanEnvironment, program, run, seeded, start, temporaryFolder, token,
 } from "../support/support.ts";
-import { patched } from "../support/tools.ts";
+import { eager } from "../support/tools.ts";
 
 const { PLANT_TEST_ROUNDS: given = "2" } = process.env;
 const rounds = Number(given);
@@ -128,10 +128,7 @@ if (process.env["PLANT_TEST_ROUNDS"] !== undefined) {
 }
 
 test("a program that responds before it writes loses some: the control", async () => {
-  const write = "await appendAll(file, bytes);";
-  const eager = patched("journal.js", [[write, `for (const each of this.#queue.batch) each.settles[0]();
-    await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
-  assert.match((await killInWrites(eager, 50)).faults.join(), /lost: /);
+  assert.match((await killInWrites(eager(), 50)).faults.join(), /lost: /);
 });
 
 test("a lost plant, a torn line, a gap and a missing LF are noticed", async () => {

@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
@@ -92,11 +92,6 @@ async function journalIn(folder: string): Promise<string> {
 }
 
 const acts: readonly (readonly [says: string, act: (path: string) => Promise<unknown>])[] = [
-  ["a journal that is opened and closed", async (path) => (await openJournal(path)).close()],
-  ["a torn end that is moved to a copy", async (path) => {
-    appendFileSync(path, "torn");
-    await (await openJournal(path)).close();
-  }],
   ["a torn end beside the copies of others", async (path) => {
     const { bytes = 0 } = realDisk.look(path) ?? {};
     writeFileSync(`${path}.torn-${bytes}`, "born");
@@ -167,10 +162,8 @@ test("a client of a lock's socket is disconnected at once: no descriptor stays o
 
 // Paths that a journal cannot have: refused at the first opening, before anything is created.
 
-/** The longest name beside a journal, and what a name and a path may have on Linux, in bytes. */
-const longest = ".torn-9007199254740991-9007199254740991.part";
-const nameBytes = 255 - longest.length;
-const pathBytes = 4095 - longest.length;
+/** The bytes of the longest name on Linux that leaves room for the longest suffix beside a journal. */
+const nameBytes = 255 - ".torn-9007199254740991-9007199254740991.part".length;
 
 /** A name of so many bytes; of two to a character where that is asked for. */
 function nameOf(bytes: number, character = "x"): string {
@@ -236,21 +229,6 @@ test("a symbolic link's own name may be long, its target's may not, also at a ro
   await journal.append({ id: 1n, name: "Fern" });
   await journal.close();
   await assert.rejects(openJournal(link), tooLong(nameBytes + 1));
-});
-
-test("a directory whose path leaves no room for any name beside a journal is refused", async () => {
-  const root = temporaryFolder();
-  let folder = root;
-  while (pathBytes - folder.length > 300) folder = join(folder, "d".repeat(200));
-  folder = join(folder, "d".repeat(pathBytes - folder.length - 3));
-  mkdirSync(folder, { recursive: true });
-  assert.equal(folder.length, pathBytes - 2);
-  await lives(join(folder, "x"));
-  await assert.rejects(openJournal(join(folder, "yy")), { code: "failed", message: /at most 1 / });
-  const deeper = join(dirname(folder), `${"d".repeat(folder.length - dirname(folder).length)}`);
-  mkdirSync(deeper);
-  await assert.rejects(openJournal(join(deeper, "x")), { code: "failed", message: /at most 0 / });
-  assert.deepEqual(readdirSync(deeper), []);
 });
 
 test("a path that is not valid UTF-8 is refused: another file would be created", {

@@ -12,20 +12,16 @@ import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import * as journals from "../support/journals.ts";
 import { launch, type Answer } from "../support/launch.ts";
+import { nodes } from "../support/recipes.ts";
 import { program, root, temporaryFolder } from "../support/support.ts";
-import { missing, patched } from "../support/tools.ts";
+import { eager, missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write:retval=1:when=9",
   "-e", "trace=write", "true"]);
 const noLimits = noStrace || missing(["prlimit", "--version"]);
 const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]);
 
-const write = "await appendAll(file, bytes);";
-/** The wait makes sure that the response has left. */
-const eager = () => patched("journal.js", [[write,
-  `for (const each of this.#queue.batch) each.settles[0]();
-   await new Promise((wake) => setTimeout(wake, 300)); ${write}`]]);
-const retrying = () => patched("journal.js", [[write,
+const retrying = () => patched("journal.js", [["await appendAll(file, bytes);",
   "await appendAll(file, bytes).catch(() => appendAll(file, bytes));"]]);
 const untruncated = () => patched("journal.js", [["file.truncate(end);", ";"],
   [" || file.size() !== end", ""]]);
@@ -240,15 +236,12 @@ const flagsFor = (folder: string): readonly string[] =>
   )?.[1] ?? assert.fail("the README has them")).replaceAll("'", "").split(" ")
     .map((flag) => flag.replace("FOLDER", folder).replace(/=dist$/, `=${dirname(program)}`));
 
-const { PLANT_TEST_NODES: given = "" } = process.env;
-for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
-  const version = spawnSync(node, ["--version"], { encoding: "utf8" }).stdout.trim();
+for (const { path: node, version, major } of nodes) {
   test(`Node ${version} serves, recovers and verifies with the permissions of the README alone`, {
     skip: missing([node, "--permission", "--eval", "0"]) }, async () => {
     const folder = temporaryFolder();
     const store = join(folder, "plants.ndjson");
-    const net = Number(/\d+/.exec(version)) >= 25 ? ["--allow-net"] : [];
-    const flags = [...flagsFor(folder), ...net];
+    const flags = [...flagsFor(folder), ...major >= 25 ? ["--allow-net"] : []];
     const first = await launch({ store, node: [node, ...flags] });
     assert.deepEqual(await first.post(1), stored);
     await first.end("SIGKILL");

@@ -10,6 +10,7 @@ import {
 import { join } from "node:path";
 import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
+import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { crcOf, diskWith, headerStart, lineOf, record, uuid } from "../support/journals.ts";
 import { run, temporaryFolder } from "../support/support.ts";
@@ -36,7 +37,8 @@ const cases: readonly (readonly [
   says: string, file: string, copy: string, opening: string, spots: readonly number[], ids: number,
 ])[] = [
   ["truncated, nothing is written yet", first, copy, pending, [C], 3],
-  ["truncated, a part is written", whole.slice(0, -30), copy, pending, [C], 3],
+  ["truncated, a part is written", whole.slice(0, -30),
+    copyOf(ours, C, Number.MAX_SAFE_INTEGER, lastWrite), pending, [C], 3],
   ["truncated, NULs in what is written", first + nuls(50), copy, pending, [C], 3],
   ["whole: the copy stands by", whole, copy, pending, [C], 3],
   ["whole and grown: the copy came back after a crash",
@@ -52,6 +54,10 @@ const cases: readonly (readonly [
     pending, [C], 3],
   ["a part of a header, the copy has it whole",
     header.slice(0, 50), copyOf(ours, 0, 132, header), pending.replace(`${C}`, "0"), [0], 0],
+  ["a part of an earlier header, the copy has this one whole", headerOf(another).slice(0, 60),
+    copyOf(ours, 0, 132, header), pending.replace(`${C}`, "0"), [0], 0],
+  ["truncated, a certified line is written again", `${first}{`,
+    copyOf(ours, 133, whole.length, whole.slice(133)), pending.replace(`${C}`, "133"), [133], 3],
   ["truncated, and the copy's own end is torn", first,
     copyOf(ours, C, whole.length + 4, `${lastWrite}torn`),
     pending.replace("uses it as it is", `repairs it from offset ${whole.length}`),
@@ -62,6 +68,8 @@ const cases: readonly (readonly [
   ["of a copy, the journal itself is lost", "", copy, "refuses it at offset 0", [0], 0],
   ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
     "refuses it at offset 0", [0, 0], 1],
+  ["no journal, of a copy that begins at 0", "a text\n", copyOf(ours, 0, 132, header),
+    "refuses it at offset 0", [0, 0], 0],
   // The other's had a torn end, and by chance this file's size: nothing of this one may go.
   ["of another's copy with a header, and of the size that it had", first,
     copyOf(another, 0, first.length, headerOf(another)), "refuses it at offset 0", [0], 1],
@@ -80,6 +88,10 @@ const folders = cases.map(([, file, copy]) => {
   return folder;
 });
 
+/** The offset of a spot, with its line if that is wrong: all files have the lines of `whole`. */
+const spotOf = ({ offset, line }: { readonly offset: number; readonly line: number }) =>
+  line === whole.slice(0, offset).split("\n").length ? offset : `${offset} in line ${line}`;
+
 /** Verifies the journals in folders, all by one program. */
 async function reportsOn(those: readonly string[], expectedCode: number) {
   const paths = those.map((folder) => join(folder, "plants.ndjson"));
@@ -87,7 +99,7 @@ async function reportsOn(those: readonly string[], expectedCode: number) {
   assert.equal(code, expectedCode, stdout);
   return stdout.trimEnd().split("\n").map((line) => {
     const { opening, spots, records } = JSON.parse(line);
-    return [opening, spots.map(({ offset }: { offset: number }) => offset), records] as const;
+    return [opening, spots.map(spotOf), records] as const;
   });
 }
 const reports = await reportsOn(folders, 65);
@@ -102,7 +114,11 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
     assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
 
     const refused = /^refuses it at offset (\d+)$/.exec(opening);
-    const found = await openJournal(path).then((journal) => journal.close(), (e: unknown) => e);
+    const truncated: number[] = [];
+    const disk = diskWith(({ truncate }) => ({
+      truncate: (to) => void (truncated.push(to), truncate(to)),
+    }));
+    const found = await openJournal(path, { disk }).then((journal) => journal.close(), (e: unknown) => e);
     if (refused) {
       assert.ok(found instanceof JournalError);
       assert.deepEqual([found.code, found.offset], ["damaged", Number(refused[1])]);
@@ -111,6 +127,8 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
       return;
     }
     assert.equal(found, undefined);
+    const [, from] = /^rewrites it from offset (\d+) /.exec(opening) ?? [];
+    if (from !== undefined) assert.deepEqual(truncated, [Number(from)]);
     assert.ok(!existsSync(`${path}.rewrite`));
     opened.set(folder, ids);
   });
@@ -155,6 +173,7 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
     execFileSync("rm", ["-r", `${path}.rewrite`]);
   }
   assert.equal(readFileSync(path, "latin1"), whole);
+  assert.ok(copyOf(ours, 2 ** 53 - 1, 2 ** 53 - 1, "").length + windowBytesMax <= copyBytesMax, "the longest is read");
 });
 
 test("a sidecar longer than the torn end, or no file, is another's, and is not read", async () => {

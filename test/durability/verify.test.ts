@@ -3,15 +3,13 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
-import { linesOf, type Bytes } from "../../src/journal/lines.ts";
+import { linesOf } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { header, record } from "../support/journals.ts";
-import { exchange, post, program, run, start, temporaryFolder, type Running } from "../support/support.ts";
-
-const servers: Running[] = [];
-after(() => servers.map((server) => server.process.kill("SIGKILL")));
+import { bytesIn, header, record } from "../support/journals.ts";
+import { start, statusOf } from "../support/operator.ts";
+import { program, run, temporaryFolder } from "../support/support.ts";
 
 /** A journal with three records. */
 async function journalOf(folder: string): Promise<string> {
@@ -35,7 +33,7 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
     [at("damaged", text.replace("Fern", "Farn")), 65, text.indexOf("\n") + 1],
     [at("torn", text.slice(0, -9)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
     [at("no-lf", text.slice(0, -1)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
-    [at("new", text.slice(0, 9)), 65, 0],
+    [at("new", text.slice(0, 9)), 65, 0], [at("first", header + record(1, 0)), 65, 133],
     [at("edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"')), 65,
       text.lastIndexOf("\n", text.length - 2) + 1],
   ] as const;
@@ -48,7 +46,7 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
     assert.equal(found.spotsTotal, found.spots.length);
     assert.match(forPeople, new RegExp(`^${name}: `, "m"));
     const opening = name === "torn" || name === "no-lf" ? /^repairs it from offset \d+$/
-      : name === "new" ? /^creates a new journal$/ : name === "edited" ? /^refuses it at offset \d+$/
+      : name === "new" ? /^creates a new journal$/ : /edited|first/.test(name) ? /^refuses it at offset \d+$/
       : /^uses it as it is$/;
     assert.match(found.opening, opening, name);
     assert.ok(forPeople.includes(`${name}: opening ${found.opening}\n`));
@@ -59,17 +57,14 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
 test("verify beside a live server does not disturb it, and reads up to the last line", async () => {
   const folder = temporaryFolder();
   const server = await start({ cwd: folder });
-  servers.push(server);
-  const plant = post('{"id":1,"name":"Fern"}');
-  const send = async (): Promise<unknown> =>
-    (await exchange(server.port, plant, { answers: 1 }))[0]?.status;
-  assert.equal(await send(), 200);
+  assert.equal(await statusOf(server), 200);
   // What stands by while a server opens its file is not looked at.
   mkdirSync(join(folder, "plants.ndjson.rewrite"));
   const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
   const { records, opening } = JSON.parse(stdout);
   assert.deepEqual([code, records, opening], [0, 1, undefined]);
-  assert.equal(await send(), 200);
+  assert.match((await run(["verify", "plants.ndjson"], {}, folder)).stdout, /: opening -\n/);
+  assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
 });
 
@@ -77,15 +72,18 @@ test("verify reads on if one of several files is missing or damaged, and reports
   const folder = temporaryFolder();
   const path = await journalOf(folder);
   writeFileSync(join(folder, "torn"), readFileSync(path).subarray(0, -9));
+  assert.equal(spawnSync("mkfifo", [join(folder, "fifo")]).status, 0);
   const given: readonly (readonly [files: readonly string[], code: number])[] = [
     [["plants.ndjson", "plants.ndjson"], 0], [["torn", "plants.ndjson"], 65],
     [["nowhere", "plants.ndjson"], 74], [["nowhere", "torn", "plants.ndjson"], 65],
+    [["torn", "nowhere", "fifo"], 65], [["fifo", "nowhere", "plants.ndjson"], 74],
   ];
   for (const [files, code] of given) {
     const found = await run(["verify", "--json", ...files], {}, folder);
     const paths = found.stdout.trimEnd().split("\n").map((line): unknown => JSON.parse(line).path);
-    assert.deepEqual([found.code, paths], [code, files.filter((name) => name !== "nowhere")]);
-    assert.equal(/nowhere/.test(found.stderr), files.includes("nowhere"));
+    assert.deepEqual([found.code, paths], [code, files.filter((name) => !/nowhere|fifo/.test(name))]);
+    assert.equal(/nowhere: does not exist/.test(found.stderr), files.includes("nowhere"));
+    assert.equal(/fifo: is not a regular file/.test(found.stderr), files.includes("fifo"));
   }
 });
 
@@ -124,10 +122,7 @@ test("after a damaged spot the record before is unknown: it is one spot", async 
   const bytes = readFileSync(await journalOf(temporaryFolder()));
   const second = bytes.indexOf("\n", bytes.indexOf("\n") + 1) + 1;
   bytes[second + 20] = 0x78;
-  const file: Bytes = {
-    size: () => bytes.length, read: (from, length) => bytes.subarray(from, from + length),
-  };
-  const { records, spots } = verifyJournal(file);
+  const { records, spots } = verifyJournal(bytesIn(bytes));
   assert.deepEqual(spots, [{ offset: second, line: 3, reason: "the line's checksum is wrong" }]);
   assert.equal(records, 2);
 });
@@ -152,16 +147,14 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
   };
   assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
   assert.equal(reading(false).spotsTotal, 2, "the control: the truncated bytes were met");
-  const underWay = verifyJournal({
-    size: () => next.length - 9,
-    read: (from, length) => next.subarray(from, Math.min(from + length, next.length - 9)),
-  }, { isLive: true });
+  const underWay = verifyJournal(bytesIn(next.subarray(0, -9)), { isLive: true });
   assert.deepEqual([underWay.spots, underWay.records], [[], 3], "a last line without LF");
-  // What was certified when the reading began is reported, beside a live server, too.
-  const damaged = Buffer.from(next).fill("y", 200, 210);
-  const read = (from: number, length: number): Buffer => damaged.subarray(from, from + length);
-  const { spots } = verifyJournal({ size: () => damaged.length, read }, { isLive: true });
-  assert.deepEqual(spots.map(({ offset }) => offset), [133]);
+  // What was certified when the reading began is reported, beside a live server, too; no more is.
+  for (const [at, offsets] of [[200, [133]], [certified.length, []]] as const) {
+    const damaged = Buffer.from(next).fill("y", at, at + 10);
+    const { spots } = verifyJournal(bytesIn(damaged), { isLive: true });
+    assert.deepEqual(spots.map(({ offset }) => offset), offsets);
+  }
 });
 
 test("a line longer than a block is read whole, and damage after it is located", async () => {
@@ -173,8 +166,10 @@ test("a line longer than a block is read whole, and damage after it is located",
   }
   await journal.close();
   const whole = JSON.parse((await run(["verify", "--json", path])).stdout);
-  assert.deepEqual([whole.records, whole.spotsTotal, whole.idMax], [5, 0, "300000"]);
   const bytes = readFileSync(path);
+  const [, first, ...others] = [...bytes.toString().matchAll(/"at":"(.*?)"/g)].map(([, at]) => at);
+  assert.deepEqual([whole.records, whole.spotsTotal, whole.idMin, whole.idMax, whole.first, whole.last],
+    [5, 0, "5", "300000", first, others.at(-1)]);
   const last = bytes.lastIndexOf(10, bytes.length - 2) + 1;
   bytes[bytes.length - 20] = 0x30;
   writeFileSync(path, bytes);
@@ -185,25 +180,9 @@ test("a line longer than a block is read whole, and damage after it is located",
 test("the first 1,000 spots are listed, and how many there are in all", () => {
   for (const bad of [1_000, 1_001]) {
     const bytes = Buffer.from(header + "x\n".repeat(bad));
-    const read = (from: number, length: number): Buffer => bytes.subarray(from, from + length);
-    const { spots, spotsTotal } = verifyJournal({ size: () => bytes.length, read });
+    const { spots, spotsTotal } = verifyJournal(bytesIn(bytes));
     assert.deepEqual([spots.length, spotsTotal], [1_000, bad]);
   }
-});
-
-test("a file that is truncated while it is read is read to its new end", () => {
-  const read = (offset: number, length: number): Buffer =>
-    Buffer.alloc(Math.max(0, Math.min(length, 100_000 - offset)), "x");
-  let size = 200_000;
-  const { spots, records } = verifyJournal({
-    size: () => size,
-    read(offset, length) {
-      if (offset > 0) size = 100_000;
-      return read(offset, length);
-    },
-  });
-  const reason = "the last 100000 bytes are not a whole line";
-  assert.deepEqual([spots, records], [[{ offset: 0, line: 1, reason }], 0]);
 });
 
 test("lines whose ends are at a block's end, or near it, are read whole", () => {
@@ -212,9 +191,7 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
       const lengths = [blocks * 65_536 + more, 5, blocks * 65_536 - 7 + more];
       const texts = lengths.map((length) => "x".repeat(length));
       const file = Buffer.from(texts.join("\n"));
-      const found = [...linesOf({
-        size: () => file.length, read: (from, length) => file.subarray(from, from + length),
-      }, 0, file.length)];
+      const found = [...linesOf(bytesIn(file), 0, file.length)];
       assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
         texts.map((text, index) => [text, index < 2]));
       assert.deepEqual(found.map(({ offset }) => offset), [0, found[0]?.end, found[1]?.end]);

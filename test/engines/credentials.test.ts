@@ -1,4 +1,5 @@
-/** The forms of credentials: what is sent to a server, what is refused before, and real servers. */
+/** The forms of credentials: what is sent to a server, what is refused before, and real servers.
+ * PLANT_TEST_CLUSTER_ROUNDS=10 also kills the leader. */
 import assert from "node:assert/strict";
 import { createPublicKey, verify } from "node:crypto";
 import { after, describe, test } from "node:test";
@@ -9,11 +10,10 @@ import type { NatsOptions } from "../../src/engines/nats.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
 import type { ClusterOptions } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
-import { compare, Load, proxied, serve } from "./load.ts";
+import { compare, isLong, killLeader, Load, proxied, serve } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
 
 const timeout = 60_000;
-const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
 const fern = { id: 1n, name: "Fern" };
 
 /** The seed and public key of the NATS documentation. */
@@ -153,13 +153,7 @@ describe("servers with operator, account and user JWTs", { ...withCluster, timeo
     const store = await cluster.open("plants", { credentials: credsFor(userOf(plants, {}, writer())) });
     const load = new Load(await serve(store), 32);
     await load.more(500);
-    if (isLong) {
-      const leader = await cluster.leader("plants");
-      await cluster.kill(leader);
-      await load.more(500);
-      cluster.restart(leader);
-      await cluster.ready(leader);
-    }
+    await killLeader(cluster, load);
     await load.end();
     const { stored, missing, twice } = await compare(cluster, load.acknowledged);
     t.diagnostic(`${load.acknowledged.length} acknowledged, ${stored} stored`);
@@ -210,13 +204,7 @@ describe("servers that know a user by", { ...withCluster, timeout, concurrency: 
         limits: { unreachableMillis: 300 } });
       const load = new Load(await serve(store), 32);
       await load.more(200);
-      if (isLong) {
-        const leader = await servers.leader("plants");
-        await servers.kill(leader);
-        await load.more(500);
-        servers.restart(leader);
-        await servers.ready(leader);
-      }
+      await killLeader(servers, load);
       credentials = wrong;
       for (const proxy of proxies) proxy.cut();
       await until("it is refused", () => !store.stats.isReachable);

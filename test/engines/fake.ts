@@ -50,9 +50,6 @@ export interface Script {
 
   /** What a plant is answered with: a message to its reply, whole lines, or nothing. */
   readonly onPlant?: (published: Published, count: number, fake: Fake) => Answer;
-
-  /** Every byte in a segment of its own. */
-  readonly drip?: boolean;
 }
 
 export type Answer = string | { readonly raw: string } | undefined;
@@ -124,9 +121,9 @@ export class Fake {
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket)).on("error", () => undefined);
     socket.setNoDelay(true);
-    const info = { version: "2.15.1", server_id: this.serverId, headers: true, max_payload: 1_048_576, jetstream: true };
+    const info = { cluster: "as long as a large one's".repeat(100), version: "2.15.1", server_id: this.serverId, headers: true, max_payload: 1_048_576, jetstream: true };
     const { greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n` } = this.script;
-    this.#send(socket, greeting);
+    socket.write(greeting);
     if (this.script.hangsUp) return void socket.end();
     let rest = "";
     socket.setEncoding("latin1").on("data", (text: string) => {
@@ -145,8 +142,8 @@ export class Fake {
     const line = text.slice(0, end - 2);
     const publish = /^HPUB (\S+) (\S+) (\d+) (\d+)$/.exec(line);
     if (!publish) {
-      if (line === "PING") this.#send(socket, this.script.onPing ?? "PONG\r\n");
-      if (line.startsWith("CONNECT ")) this.#send(socket, this.script.onConnect ?? "");
+      if (line === "PING") socket.write(this.script.onPing ?? "PONG\r\n");
+      if (line.startsWith("CONNECT ")) socket.write(this.script.onConnect ?? "");
       return end;
     }
     const [, subject = "", reply = "", headerBytes, total] = publish;
@@ -174,13 +171,8 @@ export class Fake {
     }
     if (answer === undefined) return;
     const length = typeof answer === "string" ? Buffer.byteLength(answer) : 0;
-    this.#send(socket, typeof answer === "string"
+    socket.write(typeof answer === "string"
       ? `MSG ${reply} 1 ${length}\r\n${answer}\r\n` : answer.raw);
-  }
-
-  #send(socket: Socket, text: string): void {
-    if (!this.script.drip) return void socket.write(text);
-    for (const byte of Buffer.from(text)) socket.write(Buffer.of(byte));
   }
 }
 

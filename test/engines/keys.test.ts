@@ -59,11 +59,6 @@ describe("a plant with a key", { timeout }, () => {
       assert.equal(fake.plants[1]?.payload, '{"seq":7}');
     });
   }
-  test("whose duplicate cannot be read in time is unknown", async () => {
-    const { store } = await open((published) =>
-      (isRead(published) ? nobody(published.reply) : ack(7, duplicate)));
-    assert.equal(await once(store, fern, newKey()), "unknown");
-  });
   test("that the store itself sent twice is stored, not replayed", async () => {
     let payload = "";
     const { fake, store } = await open((published, count, server) => {

@@ -23,6 +23,19 @@ export async function serve(store: PlantStore): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
+/** Whether the long tests run, in which leaders are killed. */
+export const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
+
+/** In the long tests, kills the leader of a stream under load, and restarts it. */
+export async function killLeader(cluster: Cluster, load: Load): Promise<void> {
+  if (!isLong) return;
+  const leader = await cluster.leader("plants");
+  await cluster.kill(leader);
+  await load.more(500);
+  cluster.restart(leader);
+  await cluster.ready(leader);
+}
+
 let nextId = 1;
 
 /** Posts plants with ids of their own over so many connections, each when its last is answered. */
@@ -184,7 +197,7 @@ export class Proxy {
   /** Changes every message id of the client. */
   set ids(change: (line: string) => string) {
     this.rewrite = (bytes) => Buffer.from(bytes.toString("latin1")
-      .replace(/Nats-Msg-Id: [\da-f]{24}/g, change), "latin1");
+      .replace(/Nats-Msg-Id: [\da-f]{27}/g, change), "latin1");
   }
 
   /** Ends all connections. */

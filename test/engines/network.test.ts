@@ -90,7 +90,7 @@ describe("what was acknowledged is there", { ...withCluster, timeout: 120_000, c
   test("two stores have the same message ids, as clones of a machine have", async (t) => {
     await cluster.create("clones");
     const { proxies, ports } = await proxied(cluster);
-    for (const proxy of proxies) proxy.ids = (line) => line.replace(/[\da-f]{24}/, "0".repeat(24));
+    for (const proxy of proxies) proxy.ids = (line) => line.replace(/[\da-f]{27}/, "0".repeat(27));
     const acknowledged: number[] = [];
     let unknown = 0;
     for (let round = 0; round < 10; round++) {

@@ -74,7 +74,7 @@ test("the control: one changed operator is found in each file that has it", { sk
   assert.deepEqual(differing(" === ", " !== "), having);
 });
 
-test("serve loads the files of the README's table, and --admin more", () => {
+test("serve loads the files of the README's table: no engine, and the admin listener only with --admin", () => {
   const loadedWith = (...args: readonly string[]): readonly string[] => {
     const cwd = temporaryFolder();
     // Ends the program once it has printed where it listens.
@@ -93,5 +93,6 @@ test("serve loads the files of the README's table, and --admin more", () => {
       .map((name) => name.replace(/^dist(.*)js$/, "src$1ts")).sort();
   };
   assert.deepEqual(loadedWith(), loadedByDefault.toSorted());
+  assert.doesNotMatch(loadedByDefault.join(), /engines|admin|metrics|transfer/);
   assert.ok(loadedWith("--admin", "0").length > loadedByDefault.length, "the control");
 });

@@ -7,7 +7,7 @@ import { metricTable } from "../../src/program/metrics.ts";
 import { settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { root } from "../support/support.ts";
 import { documents, type Document } from "./documents.ts";
-import { partOf, runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
+import { runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
 
 export const sources = sourcesIn("src");
 export const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -23,23 +23,36 @@ const grouped = (value: number): string => value.toLocaleString("en");
 const sumOf = (some: readonly Source[]): string =>
   grouped(some.reduce((sum, source) => sum + tokensOf(source), 0));
 
+const closing = ([name]: readonly [string, string]): boolean => name === "Connection";
+
 function errors(): string {
   const rows = Object.values(catalogue).map(([error, what, ...fields]) =>
-    [error, what, fields.map(([name, value]) => code(`${name}: ${value}`)).join(", ")]);
-  return tableOf("error | what is wrong | headers", rows);
+    [`${error}${fields.some(closing) ? "*" : ""}`, what]);
+  return tableOf("error | what is wrong", rows);
 }
+
+function headers(): string {
+  const fields = Object.values(catalogue).flatMap(([error, , ...those]) => those
+    .filter((field) => !closing(field)).map(([name, value]) => [`${name}: ${value}`, error] as const));
+  const rows = [...new Set(fields.map(([field]) => field))].map((field) =>
+    [code(field), fields.flatMap(([each, error]) => (each === field ? [error] : [])).join(", ")]);
+  return tableOf("field | errors", rows);
+}
+
+/** What a flag is for, without what follows after a colon: `--help` shows that. */
+const briefly = (meaning: string): string => meaning.replace(/(?<=\p{L}): .*/u, "");
 
 function settings(): string {
   const rows = Object.values(settingTable).map((setting) => [
     code(`--${setting.flag}`) + ("environment" in setting ? `, ${code(setting.environment)}` : ""),
-    code(String(setting.defaultValue)), setting.meaning]);
+    code(String(setting.defaultValue)), briefly(setting.meaning)]);
   return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself; no flag, because `ps` shows flags"]]);
 }
 
 function limits(): string {
   const rows = Object.entries(limitTable).map(([name, limit]) => {
     const { flag, defaultValue, unit, meaning } = limit;
-    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, meaning];
+    return [code(`--${flag}`), code(name), `${grouped(defaultValue)} ${unit}`, briefly(meaning)];
   });
   return tableOf("flag | library | default | meaning", rows);
 }
@@ -62,30 +75,30 @@ function capabilities(): string {
   return tableOf("reaches | files", [...rows, [others.join(", "), "any: these reach nothing outside of the process"]]);
 }
 
+/** Words with which a sentence goes on after it has said what a file is. */
+const addition =
+  /(?:(?<=^(?=[\w`]+ ).{15,})[:;] |(?<=.{15}), (?:and )?(?:as|bounded|built|by|compared|each|exactly|for|from|in|the|under|with) ).*$/;
+
 /**
- * The first sentence of each file, up to a colon or semicolon if that says enough. Keeps the document's order, which is
- * the reader's; files that it lacks come last.
+ * The first sentence of each file, without what it adds. Keeps the document's order, which is the
+ * reader's; files that it lacks come last.
  */
 function tour(found: string): string {
-  const order = [...found.matchAll(/`(src\/[^`]+)`/g)].map(([, file = ""]) => file);
+  const order = [...found.matchAll(/^src\/\S+/gm)].map(([file]) => file);
   const placeOf = ({ name }: Source): number => (order.indexOf(name) + 1 || Infinity);
-  const rows = sources.toSorted((a, b) => placeOf(a) - placeOf(b) || 0).map((source) => {
-    const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(source.text) ?? [];
-    const sentence = first.replace(/\s*\n \* ?/g, " ").replaceAll("|", "\\|").replace(/\.$/, "");
-    const [brief = ""] = sentence.split(/[:;] /);
-    return [code(source.name), brief.includes(" ", 12) ? brief : sentence];
+  const width = Math.max(...sources.map(({ name }) => name.length));
+  const rows = sources.toSorted((a, b) => placeOf(a) - placeOf(b) || 0).map(({ name, text }) => {
+    const [, first = ""] = /\/\*\*\s+(?:\* )?([\s\S]*?[.?])(?=\s)/.exec(text) ?? [];
+    const sentence = first.replace(/\s*\n \* ?/g, " ").replace(/ \([^)]*\)|\.$/g, "");
+    return `${name.padEnd(width)}  ${sentence.replace(addition, "")}`;
   });
-  return tableOf("file | what it is", rows);
+  return ["```text", ...rows, "```"].join("\n");
 }
 
 function facts(): string {
-  const sum = (part: string): string => sumOf(sources.filter((each) => partOf(each) === part));
   const others = /for version in ([\d ]+);/.exec(readFileSync(join(root, ".ci/run"), "utf8"))?.[1];
   return tableOf("fact | value", [
-    ["packages needed at run time", Object.keys(manifest.dependencies ?? {}).length],
-    ["files of source", sources.length],
-    ["tokens of source (names, numbers, strings, punctuation)", `${sum("core")} in the core, `
-      + `${sum("program")} in the program around it, ${sum("engines")} in the optional engine`],
+    ["files of source", `${sources.length}, with ${sumOf(sources)} tokens: names, numbers, strings, marks`],
     ["tested on Node", [/\d+/.exec(manifest.engines.node)?.[0], ...others?.split(" ") ?? []].join(", ")],
   ]);
 }
@@ -117,25 +130,35 @@ function loading(): string {
   const rowOf = (what: string, files: readonly string[], names: string) => [what, files.length,
     sumOf(sources.filter(({ name }) => files.includes(name))), names];
   const all = new Set(loadedByDefault);
+  const namesOf = (files: readonly string[]): string => {
+    const folder = dirname(files[0] ?? "");
+    const isWhole = sources.every(({ name }) => (dirname(name) === folder) === files.includes(name));
+    return isWhole ? `all of ${code(`${folder}/`)}` : files.map(code).join(", ") || "none";
+  };
   const rest = Object.entries(onDemand).map(([what, file]) => {
     const files = [...loadedBy(file)].filter((name) => !all.has(name));
     for (const name of files) all.add(name);
-    return rowOf(what, files, files.map(code).join(", "));
+    return rowOf(what, files, namesOf(files));
   });
   const types = sources.map(({ name }) => name).filter((name) => !all.has(name));
   return tableOf("what runs | files | tokens | which", [
-    rowOf("`serve` with its defaults", loadedByDefault, "all that no other row names"), ...rest,
-    rowOf("nothing: only types", types, types.map(code).join(", ") || "none"),
+    rowOf("`serve` with its defaults", loadedByDefault, "all not named below"), ...rest,
+    rowOf("nothing: only types", types, namesOf(types)),
     rowOf("the library alone", [...loadedBy("src/index.ts")], "those of the first row that are neither"
       + " `src/server.ts` nor in `src/program/`"),
   ]);
 }
 
-const metrics = (): string => tableOf("metric | type | what it is",
-  Object.entries(metricTable).map(([name, [type, help]]) => [code(name), type, help]));
+/** The names by type; what each one is, its HELP text says. */
+function metrics(): string {
+  const entries = Object.entries(metricTable);
+  const rows = [...new Set(entries.map(([, [type]]) => type))].map((type) => [type,
+    entries.flatMap(([name, [found]]) => (found === type ? [code(name)] : [])).join(", ")]);
+  return tableOf("type | metrics", rows);
+}
 
 export const tables: Readonly<Record<string, (found: string) => string>> = {
-  facts, metrics, errors, settings, limits, capabilities, tour, loading,
+  facts, metrics, errors, headers, settings, limits, capabilities, tour, loading,
 };
 
 /** The one document that has a table, the table as it stands there, and as it has to be. */

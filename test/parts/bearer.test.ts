@@ -36,8 +36,7 @@ function refusalOf(tokens: BearerTokens, authorization: string | undefined): Ref
 }
 
 const accepted: readonly string[] = [
-  `Bearer ${secret}`, `bearer ${secret}`, `BEARER ${secret}`, `bEaReR ${secret}`,
-  `Bearer  ${secret}`, `Bearer     ${secret}`, "Bearer other-token",
+  `Bearer ${secret}`, `bEaReR ${secret}`, `Bearer     ${secret}`, "Bearer other-token",
 ];
 for (const authorization of accepted) {
   test(`"${authorization}" is accepted`, () => {
@@ -49,29 +48,22 @@ for (const authorization of accepted) {
 
 const refused: readonly (readonly [authorization: string | undefined, error: number])[] = [
   // No credentials, or another scheme.
-  [undefined, 40101], ["", 40101], [" ", 40101], ["Basic dXNlcjpwYXNz", 40101], ["Basic", 40101],
+  [undefined, 40101], ["", 40101], [" ", 40101], ["Basic dXNlcjpwYXNz", 40101],
   [`Digest Bearer ${secret}`, 40101], [`Bearer${secret}`, 40101], [`Bear ${secret}`, 40101],
-  [`Bearers ${secret}`, 40101], [secret, 40101], [`Token ${secret}`, 40101], ["Negotiate", 40101],
-  [`"Bearer" ${secret}`, 40101], [`Bearer=${secret}`, 40101], [`Bearer:${secret}`, 40101],
+  [secret, 40101], [`"Bearer" ${secret}`, 40101], [`Bearer=${secret}`, 40101],
   [`Ｂearer ${secret}`, 40101], [`Basic ${secret}, Bearer ${secret}`, 40101],
   // Bearer without exactly one b64token.
-  ["Bearer", 40006], ["bearer", 40006], ["Bearer ", 40006], ["Bearer   ", 40006],
-  ["Bearer a b", 40006],
-  [`Bearer ${secret} ${secret}`, 40006], [`Bearer ${secret},${secret}`, 40006],
-  [`Bearer ${secret}, Bearer ${secret}`, 40006], [`Bearer, Bearer ${secret}`, 40006],
-  [`Bearer\t${secret}`, 40006], [`Bearer ${secret} `, 40006], [`Bearer ${secret}\t`, 40006],
-  [`Bearer \t${secret}`, 40006], ["Bearer =", 40006], ["Bearer ==", 40006], ["Bearer a=b", 40006],
-  ["Bearer =a", 40006], [`Bearer "${secret}"`, 40006], [`Bearer token="${secret}"`, 40006],
-  ["Bearer a:b", 40006], ["Bearer a@b", 40006], ["Bearer a%20b", 40006], ["Bearer a\0b", 40006],
-  ["Bearer tökén", 40006], ["Bearer \u00a0a", 40006], ["Bearer a*", 40006], ["Bearer a;b", 40006],
-  ["Bearer a\n", 40006], ["Bearer a\r\nX: y", 40006], ["Bearer a\\b", 40006], ["Bearer {}", 40006],
+  ["Bearer", 40006], ["bearer ", 40006], ["Bearer a b", 40006], [`Bearer ${secret},${secret}`, 40006],
+  [`Bearer, Bearer ${secret}`, 40006], [`Bearer\t${secret}`, 40006], [`Bearer ${secret} `, 40006],
+  [`Bearer \t${secret}`, 40006], ["Bearer ==", 40006], ["Bearer a=b", 40006],
+  [`Bearer token="${secret}"`, 40006], ["Bearer a:b", 40006], ["Bearer a%20b", 40006],
+  ["Bearer tökén", 40006], ["Bearer \u00a0a", 40006], ["Bearer a\n", 40006], ["Bearer a\\b", 40006],
   // A digest is not accepted as a token: reading the tokens file does not help.
   [`Bearer ${tokenDigest(secret)}`, 40006], [`Bearer ${hexOf(secret)}`, 40102],
   // An unknown token.
-  ["Bearer a", 40102], ["Bearer a=", 40102], ["Bearer a==", 40102], [`Bearer ${secret}=`, 40102],
-  [`Bearer ${secret.slice(0, -1)}`, 40102], [`Bearer ${secret.toLowerCase()}`, 40102],
-  [`Bearer x${secret}`, 40102], [`Bearer ${secret.slice(1)}`, 40102], ["Bearer -._~+/", 40102],
-  ["Bearer Bearer", 40102], [`Bearer ${"a".repeat(16_000)}`, 40102], ["Bearer 0", 40102],
+  ["Bearer a", 40102], [`Bearer ${secret}=`, 40102], [`Bearer ${secret.slice(0, -1)}`, 40102],
+  [`Bearer ${secret.toLowerCase()}`, 40102], [`Bearer x${secret}`, 40102],
+  ["Bearer -._~+/", 40102], [`Bearer ${"a".repeat(16_000)}`, 40102],
 ];
 for (const [authorization, error] of refused) {
   test(`${JSON.stringify(authorization)?.slice(0, 80)} is refused with ${error}`, () => {
@@ -131,18 +123,13 @@ test("a generated token is a new b64token of 256 bits, and is accepted by its di
 
 const [a, b] = ["a", "b"].map((name) => `sha256:${hexOf(name)}`);
 const files: readonly (readonly [what: string, text: string, digests: readonly unknown[]])[] = [
-  ["one line", `ci ${a}\n`, [a]], ["no line feed at its end", `ci ${a}`, [a]],
-  ["two lines", `ci ${a}\nops ${b}\n`, [a, b]], ["blank lines", `\n\nci ${a}\n\n\n`, [a]],
-  ["lines of spaces", `  \n\t\nci ${a}\n \n`, [a]], ["a comment", `# tokens\nci ${a}\n`, [a]],
-  ["an indented comment", `  # tokens\nci ${a}`, [a]], ["an empty comment", `#\nci ${a}`, [a]],
-  ["a digest in a comment", `# ops ${b}\nci ${a}\n`, [a]],
-  ["a comment last", `ci ${a}\n# end`, [a]],
-  ["CRLF", `ci ${a}\r\nops ${b}\r\n`, [a, b]], ["CRLF and blank lines", `\r\nci ${a}\r\n\r\n`, [a]],
-  ["CRLF and comments", `# tokens\r\nci ${a}\r\n# end\r\n`, [a]],
+  ["no line feed at its end", `ci ${a}`, [a]], ["two lines", `ci ${a}\nops ${b}\n`, [a, b]],
+  ["blank lines, and lines of spaces", `\n  \n\t\nci ${a}\n\n \n`, [a]],
+  ["comments", `#\n  # tokens\n# ops ${b}\nci ${a}\n# end`, [a]],
+  ["CRLF, blank lines and comments", `\r\n# tokens\r\nci ${a}\r\nops ${b}\r\n\r\n`, [a, b]],
   ["a comment in another script", `# für 植物 \u2028 x\nci ${a}\n`, [a]],
-  ["names with marks", `ci-1.eu@x:y ${a}\nö ${b}\n`, [a, b]],
-  ["a name twice", `x ${a}\nx ${b}`, [a, b]],
-  ["a name with #", `ci#1 ${a}`, [a]], ["a name that looks like a digest", `sha256:x ${a}`, [a]],
+  ["names with marks", `ci-1.eu@x:y ${a}\nö#1 ${b}\n`, [a, b]],
+  ["a name twice", `x ${a}\nx ${b}`, [a, b]], ["a name that looks like a digest", `sha256:x ${a}`, [a]],
 ];
 for (const [what, text, digests] of files) {
   test(`a tokens file with ${what} is read`, () => {
@@ -152,19 +139,13 @@ for (const [what, text, digests] of files) {
 }
 
 const badFiles: readonly (readonly [what: string, text: string, line: number])[] = [
-  ["nothing", "", 1], ["a line feed", "\n", 1], ["comments only", "# none\n#\n", 1],
+  ["nothing", "", 1], ["comments only", "# none\n#\n", 1],
   ["no name", `${a}\n`, 1], ["a space first", ` ${a}\n`, 1], ["no digest", "ci\n", 1],
   ["a token itself", "ci S3cret-token\n", 1], ["a token alone", "S3cret-token\n", 1],
   ["a digest without its kind", `ci ${hexOf("a")}\n`, 1], ["a colon for the space", `ci:${a}\n`, 1],
-  ["another kind", `ci sha512:${hexOf("a")}${hexOf("b")}\n`, 1],
-  ["SHA256", `ci SHA256:${hexOf("a")}`, 1],
-  ["capitals", `ci sha256:${hexOf("a").toUpperCase()}\n`, 1],
-  ["63 digits", `ci ${a?.slice(0, -1)}\n`, 1],
-  ["65 digits", `ci ${a}0\n`, 1], ["no hexadecimal digit", `ci ${a?.slice(0, -1)}g\n`, 1],
-  ["a third word", `ci ${a} more\n`, 1], ["a comment behind", `ci ${a} # ours\n`, 1],
-  ["a bad line third", `ci ${a}\n\nS3cret-token\n`, 3], ["a bad last line", `ci ${a}\n#\nops`, 3],
+  ["65 digits", `ci ${a}0\n`, 1], ["a third word", `ci ${a} more\n`, 1],
+  ["a comment behind", `ci ${a} # ours\n`, 1], ["a bad last line", `ci ${a}\n#\nops`, 3],
   ["a bad line after CRLF", `# x\r\n\r\nci ${a}\r\nS3cret x\r\n`, 4],
-  ["two in a line", `x ${a} y ${b}`, 1],
   ["CR alone", `ci ${a}\rops ${b}\r`, 1], ["a NUL", `ci ${a}\0`, 1], ["UTF-16", `c\0i\0 \0${a}`, 1],
 ];
 for (const [what, text, line] of badFiles) {
@@ -184,25 +165,23 @@ const userId = process.geteuid?.();
 const hostWith = (log: Host["log"]): Host => ({ userId, log, logged: new Set() }) as unknown as Host;
 const silent = hostWith((_, text) => assert.fail(text));
 
-for (const mode of [0o600, 0o400, 0o700, 0o640, 0o440]) {
-  test(`a tokens file of mode ${mode.toString(8)} is read`, () => {
-    const path = join(folder, `good-${mode}`);
-    writeFileSync(path, good);
-    chmodSync(path, mode);
-    assert.deepEqual([...readTokensFile(path, silent)], [[a, "ci"]]);
-  });
-}
+type Make = (path: string) => void;
+const file = (text: string, mode: number): Make => (path) => {
+  writeFileSync(path, text);
+  chmodSync(path, mode);
+};
 
-for (const mode of [0o604, 0o644, 0o444]) {
-  test(`a tokens file of mode ${mode.toString(8)} is read, with an info line`, () => {
-    const path = join(folder, `readable-${mode}`);
-    writeFileSync(path, good);
-    chmodSync(path, mode);
+for (const [mode, isPrivate] of [
+  [0o600, true], [0o400, true], [0o740, true], [0o604, false], [0o644, false],
+] as const) {
+  test(`a tokens file of mode ${mode.toString(8)} is read, ${isPrivate ? "silently" : "with an info line"}`, () => {
+    const path = join(folder, `mode-${mode}`);
+    file(good, mode)(path);
     const lines: string[] = [];
     const host = hostWith((level, text) => void lines.push(`${level} ${text}`));
-    assert.deepEqual([...readTokensFile(path, host).keys()], [a]);
-    const wanted = `others can read it, mode ${mode.toString(8)}`;
-    assert.deepEqual(lines, [`info tokens file ${path}: ${wanted}`]);
+    assert.deepEqual([...readTokensFile(path, host)], [[a, "ci"]]);
+    const wanted = `info tokens file ${path}: others can read it, mode ${mode.toString(8)}`;
+    assert.deepEqual(lines, isPrivate ? [] : [wanted]);
   });
 }
 
@@ -222,26 +201,17 @@ test("a tokens file is closed, whether it was read or refused", { skip: noDescri
   });
 });
 
-const file = (text: string, mode: number): Make => (path) => {
-  writeFileSync(path, text);
-  chmodSync(path, mode);
-};
-type Make = (path: string) => void;
 const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] = [
   ["that the group can write", file(good, 0o620), /write it, found mode 620$/],
   ["that others can write", file(good, 0o602), /write it, found mode 602$/],
-  ["that all can read and write", file(good, 0o666), /write it, found mode 666$/],
   ["that only others can write", file(good, 0o002), /write it, found mode 002$/],
   ["that is a folder", (path) => mkdirSync(path, { mode: 0o700 }), /regular file/],
   // One that is waited for stops this test, and any start.
   ["that is a pipe", (path) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],
-  ["that is a pipe for all", (path) => execFileSync("mkfifo", ["-m", "666", path]), /regular file/],
   ["that is a device", (path) => symlinkSync("/dev/null", path), /regular file/],
   ["that is missing", () => undefined, /ENOENT|no such file/],
   ["behind a dangling link", (path) => symlinkSync(`${path}-gone`, path), /ENOENT|no such file/],
-  ["that is empty", file("", 0o600), /line 1/], ["of comments", file("# none\n", 0o600), /line 1/],
   ["with a bad third line", file(`ci ${a}\n\nS3cret-token\n`, 0o600), /line 3/],
-  ["with a token itself", file("ci S3cret-token\n", 0o600), /line 1/],
 ];
 for (const [what, make, reason] of noFiles) {
   test(`a tokens file ${what} is refused by its name`, () => {

@@ -38,18 +38,13 @@ function errorOf(body: Buffer | string, nesting = nestingMax) {
 const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
 
 const valid: readonly string[] = [
-  "null", "true", "false", "0", "-0", "7", "-7", "10", "1.5", "-1.5", "0.0", "0.5", "1e2", "1E2",
-  "1e+2", "1e-2", "1E+02", "0e0", "-0.0e-0", "1e400", "1e-400", "9007199254740993",
-  '""', '"a"', '"é"', '"€"', '"😀"', '"\u007f"', '"\u2028\u2029"', '"\ufeff"', '"\ufffd"',
-  '"\uffff"', '"\u{10ffff}"', '"\\u0000"', '"\\uFFFE"', '"\\uffff"',
-  '"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\u0041\\u00e9\\u20AC"', '"\\ud83d\\ude00"', '"\\uD83D\\uDE00"',
-  '"\\ud800\\udc00"', '"\\udbff\\udfff"', '"\\ud7ff\\ue000"', '"\\\\ud83d"', '"/"', '"\\\\"',
-  "[]", "[ ]", "[1]", "[[]]", "[1,2,[3]]", "[null,true,false]", '["a",{"b":[]}]',
-  "{}", "{ }", '{"a":1}', '{"":1}', '{"a":{"a":{"a":1}}}', '[{"a":1},{"a":2}]', '{"a":1,"A":2}',
-  '{"é":1,"e\u0301":2}', '{"a":1,"a ":2}', '{"1":1,"01":2,"1.0":3}', '{"2":1,"1":2,"-1":3}',
-  '{"__proto__":1}', '{"__proto__":{"a":1}}', '{"constructor":1,"toString":2,"valueOf":3}',
-  '{"hasOwnProperty":1,"then":2,"length":3,"size":4,"has":5,"get":6}', '{"prototype":{}}',
-  " 1", "1 ", "\t\n\r 1\t\n\r ", ' { "a" : [ 1 , 2 ] , "b" : { } } ', "\r\n[\r\n]\r\n",
+  "null", "true", "false", "-0", "10", "-1.5", "0.0", "1E+02", "1e-2", "1e400", "9007199254740993",
+  '""', '"é€😀"', '"\u007f"', '"\u2028\u2029"', '"\ufeff"', '"\ufffd"', '"\u{10ffff}"',
+  '"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\u0000\\u00e9\\u20AC\\uFFFE"', '"\\ud800\\udc00\\uDBFF\\uDFFF"',
+  '"\\ud7ff\\ue000"', '"\\\\ud83d"', "[ ]", "[[],[null,[3]]]", "{ }", '{"":1,"a":{"a":{"a":1}}}',
+  '[{"a":1},{"a":2}]', '{"a":1,"A":2,"a ":3}', '{"é":1,"e\u0301":2}', '{"1":1,"01":2,"1.0":3}',
+  '{"__proto__":{"a":1},"constructor":1,"then":2,"length":3,"get":6}',
+  "\t\n\r 1\t\n\r ", ' { "a" : [ 1 , 2 ] , "b" : { } } ',
   "[".repeat(nestingMax) + "]".repeat(nestingMax), '{"a":'.repeat(63) + "[]" + "}".repeat(63),
   `[${"[[]],".repeat(99)}1]`, "9".repeat(400), `0.${"0".repeat(400)}1`, `1e${"0".repeat(400)}`,
 ];
@@ -84,44 +79,30 @@ const deep = "[".repeat(65) + "]".repeat(65);
 /** Texts by the code of their error, each with the byte where it stops being I-JSON. */
 const invalid: Readonly<Partial<Record<JsonError["code"], readonly (readonly [string, number])[]>>> = {
   json: [
-    ["", 0], [" ", 1], ["\n\t\r ", 4], ["1 2", 2], ["{}{}", 2], ["[] ,", 3], ["nullnull", 4],
-    ['""1', 2], ["1;", 1], ["1\0", 1], ["1//", 1], ["/**/1", 0], ["\ufeff1", 0], ["\ufeff", 0],
-    [" \ufeff1", 1], ["1\ufeff", 1], ["\u00a01", 0], ["\v1", 0], ["\f1", 0], ["[\u20281]", 1],
-    ["\u30001", 0], ["\x7f", 0], ["[\x80]", 1], ["nul", 0], ["nulL", 0], ["True", 0], ["trux", 0],
-    ["fals", 0], ["truee", 4], ["undefined", 0], ["t", 0], ["NULL", 0], ["[nu\u217cl]", 1],
-    ["-", 0], ["--1", 0], ["+1", 0], ["01", 1], ["-01", 2], ["00", 1], ["1.", 1], [".5", 0],
-    ["-.5", 0], ["1.e5", 1], ["1..2", 1], ["1.2.3", 3], ["1e", 1], ["1E+", 1], ["1e-", 1],
-    ["1e1.5", 3], ["1e+-1", 1], ["e1", 0], ["0x1", 1], ["0b1", 1], ["1n", 1], ["1_000", 1],
-    ["1,000", 1], ["- 1", 0], ["Infinity", 0], ["-Infinity", 0], ["NaN", 0], ["-NaN", 0], ["１", 0],
-    ["1٢", 1], ["1 e5", 2], ["[1.]", 2], ['"', 1], ['"a', 2], ["'a'", 0], ["`a`", 0], ['"a\nb"', 2],
-    ['"\0"', 1], ['"\t"', 1], ['"\u001f"', 1], ['"é\r"', 3], ['"€\u0001"', 4], ['"😀\n"', 5],
-    ['"\\', 2], ['"\\"', 3], ['"\\x41"', 2], ['"\\\'"', 2], ['"\\0"', 2], ['"\\a"', 2],
-    ['"\\N"', 2], ['"é\\é"', 4], ['"\\\n"', 2], ['"\\u"', 3], ['"\\u00"', 5], ['"\\U0041"', 2],
-    ['"\\u004', 6], ['"\\u00g1"', 5], ['"\\u 041"', 3], ['"\\u+041"', 3], ['"\\u{41}"', 3],
-    ['"\\u004１"', 6], ['"\\ud83d\\u"', 9], ['"\\ud83d\\uzz00"', 9], ["[", 1], ["]", 0], ["[1", 2],
-    ["[1,", 3], ["[1,]", 3], ["[,1]", 1], ["[,]", 1], ["[1 2]", 3], ["[1}", 2], ["[1]]", 3],
-    ["[1:2]", 2], ['["é" "é"]', 6], ["{", 1], ["}", 0], ["{1:2}", 1], ["{a:1}", 1], ["{'a':1}", 1],
-    ['{"a"', 4], ['{"a" 1}', 5], ['{"a":', 5], ['{"a":}', 5], ['{"a":1', 6], ['{"a":1,', 7],
-    ['{"a":1,}', 7], ["{,}", 1], ['{"a":1]', 6], ['{"a"::1}', 5], ['{"a"=1}', 4],
-    ['{"a":1 "b":2}', 7], ['{"a":1;"b":2}', 6], ['{"a","b"}', 4], ['{"é":1,é:2}', 8],
-    ["{null:1}", 1], ['{"😀":"😀",}', 15], ['{"a":1,"b"}', 10], ["{[]:1}", 1],
+    ["", 0], ["\n\t\r ", 4], ["{}{}", 2], ["nullnull", 4], ["1\0", 1], ["1//", 1], ["/**/1", 0],
+    ["\ufeff1", 0], ["1\ufeff", 1], ["\u00a01", 0], ["\v1", 0], ["\f1", 0], ["[\u20281]", 1],
+    ["nul", 0], ["True", 0], ["truee", 4], ["undefined", 0], ["-", 0], ["+1", 0], ["01", 1],
+    ["-01", 2], ["1.", 1], [".5", 0], ["1.e5", 1], ["1.2.3", 3], ["1e", 1], ["1E+", 1], ["1e1.5", 3],
+    ["0x1", 1], ["1_000", 1], ["- 1", 0], ["Infinity", 0], ["NaN", 0], ["１", 0], ["1٢", 1],
+    ['"', 1], ["'a'", 0], ['"a\nb"', 2], ['"\0"', 1], ['"\u001f"', 1], ['"€\u0001"', 4],
+    ['"😀\n"', 5], ['"\\', 2], ['"\\"', 3], ['"\\x41"', 2], ['"\\\'"', 2], ['"\\N"', 2],
+    ['"é\\é"', 4], ['"\\\n"', 2], ['"\\u00"', 5], ['"\\U0041"', 2], ['"\\u00g1"', 5],
+    ['"\\u004１"', 6], ['"\\ud83d\\u"', 9], ["[", 1], ["]", 0], ["[1,]", 3], ["[,1]", 1], ["[1 2]", 3], ["[1}", 2],
+    ["[1]]", 3], ['["é" "é"]', 6], ["{", 1], ["{1:2}", 1], ["{a:1}", 1], ['{"a" 1}', 5], ['{"a":', 5],
+    ['{"a":}', 5], ['{"a":1,}', 7], ["{,}", 1], ['{"a":1]', 6], ['{"a":1 "b":2}', 7],
+    ['{"a","b"}', 4], ['{"😀":"😀",}', 15], ["{[]:1}", 1],
   ],
   duplicate: [
-    ['{"a":1,"a":2}', 7], ['{"a":1,"a":1}', 7], ['{"":1,"":1}', 6],
-    ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25], ['{"a":1, "\\u0061":2}', 8],
-    ['{"\\u0061":1,"a":2}', 12], ['{"é":1,"é":2}', 8], ['{"é":1,"\\u00E9":2}', 8],
-    ['{"😀":1,"\\ud83d\\ude00":2}', 10], ['{"/":1,"\\/":2}', 7], ['[[{"a":{"b":1,"b":2}}]]', 14],
-    ['{"a":{},"b":1,"a":{}}', 14], ['{"a":{"a":1},"a":2}', 13],
-    ['{"__proto__":1,"__proto__":2}', 15], ['{"toString":1,"toString":2}', 14],
-    ['{"1":1,"1":2}', 7], ['{"constructor":1,"constructor":2}', 17], ['{"a":1,"a"', 7],
+    ['{"a":1,"a":1}', 7], ['{"":1,"":1}', 6], ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25],
+    ['{"a":1, "\\u0061":2}', 8], ['{"é":1,"\\u00E9":2}', 8], ['{"😀":1,"\\ud83d\\ude00":2}', 10],
+    ['[[{"a":{"b":1,"b":2}}]]', 14], ['{"a":{"a":1},"a":2}', 13], ['{"a":1,"a"', 7],
+    ['{"__proto__":1,"__proto__":2}', 15], ['{"toString":1,"toString":2}', 14], ['{"1":1,"1":2}', 7],
   ],
   surrogate: [
-    ['"\\ud83d"', 1], ['"\\ude00"', 1], ['"\\ude00\\ud83d"', 1], ['"\\ud83d\\ud83d\\ude00"', 1],
-    ['"\\ud83dx\\ude00"', 1], ['"\\ud83d\\u0041"', 1], ['"\\ud83d\\n"', 1],
-    ['"\\ud83d\\\\ude00"', 1], ['"\\ud83d \\ude00"', 1], ['"\\uD83D😀"', 1], ['"é\\ude00"', 3],
-    ['"\\udfff"', 1], ['"\\ud83d\\ude00\\ude00"', 13], ['"\\ud83d\\ude00\\ud83d"', 13],
-    ['"\\ud83d\\ue000"', 1], ['"\\ud83d\\ud7ff"', 1], ['{"\\ud83d":1}', 2],
-    ['{"a":{"€":["\\udc00"]}}', 14],
+    ['"\\ude00\\ud83d"', 1], ['"\\ud83d\\ud83d\\ude00"', 1],
+    ['"\\ud83dx\\ude00"', 1], ['"\\ud83d\\\\ude00"', 1], ['"\\uD83D😀"', 1], ['"é\\udfff"', 3],
+    ['"\\ud83d\\ude00\\ude00"', 13], ['"\\ud83d\\ue000"', 1], ['"\\ud83d\\ud7ff"', 1],
+    ['{"\\ud83d":1}', 2], ['{"a":{"€":["\\udc00"]}}', 14],
   ],
   nesting: [
     [deep, 64], ['{"é":'.repeat(65), 384], ["[".repeat(100_000), 64],
@@ -148,37 +129,16 @@ test("a message names an invisible character by its number, and a byte order mar
     ['"~"', "U+007F", "U+00A0", "a byte order mark", "a byte order mark"]);
 });
 
-for (const limit of [1, 2, 64, 512]) {
-  test(`${limit} levels are read where ${limit} are allowed, and one more is not`, () => {
-    const text = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
-    const objects = (levels: number): string => '{"":'.repeat(levels) + "1" + "}".repeat(levels);
-    assert.equal(errorOf(text(limit), limit), undefined);
-    assert.equal(errorOf(objects(limit), limit), undefined);
-    assert.deepEqual([errorOf(text(limit + 1), limit)?.offset], [limit]);
-    assert.deepEqual([errorOf(objects(limit + 1), limit)?.code], ["nesting"]);
-  });
-}
-
 /** Bytes, and the position of the first that are not part of a well-formed character. */
 const notUtf8: readonly (readonly [what: string, hex: string, offset: number])[] = [
-  ["a byte FF", "ff", 0], ["a byte FE", "22fe22", 1], ["a lone continuation", "228022", 1],
-  ["a lead without continuation", "22c32822", 1],
-  ["two bytes, truncated", "22c3", 1], ["three bytes, truncated", "22e282", 1],
-  ["three bytes from EF on, truncated after one", "22ef", 1], ["the same, truncated after two", "22efbf", 1],
-  ["EF BF before a quote", "22efbf22", 1], ["EF BF before FF", "22efbfff22", 1],
-  ["EF before EF BF BD", "22efefbfbd22", 1], ["four bytes, truncated", "22f09f98", 1],
-  ["four bytes, ended by a quote", "22f09f9822", 1], ["an overlong slash of two", "22c0af22", 1],
-  ["an overlong slash of three", "22e080af22", 1], ["an overlong slash of four", "22f08080af22", 1],
-  ["an overlong NUL", "22c08022", 1], ["an overlong C1", "22c1bf22", 1],
-  ["an overlong U+07FF", "22e09fbf22", 1], ["an overlong U+FFFF", "22f08fbfbf22", 1],
-  ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1], ["a high surrogate", "22eda08022", 1],
-  ["a low surrogate", "22edbfbf22", 1], ["U+110000", "22f490808022", 1], ["F5", "22f580808022", 1],
-  ["five bytes", "22f88880808022", 1], ["six bytes", "22fc848080808022", 1],
+  ["a byte FF", "ff", 0], ["a lone continuation", "228022", 1],
+  ["a lead without continuation", "22c32822", 1], ["two bytes, truncated", "22c3", 1],
+  ["EF BF before a quote", "22efbf22", 1], ["EF before EF BF BD", "22efefbfbd22", 1],
+  ["four bytes, truncated", "22f09f98", 1], ["an overlong slash", "22c0af22", 1],
+  ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1], ["U+110000", "22f490808022", 1],
   ["FF after characters of two and three", "22c3a9e282acff22", 6],
-  ["UTF-16 with a byte order mark", "fffe3100", 0],
-  ["FF after U+FFFD", "22efbfbdff22", 4], ["EF BF after U+FFFD", "22efbfbdefbf", 4],
-  ["Latin-1", "22e92c22", 1], ["FF after a whole value", "31ff", 1],
-  ["FF in a name", "7b22ff223a317d", 2],
+  ["UTF-16 with a byte order mark", "fffe3100", 0], ["EF BF after U+FFFD", "22efbfbdefbf", 4],
+  ["FF after a whole value", "31ff", 1], ["FF in a name", "7b22ff223a317d", 2],
 ];
 
 for (const [what, hex, offset] of notUtf8) {
@@ -271,25 +231,6 @@ test("random texts, mutated or not, are accepted and refused as JSON.parse and I
   assert.equal(Object.values(seen).filter((times) => times >= 20).length, 5, JSON.stringify(seen));
 });
 
-test("a truncated text is refused at its end, and one with a control character at that character", () => {
-  const below = seeded(2);
-  /** Or in the last token, when that is a word or a number. */
-  const isAtEnd = (error: ReturnType<typeof errorOf>, before: string): boolean =>
-    error?.code === "json" && /^(?:[a-z]+|-|[.e]|[eE][+-]?)?$/.test(
-      Buffer.from(before).toString("utf8", error.offset));
-  for (let round = 0; round < rounds(10_000); round++) {
-    const points = [...randomText(below, 4)];
-    if (errorOf(points.join(""))) continue;
-    const before = points.slice(0, below(points.length)).join("");
-    const truncated = errorOf(before);
-    const control = errorOf(`${before}\u0001${points.join("").slice(before.length)}`);
-    // Between the halves of a surrogate pair, the error is at the first half.
-    if (control?.code === "surrogate") continue;
-    assert.ok(isAtEnd(control, before), `${control?.message}: ${before}`);
-    if (truncated) assert.ok(isAtEnd(truncated, before), `${truncated.message}: ${before}`);
-  }
-});
-
 test("random bytes are refused where the longest text that TextDecoder accepts ends", () => {
   const below = seeded(3);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
@@ -356,6 +297,7 @@ for (const [what, nameOf] of Object.entries(families)) {
       return compared;
     });
     assert.ok(Math.min(...counts) < 1_500, `${counts.join()} times for 1,000 names`);
+    assert.equal(new Set(counts).size > 1, !what.startsWith("equal"), "no client knows the base");
   });
 }
 

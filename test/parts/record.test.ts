@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  decodeHeader, decodeRecord, fillChecksums, headerBytes, headerText, lineBytesMax, placeholderCrc,
+  decodeHeader, decodeRecord, fillChecksums, frameBytesMax, headerBytes, headerText, lineBytesMax, placeholderCrc,
   plantText, recordText,
 } from "../../src/journal/record.ts";
 import { limitTable } from "../../src/config.ts";
@@ -82,7 +82,6 @@ const noHeaders: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["a wrong checksum", line(headerLine, "00000000")],
   ["a checksum in capitals", line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())],
   ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
-  ["a CR", Buffer.concat([line(headerLine), Buffer.from("\r")])],
   ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])],
   ["a record", line(textOf('{"id":1,"name":""}'))],
 ];
@@ -91,20 +90,16 @@ for (const [says, bytes] of noHeaders) {
   test(`a header with ${says} is none`, () => assert.equal(decodeHeader(bytes), undefined));
 }
 
+const controls = String.fromCharCode(...Array(32).keys());
 const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[] = [
-  ["id and name", { id: 7n, name: "Fern" }, '{"id":7,"name":"Fern"}'],
   ["a tag", { id: 7n, name: "Fern", tag: "shade" }, '{"id":7,"name":"Fern","tag":"shade"}'],
   ["empty texts", { id: 0n, name: "", tag: "" }, '{"id":0,"name":"","tag":""}'],
   ["the least id", { id: -(2n ** 63n), name: "" }, '{"id":-9223372036854775808,"name":""}'],
   ["the greatest id", { id: 2n ** 63n - 1n, name: "" }, '{"id":9223372036854775807,"name":""}'],
   ["2^53 + 1", { id: 2n ** 53n + 1n, name: "" }, '{"id":9007199254740993,"name":""}'],
-  ["-2^53 - 1", { id: -(2n ** 53n) - 1n, name: "" }, '{"id":-9007199254740993,"name":""}'],
-  ["ten to the 18th", { id: 10n ** 18n, name: "" }, '{"id":1000000000000000000,"name":""}'],
   ["beyond the BMP", { id: 1n, name: "🌿ß" }, '{"id":1,"name":"🌿ß"}'],
-  ["CR, LF and NUL", { id: 1n, name: "\r\n\0" }, '{"id":1,"name":"\\r\\n\\u0000"}'],
-  ["other controls", { id: 1n, name: "\u001f\u007f" }, '{"id":1,"name":"\\u001f\u007f"}'],
-  ["U+2028, U+2029", { id: 1n, name: "\u2028\u2029" }, '{"id":1,"name":"\u2028\u2029"}'],
-  ["noncharacters", { id: 1n, name: "\uffff\ufdd0" }, '{"id":1,"name":"\uffff\ufdd0"}'],
+  ["every control character", { id: 1n, name: controls }, `{"id":1,"name":${JSON.stringify(controls)}}`],
+  ["DEL, U+2028, U+FFFF", { id: 1n, name: "\u007f\u2028\uffff" }, '{"id":1,"name":"\u007f\u2028\uffff"}'],
   ["quotes and slashes", { id: 1n, name: '"\\/' }, '{"id":1,"name":"\\"\\\\/"}'],
   ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' },
     '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
@@ -136,22 +131,13 @@ test("a checksum is right whatever a line's length is, and wherever in a buffer 
   }
 });
 
-test("every control character of a name is escaped", () => {
-  const name = String.fromCharCode(...Array(32).keys());
-  const bytes = Buffer.from(plantText({ id: 1n, name }));
-  assert.ok(bytes.every((byte) => byte >= 0x20));
-  assert.deepEqual(JSON.parse(bytes.toString()), { id: 1, name });
-});
-
 const good = textOf('{"id":7,"name":"Fern"}');
 
 const badChecksums: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["nothing", Buffer.alloc(0)], ["only a checksum", Buffer.from(',"crc":"00000000"}')],
-  ["a wrong checksum", line(good, "00000000")],
   ["a checksum in capitals", line(good, crc32(Buffer.from(good)).toUpperCase())],
   ["no checksum", Buffer.from(`${good}}`)],
   ["a CR at its end", Buffer.concat([line(good), Buffer.from("\r")])],
-  ["a NUL at its end", Buffer.concat([line(good), Buffer.from("\0")])],
   ["a space before its checksum", Buffer.from(`${line(good)}`.replace(',"crc":"', ',"crc": "'))],
   ["two records in it", Buffer.concat([line(good), line(good)])],
 ];
@@ -191,7 +177,6 @@ const notRecords: readonly (readonly [says: string, start: string | Buffer])[] =
   ["a member twice", textOf('{"id":7,"name":"Fern","name":"Fern"}')],
   ["name before id", textOf('{"name":"Fern","id":7}')],
   ["a space in the plant", textOf('{"id":7, "name":"Fern"}')],
-  ["an id of 7.0", textOf('{"id":7.0,"name":"Fern"}')],
   ["an id of 7e0", textOf('{"id":7e0,"name":"Fern"}')],
   ["an id of -0", textOf('{"id":-0,"name":"Fern"}')],
   ["an id over int64", textOf('{"id":9223372036854775808,"name":"Fern"}')],
@@ -234,6 +219,7 @@ for (const [clock, isTaken] of clocks) {
 
 test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
   assert.equal(lineBytesMax, 64 * 2 ** 20);
+  assert.ok(recordText(2 ** 53 - 1, at, 2 ** 53 - 1, "", "A".repeat(22)).length <= frameBytesMax);
   assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
   assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
 });

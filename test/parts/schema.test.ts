@@ -17,24 +17,15 @@ const pointersOf = (schema: Schema, text: string): readonly string[] =>
 const read = (text: string): NewPlant => newPlantOf(readNewPlant(Buffer.from(text), 64));
 
 const plants: readonly (readonly [text: string, plant: NewPlant])[] = [
-  ['{"id":1,"name":"Fern"}', { id: 1n, name: "Fern" }],
-  ['{"id":1,"name":"Fern","tag":"shade"}', { id: 1n, name: "Fern", tag: "shade" }],
   ['{"tag":"shade","name":"Fern","id":1}', { id: 1n, name: "Fern", tag: "shade" }],
-  ['{"id":0,"name":""}', { id: 0n, name: "" }],
   ['{"id":0,"name":"","tag":""}', { id: 0n, name: "", tag: "" }],
-  ['{"id":-0,"name":" "}', { id: 0n, name: " " }], ['{"id":1.0,"name":"a"}', { id: 1n, name: "a" }],
-  ['{"id":1e2,"name":"a"}', { id: 100n, name: "a" }],
-  ['{"id":-7,"name":"a"}', { id: -7n, name: "a" }],
-  ['{"id":9007199254740993,"name":"a"}', { id: 9007199254740993n, name: "a" }],
+  ['{"id":-0,"name":" "}', { id: 0n, name: " " }], ['{"id":1e2,"name":"a"}', { id: 100n, name: "a" }],
   ['{"id":9223372036854775807,"name":"a"}', { id: 2n ** 63n - 1n, name: "a" }],
   ['{"id":-9223372036854775808,"name":"a"}', { id: -(2n ** 63n), name: "a" }],
   ['{"id":1,"name":"\\u0000\\n😀\\ufeff"}', { id: 1n, name: "\0\n😀\ufeff" }],
-  ['{"id":1,"name":"a","tag":"any tag at all"}', { id: 1n, name: "a", tag: "any tag at all" }],
   // Members that are not named by the schema are allowed, and not kept.
-  ['{"id":1,"name":"a","colour":"green"}', { id: 1n, name: "a" }],
-  ['{"id":1,"name":"a","Tag":null,"ID":"x","":{}}', { id: 1n, name: "a" }],
-  ['{"id":1,"name":"a","__proto__":{"tag":7},"constructor":1}', { id: 1n, name: "a" }],
-  ['{"id":1,"name":"a","toString":null,"more":[[[{}]]]}', { id: 1n, name: "a" }],
+  ['{"id":1,"name":"a","Tag":null,"ID":"x","":{},"more":[[[{}]]]}', { id: 1n, name: "a" }],
+  ['{"id":1,"name":"a","__proto__":{"tag":7},"constructor":1,"toString":null}', { id: 1n, name: "a" }],
 ];
 
 for (const [text, plant] of plants) {
@@ -54,45 +45,23 @@ const others: readonly (readonly [text: string, pointers: readonly string[], fou
   // Not even an object: told once, though both parts of the allOf ask for one.
   ["null", [""], /object.*null/], ["true", [""], /object.*true/], ["7", [""], /object.*a number/],
   ['"name"', [""], /object.*a string/], ["[]", [""], /object.*an array/],
-  ['[{"id":1,"name":"a"}]', [""], /object.*an array/], ["false", [""], /object.*false/],
   // Something is missing.
   ["{}", ["/name", "/id"], /name is required.*\/id is required/],
   ['{"id":1}', ["/name"], /required/], ['{"name":"a"}', ["/id"], /required/],
-  ['{"tag":"a"}', ["/name", "/id"], /required/],
   ['{"Name":"a","ID":1}', ["/name", "/id"], /required/],
   ['{"__proto__":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
-  ['[[{"id":1}]]', [""], /an array/],
-  ['{"plant":{"id":1,"name":"a"}}', ["/name", "/id"], /required/],
-  // The name is no string.
-  ['{"id":1,"name":null}', ["/name"], /string.*null/],
-  ['{"id":1,"name":7}', ["/name"], /string.*a number/],
-  ['{"id":1,"name":true}', ["/name"], /string.*true/],
-  ['{"id":1,"name":[]}', ["/name"], /string.*an array/],
+  // The name or the tag is there, and is no string.
+  ['{"id":1,"name":7}', ["/name"], /string.*a number/], ['{"id":1,"name":[]}', ["/name"], /an array/],
   ['{"id":1,"name":{}}', ["/name"], /string.*an object/],
-  ['{"id":1,"name":["a"]}', ["/name"], /an array/],
-  // The tag is there, and is no string.
   ['{"id":1,"name":"a","tag":null}', ["/tag"], /string.*null/],
-  ['{"id":1,"name":"a","tag":0}', ["/tag"], /string.*a number/],
   ['{"id":1,"name":"a","tag":false}', ["/tag"], /string.*false/],
-  ['{"id":1,"name":"a","tag":["b"]}', ["/tag"], /string.*an array/],
-  ['{"id":1,"name":"a","tag":{"b":1}}', ["/tag"], /string.*an object/],
   // The id is no integer: nothing is coerced.
   ['{"id":"7","name":"a"}', ["/id"], /integer.*a string/],
-  ['{"id":"","name":"a"}', ["/id"], /a string/],
-  ['{"id":true,"name":"a"}', ["/id"], /integer.*true/],
-  ['{"id":false,"name":"a"}', ["/id"], /false/],
-  ['{"id":null,"name":"a"}', ["/id"], /integer.*null/],
-  ['{"id":[],"name":"a"}', ["/id"], /an array/],
-  ['{"id":[1],"name":"a"}', ["/id"], /an array/], ['{"id":{},"name":"a"}', ["/id"], /an object/],
-  ['{"id":1.5,"name":"a"}', ["/id"], /fraction/], ['{"id":1e-400,"name":"a"}', ["/id"], /fraction/],
+  ['{"id":true,"name":"a"}', ["/id"], /integer.*true/], ['{"id":[1],"name":"a"}', ["/id"], /an array/],
+  ['{"id":1.5,"name":"a"}', ["/id"], /fraction/],
   ['{"id":9223372036854775808,"name":"a"}', ["/id"], /-9223372036854775808 to 9223372036854775807/],
-  ['{"id":-9223372036854775809,"name":"a"}', ["/id"], /outside/],
-  ['{"id":1e1000000000,"name":"a"}', ["/id"], /outside/],
   // All at once.
-  ['{"id":"7","name":7}', ["/name", "/id"], /string.*integer/],
   ['{"id":null,"name":null,"tag":null}', ["/name", "/tag", "/id"], /null.*null.*null/],
-  ['{"name":null}', ["/name", "/id"], /null.*required/],
-  ['{"tag":null}', ["/name", "/tag", "/id"], /null/],
   ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*a number.*fraction/],
 ];
 
@@ -128,19 +97,13 @@ const object: Schema = { type: "object", required: ["a"], properties: { a: text 
 
 /** The keywords by themselves: a schema, a value, the places that are wrong. */
 const keywords: readonly (readonly [Schema, value: string, pointers: readonly string[]])[] = [
-  [{}, "null", []], [{}, '{"a":[1]}', []], [{ title: "t", description: "d" }, "7", []],
-  [text, '""', []], [text, '"null"', []], [text, "null", [""]], [text, "[]", [""]],
-  [text, "0", [""]], [{ type: "object" }, "{}", []], [{ type: "object" }, "[]", [""]],
-  [{ type: "object" }, "null", [""]],
-  [{ type: "integer" }, "7", []], [{ type: "integer" }, "7.0", []],
-  [{ type: "integer" }, "7.1", [""]],
-  [{ type: "integer" }, '"7"', [""]], [{ type: "integer" }, "true", [""]],
+  [{}, "null", []], [{ title: "t", description: "d" }, "7", []],
+  [text, '"null"', []], [text, "[]", [""]], [text, "0", [""]],
+  [{ type: "object" }, "{}", []], [{ type: "object" }, "[]", [""]],
+  [{ type: "integer" }, "7.0", []], [{ type: "integer" }, "7.1", [""]], [{ type: "integer" }, '"7"', [""]],
   // A format is an annotation (JSON Schema's validation, 7.2.1): every integer is an int64.
   [{ type: "integer", format: "int32" }, "2147483648", []],
-  [{ type: "integer", format: "int64" }, "9223372036854775807", []],
-  [{ type: "integer", format: "int64" }, "9223372036854775808", [""]],
-  [{ type: "integer", format: "int64" }, "-9223372036854775808", []],
-  [{ type: "integer", format: "int64" }, "-9223372036854775809", [""]],
+  [{ type: "integer", format: "int32" }, "9223372036854775808", [""]],
   [object, '{"a":""}', []], [object, '{"a":1}', ["/a"]], [object, "{}", ["/a"]],
   [object, "1", [""]], [object, '{"a":"","b":null}', []], [{ properties: { a: text } }, "{}", []],
   [{ properties: { a: text } }, '{"a":null}', ["/a"]],
@@ -156,7 +119,7 @@ const keywords: readonly (readonly [Schema, value: string, pointers: readonly st
   [{ allOf: [object, object] }, "{}", ["/a"]], [{ allOf: [object, object] }, '{"a":1}', ["/a"]],
   [{ allOf: [{ allOf: [object] }, object] }, '{"a":1}', ["/a"]],
   [{ allOf: [text, { type: "integer" }] }, "null", ["", ""]],
-  [{ type: "object", allOf: [object] }, "null", [""]],
+  [{ type: "object", allOf: [object, text] }, "null", ["", ""]],
 ];
 
 for (const [schema, value, pointers] of keywords) {

@@ -90,11 +90,11 @@ test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no old
     assert.equal(server.stderr(), "");
   });
 
-test("the variables do the same, and the curl line trusts the certificate", { timeout },
-  async () => {
+for (const where of [[], ["--socket", "s"]]) {
+  test(`the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`, { timeout }, async () => {
     const cwd = folderWith("a");
     const env = { PLANTS_TLS_CERT: "crt", PLANTS_TLS_KEY: "key", PLANTS_TOKEN: "" };
-    const server = await start({ cwd, env });
+    const server = await start({ cwd, env, args: where });
     const { stdout } = server.process;
     assert.ok(stdout);
     while (!server.stdout().includes("-d '")) await once(stdout, "data");
@@ -103,6 +103,7 @@ test("the variables do the same, and the curl line trusts the certificate", { ti
     assert.equal(answer, '{"name":"Fern","tag":"shade"}\n');
     assert.equal(await server.end(), 0);
   });
+}
 
 const refused: readonly (readonly [says: string, change: (cwd: string) => void, told: RegExp])[] = [
   ["a key of another algorithm", (cwd) => {
@@ -173,9 +174,15 @@ test("the end of the certificate is logged, is a metric, and is warned of from 1
     put(cwd, "later");
     await hangUp(server, "certificate and key reloaded");
     assert.ok(inDays(15)(await scraped()));
+    const client = await handshake(server.port, { rejectUnauthorized: false });
+    client.resume().end(plant);
+    await once(client, "close");
+    let read = 0;
+    while (read === 0) read = (await metricsOf(server)).get("plant_store_http_received_bytes_total") ?? 0;
+    assert.ok(read > plant.length, "the bytes on the wire are counted, the handshake included");
     assert.equal(await server.end(), 0);
     const [warning, ...others] = server.events().filter(({ level }) => level > 30);
-    assert.match(warning?.msg ?? "", /^the TLS certificate expires at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    assert.match(warning?.msg ?? "", /^the TLS certificate ends at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
     assert.deepEqual(others, [], "none for 15 days");
     const ends = server.events().flatMap(({ notAfter, msg }) =>
       (typeof notAfter === "string" && msg.endsWith(`, certificate until ${notAfter}`) ? [notAfter] : []));
@@ -230,9 +237,10 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
     assert.doesNotMatch(server.stderr(), /stay/);
   });
 
+const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+const hasIpv6 = addresses.some(({ address }) => address === "::1");
 /** Not of this machine alone. */
-const outer = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
-  .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+const outer = addresses.find(({ family, internal }) => family === "IPv4" && !internal)?.address;
 
 test("a server beyond loopback without TLS warns once", { timeout }, async () => {
   const warning = /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
@@ -243,7 +251,8 @@ test("a server beyond loopback without TLS warns once", { timeout }, async () =>
     assert.match(open.stderr(), warning);
     assert.equal(secured.stderr(), "");
   }
-  for (const near of [["--host", "localhost"], ["--host", "127.0.0.2"], ["--socket", "s"]]) {
+  const mapped = hasIpv6 ? [["--host", "::ffff:127.0.0.1"], ["--host", "::1"]] : [];
+  for (const near of [["--host", "localhost"], ["--host", "127.0.0.2"], ["--socket", "s"], ...mapped]) {
     const server = await start({ args: near });
     assert.equal(await server.end(), 0);
     assert.equal(server.stderr(), "", near.join(" "));

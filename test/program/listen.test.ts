@@ -109,26 +109,9 @@ test("an inherited Unix socket is served, and not removed",
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   });
 
-test("a socket inherited for another process is not used", { timeout, skip: noPerl },
-  async () => {
-    const outcome = await handed("127.0.0.1", { args: ["--socket", "own"], env: { LISTEN_PID: "1" } });
-    const { pid, line } = await living(outcome, 1);
-    assert.equal(line, "plant-store listening on unix:own");
-    process.kill(pid, "SIGTERM");
-    assert.ok(typeof outcome !== "string");
-    assert.equal(await ended(outcome), 0);
-  });
-
-const refused: readonly (readonly [says: string, options: Handed, outcome: RegExp])[] = [
-  ["along with --port", { args: ["--port", "0"] }, /^64 pid.*\nplant-store: --host, --port and --socket cannot be set/],
-  ["along with PORT", { env: { PORT: "0" } }, /^78 pid.*\nplant-store: --host, --port and --socket cannot be set/],
-  ["with a second one", { env: { LISTEN_FDS: "2" } }, /^78 .*\nplant-store: LISTEN_FDS must be 1/],
-];
-for (const [says, options, outcome] of refused) {
-  test(`an inherited socket ${says} is refused`, { timeout, skip: noPerl }, async () => {
-    assert.match(String(await handed("127.0.0.1", options)), outcome);
-  });
-}
+test("a second inherited socket is refused", { timeout, skip: noPerl }, async () => {
+  assert.match(String(await handed("127.0.0.1", { env: { LISTEN_FDS: "2" } })), /^78 .*\nplant-store: LISTEN_FDS must be 1/);
+});
 
 test("an inherited descriptor that is not a socket ends with 69", { timeout }, async () => {
   const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';

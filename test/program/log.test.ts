@@ -49,8 +49,8 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   const tokens = ["PLANTS_TOKEN", "alice"];
   const path = join(cwd, "plants.ndjson");
   assert.deepEqual(serving, {
-    version, base, journal: path, records: 0, tokens,
-    msg: `serving ${base}, 0 records in ${path}, tokens: PLANTS_TOKEN,alice`,
+    version, base, store: path, records: 0, tokens,
+    msg: `serving ${base}, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`,
   });
   assert.deepEqual(others, [
     { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
@@ -431,7 +431,7 @@ test("on a terminal the log is lines for people", { skip: noScript, timeout }, a
   child.stdin.write("\x03");
   await once(child, "close");
   const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
-  assert.match(text.replaceAll("\r", "").replace("^C", ""), new RegExp(`^${time} info: serving unix:s, 0 .*\n`
+  assert.match(text.replaceAll("\r", "").replace("^C", ""), new RegExp(`^${time} info: serving unix:s, .*\n`
     + `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n`
     + `${time} info: ended, with 0\n$`));
 });

@@ -65,6 +65,7 @@ const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, 
   PlantStoreRestarts: [12, { process_start_time_seconds: "5x10 660 720x20" }],
   PlantStoreNotReady: [12, { plant_store_ready: "1x10 0x20" }],
   PlantStoreNoSpace: [11, { [requests("50301")]: "0x10 1x20" }],
+  PlantStoreUnreachable: [11, { [requests("50306")]: "0x10 1x20" }],
   PlantStoreUnknownOutcome: [11, { [requests("50302")]: "0x10 1x20" }],
   PlantStoreSlowAppend: [21, {
     [bucket("0.1")]: "0+100x10 1000x20", [bucket("1")]: "0+100x10 1000x20",

@@ -1,6 +1,6 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
@@ -121,18 +121,3 @@ test("verify of many files opens one at a time", { skip, timeout }, async () => 
   const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
   assert.equal(shell(line, await journals()).stdout.trim(), "100");
 });
-
-const orders = [
-  ["damaged nowhere fifo", 65],
-  ["nowhere damaged", 65],
-  ["fifo nowhere", 74],
-  ["nowhere fifo", 74],
-] as const;
-for (const [order, code] of orders) {
-  test(`verify ${order} ends with ${code}, whatever the order`, { skip, timeout }, async () => {
-    const cwd = await journals();
-    execFileSync("mkfifo", [join(cwd, "fifo")]);
-    const { status, stderr } = shell(`plants verify ${order}`, cwd);
-    assert.deepEqual([status, /fifo: (.*)/.exec(stderr)?.[1]], [code, order.includes("fifo") ? "is not a regular file" : undefined]);
-  });
-}

@@ -51,7 +51,7 @@ test("a generated token is shown once, with a curl line that works when pasted",
 
 test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout },
   async () => {
-    const socket = join(temporaryFolder(), "so ck&et");
+    const socket = join(temporaryFolder(), "s'o'c k&et");
     const args = ["--socket", socket, "--base-path", "/a&b(c)"];
     const server = await start({ args, env: { PLANTS_TOKEN: "" } });
     assert.equal(await paste(server), fernAnswer);

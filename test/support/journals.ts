@@ -5,6 +5,7 @@ import { crc32 } from "node:zlib";
 import type { Limits } from "../../src/config.ts";
 import { realDisk, type Disk, type JournalFile } from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
+import type { Bytes } from "../../src/journal/lines.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { StoreError } from "../../src/store.ts";
 import { SimulatedDisk } from "./simdisk.ts";
@@ -23,6 +24,10 @@ export const diskWith = (change: (file: JournalFile) => Partial<JournalFile>): D
     return { ...file, ...change(file) };
   },
 });
+
+/** Returns a file in memory as the readers of journals take it. */
+export const bytesIn = (file: Buffer): Bytes =>
+  ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
 
 export const crcOf = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
 

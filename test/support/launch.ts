@@ -8,7 +8,6 @@ import { after } from "node:test";
 import { cleanEnvironment, complaintsOf, program, temporaryFolder, token } from "./support.ts";
 
 export interface Answer { readonly status: number; readonly error: number | undefined }
-export type Launched = Awaited<ReturnType<typeof launch>>;
 
 /** Children that a test has started; they are killed at the end of its file. */
 export const children = new Set<ChildProcess>();

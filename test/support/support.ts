@@ -50,9 +50,9 @@ export interface LogEvent {
   readonly [other: string]: unknown;
 }
 
-/** Returns the events of the log: each is a line of stderr. */
+/** Returns the events of the log: each is a line of stderr, whose end may still be on its way. */
 export const eventsOf = (stderr: string): LogEvent[] =>
-  (stderr.match(/^\{.*\}$/gm) ?? []).map((line) => JSON.parse(line) as LogEvent);
+  (stderr.match(/^\{.*\}(?=\n)/gm) ?? []).map((line) => JSON.parse(line) as LogEvent);
 
 /** Returns warnings, errors and rotations as lines of text, without requests and usual events. */
 export const complaintsOf = (stderr: string): string =>

@@ -62,6 +62,11 @@ export function patched(
   return join(folder, "server.js");
 }
 
+/** A program that responds before it writes; the wait makes sure that the response has left. */
+export const eager = (): string => patched("journal.js", [["await appendAll(file, bytes);",
+  `for (const each of this.#queue.batch) each.settles[0]();
+   await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`]]);
+
 /** Resolves when a started program listens, or with exit code and stderr when it ends. */
 export async function outcomeOf(child: ChildProcess): Promise<Running | string> {
   let [stdout, stderr] = ["", ""];
