@@ -273,21 +273,18 @@ export class Cluster {
     return found.findIndex((text) => /"name": *"plant-store"/.test(text));
   }
 
-  /** Reads every message of a stream in order, once all servers name the same leader and end. A
-   * leader that was cut off responds with what it has until it is connected to the others. */
+  /** Reads every message of a stream in order, once every server has the same leader and end. Each
+   * is asked through its monitor: connected again, a leader that was cut off responds for a while
+   * to requests sent to the others, with the few messages it has. */
   async read(stream: string): Promise<readonly string[]> {
-    let state: StreamInfo["state"];
-    let leader: string | undefined;
-    await until("all servers agree", async () => {
-      const infos = await Promise.all(this.servers.map((server) =>
-        this.#ask<StreamInfo>(server, `STREAM.INFO.${stream}`)));
-      state = infos[0]?.state;
-      leader = infos[0]?.cluster?.leader;
+    let own: readonly StreamInfo[] = [];
+    await until(`all servers have the same end of ${stream}`, async () => {
+      own = await Promise.all(this.servers.map((server) => ownInfo(server, stream)));
+      const ends = own.map(({ cluster, state }) => `${cluster?.leader} ${state?.last_seq}`);
       // While they elect one, all may agree that there is none.
-      return Boolean(leader) && state !== undefined && infos.every((info) =>
-        info?.cluster?.leader === leader && info?.state?.last_seq === state?.last_seq);
+      return Boolean(own[0]?.cluster?.leader) && new Set(ends).size === 1;
     });
-    assert.ok(state);
+    const { cluster: { leader } = {}, state = assert.fail("no state") } = own[0] ?? {};
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
     const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
     const client = await TestClient.open(found, this.#options);
@@ -422,10 +419,20 @@ function fetchText({ host, monitor: port }: Server, path: string): Promise<strin
     request.on("response", (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => { text += chunk; });
-      response.on("close", () => resolve(text));
+      response.on("close", () => resolve(response.complete ? text : ""));
     });
     request.on("timeout", () => request.destroy()).on("error", () => resolve(""));
   });
+}
+
+/** What a server itself knows of a stream, whoever leads it. */
+async function ownInfo(server: Server, stream: string): Promise<StreamInfo> {
+  const text = await fetchText(server, "/jsz?accounts=true&streams=true");
+  const { account_details: accounts = [] } = JSON.parse(text || "{}") as {
+    account_details?: readonly { stream_detail?: readonly (StreamInfo & { name: string })[] }[];
+  };
+  const streams = accounts.flatMap(({ stream_detail: details = [] }) => details);
+  return streams.find(({ name }) => name === stream) ?? {};
 }
 
 /** A client that shares no line with the engine's. Its servers are the tests' own. */
