@@ -77,7 +77,22 @@ function readLine(args: readonly string[], mistakes: string[]) {
     mistakes.push(
       `expected a word without # as the name, found ${quoted(name)}`
     );
-  const flags = readFlags(given, command, allowed, mistakes);
+
+  // The value of a flag that lacks one is empty.
+  const flags = new Map<string, string>();
+  const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
+  for (const { name: flag, rawName, value } of given) {
+    const isValued = valued.includes(flag);
+    if (!allowed.includes(flag))
+      mistakes.push(
+        `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
+      );
+    else if (!isValued && value !== undefined)
+      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
+    else if (isValued && !value) mistakes.push(`${rawName} needs a value`);
+    else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
+    flags.set(flag, isValued ? (value ?? "") : "yes");
+  }
   return { command, operands, flags, allowed };
 }
 
@@ -97,10 +112,8 @@ function split(args: readonly string[]) {
     const last = given.at(-1);
 
     // Several letters after one dash are one flag: the first alone is reported.
-    if (token.kind === "option" && token.index !== last?.index) {
-      const { name, rawName, index, value } = token;
-      given.push({ name, rawName, index, value });
-    }
+    if (token.kind === "option" && token.index !== last?.index)
+      given.push(token);
     if (token.kind !== "positional") continue;
     const { index, value } = token;
     const isValue =
@@ -112,28 +125,4 @@ function split(args: readonly string[]) {
     else words.push(value);
   }
   return { words, given };
-}
-
-/** Returns the flags' values, and adds their mistakes; the value of a flag without one is empty. */
-function readFlags(
-  given: readonly Flag[],
-  command: string,
-  allowed: readonly string[],
-  mistakes: string[]
-) {
-  const flags = new Map<string, string>();
-  const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
-  for (const { name, rawName, value } of given) {
-    const isValued = valued.includes(name);
-    if (!allowed.includes(name))
-      mistakes.push(
-        `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
-      );
-    else if (!isValued && value !== undefined)
-      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
-    else if (isValued && !value) mistakes.push(`${rawName} needs a value`);
-    else if (flags.has(name)) mistakes.push(`${rawName} is given twice`);
-    flags.set(name, isValued ? (value ?? "") : "yes");
-  }
-  return flags;
 }
