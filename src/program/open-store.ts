@@ -9,7 +9,11 @@ import {
 import type { NatsLimits } from "../config.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
-import { readAuthority, readCredentialsFile, readTlsPair } from "./secrets.ts";
+import {
+  readCertificates,
+  readCredentialsFile,
+  readTlsPair
+} from "./secrets.ts";
 import { isStream, type Config } from "./settings.ts";
 
 /** A store as the program needs it. A journal has every member but `isReachable`. */
@@ -27,11 +31,10 @@ export interface Store
 
 /** Opens the store. @throws JournalError, EngineError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
-  const { store: address, limits } = config;
-  if (isStream(address)) return openStream(config, host, {});
+  if (isStream(config.store)) return openStream(config, host, {});
 
-  return openJournal(address, {
-    limits,
+  return openJournal(config.store, {
+    limits: config.limits,
     warn: (message) => host.log("warn", message)
   });
 }
@@ -61,7 +64,9 @@ export async function openStream(
         : readCredentialsFile(storeCredentials, host),
     tls: () => ({
       ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
-      ...(storeTlsCa && { ca: readAuthority(storeTlsCa, host) })
+      ...(storeTlsCa && {
+        ca: readCertificates("TLS authority", storeTlsCa, host)
+      })
     })
   });
 }

@@ -30,33 +30,33 @@ export const readTokensFile = (path: string, host: Host) =>
  *
  * @throws ExitError that names the file, also if the two do not belong together
  */
-export const readTlsPair = (certPath: string, keyPath: string, host: Host) =>
-  readGuarded("TLS certificate", certPath, host, "public", (cert) => {
-    const leaf = new X509Certificate(cert);
-    return readGuarded("TLS key", keyPath, host, "warn", (key) => {
-      if (key.includes("ENCRYPTED"))
-        throw new TypeError("expected a key without a passphrase");
+export function readTlsPair(certPath: string, keyPath: string, host: Host) {
+  const cert = readCertificates("TLS certificate", certPath, host);
+  const leaf = new X509Certificate(cert);
+  return readGuarded("TLS key", keyPath, host, "warn", (key) => {
+    if (key.includes("ENCRYPTED"))
+      throw new TypeError("expected a key without a passphrase");
 
-      // OpenSSL accepts a key of another algorithm, and every handshake would fail.
-      if (!leaf.checkPrivateKey(createPrivateKey(key)))
-        throw new TypeError(`expected the key of ${certPath}, found another`);
-      createSecureContext({ cert, key });
-      return { cert, key, notAfter: new Date(leaf.validTo) };
-    });
+    // OpenSSL accepts a key of another algorithm, and every handshake would fail.
+    if (!leaf.checkPrivateKey(createPrivateKey(key)))
+      throw new TypeError(`expected the key of ${certPath}, found another`);
+    createSecureContext({ cert, key });
+    return { cert, key, notAfter: new Date(leaf.validTo) };
   });
+}
 
 /** Reads the credentials of a stream. @throws ExitError that names the file */
 export const readCredentialsFile = (path: string, host: Host) =>
   readGuarded("credentials file", path, host, "warn", String);
 
-/** Reads the certificates of an authority. @throws ExitError that names the file */
-export const readAuthority = (path: string, host: Host) =>
+/** Reads a file that begins with a certificate. @throws ExitError that names the file */
+export const readCertificates = (kind: string, path: string, host: Host) =>
   readGuarded(
-    "TLS authority",
+    kind,
     path,
     host,
     "public",
-    (ca) => new X509Certificate(ca) && ca
+    (bytes) => new X509Certificate(bytes) && bytes
   );
 
 const writableByOthers = 0o022;
@@ -99,9 +99,6 @@ function readGuarded<T>(
     logged.add(message);
     return parsed;
   } catch (error) {
-    // The key is read while its certificate is parsed: an error about the key names its file
-    // already.
-    if (error instanceof ExitError) throw error;
     throw new ExitError("config", `${kind} ${path}: ${messageOf(error)}`);
   } finally {
     if (fd !== undefined) closeSync(fd);
