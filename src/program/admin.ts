@@ -12,8 +12,6 @@ import { adminForm, type Config } from "./settings.ts";
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
 
-export type Admin = Awaited<ReturnType<typeof openAdmin>>;
-
 /**
  * Listens at [HOST:]PORT, on loopback by default, or at a path. Heads and timeouts have the limits
  * of the public listener.
@@ -39,9 +37,10 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
   server.timeout = limits.idleMillis;
 
   const [, name, ipv6, port] = adminForm.exec(admin) ?? [];
-  const host = name ?? ipv6 ?? "127.0.0.1";
   const address =
-    port === undefined ? { path: admin } : { host, port: Number(port) };
+    port === undefined
+      ? { path: admin }
+      : { host: name ?? ipv6 ?? "127.0.0.1", port: Number(port) };
   const { base } = await listen(server, address, sources.host.log);
 
   // The admin listener alone does not keep the process running.

@@ -13,19 +13,12 @@ export type Health = ReturnType<typeof watchHealth>;
 
 /** Watches a store from now on. */
 export function watchHealth(log: Log, store: Store) {
-  /** `ready`, or why the server is not. */
-  let state = "starting";
-
   /** Time of the last plant that found no space, if none was stored since. */
   let fullAt = -Infinity;
 
   /** Time of the last log line on missing space, and whether its counterpart is still to come. */
   let loggedAt = -Infinity;
   let isFullLogged = false;
-
-  const become = (next: string) => {
-    state = next;
-  };
 
   store.on("full", () => {
     fullAt = performance.now();
@@ -40,11 +33,15 @@ export function watchHealth(log: Log, store: Store) {
     isFullLogged = false;
   });
 
-  /** Returns why plants should go elsewhere; undefined if the server is ready. */
-  const notReadyReason = () => {
-    if (state !== "ready") return state;
-    if (performance.now() - fullAt < fullMillis) return "full";
-    return store.stats.isReachable === false ? "unreachable" : undefined;
+  return {
+    /** `ready`, or why the server is not. */
+    state: "starting",
+
+    /** Returns why plants should go elsewhere; undefined if the server is ready. */
+    notReadyReason() {
+      if (this.state !== "ready") return this.state;
+      if (performance.now() - fullAt < fullMillis) return "full";
+      return store.stats.isReachable === false ? "unreachable" : undefined;
+    }
   };
-  return { become, notReadyReason };
 }

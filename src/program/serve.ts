@@ -1,7 +1,6 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../index.ts";
 import { createAccessLog } from "./access-log.ts";
-import type { Admin } from "./admin.ts";
 import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
@@ -30,7 +29,7 @@ export async function serve(config: Config, host: Host) {
   const starting = start(config, host, shutdown);
   const running = await starting;
   const { server, store, failed, health, accessLog } = running;
-  health.become("ready");
+  health.state = "ready";
   announce(running, config, host);
   warnOfExpiry(running, log);
   setInterval(warnOfExpiry, dayMillis, running, log).unref();
@@ -38,7 +37,7 @@ export async function serve(config: Config, host: Host) {
   // Every accepted request gets its response, until the deadline.
   const draining = `draining: ${await Promise.race([shutdown.requested, failed])}`;
   log("info", draining);
-  health.become(draining);
+  health.state = draining;
   if (!(await server.drain())) {
     log("warn", `requests were cut off after ${config.limits.drainMillis} ms`);
     shutdown.endNow();
@@ -79,13 +78,14 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
   const health = watchHealth(log, store);
   const accessLog = createAccessLog(log, secrets.tokens, config);
 
-  let admin: Admin | undefined;
   try {
     // First, so that it can report that the start is in progress.
-    if (config.admin !== "") {
-      const { openAdmin } = await import("./admin.ts");
-      admin = await openAdmin(config, { store, host, health, secrets });
-    }
+    const admin =
+      config.admin === ""
+        ? undefined
+        : await import("./admin.ts").then(({ openAdmin }) =>
+            openAdmin(config, { store, host, health, secrets })
+          );
     const server = createPlantServer({
       store,
       tokens: secrets.tokens.accepted,
@@ -109,19 +109,18 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
 
 /** Warns of settings that are probably not what the operator wanted. */
 function warnOfSettings({ limits }: Config, host: Host) {
-  const { log } = host;
   const unknown = unknownVariables(host.environment);
-  if (unknown !== "") log("warn", unknown);
+  if (unknown !== "") host.log("warn", unknown);
 
   // Each connection takes a descriptor; journal, locks, streams and admin listener take others.
   const otherFiles = 64;
-  const { connectionsMax } = limits;
+  const filesMin = limits.connectionsMax + otherFiles;
   const filesMax = host.openFilesMax();
-  if (filesMax < connectionsMax + otherFiles)
-    log(
+  if (filesMax < filesMin)
+    host.log(
       "warn",
       `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
-        `${connectionsMax}: raise it above ${connectionsMax + otherFiles}`
+        `${limits.connectionsMax}: raise it above ${filesMin}`
     );
 }
 
@@ -133,7 +132,6 @@ function announce(
 ) {
   const { base, isExposed } = place;
   const { records } = store.stats;
-  const { store: address } = config;
   if (!tls && isExposed)
     log(
       "warn",
@@ -141,13 +139,13 @@ function announce(
     );
   const names = tokens.names();
   const message =
-    `serving ${base}, store ${address}, records: ${records ?? "unknown"}, ` +
+    `serving ${base}, store ${config.store}, records: ${records ?? "unknown"}, ` +
     `tokens: ${names}${endOf(tls)}`;
   log("info", message, {
     version,
     base,
     admin: admin?.base,
-    store: address,
+    store: config.store,
     records,
     tokens: names,
     notAfter: tls?.notAfter
@@ -173,7 +171,7 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
 function reload(running: Running, config: Config, host: Host) {
   const { log } = host;
   const { server, store, secrets, admin } = running;
-  const { store: address, tokensFile, tlsCert, tlsKey } = config;
+  const { tokensFile, tlsCert, tlsKey } = config;
   const { tokens } = secrets;
   const again = (what: string, read: () => void) => {
     try {
@@ -202,8 +200,8 @@ function reload(running: Running, config: Config, host: Host) {
       log(
         "info",
         isNew
-          ? `rotated: now writing to ${address}`
-          : `not rotated: ${address} was not renamed`
+          ? `rotated: now writing to ${config.store}`
+          : `not rotated: ${config.store} was not renamed`
       );
     },
     (error: unknown) =>

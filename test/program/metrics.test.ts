@@ -107,7 +107,7 @@ test("a replay is counted", { timeout }, async () => {
 
 test("each bucket counts what is within its bound, and the last one all; the CPU time is the sum of both", () => {
   const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
-  const health = { notReadyReason: () => undefined, become: () => undefined };
+  const health = { state: "ready", notReadyReason: () => undefined };
   const host = { nodeVersion: "v1", cpuUsage: () => ({ user: 1e6, system: 5e5 }), residentBytes: () => 1 };
   const metrics = createMetrics(
     { store: store as unknown as Store, host: host as Host, health, secrets: { tls: undefined } });
