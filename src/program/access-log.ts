@@ -12,8 +12,11 @@ import type { Tokens } from "./tokens.ts";
  * them must not fill a disk. Failures beyond the rate are counted, and their number is logged after
  * a second, or by `reportSkipped`.
  */
-export function createAccessLog(log: Log, tokens: Tokens, config: Config) {
-  const { logRequests, failedLinesMax } = config;
+export function createAccessLog(
+  log: Log,
+  tokens: Tokens,
+  { logRequests, failedLinesMax }: Config
+) {
   // Without a subscriber Node publishes no start, so that failures alone are logged without a time.
   const startTimes = logRequests ? watchStartTimes() : undefined;
   let failed = 0;

@@ -35,10 +35,11 @@ export class ExitError extends Error {
  */
 export function reportError(error: unknown, host: Host) {
   const code = exitCodeOf(error);
-  const { internal, usage, config } = exitCodes;
   const message =
-    code === internal ? internalErrorMessage(error) : messageOf(error);
-  const isMistake = code === usage || code === config;
+    code === exitCodes.internal
+      ? internalErrorMessage(error)
+      : messageOf(error);
+  const isMistake = code === exitCodes.usage || code === exitCodes.config;
   for (const line of message.split("\n"))
     isMistake ? host.warn(line) : host.log("error", line);
   return code;

@@ -1,6 +1,5 @@
 /** Metrics of the process in Prometheus' text format 0.0.4. */
 import type { Server } from "node:http";
-import type { Socket } from "node:net";
 import { catalogue } from "../http/errors.ts";
 import type { ResponseSummary } from "../index.ts";
 import { ifPossible } from "../journal/error.ts";
@@ -151,8 +150,6 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Creates the metrics, and counts from now on. */
 export function createMetrics(sources: Sources) {
-  const { store } = sources;
-
   /** Values by name and labels. Others are 0, so that the rate of a first event is seen. */
   const samples = new Map<string, number>();
   const add = (sample: string, count = 1) =>
@@ -165,7 +162,7 @@ export function createMetrics(sources: Sources) {
     add(`${name}_sum`, value);
     add(`${name}_count`);
   };
-  store.on("batch", (records, millis) => {
+  sources.store.on("batch", (records, millis) => {
     observe("plant_store_batch_records", recordsBounds, records);
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
@@ -175,7 +172,7 @@ export function createMetrics(sources: Sources) {
       return source
         .map((rest) => `${name}${rest} ${samples.get(name + rest) ?? 0}\n`)
         .join("");
-    const value = ifPossible(() => source(store.stats, sources));
+    const value = ifPossible(() => source(sources.store.stats, sources));
     if (value === undefined) return "";
     return `${name}${typeof value === "string" ? value : ` ${Number(value)}`}\n`;
   };
@@ -205,7 +202,7 @@ export function createMetrics(sources: Sources) {
 
 function watch(server: Server, add: Metrics["add"]) {
   server.on("drop", () => add("plant_store_connections_refused_total"));
-  server.on("connection", (socket: Socket) => {
+  server.on("connection", (socket) => {
     add("plant_store_connections");
 
     // With TLS, the encrypted bytes are counted.

@@ -18,10 +18,10 @@ export type OnProgress = (done: number, all: number) => void;
  */
 export async function verify(
   files: readonly string[],
-  flags: ReadonlyMap<string, unknown>,
+  isJson: boolean,
   host: Host
 ) {
-  const format = flags.has("json") ? jsonOf : textOf;
+  const format = isJson ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of files) {
     // A file that cannot be read does not keep the others from being read.

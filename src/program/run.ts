@@ -29,7 +29,7 @@ async function runCommand(host: Host): Promise<unknown> {
 
   const { command, operands, flags, config } = readCommand(host);
   if (command === "serve") return serve(config, host);
-  if (command === "verify") return verify(operands, flags, host);
+  if (command === "verify") return verify(operands, flags.has("json"), host);
   if (command === "cat") return cat(operands, flags, host);
   if (command === "token") return printToken(operands, host);
   if (command === "openapi")

@@ -38,10 +38,12 @@ export async function transfer(
     else attempt("failed", path, () => realDisk.resolve(path));
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
-  const { noProgressMillis } = transferLimits;
   const stream = await openStream(config, host, {
-    appendMillis: Math.max(noProgressMillis, config.storeAppendMillis),
-    unreachableMillis: noProgressMillis
+    appendMillis: Math.max(
+      transferLimits.noProgressMillis,
+      config.storeAppendMillis
+    ),
+    unreachableMillis: transferLimits.noProgressMillis
   });
   try {
     if (command === "import") {
@@ -130,11 +132,10 @@ export async function importJournals(
 
 /** Returns the next messages, at most `most` and half of what a store may have in flight. */
 function nextBatch(messages: Iterator<Buffer>, most: number) {
-  const { inFlightRecordsMax, inFlightBytesMax } = natsLimits;
-  const recordsMax = Math.min(most, inFlightRecordsMax / 2);
+  const recordsMax = Math.min(most, natsLimits.inFlightRecordsMax / 2);
   const batch: Buffer[] = [];
   let bytes = 0;
-  while (batch.length < recordsMax && bytes < inFlightBytesMax / 2) {
+  while (batch.length < recordsMax && bytes < natsLimits.inFlightBytesMax / 2) {
     const { value } = messages.next();
     if (!value) break;
     batch.push(value);
