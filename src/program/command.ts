@@ -107,8 +107,12 @@ function split(args: readonly string[]) {
   const given: Flag[] = [];
 
   // In strict mode parseArgs would throw at the first mistake.
-  const options = { args: [...args], strict: false, tokens: true } as const;
-  for (const token of parseArgs(options).tokens) {
+  const { tokens } = parseArgs({
+    args: [...args],
+    strict: false,
+    tokens: true
+  });
+  for (const token of tokens) {
     const last = given.at(-1);
 
     // Several letters after one dash are one flag: the first alone is reported.

@@ -31,7 +31,7 @@ export interface Store
 
 /** Opens the store. @throws JournalError, EngineError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
-  if (isStream(config.store)) return openStream(config, host, {});
+  if (isStream(config.store)) return openStream(config, host);
 
   return openJournal(config.store, {
     limits: config.limits,
@@ -43,7 +43,7 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
 export async function openStream(
   config: Config,
   host: Host,
-  limits: Partial<NatsLimits>
+  limits?: Partial<NatsLimits>
 ) {
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");

@@ -54,10 +54,12 @@ export async function readJournal<T>(
   read: (file: JournalFile, found: VerifyOptions) => T
 ) {
   const found = realDisk.look(path);
-  if (found?.isFile !== true) {
-    const reason = found ? "is not a regular file" : "does not exist";
-    throw new JournalError("failed", path, reason);
-  }
+  if (found?.isFile !== true)
+    throw new JournalError(
+      "failed",
+      path,
+      found ? "is not a regular file" : "does not exist"
+    );
   const resolved = realDisk.resolve(path);
   const file = openToRead(resolved);
   try {

@@ -28,22 +28,21 @@ export async function serve(config: Config, host: Host) {
   });
   const starting = start(config, host, shutdown);
   const running = await starting;
-  const { server, store, failed, health, accessLog } = running;
-  health.state = "ready";
+  running.health.state = "ready";
   announce(running, config, host);
   warnOfExpiry(running, log);
   setInterval(warnOfExpiry, dayMillis, running, log).unref();
 
   // Every accepted request gets its response, until the deadline.
-  const draining = `draining: ${await Promise.race([shutdown.requested, failed])}`;
+  const draining = `draining: ${await Promise.race([shutdown.requested, running.failed])}`;
   log("info", draining);
-  health.state = draining;
-  if (!(await server.drain())) {
+  running.health.state = draining;
+  if (!(await running.server.drain())) {
     log("warn", `requests were cut off after ${config.limits.drainMillis} ms`);
     shutdown.endNow();
   }
-  await store.close();
-  accessLog.reportSkipped();
+  await running.store.close();
+  running.accessLog.reportSkipped();
   const { exitCode } = shutdown;
   log("info", `ended, with ${exitCode}`, { exitCode });
   return exitCode;
@@ -171,23 +170,21 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
 function reload(running: Running, config: Config, host: Host) {
   const { log } = host;
   const { server, store, secrets, admin } = running;
-  const { tokensFile, tlsCert, tlsKey } = config;
-  const { tokens } = secrets;
   const again = (what: string, read: () => void) => {
     try {
       read();
       log("info", `${what} reloaded${endOf(secrets.tls)}`, {
-        tokens: tokens.names(),
+        tokens: secrets.tokens.names(),
         notAfter: secrets.tls?.notAfter
       });
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
   };
-  if (tokensFile !== "") again("tokens", tokens.reload);
+  if (config.tokensFile !== "") again("tokens", secrets.tokens.reload);
   if (secrets.tls)
     again("certificate and key", () => {
-      const tls = readTlsPair(tlsCert, tlsKey, host);
+      const tls = readTlsPair(config.tlsCert, config.tlsKey, host);
       server.setSecureContext?.(tls);
       secrets.tls = tls;
     });

@@ -269,8 +269,7 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
 function readValue(entry: Entry, given: Given) {
   const { source, text } = lookUp(entry, given);
-  const { defaultValue } = entry;
-  if (!text) return defaultValue;
+  if (!text) return entry.defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -279,7 +278,7 @@ function readValue(entry: Entry, given: Given) {
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
   given.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
-  return defaultValue;
+  return entry.defaultValue;
 }
 
 /**
@@ -290,8 +289,8 @@ function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
   const ofFlag = flags.get(entry.flag);
   if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
   const source = environmentOf(entry);
-  const isRead = allowed.includes(entry.flag);
-  return { source, text: (isRead && environment[source]) || undefined };
+  const text = allowed.includes(entry.flag) && environment[source];
+  return { source, text: text || undefined };
 }
 
 /** Whether a server inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
