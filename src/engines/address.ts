@@ -57,10 +57,9 @@ export type Endpoint = Settings["hosts"][number];
  */
 export function settingsOf(address: string, options: NatsOptions) {
   const limits = { ...natsLimits, ...options.limits };
-  for (const [name, value] of Object.entries(limits)) {
+  for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
-  }
   const { credentials, keys = true, tls, warn } = options;
   const target = parseAddress(address);
   const login = () =>

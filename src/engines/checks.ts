@@ -34,9 +34,11 @@ export async function check(
   for (;;) {
     // A leader that has just lost its quorum may never respond: ask again.
     const pause = setTimeout(noProgressMillis / 8);
-    const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
     const found = objectOf(
-      await Promise.race([connection.ask(subject), pause])
+      await Promise.race([
+        connection.ask(`${settings.api}.STREAM.INFO.${settings.stream}`),
+        pause
+      ])
     );
     let problem = "nobody leads the stream now";
     const { error, config } = found;

@@ -29,10 +29,11 @@ export function loginOf(text?: string): (nonce: string) => object {
   if (auth_token) return () => ({ auth_token });
   const [, jwt, seed = text.trim()] = credsForm.exec(text) ?? [];
   const { key, nkey } = keyOf(seed);
-  return (nonce) => {
-    const signature = sign(null, Buffer.from(nonce), key);
-    return { jwt, nkey, sig: signature.toString("base64url") };
-  };
+  return (nonce) => ({
+    jwt,
+    nkey,
+    sig: sign(null, Buffer.from(nonce), key).toString("base64url")
+  });
 }
 
 /** A JWT begins with the base64 of its first brace. */

@@ -108,8 +108,7 @@ export class NatsStore
 
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */
   async publishAfter(last: number, payload: Buffer): Promise<void> {
-    const lines = `Nats-Expected-Last-Sequence: ${last}\r\n`;
-    await this.#publish(payload, lines);
+    await this.#publish(payload, `Nats-Expected-Last-Sequence: ${last}\r\n`);
   }
 
   /** The number of the stream's messages, and the last one's number. */
