@@ -96,13 +96,13 @@ export class InFlight implements SessionHandlers {
   }
 
   /**
-   * Returns the outcome of a plant in flight for a second request, which counts as much.
+   * Waits for the outcome of a plant in flight with a second request, which counts as much.
    *
    * @throws StoreError `unknown` without room: the plant may be stored for the first request
    */
-  async share<T>(outcome: Promise<T>, bytes: number): Promise<T> {
+  async share(outcome: Promise<unknown>, bytes: number) {
     this.#take(bytes, "for replays", "unknown");
-    return outcome.finally(() => this.#release(bytes));
+    await outcome.finally(() => this.#release(bytes));
   }
 
   /**
@@ -177,8 +177,10 @@ export class InFlight implements SessionHandlers {
 
     // The response is about one attempt. An earlier one may have been stored.
     if (verdict !== "again") entry.mayBeStored = entry.isRepeated;
-    entry.mustResend = typeof verdict === "string";
-    if (typeof verdict === "string") return;
+    if (typeof verdict === "string") {
+      entry.mustResend = true;
+      return;
+    }
     this.#progressAt = performance.now();
     if (verdict instanceof StoreError && verdict.code === "unknown")
       this.session.report(verdict.message);
@@ -187,28 +189,26 @@ export class InFlight implements SessionHandlers {
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
   onDenied(error: EngineError): void {
-    for (const entry of this.#entries.values()) {
+    for (const entry of this.#entries.values())
       if (entry.mayBeStored) this.#settle(entry, error);
-    }
   }
 
   #transmit(entry: Entry) {
     const { token, subject, headers, payload, deadline, mayBeStored } = entry;
     const connection = this.session.ready;
     if (!connection) return;
-    const now = performance.now();
-    const age = Date.now() - entry.begunAtDate;
 
     // Uses the wall clock: the monotonic clock stops while the machine is suspended, but the stream
     // still forgets ids. An import's message needs no id, and has no deadline.
     const isTooOld =
-      deadline !== undefined && age >= duplicateWindowMillis(this.#limits);
+      deadline !== undefined &&
+      Date.now() - entry.begunAtDate >= duplicateWindowMillis(this.#limits);
     if (mayBeStored && isTooOld) return this.#settle(entry, notAcknowledged());
 
     // A larger message would make the server close the connection, for everything in flight.
     if (entry.bytes > Number(connection.info["max_payload"]))
       return this.#settle(entry, tooLarge());
-    entry.sentAt = now;
+    entry.sentAt = performance.now();
     entry.mustResend = false;
     entry.isRepeated = mayBeStored;
     entry.mayBeStored = true;
@@ -236,9 +236,8 @@ export class InFlight implements SessionHandlers {
     // Leaves before it sends: an attempt on a connection that closes has no response, and would
     // turn "not stored" into "unknown".
     if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
-    for (const entry of this.#entries.values()) {
+    for (const entry of this.#entries.values())
       if (this.#isDue(entry, now)) this.#transmit(entry);
-    }
   }
 
   /** Fails a message after its deadline, or one that waits for a server in vain. */
