@@ -96,8 +96,8 @@ export class NatsStore
   async #storeOnce(json: string, key?: string) {
     if (key === undefined) return this.#store(json);
     const first = this.#pending.get(key);
-    if (first && first.json !== json) throw conflict();
     if (first) {
+      if (first.json !== json) throw conflict();
       await this.#inFlight.share(first.outcome, Buffer.byteLength(json));
       return "replayed";
     }
@@ -185,14 +185,13 @@ export class NatsStore
     id?: string
   ) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
-    const { stream } = this.#settings;
     const prefix = this.#idPrefix;
     let isRepeated = false;
     const ack = await this.#inFlight.send({
-      subject: stream,
+      subject: this.#settings.stream,
       headers: headersOf(
         `Nats-Msg-Id: ${id ?? `${prefix}.${++this.#count}`}\r\n`,
-        `Nats-Expected-Stream: ${stream}\r\n`,
+        `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
         lines
       ),
       payload,
@@ -287,8 +286,8 @@ function judgeAck(
   if (error === undefined) {
     // 2.10 gives number 0 to a message that only a leader without a quorum has.
     if (seq === 0) return "again";
-    const isNumber = Number.isSafeInteger(seq) && Number(seq) > 0;
-    if (isNumber && stream === expected) return ack;
+    if (stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0)
+      return ack;
   }
   const meaning =
     meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
