@@ -28,7 +28,7 @@ export async function check(
   connection: Connection,
   settings: Settings,
   patienceMillis: number
-): Promise<readonly string[]> {
+) {
   const { noProgressMillis } = settings.limits;
   let giveUpAt = performance.now() + patienceMillis;
   for (;;) {
@@ -165,7 +165,7 @@ function requirements(
 }
 
 /** Returns how long a stream must remember ids: much longer than a message is sent again. */
-export const duplicateWindowMillis = ({ appendMillis }: NatsLimits): number =>
+export const duplicateWindowMillis = ({ appendMillis }: NatsLimits) =>
   4 * appendMillis;
 
 /** Returns a reason for each setting that differs; an undefined setting must be absent. */

@@ -141,7 +141,7 @@ export class InFlight implements SessionHandlers {
   }
 
   /** Resolves when nothing is in flight: each message is settled by its deadline at the latest. */
-  async drain(): Promise<void> {
+  async drain() {
     while (this.#entries.size > 0) await pause(this.#limits.retryMillis);
   }
 
@@ -164,12 +164,12 @@ export class InFlight implements SessionHandlers {
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
-  onReady(): void {
+  onReady() {
     this.#readyAt = performance.now();
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
-  onReply(token: string, reply: Frame): void {
+  onReply(token: string, reply: Frame) {
     const entry = this.#entries.get(token);
     if (!entry) return;
     this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
@@ -188,7 +188,7 @@ export class InFlight implements SessionHandlers {
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
-  onDenied(error: EngineError): void {
+  onDenied(error: EngineError) {
     for (const entry of this.#entries.values())
       if (entry.mayBeStored) this.#settle(entry, error);
   }

@@ -26,11 +26,7 @@ const form =
   /"at":"([^"]{24})"(?:,"key":"([\w-]{22})")?,"plant":(.*),"crc":"[^"]{8}"}$/s;
 
 /** @throws RangeError for a time that a record cannot have */
-export const encodeMessage = (
-  at: string,
-  plant: string,
-  key?: string
-): Buffer =>
+export const encodeMessage = (at: string, plant: string, key?: string) =>
   fillChecksums(
     `{"at":"${timeOf(at)}"${keyText(key)},"plant":${plant}${placeholderCrc}\n`
   ).subarray(0, -1);
@@ -44,7 +40,7 @@ export function decodeMessage(message: Buffer) {
 }
 
 /** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
-export function toMessage(line: Buffer): Buffer | undefined {
+export function toMessage(line: Buffer) {
   const record = decodeRecord(line);
   if (typeof record !== "object") return undefined;
   return encodeMessage(record.at, plantIn(line).toString(), record.key);
@@ -54,11 +50,7 @@ export function toMessage(line: Buffer): Buffer | undefined {
  * Returns a message as a journal's line, for `fillChecksums`; undefined if its bytes are not those
  * of a message, or its key or plant is not valid.
  */
-export function fromMessage(
-  message: Buffer,
-  seq: number,
-  offset: number
-): string | undefined {
+export function fromMessage(message: Buffer, seq: number, offset: number) {
   const found = decodeMessage(message);
   if (!found) return undefined;
   const line = recordText(seq, found.at, offset, found.plant, found.key);

@@ -72,14 +72,14 @@ function parseFrame(bytes: Buffer, limits: NatsLimits) {
 }
 
 /** Returns the headers of a message, from lines in ASCII that end with CRLF. */
-export const headersOf = (...lines: readonly string[]): string =>
+export const headersOf = (...lines: readonly string[]) =>
   `NATS/1.0\r\n${lines.join("")}\r\n`;
 
 /**
  * Returns hex digits that no other process draws. They end with the time in milliseconds: a copy of
  * this process, made by a snapshot of its machine, draws the same random digits.
  */
-export const randomId = (): string =>
+export const randomId = () =>
   randomBytes(8).toString("hex") + Date.now().toString(16);
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -92,7 +92,7 @@ export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
  *
  * @throws EngineError `unreachable` for text that is not JSON, or is nested too deeply
  */
-export function readObject(json: Buffer | string): JsonObject {
+export function readObject(json: Buffer | string) {
   try {
     return objectOf(
       JSON.parse(String(json), (name, value) =>
@@ -105,12 +105,12 @@ export function readObject(json: Buffer | string): JsonObject {
 }
 
 /** Whether a server acknowledges what it may lose, or refuses what it stores: see README.md. */
-export function isOldVersion(version: unknown): boolean {
+export function isOldVersion(version: unknown) {
   const [major, minor] = String(version).split(".");
   return !(1000 * Number(major) + Number(minor) >= 2014);
 }
 
 export const newVersion = "version 2.14 or later (old-server=allow takes any)";
 
-export const protocolError = (found: string): EngineError =>
+export const protocolError = (found: string) =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

@@ -67,7 +67,7 @@ export class Connection {
   }
 
   /** Whether messages can be published on it. */
-  get isOpen(): boolean {
+  get isOpen() {
     return this.#socket.writable;
   }
 
@@ -76,10 +76,7 @@ export class Connection {
    *
    * @param onOpen called once, when the server has taken the credentials; its failure is the end
    */
-  async talk(
-    endpoint: Endpoint,
-    onOpen: () => Promise<void>
-  ): Promise<EngineError> {
+  async talk(endpoint: Endpoint, onOpen: () => Promise<void>) {
     const { api, keys, limits, needsTls, isTlsFirst, stream } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
@@ -145,7 +142,7 @@ export class Connection {
     token: string,
     headers = headersOf(),
     payload: Buffer | string = ""
-  ): void {
+  ) {
     const total = headers.length + payload.length;
     this.#write(
       `HPUB ${subject} ${this.#inbox}.${token} ${headers.length} ${total}\r\n${headers}`
@@ -166,7 +163,7 @@ export class Connection {
   }
 
   /** Ends the connection. Only the first call's reason counts. */
-  close(reason: string): void {
+  close(reason: string) {
     this.#socket.destroy(new EngineError("unreachable", reason));
   }
 

@@ -41,7 +41,7 @@ export class Session {
   }
 
   /** The connection to publish on, if there is one. */
-  get ready(): Connection | undefined {
+  get ready() {
     return this.#phase === "ready" && this.#connection?.isOpen
       ? this.#connection
       : undefined;
@@ -49,7 +49,7 @@ export class Session {
 
   /** Whether an append may wait: a server is connected, was a moment ago, or is being checked while
    * the others may elect a leader. */
-  get isReachable(): boolean {
+  get isReachable() {
     if (this.#phase === "ready") return true;
     const { appendMillis, unreachableMillis } = this.#settings.limits;
     const patienceMillis =
@@ -67,19 +67,19 @@ export class Session {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
   }
 
-  close(): void {
+  close() {
     this.#isClosed = true;
     this.#connection?.close("the store is closed");
   }
 
   /** Reports a problem once, until plants are acknowledged again. */
-  report(problem: string): void {
+  report(problem: string) {
     if (!this.#reported.has(problem)) this.#warn(problem);
     this.#reported.add(problem);
   }
 
   /** Reports that the problems are over, if there were any. */
-  reportRecovery(): void {
+  reportRecovery() {
     if (this.#reported.size > 0) this.#warn("plants are acknowledged again");
     this.#reported.clear();
   }
