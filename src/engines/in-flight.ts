@@ -270,10 +270,10 @@ export class InFlight implements SessionHandlers {
     this.#release(entry.bytes);
     if (!(outcome instanceof Error)) entry.resolve(outcome);
     else if (!entry.mayBeStored) entry.reject(outcome);
-    else {
-      const { message } = outcome;
-      entry.reject(new StoreError("unknown", message, { cause: outcome }));
-    }
+    else
+      entry.reject(
+        new StoreError("unknown", outcome.message, { cause: outcome })
+      );
   }
 }
 
