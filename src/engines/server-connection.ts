@@ -48,7 +48,7 @@ export class Connection {
   #onAnswer: ((reply: JsonObject) => void) | undefined;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
-  info: JsonObject = {};
+  #info: JsonObject = {};
 
   /** Its errors are thrown by the loop over its bytes. A socket under TLS has no such loop, and its
    * errors are those of the TLS socket: ignoring them here is safe. */
@@ -56,9 +56,7 @@ export class Connection {
 
   /** The pings since the server has sent anything. */
   #pingsMissed = 0;
-
-  /** Whether the latest bytes belong to a message that is still incomplete. */
-  isReceiving = false;
+  #isReceiving = false;
 
   constructor(settings: Settings, handler: ReplyHandler) {
     this.#settings = settings;
@@ -66,9 +64,18 @@ export class Connection {
     this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
+  get info(): JsonObject {
+    return this.#info;
+  }
+
   /** Whether messages can be published on it. */
   get isOpen() {
     return this.#socket.writable;
+  }
+
+  /** Whether the latest bytes belong to a message that is still incomplete. */
+  get isReceiving(): boolean {
+    return this.#isReceiving;
   }
 
   /**
@@ -90,7 +97,7 @@ export class Connection {
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      const isDemanded = needsTls || this.info["tls_required"] === true;
+      const isDemanded = needsTls || this.#info["tls_required"] === true;
       if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#startTls(endpoint);
@@ -98,7 +105,7 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const nonce = String(this.info["nonce"] ?? "");
+      const nonce = String(this.#info["nonce"] ?? "");
       const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
@@ -131,7 +138,7 @@ export class Connection {
   async *#chunks() {
     for await (const chunk of this.#socket) {
       this.#pingsMissed = 0;
-      this.isReceiving = true;
+      this.#isReceiving = true;
       yield chunk;
     }
   }
@@ -144,9 +151,8 @@ export class Connection {
     payload: Buffer | string = ""
   ) {
     const total = headers.length + payload.length;
-    this.#write(
-      `HPUB ${subject} ${this.#inbox}.${token} ${headers.length} ${total}\r\n${headers}`
-    );
+    const line = `HPUB ${subject} ${this.#inbox}.${token} ${headers.length} ${total}`;
+    this.#write(`${line}\r\n${headers}`);
     this.#write(payload);
     this.#write("\r\n");
   }
@@ -192,7 +198,7 @@ export class Connection {
 
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer() {
-    const { version, headers, tls_required, tls_available } = this.info;
+    const { version, headers, tls_required, tls_available } = this.#info;
     if (version === undefined) throw protocolError("no INFO");
     const { needsTls, allowsOldServer } = this.#settings;
     const lacks =
@@ -212,7 +218,7 @@ export class Connection {
       line,
       words: [name, subject = ""]
     } = frame;
-    this.isReceiving = false;
+    this.#isReceiving = false;
     switch (name) {
       case "MSG":
       case "HMSG": {
@@ -229,10 +235,10 @@ export class Connection {
       case "PONG":
         return;
       case "INFO":
-        this.info = readObject(line.slice(5));
+        this.#info = readObject(line.slice(5));
 
         // Leaves now, while all hosts can be chosen, rather than when the server cuts off.
-        if (this.info["ldm"] === true)
+        if (this.#info["ldm"] === true)
           throw new EngineError(
             "unreachable",
             "it is about to leave (lame duck)"
