@@ -25,9 +25,9 @@ export class Session {
   #phase: "connecting" | "checking" | "ready" = "connecting";
   #isClosed = false;
 
-  /** The time at which the last connection that was ready ended, unless there was none, or an
+  /** The time at which the last connection that was ready ended. Undefined: there was none, or an
    * operator has to put something right. */
-  #lostAt = -Infinity;
+  #lostAt: number | undefined;
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
@@ -52,9 +52,12 @@ export class Session {
   get isReachable() {
     if (this.#phase === "ready") return true;
     const { appendMillis, unreachableMillis } = this.#settings.limits;
-    const patienceMillis =
-      this.#phase === "checking" ? appendMillis : unreachableMillis;
-    return performance.now() - this.#lostAt < patienceMillis;
+    const isInCheck = this.#phase === "checking";
+    const patienceMillis = isInCheck ? appendMillis : unreachableMillis;
+    return (
+      this.#lostAt !== undefined &&
+      performance.now() - this.#lostAt < patienceMillis
+    );
   }
 
   /**
@@ -136,13 +139,11 @@ export class Session {
     const { message, code } = await connection.talk(endpoint, () =>
       this.#serve(connection, onChecked)
     );
-    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
-    if (this.#phase === "ready") this.#lostAt = performance.now();
+    if (code === "config") this.#lostAt = undefined;
+    else if (this.#phase === "ready") this.#lostAt = performance.now();
     this.#phase = "connecting";
-    if (code === "config") {
-      this.#lostAt = -Infinity;
-      this.#handlers.onDenied(error);
-    }
+    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
+    if (code === "config") this.#handlers.onDenied(error);
     return error;
   }
 
@@ -161,11 +162,12 @@ export class Session {
     let patienceMillis = noProgressMillis;
     for (; connection.isOpen; patienceMillis = Infinity) {
       const unasked = await check(connection, this.#settings, patienceMillis);
-      for (const name of unasked)
+      for (const name of unasked) {
         if (!this.#unasked.includes(name))
           this.#warn(
             `${name} is down: not verified that it syncs every write; it is asked when it is back`
           );
+      }
       this.#unasked = unasked;
       if (connection.isOpen && this.#phase !== "ready") {
         this.#phase = "ready";
