@@ -63,17 +63,21 @@ const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);
 /** Returns the text for stdout: the line that scripts rely on, then a generated token. */
 export function announcement(
   base: string,
-  { socket, basePath, tlsCert }: Config,
+  { isInherited, socket, basePath, tlsCert }: Config,
   generatedToken: string
 ) {
   const first = `plant-store listening on ${base}`;
   if (generatedToken === "") return first;
 
+  // Nothing tells the path of an inherited socket.
+  const path = isInherited ? "PATH" : socket;
+
   // A line that can be pasted into a shell, whatever the paths are.
-  const option = socket && `--unix-socket ${shellQuoted(socket)} `;
+  const isUnix = base.startsWith("unix:");
+  const option = isUnix ? `--unix-socket ${shellQuoted(path)} ` : "";
   const trust = tlsCert && `--cacert ${shellQuoted(tlsCert)} `;
   const scheme = tlsCert === "" ? "http" : "https";
-  const origin = socket === "" ? base : `${scheme}://localhost`;
+  const origin = isUnix ? `${scheme}://localhost` : base;
   const url = shellQuoted(`${origin}${basePath}/plants`);
   return `${first}
 No token is configured: this one was generated, and ends with this process.

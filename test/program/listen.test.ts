@@ -109,6 +109,22 @@ test("an inherited Unix socket is served, and not removed",
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   });
 
+test("the curl line for an inherited socket names that socket, whatever --socket is",
+  { timeout, skip: noPerl }, async () => {
+    const folder = temporaryFolder();
+    for (const [where, found] of [
+      [join(folder, "s"), /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m],
+      ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m],
+    ] as const) {
+      const outcome = await handed(where, { folder, args: ["--socket", "other"], env: { PLANTS_TOKEN: "" } });
+      const { pid } = await living(outcome, 1);
+      assert.ok(typeof outcome !== "string");
+      assert.match(outcome.stdout(), found);
+      process.kill(pid, "SIGTERM");
+      assert.equal(await ended(outcome), 0);
+    }
+  });
+
 test("a second inherited socket is refused", { timeout, skip: noPerl }, async () => {
   assert.match(String(await handed("127.0.0.1", { env: { LISTEN_FDS: "2" } })), /^78 .*\nplant-store: LISTEN_FDS must be 1/);
 });
