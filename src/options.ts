@@ -29,11 +29,7 @@ export interface PlantOptions {
  *
  * @throws TypeError that names the option and what was expected
  */
-export function checkOptions({
-  store,
-  tokens,
-  basePath = ""
-}: PlantOptions): void {
+export function checkOptions({ store, tokens, basePath = "" }: PlantOptions) {
   const isList =
     Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
   expect(
@@ -49,6 +45,6 @@ export function checkOptions({
   expect("basePath", basePathForm.test(basePath), basePathExpected);
 }
 
-function expect(option: string, holds: boolean, expected: string): void {
+function expect(option: string, holds: boolean, expected: string) {
   if (!holds) throw new TypeError(`${option} must be ${expected}`);
 }

@@ -98,7 +98,7 @@ export function readNewPlant(json: Buffer, nestingMax: number): string {
 }
 
 /** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
-const canonicalString = (text: string | undefined): string | undefined =>
+const canonicalString = (text: string | undefined) =>
   text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
 /** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */

@@ -50,14 +50,14 @@ export class PlantService implements Application {
     request: IncomingMessage,
     response: ServerResponse,
     next: "continue" | "body"
-  ): void {
+  ) {
     const connection = this.connections.of(request.socket);
     if (!connection.begin(response)) return;
 
     // A request whose head arrives before the shutdown is stored, even if its body arrives later.
     const isLate = this.connections.isDraining;
 
-    const refuse = (thrown: unknown): void =>
+    const refuse = (thrown: unknown) =>
       connection.refuse(response, this.#errorOf(thrown));
 
     // Checks all that needs only the head before it reads a byte of the body or sends 100.
@@ -98,7 +98,7 @@ export class PlantService implements Application {
     });
   }
 
-  refuseConnect(request: IncomingMessage): void {
+  refuseConnect(request: IncomingMessage) {
     try {
       this.#admit(request);
     } catch (error) {
@@ -112,7 +112,7 @@ export class PlantService implements Application {
    *
    * @throws ApiError of the first check that fails; always for CONNECT
    */
-  #admit(request: IncomingMessage): void {
+  #admit(request: IncomingMessage) {
     const path = readHead(request, this.#limits, this.#keepsKeys);
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
@@ -123,7 +123,7 @@ export class PlantService implements Application {
    *
    * @throws ApiError 400
    */
-  #keyOf({ headers }: IncomingMessage): string | undefined {
+  #keyOf({ headers }: IncomingMessage) {
     const { "idempotency-key": value, authorization } = headers;
     if (!this.#keepsKeys || value === undefined) return undefined;
     return scopedDigest(authorization, readIdempotencyKey(String(value)));
@@ -135,7 +135,7 @@ export class PlantService implements Application {
    * @returns its JSON as `newPlantJson` writes it
    * @throws ApiError or JsonError if it is not one
    */
-  #readPlant(request: IncomingMessage, body: Buffer): string {
+  #readPlant(request: IncomingMessage, body: Buffer) {
     // Nothing else reads the trailer.
     checkCount(request.rawTrailers, this.#limits);
     must(body.length > 0, "empty");
@@ -144,7 +144,7 @@ export class PlantService implements Application {
   }
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */
-  #errorOf(thrown: unknown): ApiError {
+  #errorOf(thrown: unknown) {
     // Called later: what the host's function throws must not prevent the response.
     return apiErrorOf(thrown, (fault) =>
       queueMicrotask(() => this.#options.onFault?.(fault))

@@ -25,7 +25,7 @@ export class BearerTokens {
    *
    * @throws TypeError as the constructor does; the old tokens stay then
    */
-  replace(tokens: readonly string[]): void {
+  replace(tokens: readonly string[]) {
     if (tokens.length === 0)
       throw new TypeError("tokens must have at least one token");
     this.#digests = tokens.map(digestOf);
@@ -36,7 +36,7 @@ export class BearerTokens {
    *
    * @throws ApiError 400 or 401 if it does not contain an accepted token
    */
-  check(authorization: string | undefined): void {
+  check(authorization: string | undefined) {
     const presented = this.#presented;
     presented.write(tokenDigest(tokenOf(authorization)), "latin1");
 
@@ -88,7 +88,7 @@ export const tokenDigest = (token: string): string =>
 export const digestForm = /^sha256:[0-9a-f]{64}$/;
 
 /** Returns the bytes to compare for a configured token or digest. */
-function digestOf(token: string): Buffer {
+function digestOf(token: string) {
   if (digestForm.test(token)) return Buffer.from(token);
   if (!isToken(token))
     throw new TypeError("a token must be a b64token or sha256: and 64 digits");
@@ -99,7 +99,7 @@ function digestOf(token: string): Buffer {
 const credentialsForm = new RegExp(`^bearer +(${b64token})$`, "i");
 
 /** Returns the token of a valid Authorization field. */
-function tokenOf(authorization = ""): string {
+function tokenOf(authorization = "") {
   const [, token] = credentialsForm.exec(authorization) ?? [];
 
   // Another scheme counts as no credentials (401). Bearer with another form is malformed (400).

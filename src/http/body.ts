@@ -33,7 +33,7 @@ export class BodyBudget {
   }
 
   /** Counts a piece of a body. Refuses the largest bodies until the rest is within the limit. */
-  add(body: Body, bytes: number): void {
+  add(body: Body, bytes: number) {
     this.#bodies.add(body);
     body.bytes += bytes;
     this.#bytes += bytes;
@@ -48,7 +48,7 @@ export class BodyBudget {
   }
 
   /** Stops counting a body. A body that is not counted is ignored. */
-  release(body: Body): void {
+  release(body: Body) {
     if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
     assert(this.#bytes >= 0, "a body was counted out twice");
   }
@@ -59,7 +59,7 @@ export class BodyBudget {
  *
  * @throws ApiError 500, also after setEncoding, which turns bytes into text
  */
-export function checkUnread(request: IncomingMessage): void {
+export function checkUnread(request: IncomingMessage) {
   const { readableDidRead, readableEnded, readableEncoding } = request;
   must(
     !readableDidRead && !readableEnded && readableEncoding === null,
@@ -78,21 +78,21 @@ export function readBody(
   limits: Limits,
   all: BodyBudget,
   done: (body: Buffer | ApiError) => void
-): void {
+) {
   const declaredBytes = Number(request.headers["content-length"]);
   let buffer: Buffer = nothing;
   let isDone = false;
 
-  const finish = (result: Buffer | ApiError): void => {
+  const finish = (result: Buffer | ApiError) => {
     if (isDone) return;
     isDone = true;
     buffer = nothing;
     all.release(body);
     done(result);
   };
-  const refuse = (): void => finish(new ApiError("bodies"));
+  const refuse = () => finish(new ApiError("bodies"));
   const body: Body = { bytes: 0, refuse };
-  const end = (): void => finish(buffer.subarray(0, body.bytes));
+  const end = () => finish(buffer.subarray(0, body.bytes));
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
@@ -126,7 +126,7 @@ export function readBody(
 const nothing = Buffer.alloc(0);
 
 /** Copies pieces together as they arrive: a million chunks of one byte would take 300 MB. */
-function joined(buffer: Buffer, bytes: number, chunk: Buffer): Buffer {
+function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
   // Doubles the room, so that a body is copied a few times, however many pieces it has.
@@ -147,7 +147,7 @@ export function discardBody(
   request: IncomingMessage,
   limits: Limits,
   giveUp: () => void
-): void {
+) {
   const timer = setTimeout(giveUp, limits.discardMillis);
   request.once("close", () => clearTimeout(timer));
 

@@ -115,7 +115,7 @@ export class Connection {
   }
 
   /** Responds to a whole request, unless a host application or a timeout has done so. */
-  answer(response: ServerResponse, answer: Answer): void {
+  answer(response: ServerResponse, answer: Answer) {
     if (response.headersSent) return;
     if (this.#all.isDraining && this.#latest === response)
       response.shouldKeepAlive = false;
@@ -127,7 +127,7 @@ export class Connection {
   }
 
   /** Responds with an error, before the body is read, while it arrives or after it. */
-  refuse(response: ServerResponse, error: ApiError): void {
+  refuse(response: ServerResponse, error: ApiError) {
     if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
@@ -150,7 +150,7 @@ export class Connection {
   }
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
-  refuseConnect(error: ApiError): void {
+  refuseConnect(error: ApiError) {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
     this.#state = "unparsed";
@@ -158,7 +158,7 @@ export class Connection {
   }
 
   /** Responds to what node's parser refuses. Every request before it keeps its own response. */
-  onParserError(code: string): void {
+  onParserError(code: string) {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
     if (this.#state === "unparsed") return;
@@ -224,7 +224,7 @@ export class Connection {
   }
 
   /** Closes, unless a request whose head has arrived is in progress. */
-  closeIfIdle(): void {
+  closeIfIdle() {
     // Any other state closes by itself, after its last response.
     if (this.#state !== "open") return;
     endReplies();
@@ -242,7 +242,7 @@ export class Connection {
   }
 
   /** Writes a response after all others, then closes as gently as after an early response. */
-  #answerRaw(error: ApiError): void {
+  #answerRaw(error: ApiError) {
     this.#afterLatest(() => {
       // The response before it may have become the last one.
       if (!this.#socket.writable || this.#latest?.shouldKeepAlive === false)
@@ -255,7 +255,7 @@ export class Connection {
   }
 
   /** Calls `act` when the latest response has left. */
-  #afterLatest(act: () => void): void {
+  #afterLatest(act: () => void) {
     // Runs before node's own listener, which ends the connection of a client that has half-closed.
     if (this.#latest?.writableFinished === false)
       this.#latest.prependOnceListener("finish", act);
@@ -269,7 +269,7 @@ export class Connection {
    * Closing at once would make the kernel answer unread bytes with a reset. The client would lose
    * a response that it has not read yet (RFC 9112, 9.6).
    */
-  #closeGently(): void {
+  #closeGently() {
     if (this.#state === "open") this.#state = "closing";
     if (!this.#socket.writable) return;
     this.#socket.end();
@@ -286,7 +286,7 @@ export class Connection {
    * Pausing does not help, because node resumes. Without node's listener nothing more reaches its
    * parser.
    */
-  #discardRest(): void {
+  #discardRest() {
     const socket = this.#socket;
     const endBytes = socket.bytesRead + this.#all.limits.discardBytesMax;
     socket.removeAllListeners("data");

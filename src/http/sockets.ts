@@ -17,14 +17,14 @@ export function trackSockets(
 
   // Closes gently every connection on which no request with its whole head is in progress. After
   // the last one, only handshakes are left.
-  const closeIdle = (): void => {
+  const closeIdle = () => {
     for (const socket of http) connections.of(socket).closeIfIdle();
     if (http.size === 0) for (const socket of raw) socket.destroy();
   };
 
   // Checks regularly, because node reports neither that a last response has left, nor that bytes
   // alone keep a connection open.
-  const check = (): void => {
+  const check = () => {
     if (connections.isDraining) closeIdle();
     const nowMillis = performance.now();
     const kept = [...http].filter(
@@ -50,7 +50,7 @@ export function trackSockets(
      *
      * @returns whether each request had its whole response
      */
-    destroyAll(): boolean {
+    destroyAll() {
       const isAnswered = [...http].every((socket) =>
         connections.of(socket).isAnswered()
       );
@@ -60,7 +60,7 @@ export function trackSockets(
   };
 }
 
-function track(sockets: Set<Socket>, socket: Socket): void {
+function track(sockets: Set<Socket>, socket: Socket) {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
 }
@@ -72,7 +72,7 @@ function track(sockets: Set<Socket>, socket: Socket): void {
  * none. Node's closeIdleConnections asks the parser, then calls `destroy` on each idle socket.
  * Replacing that method meanwhile is safe: nothing else runs, and destroying is all it is for.
  */
-function destroyIdle(server: Server, kept: readonly Socket[]): void {
+function destroyIdle(server: Server, kept: readonly Socket[]) {
   const methods = kept.map((socket) => socket.destroy);
   for (const socket of kept) socket.destroy = () => socket;
   Server.prototype.closeIdleConnections.call(server);

@@ -125,9 +125,9 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
  * Deletes the secrets that node leaves on a server, now and after setSecureContext: logging the
  * server would show them. Node does not read them again.
  */
-function withoutSecrets<Secured extends TlsServer>(server: Secured): Secured {
+function withoutSecrets<Secured extends TlsServer>(server: Secured) {
   const { setSecureContext } = server;
-  const deleteSecrets = (): void => {
+  const deleteSecrets = () => {
     for (const name of ["key", "passphrase", "pfx"])
       Reflect.deleteProperty(server, name);
   };
@@ -144,7 +144,7 @@ function listenTo(
   server: Server,
   application: Application,
   tracked: ReadonlySet<Socket>
-): void {
+) {
   const { connections } = application;
 
   const handle: RequestListener = (request, response) =>
