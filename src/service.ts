@@ -2,7 +2,7 @@
  * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
  * method, Expect, Idempotency-Key, media type, content coding, size, body, JSON, schema, store.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { limitsWith, type Limits } from "./config.ts";
 import { BearerTokens, scopedDigest } from "./http/bearer.ts";
 import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
@@ -46,11 +46,7 @@ export class PlantService implements Application {
     this.connections = new Connections(this.#limits, onResponse);
   }
 
-  handle(
-    request: IncomingMessage,
-    response: ServerResponse,
-    next: "continue" | "body"
-  ) {
+  readonly handle: Application["handle"] = (request, response, next) => {
     const connection = this.connections.of(request.socket);
     if (!connection.begin(response)) return;
 
@@ -96,16 +92,16 @@ export class PlantService implements Application {
         refuse(error);
       }
     });
-  }
+  };
 
-  refuseConnect(request: IncomingMessage) {
+  readonly refuseConnect: Application["refuseConnect"] = (request) => {
     try {
       this.#admit(request);
     } catch (error) {
       const connection = this.connections.of(request.socket);
       connection.refuseConnect(this.#errorOf(error));
     }
-  }
+  };
 
   /**
    * Checks that a request is unambiguous, then its token, path and method.

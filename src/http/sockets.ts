@@ -1,4 +1,4 @@
-/** The open sockets of one server: which carry HTTP, which are idle, what a drain closes. */
+/** The open sockets of one server: which carry HTTP, fail, or are idle, and what a drain closes. */
 import { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
@@ -35,6 +35,15 @@ export function trackSockets(
 
   server.on("connection", (socket) => track(raw, socket));
   server.on(event, (socket) => track(http, socket));
+
+  // Without this, node responds without a body.
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (http.has(socket))
+      connections.of(socket).onParserError(error.code ?? "");
+    // The TLS handshake failed: the client cannot read a response.
+    else socket.destroy();
+  });
+
   server.on("listening", () => {
     const timer = setInterval(check, connections.limits.checkMillis);
     timer.unref();
@@ -42,7 +51,6 @@ export function trackSockets(
   });
 
   return {
-    http,
     closeIdle,
 
     /**

@@ -122,7 +122,7 @@ const guards: readonly Guard[] = [
   ["its own 417", "http/strict-server.js", '"checkExpectation"', '"x"', "B, Statuses 417: other"],
   ["100 Continue after the checks", "http/strict-server.js", '"checkContinue"', '"x"',
     "B, Statuses 417: and other"],
-  ["its own 400", "http/strict-server.js", '"clientError"', '"x"', "B, Strict: after close: of garbage, "
+  ["its own 400", "http/sockets.js", '"clientError"', '"x"', "B, Strict: after close: of garbage, "
     + "a request"],
   ["responses in order", "http/connection.js", "this.#latest?.writableFinished === false", "false",
     "B, Strict: garbage after: two"],
