@@ -1,4 +1,4 @@
-/** Reads a bounded body, and discards one after an early response. */
+/** Reads a bounded body. */
 import { ok as assert } from "node:assert";
 import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
@@ -40,10 +40,10 @@ export class BodyBudget {
 
     // Refuses, on a tie, the body that asks for more. The search is linear, but rare.
     while (!this.hasRoom(0)) {
-      const all = [...this.#bodies];
-      all
-        .reduce((most, each) => (each.bytes > most.bytes ? each : most), body)
-        .refuse();
+      let largest = body;
+      for (const each of this.#bodies)
+        if (each.bytes > largest.bytes) largest = each;
+      largest.refuse();
     }
   }
 
@@ -90,8 +90,10 @@ export function readBody(
     all.release(body);
     done(result);
   };
-  const refuse = () => finish(new ApiError("bodies"));
-  const body: Body = { bytes: 0, refuse };
+  const body: Body = {
+    bytes: 0,
+    refuse: () => finish(new ApiError("bodies"))
+  };
   const end = () => finish(buffer.subarray(0, body.bytes));
 
   request.on("data", (chunk: Buffer) => {
@@ -111,7 +113,7 @@ export function readBody(
     }
 
     // Releases the bytes of a client that has gone.
-    if (body.bytes === 0) request.once("close", refuse);
+    if (body.bytes === 0) request.once("close", body.refuse);
     buffer = body.bytes === 0 ? chunk : joined(buffer, body.bytes, chunk);
     all.add(body, chunk.length);
     if (body.bytes === declaredBytes) end();
@@ -136,27 +138,4 @@ function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
       : buffer;
   chunk.copy(roomy, bytes);
   return roomy;
-}
-
-/**
- * Discards the rest of a body, so that a client that is still sending sees the early response.
- *
- * @param giveUp called after `discardMillis`, or beyond `discardBytesMax`
- */
-export function discardBody(
-  request: IncomingMessage,
-  limits: Limits,
-  giveUp: () => void
-) {
-  const timer = setTimeout(giveUp, limits.discardMillis);
-  request.once("close", () => clearTimeout(timer));
-
-  let bytes = 0;
-  request.on("data", (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > limits.discardBytesMax) giveUp();
-  });
-
-  // A host application may have paused it.
-  request.resume();
 }

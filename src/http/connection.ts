@@ -2,10 +2,9 @@
  * The life of one connection (RFC 9112, 9): the order of responses, the last response, what is
  * discarded after it, and when the connection closes.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
-import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
@@ -135,18 +134,14 @@ export class Connection {
     // A client that expects 100 and does not get it may send the body or not. Node closes then,
     // whatever our headers say.
     const isUnread = request.readableFlowing !== true;
-    const isInDoubt = isUnread && expect !== undefined;
-    const isTooLong =
-      isUnread && Number(length) > this.#all.limits.discardBytesMax;
-    if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
+    const isEndInDoubt =
+      expect !== undefined || Number(length) > this.#all.limits.discardBytesMax;
+    if (error.close || (isUnread && isEndInDoubt))
+      response.shouldKeepAlive = false;
     this.answer(response, error);
 
     // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
-    if (request.complete) return;
-    discardBody(request, this.#all.limits, () => {
-      request.pause();
-      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
-    });
+    if (!request.complete) this.#discardBody(request);
   }
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
@@ -163,17 +158,16 @@ export class Connection {
       return void this.#socket.destroy();
     if (this.#state === "unparsed") return;
 
-    const latest = this.#latest;
-    const within = latest?.req.complete === false ? latest : undefined;
     this.#state = "unparsed";
     this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
     const error = parserErrorOf(code);
-    if (within === undefined) this.#answerRaw(error);
-    else if (!within.headersSent) this.refuse(within, error);
-    else this.#afterLatest(() => this.#closeGently());
+    const latest = this.#latest;
+    if (latest === undefined || latest.req.complete) this.#answerRaw(error);
+    else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());
+    else this.refuse(latest, error);
   }
 
   /**
@@ -278,6 +272,29 @@ export class Connection {
       this.#all.limits.discardMillis
     );
     this.#socket.once("close", () => clearTimeout(timer));
+  }
+
+  /**
+   * Discards the rest of a body, so that a client that is still sending sees the early response.
+   * Closes after `discardMillis`, or beyond `discardBytesMax`.
+   */
+  #discardBody(request: IncomingMessage) {
+    const { discardMillis, discardBytesMax } = this.#all.limits;
+    const giveUp = () => {
+      request.pause();
+      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
+    };
+    const timer = setTimeout(giveUp, discardMillis);
+    request.once("close", () => clearTimeout(timer));
+
+    let bytes = 0;
+    request.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > discardBytesMax) giveUp();
+    });
+
+    // A host application may have paused it.
+    request.resume();
   }
 
   /**

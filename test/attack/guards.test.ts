@@ -127,7 +127,7 @@ const guards: readonly Guard[] = [
   ["responses in order", "http/connection.js", "this.#latest?.writableFinished === false", "false",
     "B, Strict: garbage after: two"],
   ["an error in a body is its request's", "http/connection.js",
-    "latest?.req.complete === false ? latest", "false ? latest",
+    "latest === undefined || latest.req.complete", "true",
     "RFC 9112, 7.1: too small"],
   ["431 of the parser", "http/errors.js", '"HPE_HEADER_OVERFLOW"', '"x"',
     "B, Limits: over 16 KiB, a value"],
