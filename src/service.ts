@@ -3,7 +3,7 @@
  * method, Expect, Idempotency-Key, media type, content coding, size, body, JSON, schema, store.
  */
 import type { IncomingMessage } from "node:http";
-import { limitsWith, type Limits } from "./config.ts";
+import { limitsWith } from "./config.ts";
 import { BearerTokens, scopedDigest } from "./http/bearer.ts";
 import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
 import { Connections } from "./http/connection.ts";
@@ -22,7 +22,6 @@ import { appendJsonOf, type AppendJson, type Outcome } from "./store.ts";
 export class PlantService implements Application {
   readonly connections: Connections;
   readonly #options: PlantOptions;
-  readonly #limits: Limits;
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #bodies: BodyBudget;
@@ -34,16 +33,16 @@ export class PlantService implements Application {
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(options: PlantOptions) {
     checkOptions(options);
-    const { store, tokens, limits, basePath = "", onResponse } = options;
+    const { store, tokens, basePath = "", onResponse } = options;
+    const limits = limitsWith(options.limits);
     this.#options = options;
-    this.#limits = limitsWith(limits);
     this.#tokens =
       tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
-    this.#bodies = new BodyBudget(this.#limits.bodiesBytesMax);
+    this.#bodies = new BodyBudget(limits.bodiesBytesMax);
     this.#append = appendJsonOf(store);
     this.#keepsKeys = store.appendOnce !== undefined;
-    this.connections = new Connections(this.#limits, onResponse);
+    this.connections = new Connections(limits, onResponse);
   }
 
   readonly handle: Application["handle"] = (request, response, next) => {
@@ -51,7 +50,7 @@ export class PlantService implements Application {
     if (!connection.begin(response)) return;
 
     // A request whose head arrives before the shutdown is stored, even if its body arrives later.
-    const isLate = this.connections.isDraining;
+    const { limits, isDraining: isLate } = this.connections;
 
     const refuse = (thrown: unknown) =>
       connection.refuse(response, this.#errorOf(thrown));
@@ -62,7 +61,7 @@ export class PlantService implements Application {
       this.#admit(request);
       checkExpect(request.headers);
       key = this.#keyOf(request);
-      checkContent(request.headers, this.#limits.bodyBytesMax);
+      checkContent(request.headers, limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
       return refuse(error);
@@ -71,12 +70,16 @@ export class PlantService implements Application {
     // Asks the client to send its body (RFC 9110, 10.1.1).
     if (next === "continue") response.writeContinue();
 
-    readBody(request, this.#limits, this.#bodies, (body) => {
+    readBody(request, limits, this.#bodies, (body) => {
       // A host application or a timeout may have responded meanwhile.
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        const plant = this.#readPlant(request, body);
+
+        // Nothing else reads the trailer.
+        checkCount(request.rawTrailers, limits);
+        must(body.length > 0, "empty");
+        const plant = readNewPlant(body, limits.nestingMax);
         must(!isLate, "closed");
 
         // A 200 means that the plant is on stable storage: it waits for the store.
@@ -109,7 +112,7 @@ export class PlantService implements Application {
    * @throws ApiError of the first check that fails; always for CONNECT
    */
   #admit(request: IncomingMessage) {
-    const path = readHead(request, this.#limits, this.#keepsKeys);
+    const path = readHead(request, this.connections.limits, this.#keepsKeys);
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
   }
@@ -125,25 +128,11 @@ export class PlantService implements Application {
     return scopedDigest(authorization, readIdempotencyKey(String(value)));
   }
 
-  /**
-   * Reads the body as a NewPlant.
-   *
-   * @returns its JSON as `newPlantJson` writes it
-   * @throws ApiError or JsonError if it is not one
-   */
-  #readPlant(request: IncomingMessage, body: Buffer) {
-    // Nothing else reads the trailer.
-    checkCount(request.rawTrailers, this.#limits);
-    must(body.length > 0, "empty");
-
-    return readNewPlant(body, this.#limits.nestingMax);
-  }
-
   /** Returns the response to a thrown value. Reports internal errors to the host. */
   #errorOf(thrown: unknown) {
     // Called later: what the host's function throws must not prevent the response.
-    return apiErrorOf(thrown, (fault) =>
-      queueMicrotask(() => this.#options.onFault?.(fault))
+    return apiErrorOf(thrown, () =>
+      queueMicrotask(() => this.#options.onFault?.(thrown))
     );
   }
 }

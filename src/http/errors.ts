@@ -175,10 +175,10 @@ export class ApiError extends Error {
   constructor(cause: Cause, message = `${catalogue[cause][1]}.`) {
     super(message);
     const [error, , ...fields]: Row = catalogue[cause];
-    const isLong = message.length > messageCharactersMax;
-    const sentence = isLong
-      ? `${message.slice(0, messageCharactersMax - 1)}…`
-      : message;
+    const sentence =
+      message.length > messageCharactersMax
+        ? `${message.slice(0, messageCharactersMax - 1)}…`
+        : message;
     this.status = Math.floor(error / 100);
     this.close = fields.includes(close);
     this.headers = fields.filter((field) => field !== close).flat();
@@ -209,12 +209,9 @@ export function must(
 /**
  * Returns the response to a thrown value.
  *
- * @param onFault called with an internal error, whose response reveals nothing of it
+ * @param onFault called for an internal error, whose response reveals nothing of it
  */
-export function apiErrorOf(
-  thrown: unknown,
-  onFault: (fault: unknown) => void
-): ApiError {
+export function apiErrorOf(thrown: unknown, onFault: () => void): ApiError {
   if (thrown instanceof ApiError) return thrown;
   if (thrown instanceof JsonError) {
     const { code, message } = thrown;
@@ -227,7 +224,7 @@ export function apiErrorOf(
   const given = thrown instanceof StoreError && thrown.code;
   const code = storeErrorCodes.find((each) => each === given);
   if (code && code !== "invalid") return new ApiError(code);
-  onFault(thrown);
+  onFault();
   return new ApiError(
     "fault",
     code === "invalid"

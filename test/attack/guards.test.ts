@@ -94,7 +94,7 @@ const guards: readonly Guard[] = [
   ["a body's bytes as counted", "http/body.js",
     "body.bytes + chunk.length > limits.bodyBytesMax", "false",
     "B, Statuses 413: as counted, one chunk"],
-  ["the trailer's fields", "service.js", "checkCount(request.rawTrailers, this.#limits);", "",
+  ["the trailer's fields", "service.js", "checkCount(request.rawTrailers, limits);", "",
     "B, Strict: limits apply: a trailer of 101 fields"],
   ["a plant's violations", "plant.js", "violations.size > 0", "false",
     'A, NewPlant: "{\\"id\\":1,\\"name\\":\\"a\\",\\"tag\\":null}" of 30'],
