@@ -67,9 +67,7 @@ export function scopedDigest(
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
 const b64token = "[A-Za-z0-9._~+/-]+=*";
-const tokenForm = new RegExp(`^${b64token}$`);
-
-export const isToken = (text: string): boolean => tokenForm.test(text);
+export const tokenForm = new RegExp(`^${b64token}$`);
 
 /** Returns a new token of 256 random bits. */
 export const generateToken = (): string =>
@@ -90,7 +88,7 @@ export const digestForm = /^sha256:[0-9a-f]{64}$/;
 /** Returns the bytes to compare for a configured token or digest. */
 function digestOf(token: string) {
   if (digestForm.test(token)) return Buffer.from(token);
-  if (!isToken(token))
+  if (!tokenForm.test(token))
     throw new TypeError("a token must be a b64token or sha256: and 64 digits");
   return Buffer.from(tokenDigest(token));
 }

@@ -113,10 +113,8 @@ const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 /** Checks that the body's length is given in one way that the version allows (RFC 9112, 6.1). */
 function checkFraming(headers: IncomingHttpHeaders, version: string) {
   const { "transfer-encoding": coding, "content-length": length } = headers;
-  const isLength =
-    length === undefined || (/^\d+$/.test(length) && coding === undefined);
   must(
-    isLength,
+    length === undefined || (/^\d+$/.test(length) && coding === undefined),
     "framing",
     "Content-Length must be one number, without Transfer-Encoding."
   );

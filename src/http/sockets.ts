@@ -81,9 +81,13 @@ function track(sockets: Set<Socket>, socket: Socket) {
  * Replacing that method meanwhile is safe: nothing else runs, and destroying is all it is for.
  */
 function destroyIdle(server: Server, kept: readonly Socket[]) {
-  const methods = kept.map((socket) => socket.destroy);
-  for (const socket of kept) socket.destroy = () => socket;
+  const restores = kept.map((socket) => {
+    const { destroy } = socket;
+    socket.destroy = () => socket;
+    return () => {
+      socket.destroy = destroy;
+    };
+  });
   Server.prototype.closeIdleConnections.call(server);
-  for (const [index, socket] of kept.entries())
-    socket.destroy = methods[index] ?? socket.destroy;
+  for (const restore of restores) restore();
 }

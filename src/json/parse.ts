@@ -187,7 +187,10 @@ class Reader {
     const end = this.#next;
 
     // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
-    const isNew = this.#tableOfNames().add(name, start, object);
+    this.#names ??= new NameTable(this.#text.length, (position) =>
+      this.#nameAt(position)
+    );
+    const isNew = this.#names.add(name, start, object);
     this.#next = isNew ? end : start;
     if (!isNew) {
       this.#fail(
@@ -201,12 +204,6 @@ class Reader {
     const value = this.#value();
     if (this.#nesting === 1 && this.#kept.includes(name))
       this.#members.set(name, this.#text.slice(value, this.#next));
-  }
-
-  #tableOfNames() {
-    return (this.#names ??= new NameTable(this.#text.length, (position) =>
-      this.#nameAt(position)
-    ));
   }
 
   /** Passes the string at a position, and returns the characters that it stands for. */
