@@ -230,10 +230,10 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
 export const isWithin = (
   { min, max }: Pick<Limit, "min" | "max">,
   value: number
-): boolean => Number.isInteger(value) && value >= min && value <= max;
+) => Number.isInteger(value) && value >= min && value <= max;
 
 /** Returns what a limit must be, in words. */
-export const describeBounds = ({ unit, min, max }: Limit): string =>
+export const describeBounds = ({ unit, min, max }: Limit) =>
   `a whole number of ${unit}, ${min} to ${max}`;
 
 /** The limits of the engine in engines/. */

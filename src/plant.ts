@@ -102,7 +102,7 @@ const canonicalString = (text: string | undefined) =>
   text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
 /** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
-export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
+export const newPlantJson = ({ id, name, tag }: NewPlant) =>
   joined(id, JSON.stringify(name), JSON.stringify(tag));
 
 /** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
@@ -110,7 +110,7 @@ const joined = (id: bigint | string, name?: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */
-export const plantJson = (json: string): string =>
+export const plantJson = (json: string) =>
   `{${json.slice(json.indexOf(",") + 1)}`;
 
 /** Parses a text of `newPlantJson`. JSON.parse would round the `id`, its first member. */

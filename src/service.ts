@@ -60,7 +60,12 @@ export class PlantService implements Application {
     try {
       this.#admit(request);
       checkExpect(request.headers);
-      key = this.#keyOf(request);
+
+      // The key of the record is a digest, so that the store does not hold what the client sent.
+      const { "idempotency-key": value, authorization } = request.headers;
+      if (this.#keepsKeys && value !== undefined)
+        key = scopedDigest(authorization, readIdempotencyKey(String(value)));
+
       checkContent(request.headers, limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
@@ -70,7 +75,7 @@ export class PlantService implements Application {
     // Asks the client to send its body (RFC 9110, 10.1.1).
     if (next === "continue") response.writeContinue();
 
-    readBody(request, limits, this.#bodies, (body) => {
+    readBody(request, limits.bodyBytesMax, this.#bodies, (body) => {
       // A host application or a timeout may have responded meanwhile.
       if (response.headersSent) return;
       try {
@@ -115,17 +120,6 @@ export class PlantService implements Application {
     const path = readHead(request, this.connections.limits, this.#keepsKeys);
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
-  }
-
-  /**
-   * Returns the key of the record: a digest, so that the store does not hold what the client sent.
-   *
-   * @throws ApiError 400
-   */
-  #keyOf({ headers }: IncomingMessage) {
-    const { "idempotency-key": value, authorization } = headers;
-    if (!this.#keepsKeys || value === undefined) return undefined;
-    return scopedDigest(authorization, readIdempotencyKey(String(value)));
   }
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */

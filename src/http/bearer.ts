@@ -37,13 +37,12 @@ export class BearerTokens {
    * @throws ApiError 400 or 401 if it does not contain an accepted token
    */
   check(authorization: string | undefined) {
-    const presented = this.#presented;
-    presented.write(tokenDigest(tokenOf(authorization)), "latin1");
+    this.#presented.write(tokenDigest(tokenOf(authorization)), "latin1");
 
     // Compares all digests, each in constant time: the duration reveals nothing of any token.
     let isKnown = false;
     for (const known of this.#digests)
-      isKnown = timingSafeEqual(known, presented) || isKnown;
+      isKnown = timingSafeEqual(known, this.#presented) || isKnown;
     must(isKnown, "token");
   }
 }
@@ -70,8 +69,7 @@ const b64token = "[A-Za-z0-9._~+/-]+=*";
 export const tokenForm = new RegExp(`^${b64token}$`);
 
 /** Returns a new token of 256 random bits. */
-export const generateToken = (): string =>
-  randomBytes(32).toString("base64url");
+export const generateToken = () => randomBytes(32).toString("base64url");
 
 /**
  * Returns `sha256:` and the digest of a token's bytes in hexadecimal: it can be given and stored in
@@ -79,7 +77,7 @@ export const generateToken = (): string =>
  *
  * `hash` makes hexadecimal in half the time that it takes to make a Buffer.
  */
-export const tokenDigest = (token: string): string =>
+export const tokenDigest = (token: string) =>
   `sha256:${hash("sha256", token, "hex")}`;
 
 /** The form of a token's digest. */

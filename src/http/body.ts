@@ -1,7 +1,6 @@
 /** Reads a bounded body. */
 import { ok as assert } from "node:assert";
 import type { IncomingMessage } from "node:http";
-import type { Limits } from "../config.ts";
 import { ApiError, must } from "./errors.ts";
 
 /** A body that is being read. */
@@ -28,7 +27,7 @@ export class BodyBudget {
     this.#bytesMax = bytesMax;
   }
 
-  hasRoom(bytes: number): boolean {
+  hasRoom(bytes: number) {
     return this.#bytes + bytes <= this.#bytesMax;
   }
 
@@ -75,7 +74,7 @@ export function checkUnread(request: IncomingMessage) {
  */
 export function readBody(
   request: IncomingMessage,
-  limits: Limits,
+  bodyBytesMax: number,
   all: BodyBudget,
   done: (body: Buffer | ApiError) => void
 ) {
@@ -103,12 +102,9 @@ export function readBody(
     // Not counting it is safe: it is parsed before the next piece of any body arrives.
     if (chunk.length === declaredBytes && all.hasRoom(declaredBytes))
       return finish(chunk);
-    if (body.bytes + chunk.length > limits.bodyBytesMax) {
+    if (body.bytes + chunk.length > bodyBytesMax) {
       return finish(
-        new ApiError(
-          "size",
-          `The body must not exceed ${limits.bodyBytesMax} bytes.`
-        )
+        new ApiError("size", `The body must not exceed ${bodyBytesMax} bytes.`)
       );
     }
 

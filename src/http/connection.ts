@@ -41,7 +41,7 @@ export class Connections {
     this.onResponse = onResponse;
   }
 
-  of(socket: Socket): Connection {
+  of(socket: Socket) {
     const known = this.#bySocket.get(socket);
     if (known) return known;
 
@@ -98,7 +98,7 @@ export class Connection {
    *
    * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
-  begin(response: ServerResponse): boolean {
+  begin(response: ServerResponse) {
     if (this.#state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
@@ -179,7 +179,7 @@ export class Connection {
    * @returns whether it is idle, unless node's parser has begun a request. Destroys the socket
    * where the parser would not.
    */
-  isIdle(nowMillis: number): boolean {
+  isIdle(nowMillis: number) {
     const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
       this.#socket;
     const { bytesRead, bytesWritten, writableLength, writableEnded } = socket;
@@ -201,14 +201,13 @@ export class Connection {
       return false;
 
     // Node's parser counts a connection without bytes as one whose first request has begun.
-    const isCertain =
-      writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
-    if (isCertain) socket.destroy();
+    if (writableLength > 0 || bytesRead === 0 || this.#state === "unparsed")
+      socket.destroy();
     return true;
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */
-  isAnswered(): boolean {
+  isAnswered() {
     const latest = this.#latest;
     // The kernel has all of it: a response is written as a whole.
     return (

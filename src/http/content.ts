@@ -72,7 +72,10 @@ function checkMediaType(contentType = "") {
     );
     if (parameter[1]?.toLowerCase() !== "charset") continue;
 
-    const charset = unquoted(parameter[2] ?? "");
+    // The value of a token or a quoted-string (RFC 9110, 5.6.4).
+    const charset = (parameter[2] ?? "")
+      .replace(/^"|"$/g, "")
+      .replace(/\\(.)/g, "$1");
     must(
       !isCharsetKnown && charset.toLowerCase() === "utf-8",
       "charset",
@@ -82,10 +85,6 @@ function checkMediaType(contentType = "") {
     isCharsetKnown = true;
   }
 }
-
-/** Returns the value of a token or a quoted-string (RFC 9110, 5.6.4). */
-const unquoted = (text: string) =>
-  text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
 
 /** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
 const common = new RegExp(

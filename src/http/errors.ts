@@ -16,19 +16,13 @@ type Row = readonly [
 
 /** Challenges (RFC 6750, 3): without an error if the request has no Bearer credentials. */
 const bearer = 'Bearer realm="plant-store"';
-const challenge = ["WWW-Authenticate", bearer] as const;
 const invalidRequest = [
   "WWW-Authenticate",
   `${bearer}, error="invalid_request"`
 ] as const;
-const invalidToken = [
-  "WWW-Authenticate",
-  `${bearer}, error="invalid_token"`
-] as const;
 
 const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
-const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 
 /** Always closes the connection. Without it, connection.ts decides. */
 const close = ["Connection", "close"] as const;
@@ -78,9 +72,13 @@ export const catalogue = {
   anonymous: [
     40101,
     "Authorization must be present, with the scheme Bearer",
-    challenge
+    ["WWW-Authenticate", bearer]
   ],
-  token: [40102, "The bearer token is unknown", invalidToken],
+  token: [
+    40102,
+    "The bearer token is unknown",
+    ["WWW-Authenticate", `${bearer}, error="invalid_token"`]
+  ],
   path: [40401, "There is nothing at this path"],
   method: [40501, "The method must be POST", allow],
   connect: [
@@ -102,7 +100,7 @@ export const catalogue = {
   contentCoding: [
     41503,
     "Content-Encoding must be identity or absent",
-    acceptEncoding
+    ["Accept-Encoding", "identity"]
   ],
   expectation: [41701, "Expect must be 100-continue"],
   conflict: [
@@ -211,7 +209,7 @@ export function must(
  *
  * @param onFault called for an internal error, whose response reveals nothing of it
  */
-export function apiErrorOf(thrown: unknown, onFault: () => void): ApiError {
+export function apiErrorOf(thrown: unknown, onFault: () => void) {
   if (thrown instanceof ApiError) return thrown;
   if (thrown instanceof JsonError) {
     const { code, message } = thrown;
@@ -234,7 +232,7 @@ export function apiErrorOf(thrown: unknown, onFault: () => void): ApiError {
 }
 
 /** Returns the response to what node's parser (llhttp) refuses with this code. */
-export const parserErrorOf = (code: string): ApiError =>
+export const parserErrorOf = (code: string) =>
   new ApiError(parserCauses.get(code) ?? "malformed");
 
 /** Causes by the parser's codes. Any other code is `malformed`. */

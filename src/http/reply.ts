@@ -67,7 +67,7 @@ export function endReplies() {
 }
 
 /** Returns a whole response as text, for requests that have no ServerResponse. */
-export function rawReply({ status, body, headers }: Answer): string {
+export function rawReply({ status, body, headers }: Answer) {
   const own = headers.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );

@@ -45,8 +45,7 @@ export function trackSockets(
   });
 
   server.on("listening", () => {
-    const timer = setInterval(check, connections.limits.checkMillis);
-    timer.unref();
+    const timer = setInterval(check, connections.limits.checkMillis).unref();
     server.once("close", () => clearInterval(timer));
   });
 

@@ -190,15 +190,15 @@ class Reader {
     this.#names ??= new NameTable(this.#text.length, (position) =>
       this.#nameAt(position)
     );
-    const isNew = this.#names.add(name, start, object);
-    this.#next = isNew ? end : start;
-    if (!isNew) {
+    if (!this.#names.add(name, start, object)) {
+      this.#next = start;
       this.#fail(
         "each name once",
         "duplicate",
         "a member name for the second time"
       );
     }
+    this.#next = end;
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
@@ -223,19 +223,20 @@ class Reader {
     this.#next++;
     while (this.#text[this.#next] !== '"') {
       if (this.#match(characters)) continue;
-      if (this.#text[this.#next] === "\\") this.#failEscape();
+      if (this.#text[this.#next] !== "\\") {
+        this.#fail(
+          "a character, control characters escaped, or the string's closing quote"
+        );
+      }
+      if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
+      if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
       this.#fail(
-        "a character, control characters escaped, or the string's closing quote"
+        "a high and a low one",
+        "surrogate",
+        "half of a surrogate pair"
       );
     }
     this.#next++;
-  }
-
-  /** Throws for the escape that is next. */
-  #failEscape(): never {
-    if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
-    if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
-    this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
   }
 
   /** Passes the next characters if they have the form, and returns whether they have. */

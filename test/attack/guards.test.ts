@@ -92,7 +92,7 @@ const guards: readonly Guard[] = [
   ["no coding in HTTP/1.0", "http/head.js", 'version !== "1.0"', "true",
     "RFC 9112, 6.1: in HTTP/1.0"],
   ["a body's bytes as counted", "http/body.js",
-    "body.bytes + chunk.length > limits.bodyBytesMax", "false",
+    "body.bytes + chunk.length > bodyBytesMax", "false",
     "B, Statuses 413: as counted, one chunk"],
   ["the trailer's fields", "service.js", "checkCount(request.rawTrailers, limits);", "",
     "B, Strict: limits apply: a trailer of 101 fields"],
