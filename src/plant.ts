@@ -106,7 +106,7 @@ export const newPlantJson = ({ id, name, tag }: NewPlant) =>
   joined(id, JSON.stringify(name), JSON.stringify(tag));
 
 /** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
-const joined = (id: bigint | string, name?: string, tag?: string) =>
+const joined = (id: bigint, name: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */

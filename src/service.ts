@@ -136,8 +136,12 @@ function answerOf(newPlant: string, outcome: Outcome): Answer {
   const body = `${plantJson(newPlant)}\n`;
   if (outcome === "replayed")
     return { status: 200, headers: replayedHeader, body, replayed: true };
-  const receipt = typeof outcome === "object" ? outcome : undefined;
-  return { status: 200, headers: [], body, receipt };
+  return {
+    status: 200,
+    headers: [],
+    body,
+    receipt: typeof outcome === "object" ? outcome : undefined
+  };
 }
 
 const replayedHeader = ["Idempotency-Replayed", "true"];

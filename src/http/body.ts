@@ -128,10 +128,7 @@ function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
   // Doubles the room, so that a body is copied a few times, however many pieces it has.
-  const roomy =
-    end > buffer.length
-      ? Buffer.concat([buffer.subarray(0, bytes)], 2 * end)
-      : buffer;
+  const roomy = end > buffer.length ? Buffer.concat([buffer], 2 * end) : buffer;
   chunk.copy(roomy, bytes);
   return roomy;
 }
