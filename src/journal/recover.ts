@@ -8,7 +8,7 @@
 import { find, linesOf, type Bytes, type Line } from "./lines.ts";
 import {
   decodeHeader,
-  decodeRecord,
+  hasValidChecksum,
   headerBytes,
   isPartOfHeader,
   lineBytesMax,
@@ -69,7 +69,7 @@ export function examine(file: Bytes) {
       if (isTorn(line, problem, file, size)) break;
       return damaged(end, problem, certified);
     }
-    if (typeof line.record === "object") last = line.record;
+    if (line.record) last = line.record;
   }
 
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
@@ -106,14 +106,13 @@ export function problemOf(
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
-  if (record === "bad checksum") {
+  if (!record) {
+    if (hasValidChecksum(text))
+      return "the line has a valid checksum, but is not a record";
     const isCrlf =
-      text.at(-1) === 0x0d &&
-      decodeRecord(text.subarray(0, -1)) !== "bad checksum";
+      text.at(-1) === 0x0d && hasValidChecksum(text.subarray(0, -1));
     return isCrlf ? "the line ends in CRLF" : wrongChecksum;
   }
-  if (record === "not a record")
-    return "the line has a valid checksum, but is not a record";
   if (!last) return undefined;
 
   const { seq, synced } = record;
@@ -134,8 +133,7 @@ function findCertified(file: Bytes, start: number, size: number) {
 
     let certified = start;
     for (const { record, isWhole } of linesOf(file, from, size)) {
-      if (isWhole && typeof record === "object")
-        certified = Math.max(certified, record.synced);
+      if (isWhole && record) certified = Math.max(certified, record.synced);
     }
     if (from === start || from < certified) return { from, certified };
   }
@@ -148,22 +146,20 @@ function certifiedRecordOf(
   certified: number
 ) {
   const isCertified = isWhole && end === certified;
-  return isCertified && typeof record === "object" && record.synced <= offset
-    ? record
-    : undefined;
+  return isCertified && record && record.synced <= offset ? record : undefined;
 }
 
 /** Whether a crash can leave this line: it leaves unfinished lines and NULs, no other bad line. */
 function isTorn(
-  { record, isWhole, offset }: Line,
+  { text, isWhole, offset }: Line,
   problem: string,
   file: Bytes,
   size: number
 ) {
+  if (text && hasValidChecksum(text)) return false;
   return (
-    record === "bad checksum" &&
-    (!isWhole ||
-      (problem === wrongChecksum && find(file, "\0", offset, size) < size))
+    !isWhole ||
+    (problem === wrongChecksum && find(file, "\0", offset, size) < size)
   );
 }
 

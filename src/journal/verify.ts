@@ -67,8 +67,8 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
     if (line === 1) continue;
 
     // After a damaged spot, the position that the next record must continue is unknown.
-    before = typeof record === "object" ? record : undefined;
-    if (typeof record !== "object") continue;
+    before = record;
+    if (!record) continue;
     records++;
     range = widened(record, range);
   }

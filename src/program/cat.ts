@@ -58,7 +58,7 @@ async function printPlants(
       throw new JournalError("damaged", path, problem, offset);
 
     // The first line is the header.
-    if (!text || typeof record !== "object") continue;
+    if (!text || !record) continue;
     last = record;
     const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
     const at = flags.has("at") ? `"at":"${record.at}",` : "";
