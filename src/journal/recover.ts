@@ -36,11 +36,11 @@ export function examine(file: Bytes) {
   if (isPartOfHeader(head)) return { kind: "new" } as const;
 
   // The search ends where a header ends: the first line of another file may have no LF.
-  const [header] = linesOf(file, 0, head.length);
-  const uuid = header?.text && decodeHeader(header.text);
-  if (!header || uuid === undefined) return damaged(0, noHeader);
+  const lf = head.indexOf(lineFeed);
+  const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
+  if (uuid === undefined) return damaged(0, noHeader);
 
-  const known = findCertified(file, header.end, size);
+  const known = findCertified(file, size);
   if (!known)
     return damaged(
       size - windowBytesMax,
@@ -52,13 +52,11 @@ export function examine(file: Bytes) {
   let before: Line | undefined;
   for (const line of linesOf(file, from, Math.min(certified, size)))
     before = line;
-  let last = before
-    ? certifiedRecordOf(before, certified)
-    : { seq: 0, synced: header.end };
-  if (!last) {
+  if (before && !isCertified(before, certified)) {
     const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
-    return damaged(before?.offset ?? header.end, reason, certified);
+    return damaged(before.offset, reason, certified);
   }
+  let last: Position = before?.record ?? { seq: 0, synced: headerBytes };
 
   // X is the end, or the offset of the first line that does not continue the file.
   let end = size;
@@ -126,28 +124,26 @@ export function problemOf(
 const wrongChecksum = "the line's checksum is wrong";
 
 /** Finds C, and the start of a line at or before the last certified one; undefined if too far. */
-function findCertified(file: Bytes, start: number, size: number) {
+function findCertified(file: Bytes, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
-    const window = Math.max(start, size - length);
-    const from = window === start ? start : find(file, "\n", window, size) + 1;
+    const window = Math.max(headerBytes, size - length);
+    const from =
+      window === headerBytes ? window : find(file, "\n", window, size) + 1;
 
-    let certified = start;
+    let certified = headerBytes;
     for (const { record, isWhole } of linesOf(file, from, size)) {
       if (isWhole && record) certified = Math.max(certified, record.synced);
     }
-    if (from === start || from < certified) return { from, certified };
+    if (from === headerBytes || from < certified) return { from, certified };
   }
   return undefined;
 }
 
-/** Returns the record that ends at C, after the write that it claims began; undefined if none. */
-function certifiedRecordOf(
+/** Whether a line is a record that ends at C, after the write that it claims began. */
+const isCertified = (
   { record, isWhole, offset, end }: Line,
   certified: number
-) {
-  const isCertified = isWhole && end === certified;
-  return isCertified && record && record.synced <= offset ? record : undefined;
-}
+) => isWhole && end === certified && record && record.synced <= offset;
 
 /** Whether a crash can leave this line: it leaves unfinished lines and NULs, no other bad line. */
 function isTorn(
