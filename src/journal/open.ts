@@ -33,7 +33,10 @@ export interface Place {
   readonly keys: KeyWindow;
 }
 
-/** A locked journal whose end is clean and durable. `seq` is the last record's, or 0. */
+/**
+ * A locked journal whose end is clean and durable. `seq` is the last record's, or 0; `release`
+ * closes and unlocks the file.
+ */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
 /**
@@ -53,29 +56,26 @@ export async function openFile(place: Place) {
     disk.open(path)
   );
   const releases: (() => void)[] = [];
+
+  // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
+  // the same.
+  const release = () => {
+    ifPossible(() => file.close());
+    for (const each of releases) each();
+  };
   try {
     const { identity } = file.look();
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
     const found = await repair(place, path, file);
-    return { path, identity, file, releases, bytes: file.size(), ...found };
+    return { path, identity, file, release, bytes: file.size(), ...found };
   } catch (error) {
-    release({ file, releases });
+    release();
     throw error instanceof JournalError
       ? error
       : new JournalError("failed", path, error);
   }
-}
-
-/** Closes and unlocks a file. An error here loses nothing: acknowledged records are durable. */
-export function release({
-  file,
-  releases
-}: Pick<OpenFile, "file" | "releases">): void {
-  // After an error the descriptor is closed all the same.
-  ifPossible(() => file.close());
-  for (const each of releases) each();
 }
 
 /** The longest end of a name beside the journal: `saveTorn`'s, with the largest numbers. */
