@@ -60,10 +60,9 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    if (!realDisk.canName(path)) return undefined;
-    const stat = fs.statSync(path, { throwIfNoEntry: false });
-    if (!stat) return undefined;
-    if (!stat.isFile() || stat.size > bytesMax) return "other";
+    const found = realDisk.canName(path) && realDisk.look(path);
+    if (!found) return undefined;
+    if (!found.isFile || found.bytes > bytesMax) return "other";
 
     const fd = fs.openSync(path, O_RDONLY);
     try {
@@ -188,9 +187,9 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
   const path = join(fs.realpathSync.native(directory), basename(absolute));
-  if (!realDisk.canName(path)) return path;
-  const stat = fs.lstatSync(path, { throwIfNoEntry: false });
-  if (stat?.isSymbolicLink() !== true) return path;
+  const stat =
+    realDisk.canName(path) && fs.lstatSync(path, { throwIfNoEntry: false });
+  if (!stat || !stat.isSymbolicLink()) return path;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(path), fs.readlinkSync(path)),
