@@ -159,6 +159,6 @@ function isTorn(
   );
 }
 
-/** The verdict on a file that no crash can leave; `certified` is C, undefined if unknown. */
-export const damaged = (offset: number, reason: string, certified?: number) =>
+/** The verdict on a file that no crash can leave; `certified` is C, Infinity if unknown. */
+export const damaged = (offset: number, reason: string, certified = Infinity) =>
   ({ kind: "damaged", offset, reason, certified }) as const;
