@@ -94,10 +94,12 @@ function checkName(disk: Disk, path: string) {
   if (disk.canName(path + longestSuffix)) return;
 
   const bytes = Buffer.byteLength(basename(path));
-  const nameOf = (length: number) =>
-    join(dirname(path), "x".repeat(length) + longestSuffix);
   let bytesMax = bytes;
-  while (bytesMax > 0 && !disk.canName(nameOf(bytesMax))) bytesMax--;
+  while (
+    bytesMax > 0 &&
+    !disk.canName(join(dirname(path), "x".repeat(bytesMax) + longestSuffix))
+  )
+    bytesMax--;
   throw new Error(
     `the name has ${bytes} bytes: expected at most ${bytesMax} in this directory, ` +
       "so that FILE.torn-OFFSET-NUMBER.part fits beside it"
