@@ -5,14 +5,12 @@
  * model allows, unlike fsync and fdatasync. Elsewhere a write is followed by fdatasync.
  */
 import * as fs from "node:fs";
-import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { hasCode } from "./error.ts";
-import { takeLocks } from "./lock.ts";
+import { isLinux, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = fs.constants;
-const isLinux = platform() === "linux";
 const durableFlags = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 
 /** The mode, less the umask, of the journal and of what stands beside it: both hold plants. */
