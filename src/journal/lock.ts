@@ -93,7 +93,7 @@ export async function isLocked(
   const found = await Promise.all(
     [...abstractOf(identity), ...beside].map(probe)
   );
-  return found.some((process) => process !== undefined);
+  return found.some(Boolean);
 }
 
 /**

@@ -53,8 +53,11 @@ export function examine(file: Bytes) {
   for (const line of linesOf(file, from, Math.min(certified, size)))
     before = line;
   if (before && !isCertified(before, certified)) {
-    const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
-    return damaged(before.offset, reason, certified);
+    return damaged(
+      before.offset,
+      `what stands before offset ${certified} was on stable storage, and is damaged`,
+      certified
+    );
   }
   let last: Position = before?.record ?? { seq: 0, synced: headerBytes };
 

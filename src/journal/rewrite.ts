@@ -123,8 +123,11 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   if (!isLeftover || (hasGrown && size !== copy.size)) {
     return damaged(copy.offset, "it differs from its copy in .rewrite");
   }
-  const reason = "an opening was interrupted: .rewrite has what follows";
-  return { kind: "pending", reason, ...copy } as const;
+  return {
+    kind: "pending",
+    reason: "an opening was interrupted: .rewrite has what follows",
+    ...copy
+  } as const;
 }
 
 /** The file as it will be once its end is rewritten. */
