@@ -103,7 +103,7 @@ export async function isLocked(
  */
 export async function removeAbandoned(path: string): Promise<void> {
   const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  if (found?.isSocket() !== true) return;
+  if (!found?.isSocket()) return;
   const listener = await probe(path);
   if (listener !== undefined)
     throw new Error(`something else is at ${path}: ${listener}`);
@@ -217,7 +217,6 @@ const locksBeside = (path: string, identity: string) =>
     .readdirSync(dirname(path))
     .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)
     .map((name) => join(dirname(path), name))
-    .filter(
-      (name) =>
-        fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket() === true
+    .filter((name) =>
+      fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()
     );

@@ -119,10 +119,9 @@ async function repair(
 ) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const plan = attempt("unreadable", path, () =>
+  const { copy, whole, end } = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
-  const { copy, file: whole, end } = plan;
   checkSize(path, file, size);
 
   if (end.kind === "damaged") {

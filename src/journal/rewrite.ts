@@ -61,8 +61,8 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  */
 export function planOpening(found: Bytes, bytes: Buffer | undefined) {
   const copy = examineCopy(found, bytes);
-  const file = copy.kind === "pending" ? withEnd(found, copy) : found;
-  return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
+  const whole = copy.kind === "pending" ? withEnd(found, copy) : found;
+  return { copy, whole, end: copy.kind === "damaged" ? copy : examine(whole) };
 }
 
 /** Rewrites the end of a journal durably, as the head of this file describes. */

@@ -17,7 +17,7 @@ export async function cat(
     const stdout = await readJournal(path, (file, { copy }) => {
       const plan = planOpening(file, copy);
       if (plan.copy.kind !== "damaged")
-        return printPlants(path, plan.file, flags, host);
+        return printPlants(path, plan.whole, flags, host);
       const { reason, offset } = plan.copy;
       throw new JournalError("damaged", path, reason, offset);
     });
