@@ -166,9 +166,8 @@ export class KeyWindow {
   /** Whether a slot has the key of the scratch space, at offset 0, or the plant, after it. */
   #has(slot: number, offset: number) {
     const start = slot * 2 * digestBytes + offset;
-    const { digests } = this.#slots;
     const order = this.#digests.compare(
-      digests,
+      this.#slots.digests,
       start,
       start + digestBytes,
       offset,
