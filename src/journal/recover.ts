@@ -162,6 +162,6 @@ function isTorn(
   );
 }
 
-/** The verdict on a file that no crash can leave; `certified` is C, Infinity if unknown. */
-export const damaged = (offset: number, reason: string, certified = Infinity) =>
+/** The verdict on a file that no crash can leave; `certified` is C, undefined if unknown. */
+export const damaged = (offset: number, reason: string, certified?: number) =>
   ({ kind: "damaged", offset, reason, certified }) as const;

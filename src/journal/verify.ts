@@ -32,7 +32,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   const size = whole.size();
 
   // From here on a live server may truncate what it had no space for, and write other lines.
-  const certifiedEnd = isLive && end.kind !== "new" ? end.certified : Infinity;
+  const certifiedEnd = isLive && end.kind !== "new" ? end.certified : undefined;
 
   let records = 0;
   let range: Range | undefined;
@@ -62,7 +62,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
       break;
     }
     const problem = problemOf(next, before);
-    if (problem !== undefined && offset >= certifiedEnd) break;
+    if (problem !== undefined && offset >= (certifiedEnd ?? Infinity)) break;
     if (problem !== undefined) report(offset, problem);
     if (line === 1) continue;
 
