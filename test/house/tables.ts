@@ -49,7 +49,7 @@ function settings(): string {
   const rows = Object.values(settingTable).map((setting) => [
     code(`--${setting.flag}`) + ("environment" in setting ? `, ${code(setting.environment)}` : ""),
     code(String(setting.defaultValue)), briefly(setting.meaning)]);
-  return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself; no flag, because `ps` shows flags"]]);
+  return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself"]]);
 }
 
 function limits(): string {
