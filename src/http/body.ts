@@ -1,4 +1,4 @@
-/** Reads a bounded body, and discards one after an early response. */
+/** Reads or discards a body, within limits: after an early response it is discarded. */
 import { ok as assert } from "node:assert";
 import type { IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";

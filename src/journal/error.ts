@@ -1,4 +1,4 @@
-/** JournalError: why a journal cannot be opened, or can no longer be written. */
+/** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
 
 /** Exit codes of sysexits(3). */

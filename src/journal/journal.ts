@@ -1,5 +1,6 @@
 /**
- * The journal: queues plants, writes them together, and acknowledges them when the write returns.
+ * The loop that writes the journal: it queues plants, writes them together, and acknowledges them
+ * when the write returns.
  *
  * One loop does everything that touches the file: rotations first, then a batch; otherwise it
  * sleeps. So one write is in flight at a time, and appends that arrive meanwhile join the next one

@@ -1,4 +1,4 @@
-/** The appends that wait for a write or are in one, bounded in number and bytes. */
+/** The queue of appends: those that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import {

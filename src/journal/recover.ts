@@ -1,5 +1,5 @@
 /**
- * Decides whether the end of a journal is clean, torn by a crash, or damaged.
+ * Decides whether a journal's end is clean, torn or damaged.
  *
  * Two offsets decide. C is the highest `synced` of any whole line with a valid checksum:
  * everything before it was on stable storage. X is the first offset, from the last certified line
