@@ -101,7 +101,7 @@ export const limitTable = {
     min: 0,
     max: 1024 * mib,
     meaning:
-      "what is discarded of a body after its early response, so that the client sees the response"
+      "what is discarded of a body after its early response: the client must see the response"
   },
   discardMillis: {
     flag: "discard-timeout",

@@ -1,4 +1,9 @@
-/** The three objects of the interface, as JSON Schemas and as types. */
+/**
+ * The three objects of the interface, as JSON Schemas and as types.
+ *
+ * The journal reads its records with the schemas and with `plainForm`: a change of either also
+ * applies to old records.
+ */
 import { ok as assert } from "node:assert";
 import { exactInteger } from "./json/number.ts";
 import { JsonError, parseJson } from "./json/parse.ts";

@@ -1,4 +1,4 @@
-/** The catalogue: every response that is not a success. */
+/** The catalogue of errors: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
 import { StoreError, storeErrorCodes } from "../store.ts";
 
