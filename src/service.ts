@@ -50,7 +50,7 @@ export class PlantService implements Application {
     if (!connection.begin(response)) return;
 
     // A request whose head arrives before the shutdown is stored, even if its body arrives later.
-    const { limits, isDraining: isLate } = this.connections;
+    const { limits, isDraining: arrivedDuringDrain } = this.connections;
 
     const refuse = (thrown: unknown) =>
       connection.refuse(response, this.#errorOf(thrown));
@@ -85,7 +85,7 @@ export class PlantService implements Application {
         checkCount(request.rawTrailers, limits);
         must(body.length > 0, "empty");
         const plant = readNewPlant(body, limits.nestingMax);
-        must(!isLate, "closed");
+        must(!arrivedDuringDrain, "closed");
 
         // A 200 means that the plant is on stable storage: it waits for the store.
         this.#append(
