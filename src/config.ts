@@ -101,7 +101,7 @@ export const limitTable = {
     min: 0,
     max: 1024 * mib,
     meaning:
-      "what is discarded of a body after its early response, so that the client sees the response"
+      "what is discarded of a body after its early response: the client must see the response"
   },
   discardMillis: {
     flag: "discard-timeout",
@@ -230,10 +230,10 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
 export const isWithin = (
   { min, max }: Pick<Limit, "min" | "max">,
   value: number
-): boolean => Number.isInteger(value) && value >= min && value <= max;
+) => Number.isInteger(value) && value >= min && value <= max;
 
 /** Returns what a limit must be, in words. */
-export const describeBounds = ({ unit, min, max }: Limit): string =>
+export const describeBounds = ({ unit, min, max }: Limit) =>
   `a whole number of ${unit}, ${min} to ${max}`;
 
 /** The limits of the engine in engines/. */

@@ -30,8 +30,8 @@ export function createPlantServer(
  * @throws as createPlantServer does
  */
 export function createPlantHandler(options: PlantOptions): RequestListener {
-  const service = new PlantService(options);
-  return (request, response) => service.handle(request, response, "body");
+  const { handle } = new PlantService(options);
+  return (request, response) => handle(request, response);
 }
 
 export type { ResponseSummary, ResponseListener } from "./http/connection.ts";

@@ -29,26 +29,15 @@ export interface PlantOptions {
  *
  * @throws TypeError that names the option and what was expected
  */
-export function checkOptions({
-  store,
-  tokens,
-  basePath = ""
-}: PlantOptions): void {
+export function checkOptions({ store, tokens, basePath = "" }: PlantOptions) {
+  if (typeof store?.append !== "function")
+    throw new TypeError("store must be a PlantStore, with append and close");
+
   const isList =
     Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
-  expect(
-    "store",
-    typeof store?.append === "function",
-    "a PlantStore, with append and close"
-  );
-  expect(
-    "tokens",
-    isList || tokens instanceof BearerTokens,
-    "a list of strings, or a BearerTokens"
-  );
-  expect("basePath", basePathForm.test(basePath), basePathExpected);
-}
+  if (!isList && !(tokens instanceof BearerTokens))
+    throw new TypeError("tokens must be a list of strings, or a BearerTokens");
 
-function expect(option: string, holds: boolean, expected: string): void {
-  if (!holds) throw new TypeError(`${option} must be ${expected}`);
+  if (!basePathForm.test(basePath))
+    throw new TypeError(`basePath must be ${basePathExpected}`);
 }

@@ -1,4 +1,9 @@
-/** The three objects of the interface, as JSON Schemas and as types. */
+/**
+ * The three objects of the interface, as JSON Schemas and as types.
+ *
+ * The journal reads its records with the schemas and with `plainForm`: a change of either also
+ * applies to old records.
+ */
 import { ok as assert } from "node:assert";
 import { exactInteger } from "./json/number.ts";
 import { JsonError, parseJson } from "./json/parse.ts";
@@ -98,19 +103,19 @@ export function readNewPlant(json: Buffer, nestingMax: number): string {
 }
 
 /** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
-const canonicalString = (text: string | undefined): string | undefined =>
+const canonicalString = (text: string | undefined) =>
   text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
 /** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
-export const newPlantJson = ({ id, name, tag }: NewPlant): string =>
+export const newPlantJson = ({ id, name, tag }: NewPlant) =>
   joined(id, JSON.stringify(name), JSON.stringify(tag));
 
 /** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
-const joined = (id: bigint | string, name?: string, tag?: string) =>
+const joined = (id: bigint, name: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */
-export const plantJson = (json: string): string =>
+export const plantJson = (json: string) =>
   `{${json.slice(json.indexOf(",") + 1)}`;
 
 /** Parses a text of `newPlantJson`. JSON.parse would round the `id`, its first member. */

@@ -64,7 +64,7 @@ function write(name: "stdout" | "stderr", line: string) {
 function openFilesMax() {
   const report = Object.assign(process.report, { excludeNetwork: true });
   const { userLimits } = report.getReport() as {
-    readonly userLimits?: { readonly open_files: { readonly hard: unknown } };
+    userLimits?: { open_files: { hard: unknown } };
   };
   return Number(userLimits?.open_files.hard);
 }

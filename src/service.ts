@@ -2,8 +2,8 @@
  * The way of a request, in the order of the checks: one unambiguous request, bearer token, path,
  * method, Expect, Idempotency-Key, media type, content coding, size, body, JSON, schema, store.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import { limitsWith, type Limits } from "./config.ts";
+import type { IncomingMessage } from "node:http";
+import { limitsWith } from "./config.ts";
 import { BearerTokens, scopedDigest } from "./http/bearer.ts";
 import { checkUnread, BodyBudget, readBody } from "./http/body.ts";
 import { Connections } from "./http/connection.ts";
@@ -22,7 +22,6 @@ import { appendJsonOf, type AppendJson, type Outcome } from "./store.ts";
 export class PlantService implements Application {
   readonly connections: Connections;
   readonly #options: PlantOptions;
-  readonly #limits: Limits;
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #bodies: BodyBudget;
@@ -34,30 +33,26 @@ export class PlantService implements Application {
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(options: PlantOptions) {
     checkOptions(options);
-    const { store, tokens, limits, basePath = "", onResponse } = options;
+    const { store, tokens, basePath = "", onResponse } = options;
+    const limits = limitsWith(options.limits);
     this.#options = options;
-    this.#limits = limitsWith(limits);
     this.#tokens =
       tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
-    this.#bodies = new BodyBudget(this.#limits.bodiesBytesMax);
+    this.#bodies = new BodyBudget(limits.bodiesBytesMax);
     this.#append = appendJsonOf(store);
     this.#keepsKeys = store.appendOnce !== undefined;
-    this.connections = new Connections(this.#limits, onResponse);
+    this.connections = new Connections(limits, onResponse);
   }
 
-  handle(
-    request: IncomingMessage,
-    response: ServerResponse,
-    next: "continue" | "body"
-  ): void {
+  readonly handle: Application["handle"] = (request, response, next) => {
     const connection = this.connections.of(request.socket);
     if (!connection.begin(response)) return;
 
     // A request whose head arrives before the shutdown is stored, even if its body arrives later.
-    const isLate = this.connections.isDraining;
+    const { limits, isDraining: arrivedDuringDrain } = this.connections;
 
-    const refuse = (thrown: unknown): void =>
+    const refuse = (thrown: unknown) =>
       connection.refuse(response, this.#errorOf(thrown));
 
     // Checks all that needs only the head before it reads a byte of the body or sends 100.
@@ -65,8 +60,13 @@ export class PlantService implements Application {
     try {
       this.#admit(request);
       checkExpect(request.headers);
-      key = this.#keyOf(request);
-      checkContent(request.headers, this.#limits.bodyBytesMax);
+
+      // The key of the record is a digest, so that the store does not hold what the client sent.
+      const { "idempotency-key": value, authorization } = request.headers;
+      if (this.#keepsKeys && value !== undefined)
+        key = scopedDigest(authorization, readIdempotencyKey(String(value)));
+
+      checkContent(request.headers, limits.bodyBytesMax);
       checkUnread(request);
     } catch (error) {
       return refuse(error);
@@ -75,13 +75,17 @@ export class PlantService implements Application {
     // Asks the client to send its body (RFC 9110, 10.1.1).
     if (next === "continue") response.writeContinue();
 
-    readBody(request, this.#limits, this.#bodies, (body) => {
+    readBody(request, limits.bodyBytesMax, this.#bodies, (body) => {
       // A host application or a timeout may have responded meanwhile.
       if (response.headersSent) return;
       try {
         if (body instanceof ApiError) throw body;
-        const plant = this.#readPlant(request, body);
-        must(!isLate, "closed");
+
+        // Nothing else reads the trailer.
+        checkCount(request.rawTrailers, limits);
+        must(body.length > 0, "empty");
+        const plant = readNewPlant(body, limits.nestingMax);
+        must(!arrivedDuringDrain, "closed");
 
         // A 200 means that the plant is on stable storage: it waits for the store.
         this.#append(
@@ -96,58 +100,33 @@ export class PlantService implements Application {
         refuse(error);
       }
     });
-  }
+  };
 
-  refuseConnect(request: IncomingMessage): void {
+  readonly refuseConnect: Application["refuseConnect"] = (request) => {
     try {
       this.#admit(request);
     } catch (error) {
       const connection = this.connections.of(request.socket);
       connection.refuseConnect(this.#errorOf(error));
     }
-  }
+  };
 
   /**
    * Checks that a request is unambiguous, then its token, path and method.
    *
    * @throws ApiError of the first check that fails; always for CONNECT
    */
-  #admit(request: IncomingMessage): void {
-    const path = readHead(request, this.#limits, this.#keepsKeys);
+  #admit(request: IncomingMessage) {
+    const path = readHead(request, this.connections.limits, this.#keepsKeys);
     this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
   }
 
-  /**
-   * Returns the key of the record: a digest, so that the store does not hold what the client sent.
-   *
-   * @throws ApiError 400
-   */
-  #keyOf({ headers }: IncomingMessage): string | undefined {
-    const { "idempotency-key": value, authorization } = headers;
-    if (!this.#keepsKeys || value === undefined) return undefined;
-    return scopedDigest(authorization, readIdempotencyKey(String(value)));
-  }
-
-  /**
-   * Reads the body as a NewPlant.
-   *
-   * @returns its JSON as `newPlantJson` writes it
-   * @throws ApiError or JsonError if it is not one
-   */
-  #readPlant(request: IncomingMessage, body: Buffer): string {
-    // Nothing else reads the trailer.
-    checkCount(request.rawTrailers, this.#limits);
-    must(body.length > 0, "empty");
-
-    return readNewPlant(body, this.#limits.nestingMax);
-  }
-
   /** Returns the response to a thrown value. Reports internal errors to the host. */
-  #errorOf(thrown: unknown): ApiError {
+  #errorOf(thrown: unknown) {
     // Called later: what the host's function throws must not prevent the response.
-    return apiErrorOf(thrown, (fault) =>
-      queueMicrotask(() => this.#options.onFault?.(fault))
+    return apiErrorOf(thrown, () =>
+      queueMicrotask(() => this.#options.onFault?.(thrown))
     );
   }
 }
@@ -157,8 +136,12 @@ function answerOf(newPlant: string, outcome: Outcome): Answer {
   const body = `${plantJson(newPlant)}\n`;
   if (outcome === "replayed")
     return { status: 200, headers: replayedHeader, body, replayed: true };
-  const receipt = typeof outcome === "object" ? outcome : undefined;
-  return { status: 200, headers: [], body, receipt };
+  return {
+    status: 200,
+    headers: [],
+    body,
+    receipt: typeof outcome === "object" ? outcome : undefined
+  };
 }
 
 const replayedHeader = ["Idempotency-Replayed", "true"];

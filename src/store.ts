@@ -162,9 +162,11 @@ export function checkPlant(given: NewPlant): NewPlant {
     // null has no members. A getter or a proxy may throw.
     cause = error;
   }
-  const expected =
-    "a plant must have an int64 id as bigint, a name, and a tag or none";
-  throw new StoreError("invalid", expected, { cause });
+  throw new StoreError(
+    "invalid",
+    "a plant must have an int64 id as bigint, a name, and a tag or none",
+    { cause }
+  );
 }
 
 const isText = (text: unknown) =>

@@ -42,8 +42,9 @@ export function decodeMessage(message: Buffer) {
 /** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
 export function toMessage(line: Buffer) {
   const record = decodeRecord(line);
-  if (typeof record !== "object") return undefined;
-  return encodeMessage(record.at, plantIn(line).toString(), record.key);
+  return (
+    record && encodeMessage(record.at, plantIn(line).toString(), record.key)
+  );
 }
 
 /**
@@ -54,7 +55,5 @@ export function fromMessage(message: Buffer, seq: number, offset: number) {
   const found = decodeMessage(message);
   if (!found) return undefined;
   const line = recordText(seq, found.at, offset, found.plant, found.key);
-  return typeof decodeRecord(fillChecksums(line).subarray(0, -1)) === "object"
-    ? line
-    : undefined;
+  return decodeRecord(fillChecksums(line).subarray(0, -1)) ? line : undefined;
 }

@@ -25,7 +25,7 @@ export class BearerTokens {
    *
    * @throws TypeError as the constructor does; the old tokens stay then
    */
-  replace(tokens: readonly string[]): void {
+  replace(tokens: readonly string[]) {
     if (tokens.length === 0)
       throw new TypeError("tokens must have at least one token");
     this.#digests = tokens.map(digestOf);
@@ -36,14 +36,13 @@ export class BearerTokens {
    *
    * @throws ApiError 400 or 401 if it does not contain an accepted token
    */
-  check(authorization: string | undefined): void {
-    const presented = this.#presented;
-    presented.write(tokenDigest(tokenOf(authorization)), "latin1");
+  check(authorization: string | undefined) {
+    this.#presented.write(tokenDigest(tokenOf(authorization)), "latin1");
 
     // Compares all digests, each in constant time: the duration reveals nothing of any token.
     let isKnown = false;
     for (const known of this.#digests)
-      isKnown = timingSafeEqual(known, presented) || isKnown;
+      isKnown = timingSafeEqual(known, this.#presented) || isKnown;
     must(isKnown, "token");
   }
 }
@@ -67,13 +66,10 @@ export function scopedDigest(
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
 const b64token = "[A-Za-z0-9._~+/-]+=*";
-const tokenForm = new RegExp(`^${b64token}$`);
-
-export const isToken = (text: string): boolean => tokenForm.test(text);
+export const tokenForm = new RegExp(`^${b64token}$`);
 
 /** Returns a new token of 256 random bits. */
-export const generateToken = (): string =>
-  randomBytes(32).toString("base64url");
+export const generateToken = () => randomBytes(32).toString("base64url");
 
 /**
  * Returns `sha256:` and the digest of a token's bytes in hexadecimal: it can be given and stored in
@@ -81,16 +77,16 @@ export const generateToken = (): string =>
  *
  * `hash` makes hexadecimal in half the time that it takes to make a Buffer.
  */
-export const tokenDigest = (token: string): string =>
+export const tokenDigest = (token: string) =>
   `sha256:${hash("sha256", token, "hex")}`;
 
 /** The form of a token's digest. */
 export const digestForm = /^sha256:[0-9a-f]{64}$/;
 
 /** Returns the bytes to compare for a configured token or digest. */
-function digestOf(token: string): Buffer {
+function digestOf(token: string) {
   if (digestForm.test(token)) return Buffer.from(token);
-  if (!isToken(token))
+  if (!tokenForm.test(token))
     throw new TypeError("a token must be a b64token or sha256: and 64 digits");
   return Buffer.from(tokenDigest(token));
 }
@@ -99,7 +95,7 @@ function digestOf(token: string): Buffer {
 const credentialsForm = new RegExp(`^bearer +(${b64token})$`, "i");
 
 /** Returns the token of a valid Authorization field. */
-function tokenOf(authorization = ""): string {
+function tokenOf(authorization = "") {
   const [, token] = credentialsForm.exec(authorization) ?? [];
 
   // Another scheme counts as no credentials (401). Bearer with another form is malformed (400).

@@ -1,7 +1,6 @@
-/** Reads a bounded body, and discards one after an early response. */
+/** Reads a bounded body. */
 import { ok as assert } from "node:assert";
 import type { IncomingMessage } from "node:http";
-import type { Limits } from "../config.ts";
 import { ApiError, must } from "./errors.ts";
 
 /** A body that is being read. */
@@ -28,27 +27,27 @@ export class BodyBudget {
     this.#bytesMax = bytesMax;
   }
 
-  hasRoom(bytes: number): boolean {
+  hasRoom(bytes: number) {
     return this.#bytes + bytes <= this.#bytesMax;
   }
 
   /** Counts a piece of a body. Refuses the largest bodies until the rest is within the limit. */
-  add(body: Body, bytes: number): void {
+  add(body: Body, bytes: number) {
     this.#bodies.add(body);
     body.bytes += bytes;
     this.#bytes += bytes;
 
     // Refuses, on a tie, the body that asks for more. The search is linear, but rare.
     while (!this.hasRoom(0)) {
-      const all = [...this.#bodies];
-      all
-        .reduce((most, each) => (each.bytes > most.bytes ? each : most), body)
-        .refuse();
+      let largest = body;
+      for (const each of this.#bodies)
+        if (each.bytes > largest.bytes) largest = each;
+      largest.refuse();
     }
   }
 
   /** Stops counting a body. A body that is not counted is ignored. */
-  release(body: Body): void {
+  release(body: Body) {
     if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
     assert(this.#bytes >= 0, "a body was counted out twice");
   }
@@ -59,7 +58,7 @@ export class BodyBudget {
  *
  * @throws ApiError 500, also after setEncoding, which turns bytes into text
  */
-export function checkUnread(request: IncomingMessage): void {
+export function checkUnread(request: IncomingMessage) {
   const { readableDidRead, readableEnded, readableEncoding } = request;
   must(
     !readableDidRead && !readableEnded && readableEncoding === null,
@@ -75,24 +74,26 @@ export function checkUnread(request: IncomingMessage): void {
  */
 export function readBody(
   request: IncomingMessage,
-  limits: Limits,
+  bodyBytesMax: number,
   all: BodyBudget,
   done: (body: Buffer | ApiError) => void
-): void {
+) {
   const declaredBytes = Number(request.headers["content-length"]);
   let buffer: Buffer = nothing;
   let isDone = false;
 
-  const finish = (result: Buffer | ApiError): void => {
+  const finish = (result: Buffer | ApiError) => {
     if (isDone) return;
     isDone = true;
     buffer = nothing;
     all.release(body);
     done(result);
   };
-  const refuse = (): void => finish(new ApiError("bodies"));
-  const body: Body = { bytes: 0, refuse };
-  const end = (): void => finish(buffer.subarray(0, body.bytes));
+  const body: Body = {
+    bytes: 0,
+    refuse: () => finish(new ApiError("bodies"))
+  };
+  const end = () => finish(buffer.subarray(0, body.bytes));
 
   request.on("data", (chunk: Buffer) => {
     if (isDone) return;
@@ -101,17 +102,14 @@ export function readBody(
     // Not counting it is safe: it is parsed before the next piece of any body arrives.
     if (chunk.length === declaredBytes && all.hasRoom(declaredBytes))
       return finish(chunk);
-    if (body.bytes + chunk.length > limits.bodyBytesMax) {
+    if (body.bytes + chunk.length > bodyBytesMax) {
       return finish(
-        new ApiError(
-          "size",
-          `The body must not exceed ${limits.bodyBytesMax} bytes.`
-        )
+        new ApiError("size", `The body must not exceed ${bodyBytesMax} bytes.`)
       );
     }
 
     // Releases the bytes of a client that has gone.
-    if (body.bytes === 0) request.once("close", refuse);
+    if (body.bytes === 0) request.once("close", body.refuse);
     buffer = body.bytes === 0 ? chunk : joined(buffer, body.bytes, chunk);
     all.add(body, chunk.length);
     if (body.bytes === declaredBytes) end();
@@ -126,37 +124,11 @@ export function readBody(
 const nothing = Buffer.alloc(0);
 
 /** Copies pieces together as they arrive: a million chunks of one byte would take 300 MB. */
-function joined(buffer: Buffer, bytes: number, chunk: Buffer): Buffer {
+function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
   // Doubles the room, so that a body is copied a few times, however many pieces it has.
-  const roomy =
-    end > buffer.length
-      ? Buffer.concat([buffer.subarray(0, bytes)], 2 * end)
-      : buffer;
+  const roomy = end > buffer.length ? Buffer.concat([buffer], 2 * end) : buffer;
   chunk.copy(roomy, bytes);
   return roomy;
-}
-
-/**
- * Discards the rest of a body, so that a client that is still sending sees the early response.
- *
- * @param giveUp called after `discardMillis`, or beyond `discardBytesMax`
- */
-export function discardBody(
-  request: IncomingMessage,
-  limits: Limits,
-  giveUp: () => void
-): void {
-  const timer = setTimeout(giveUp, limits.discardMillis);
-  request.once("close", () => clearTimeout(timer));
-
-  let bytes = 0;
-  request.on("data", (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > limits.discardBytesMax) giveUp();
-  });
-
-  // A host application may have paused it.
-  request.resume();
 }

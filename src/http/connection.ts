@@ -2,10 +2,9 @@
  * The life of one connection (RFC 9112, 9): the order of responses, the last response, what is
  * discarded after it, and when the connection closes.
  */
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
-import { discardBody } from "./body.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
 
@@ -42,7 +41,7 @@ export class Connections {
     this.onResponse = onResponse;
   }
 
-  of(socket: Socket): Connection {
+  of(socket: Socket) {
     const known = this.#bySocket.get(socket);
     if (known) return known;
 
@@ -99,7 +98,7 @@ export class Connection {
    *
    * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
-  begin(response: ServerResponse): boolean {
+  begin(response: ServerResponse) {
     if (this.#state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
@@ -115,7 +114,7 @@ export class Connection {
   }
 
   /** Responds to a whole request, unless a host application or a timeout has done so. */
-  answer(response: ServerResponse, answer: Answer): void {
+  answer(response: ServerResponse, answer: Answer) {
     if (response.headersSent) return;
     if (this.#all.isDraining && this.#latest === response)
       response.shouldKeepAlive = false;
@@ -127,7 +126,7 @@ export class Connection {
   }
 
   /** Responds with an error, before the body is read, while it arrives or after it. */
-  refuse(response: ServerResponse, error: ApiError): void {
+  refuse(response: ServerResponse, error: ApiError) {
     if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
     const { expect, "content-length": length } = request.headers;
@@ -135,22 +134,18 @@ export class Connection {
     // A client that expects 100 and does not get it may send the body or not. Node closes then,
     // whatever our headers say.
     const isUnread = request.readableFlowing !== true;
-    const isInDoubt = isUnread && expect !== undefined;
-    const isTooLong =
-      isUnread && Number(length) > this.#all.limits.discardBytesMax;
-    if (error.close || isInDoubt || isTooLong) response.shouldKeepAlive = false;
+    const isEndInDoubt =
+      expect !== undefined || Number(length) > this.#all.limits.discardBytesMax;
+    if (error.close || (isUnread && isEndInDoubt))
+      response.shouldKeepAlive = false;
     this.answer(response, error);
 
     // Node reports the end of a request a moment after its last byte. Discarding nothing is safe.
-    if (request.complete) return;
-    discardBody(request, this.#all.limits, () => {
-      request.pause();
-      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
-    });
+    if (!request.complete) this.#discardBody(request);
   }
 
   /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
-  refuseConnect(error: ApiError): void {
+  refuseConnect(error: ApiError) {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
     this.#state = "unparsed";
@@ -158,22 +153,21 @@ export class Connection {
   }
 
   /** Responds to what node's parser refuses. Every request before it keeps its own response. */
-  onParserError(code: string): void {
+  onParserError(code: string) {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
     if (this.#state === "unparsed") return;
 
-    const latest = this.#latest;
-    const within = latest?.req.complete === false ? latest : undefined;
     this.#state = "unparsed";
     this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
     const error = parserErrorOf(code);
-    if (within === undefined) this.#answerRaw(error);
-    else if (!within.headersSent) this.refuse(within, error);
-    else this.#afterLatest(() => this.#closeGently());
+    const latest = this.#latest;
+    if (latest === undefined || latest.req.complete) this.#answerRaw(error);
+    else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());
+    else this.refuse(latest, error);
   }
 
   /**
@@ -185,7 +179,7 @@ export class Connection {
    * @returns whether it is idle, unless node's parser has begun a request. Destroys the socket
    * where the parser would not.
    */
-  isIdle(nowMillis: number): boolean {
+  isIdle(nowMillis: number) {
     const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
       this.#socket;
     const { bytesRead, bytesWritten, writableLength, writableEnded } = socket;
@@ -207,14 +201,13 @@ export class Connection {
       return false;
 
     // Node's parser counts a connection without bytes as one whose first request has begun.
-    const isCertain =
-      writableLength > 0 || bytesRead === 0 || this.#state === "unparsed";
-    if (isCertain) socket.destroy();
+    if (writableLength > 0 || bytesRead === 0 || this.#state === "unparsed")
+      socket.destroy();
     return true;
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */
-  isAnswered(): boolean {
+  isAnswered() {
     const latest = this.#latest;
     // The kernel has all of it: a response is written as a whole.
     return (
@@ -224,7 +217,7 @@ export class Connection {
   }
 
   /** Closes, unless a request whose head has arrived is in progress. */
-  closeIfIdle(): void {
+  closeIfIdle() {
     // Any other state closes by itself, after its last response.
     if (this.#state !== "open") return;
     endReplies();
@@ -242,7 +235,7 @@ export class Connection {
   }
 
   /** Writes a response after all others, then closes as gently as after an early response. */
-  #answerRaw(error: ApiError): void {
+  #answerRaw(error: ApiError) {
     this.#afterLatest(() => {
       // The response before it may have become the last one.
       if (!this.#socket.writable || this.#latest?.shouldKeepAlive === false)
@@ -255,7 +248,7 @@ export class Connection {
   }
 
   /** Calls `act` when the latest response has left. */
-  #afterLatest(act: () => void): void {
+  #afterLatest(act: () => void) {
     // Runs before node's own listener, which ends the connection of a client that has half-closed.
     if (this.#latest?.writableFinished === false)
       this.#latest.prependOnceListener("finish", act);
@@ -269,7 +262,7 @@ export class Connection {
    * Closing at once would make the kernel answer unread bytes with a reset. The client would lose
    * a response that it has not read yet (RFC 9112, 9.6).
    */
-  #closeGently(): void {
+  #closeGently() {
     if (this.#state === "open") this.#state = "closing";
     if (!this.#socket.writable) return;
     this.#socket.end();
@@ -281,12 +274,35 @@ export class Connection {
   }
 
   /**
+   * Discards the rest of a body, so that a client that is still sending sees the early response.
+   * Closes after `discardMillis`, or beyond `discardBytesMax`.
+   */
+  #discardBody(request: IncomingMessage) {
+    const { discardMillis, discardBytesMax } = this.#all.limits;
+    const giveUp = () => {
+      request.pause();
+      this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
+    };
+    const timer = setTimeout(giveUp, discardMillis);
+    request.once("close", () => clearTimeout(timer));
+
+    let bytes = 0;
+    request.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > discardBytesMax) giveUp();
+    });
+
+    // A host application may have paused it.
+    request.resume();
+  }
+
+  /**
    * Discards what follows a last response, up to `discardBytesMax`.
    *
    * Pausing does not help, because node resumes. Without node's listener nothing more reaches its
    * parser.
    */
-  #discardRest(): void {
+  #discardRest() {
     const socket = this.#socket;
     const endBytes = socket.bytesRead + this.#all.limits.discardBytesMax;
     socket.removeAllListeners("data");

@@ -3,9 +3,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
 
 /** @throws ApiError 417 unless Expect is absent, or 100-continue */
-export function checkExpect({
-  expect = "100-continue"
-}: IncomingHttpHeaders): void {
+export function checkExpect({ expect = "100-continue" }: IncomingHttpHeaders) {
   must(expect.toLowerCase() === "100-continue", "expectation");
 }
 
@@ -17,7 +15,7 @@ export function checkExpect({
 export function checkContent(
   headers: IncomingHttpHeaders,
   bodyBytesMax: number
-): void {
+) {
   const {
     "content-type": contentType,
     "content-encoding": contentCoding = "identity",
@@ -52,7 +50,7 @@ const parameterForm = new RegExp(
 );
 
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
-function checkMediaType(contentType = ""): void {
+function checkMediaType(contentType = "") {
   const essence = contentType.replace(/[ \t;].*/, "");
   must(
     essence.toLowerCase() === "application/json",
@@ -74,7 +72,10 @@ function checkMediaType(contentType = ""): void {
     );
     if (parameter[1]?.toLowerCase() !== "charset") continue;
 
-    const charset = unquoted(parameter[2] ?? "");
+    // The value of a token or a quoted-string (RFC 9110, 5.6.4).
+    const charset = (parameter[2] ?? "")
+      .replace(/^"|"$/g, "")
+      .replace(/\\(.)/g, "$1");
     must(
       !isCharsetKnown && charset.toLowerCase() === "utf-8",
       "charset",
@@ -85,10 +86,6 @@ function checkMediaType(contentType = ""): void {
   }
 }
 
-/** Returns the value of a token or a quoted-string (RFC 9110, 5.6.4). */
-const unquoted = (text: string): string =>
-  text.replace(/^"|"$/g, "").replace(/\\(.)/g, "$1");
-
 /** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
 const common = new RegExp(
   "^(?:(?:text|application)/(?:plain|html|csv|xml|octet-stream|" +
@@ -96,5 +93,5 @@ const common = new RegExp(
   "i"
 );
 
-const shown = (name: string): string =>
+const shown = (name: string) =>
   name === "" ? "empty or absent" : common.test(name) ? name : "another one";

@@ -1,4 +1,4 @@
-/** The catalogue: every response that is not a success. */
+/** The catalogue of errors: every response that is not a success. */
 import { JsonError } from "../json/parse.ts";
 import { StoreError, storeErrorCodes } from "../store.ts";
 
@@ -16,19 +16,13 @@ type Row = readonly [
 
 /** Challenges (RFC 6750, 3): without an error if the request has no Bearer credentials. */
 const bearer = 'Bearer realm="plant-store"';
-const challenge = ["WWW-Authenticate", bearer] as const;
 const invalidRequest = [
   "WWW-Authenticate",
   `${bearer}, error="invalid_request"`
 ] as const;
-const invalidToken = [
-  "WWW-Authenticate",
-  `${bearer}, error="invalid_token"`
-] as const;
 
 const retryAfter = ["Retry-After", "1"] as const;
 const allow = ["Allow", "POST"] as const;
-const acceptEncoding = ["Accept-Encoding", "identity"] as const;
 
 /** Always closes the connection. Without it, connection.ts decides. */
 const close = ["Connection", "close"] as const;
@@ -78,9 +72,13 @@ export const catalogue = {
   anonymous: [
     40101,
     "Authorization must be present, with the scheme Bearer",
-    challenge
+    ["WWW-Authenticate", bearer]
   ],
-  token: [40102, "The bearer token is unknown", invalidToken],
+  token: [
+    40102,
+    "The bearer token is unknown",
+    ["WWW-Authenticate", `${bearer}, error="invalid_token"`]
+  ],
   path: [40401, "There is nothing at this path"],
   method: [40501, "The method must be POST", allow],
   connect: [
@@ -102,7 +100,7 @@ export const catalogue = {
   contentCoding: [
     41503,
     "Content-Encoding must be identity or absent",
-    acceptEncoding
+    ["Accept-Encoding", "identity"]
   ],
   expectation: [41701, "Expect must be 100-continue"],
   conflict: [
@@ -175,10 +173,10 @@ export class ApiError extends Error {
   constructor(cause: Cause, message = `${catalogue[cause][1]}.`) {
     super(message);
     const [error, , ...fields]: Row = catalogue[cause];
-    const isLong = message.length > messageCharactersMax;
-    const sentence = isLong
-      ? `${message.slice(0, messageCharactersMax - 1)}…`
-      : message;
+    const sentence =
+      message.length > messageCharactersMax
+        ? `${message.slice(0, messageCharactersMax - 1)}…`
+        : message;
     this.status = Math.floor(error / 100);
     this.close = fields.includes(close);
     this.headers = fields.filter((field) => field !== close).flat();
@@ -209,12 +207,9 @@ export function must(
 /**
  * Returns the response to a thrown value.
  *
- * @param onFault called with an internal error, whose response reveals nothing of it
+ * @param onFault called for an internal error, whose response reveals nothing of it
  */
-export function apiErrorOf(
-  thrown: unknown,
-  onFault: (fault: unknown) => void
-): ApiError {
+export function apiErrorOf(thrown: unknown, onFault: () => void) {
   if (thrown instanceof ApiError) return thrown;
   if (thrown instanceof JsonError) {
     const { code, message } = thrown;
@@ -227,7 +222,7 @@ export function apiErrorOf(
   const given = thrown instanceof StoreError && thrown.code;
   const code = storeErrorCodes.find((each) => each === given);
   if (code && code !== "invalid") return new ApiError(code);
-  onFault(thrown);
+  onFault();
   return new ApiError(
     "fault",
     code === "invalid"
@@ -237,7 +232,7 @@ export function apiErrorOf(
 }
 
 /** Returns the response to what node's parser (llhttp) refuses with this code. */
-export const parserErrorOf = (code: string): ApiError =>
+export const parserErrorOf = (code: string) =>
   new ApiError(parserCauses.get(code) ?? "malformed");
 
 /** Causes by the parser's codes. Any other code is `malformed`. */

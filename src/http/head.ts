@@ -52,7 +52,7 @@ export function readHead(
 export function checkCount(
   fields: readonly string[],
   { headFieldsMax }: Limits
-): void {
+) {
   must(
     fields.length <= 2 * headFieldsMax,
     "headFields",
@@ -79,10 +79,7 @@ const singletons: ReadonlyMap<string, Cause> = new Map([
 ]);
 
 /** Checks that no singleton is repeated. Returns the bytes of all fields. */
-function checkFields(
-  rawHeaders: readonly string[],
-  keepsKeys: boolean
-): number {
+function checkFields(rawHeaders: readonly string[], keepsKeys: boolean) {
   let bytes = 0;
   // A string, not a Set: a valid request allocates nothing here.
   let seen = "";
@@ -114,12 +111,10 @@ const authority = String.raw`(?:[\w.~!$&'()*+,;=%-]+|\[[\da-fA-Fv:.]+\])`;
 const hostForm = new RegExp(`^${authority}(?::\\d*)?$`);
 
 /** Checks that the body's length is given in one way that the version allows (RFC 9112, 6.1). */
-function checkFraming(headers: IncomingHttpHeaders, version: string): void {
+function checkFraming(headers: IncomingHttpHeaders, version: string) {
   const { "transfer-encoding": coding, "content-length": length } = headers;
-  const isLength =
-    length === undefined || (/^\d+$/.test(length) && coding === undefined);
   must(
-    isLength,
+    length === undefined || (/^\d+$/.test(length) && coding === undefined),
     "framing",
     "Content-Length must be one number, without Transfer-Encoding."
   );
@@ -152,7 +147,7 @@ const absoluteForm = new RegExp(
 const authorityForm = new RegExp(`^${authority}:\\d+$`);
 
 /** Returns the target's path. "*" and CONNECT's authority give "*", which no route has. */
-function pathOf(url: string, method: string): string {
+function pathOf(url: string, method: string) {
   if (method === "CONNECT") {
     must(authorityForm.test(url), "target");
     return "*";

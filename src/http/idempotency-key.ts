@@ -1,4 +1,4 @@
-/** Idempotency-Key: which key a request carries (draft-ietf-httpapi-idempotency-key-header). */
+/** Which Idempotency-Key a request carries (draft-ietf-httpapi-idempotency-key-header). */
 import { must } from "./errors.ts";
 
 /** The most characters of a key: more than any UUID or digest, and no memory to speak of. */

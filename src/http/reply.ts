@@ -22,7 +22,7 @@ const mediaType = "application/json";
 export function reply(
   response: ServerResponse,
   { status, headers, body }: Answer
-): void {
+) {
   const bytes = Buffer.byteLength(body);
   const fields = [
     "Content-Type",
@@ -51,7 +51,7 @@ export function reply(
 let written: ServerResponse[] = [];
 
 /** Ends what `reply` has written. `reply` schedules it for the end of the turn. */
-export function endReplies(): void {
+export function endReplies() {
   const ended = written;
   written = [];
   for (const response of ended) {
@@ -67,7 +67,7 @@ export function endReplies(): void {
 }
 
 /** Returns a whole response as text, for requests that have no ServerResponse. */
-export function rawReply({ status, body, headers }: Answer): string {
+export function rawReply({ status, body, headers }: Answer) {
   const own = headers.map((text, index) =>
     index % 2 === 0 ? `${text}: ` : `${text}\r\n`
   );

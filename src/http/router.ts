@@ -13,7 +13,7 @@ export function checkRoute(
   method: string | undefined,
   path: string,
   expected: string
-): void {
+) {
   must(method !== "CONNECT", "connect");
   must(
     path === expected,

@@ -1,4 +1,4 @@
-/** The open sockets of one server: which carry HTTP, which are idle, what a drain closes. */
+/** The open sockets of one server: which carry HTTP, fail, or are idle, and what a drain closes. */
 import { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
@@ -17,14 +17,14 @@ export function trackSockets(
 
   // Closes gently every connection on which no request with its whole head is in progress. After
   // the last one, only handshakes are left.
-  const closeIdle = (): void => {
+  const closeIdle = () => {
     for (const socket of http) connections.of(socket).closeIfIdle();
     if (http.size === 0) for (const socket of raw) socket.destroy();
   };
 
   // Checks regularly, because node reports neither that a last response has left, nor that bytes
   // alone keep a connection open.
-  const check = (): void => {
+  const check = () => {
     if (connections.isDraining) closeIdle();
     const nowMillis = performance.now();
     const kept = [...http].filter(
@@ -35,14 +35,21 @@ export function trackSockets(
 
   server.on("connection", (socket) => track(raw, socket));
   server.on(event, (socket) => track(http, socket));
+
+  // Without this, node responds without a body.
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (http.has(socket))
+      connections.of(socket).onParserError(error.code ?? "");
+    // The TLS handshake failed: the client cannot read a response.
+    else socket.destroy();
+  });
+
   server.on("listening", () => {
-    const timer = setInterval(check, connections.limits.checkMillis);
-    timer.unref();
+    const timer = setInterval(check, connections.limits.checkMillis).unref();
     server.once("close", () => clearInterval(timer));
   });
 
   return {
-    http,
     closeIdle,
 
     /**
@@ -50,7 +57,7 @@ export function trackSockets(
      *
      * @returns whether each request had its whole response
      */
-    destroyAll(): boolean {
+    destroyAll() {
       const isAnswered = [...http].every((socket) =>
         connections.of(socket).isAnswered()
       );
@@ -60,7 +67,7 @@ export function trackSockets(
   };
 }
 
-function track(sockets: Set<Socket>, socket: Socket): void {
+function track(sockets: Set<Socket>, socket: Socket) {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
 }
@@ -72,10 +79,14 @@ function track(sockets: Set<Socket>, socket: Socket): void {
  * none. Node's closeIdleConnections asks the parser, then calls `destroy` on each idle socket.
  * Replacing that method meanwhile is safe: nothing else runs, and destroying is all it is for.
  */
-function destroyIdle(server: Server, kept: readonly Socket[]): void {
-  const methods = kept.map((socket) => socket.destroy);
-  for (const socket of kept) socket.destroy = () => socket;
+function destroyIdle(server: Server, kept: readonly Socket[]) {
+  const restores = kept.map((socket) => {
+    const { destroy } = socket;
+    socket.destroy = () => socket;
+    return () => {
+      socket.destroy = destroy;
+    };
+  });
   Server.prototype.closeIdleConnections.call(server);
-  for (const [index, socket] of kept.entries())
-    socket.destroy = methods[index] ?? socket.destroy;
+  for (const restore of restores) restore();
 }

@@ -1,15 +1,14 @@
 /** Sets node:http up strictly: its limits, and our responses where its own have no body. */
-import { createServer as createHttp, type Server } from "node:http";
-import type {
-  IncomingMessage,
-  RequestListener,
-  ServerResponse
+import {
+  createServer as createHttp,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse
 } from "node:http";
 import {
   createServer as createHttps,
   type ServerOptions as TlsOptions
 } from "node:https";
-import type { Socket } from "node:net";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
@@ -23,16 +22,16 @@ export interface Application {
   /**
    * Responds to a request through its connection.
    *
-   * @param next what the client waits for before it sends the body: `100 Continue`, or nothing
+   * @param next `continue` if the client waits for `100 Continue` before it sends the body
    */
-  handle(
+  readonly handle: (
     request: IncomingMessage,
     response: ServerResponse,
-    next: "continue" | "body"
-  ): void;
+    next?: "continue"
+  ) => void;
 
   /** Responds to a CONNECT through its connection. Node makes no ServerResponse for it. */
-  refuseConnect(request: IncomingMessage): void;
+  readonly refuseConnect: (request: IncomingMessage) => void;
 }
 
 /**
@@ -54,10 +53,9 @@ export type DrainableServer = Server & {
 
 /** Returns a server that passes every request to the application. */
 export function createStrictServer(
-  application: Application,
+  { connections, handle, refuseConnect }: Application,
   tls?: TlsOptions
 ): DrainableServer {
-  const { connections } = application;
   const { limits } = connections;
   const options = optionsOf(limits);
   const server = tls
@@ -69,10 +67,21 @@ export function createStrictServer(
     connections,
     tls ? "secureConnection" : "connection"
   );
-  listenTo(server, application, sockets.http);
 
-  const drain = (): Promise<boolean> =>
-    new Promise((resolve) => {
+  server.on("request", handle);
+
+  // Without these, node sends 100 before our checks, and a 417 without a body.
+  server.on("checkContinue", (request, response) =>
+    handle(request, response, "continue")
+  );
+  server.on("checkExpectation", handle);
+
+  // Without this, node closes the connection without a response.
+  server.on("connect", refuseConnect);
+
+  let drained: Promise<boolean> | undefined;
+  const drain = () =>
+    (drained ??= new Promise((resolve) => {
       connections.isDraining = true;
 
       // A client that is merely slow to close has already received its response.
@@ -84,9 +93,8 @@ export function createStrictServer(
         clearTimeout(deadline);
         resolve(true);
       });
-    });
+    }));
 
-  let drained: Promise<boolean> | undefined;
   return Object.assign(server, {
     // Responds to clients that half-close. Node does not document this switch: a test on each Node
     // pins it.
@@ -96,7 +104,7 @@ export function createStrictServer(
     // bytes that the kernel has not sent yet.
     closeIdleConnections: sockets.closeIdle,
 
-    drain: () => (drained ??= drain())
+    drain
   });
 }
 
@@ -125,9 +133,9 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
  * Deletes the secrets that node leaves on a server, now and after setSecureContext: logging the
  * server would show them. Node does not read them again.
  */
-function withoutSecrets<Secured extends TlsServer>(server: Secured): Secured {
+function withoutSecrets<Secured extends TlsServer>(server: Secured) {
   const { setSecureContext } = server;
-  const deleteSecrets = (): void => {
+  const deleteSecrets = () => {
     for (const name of ["key", "passphrase", "pfx"])
       Reflect.deleteProperty(server, name);
   };
@@ -137,33 +145,4 @@ function withoutSecrets<Secured extends TlsServer>(server: Secured): Secured {
   };
   deleteSecrets();
   return server;
-}
-
-/** Replaces every listener of node that would respond or close by itself. */
-function listenTo(
-  server: Server,
-  application: Application,
-  tracked: ReadonlySet<Socket>
-): void {
-  const { connections } = application;
-
-  const handle: RequestListener = (request, response) =>
-    application.handle(request, response, "body");
-  server.on("request", handle);
-
-  // Without these, node sends 100 before our checks, and a 417 without a body.
-  server.on("checkContinue", (request, response) =>
-    application.handle(request, response, "continue")
-  );
-  server.on("checkExpectation", handle);
-
-  // Without this, node closes the connection without a response.
-  server.on("connect", (request) => application.refuseConnect(request));
-
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    if (tracked.has(socket))
-      connections.of(socket).onParserError(error.code ?? "");
-    // The TLS handshake failed: the client cannot read a response.
-    else socket.destroy();
-  });
 }

@@ -1,4 +1,4 @@
-/** JournalError: why a journal cannot be opened, or can no longer be written. */
+/** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
 
 /** Exit codes of sysexits(3). */
@@ -36,7 +36,7 @@ export class JournalError extends Error {
   ) {
     const isInternal = cause instanceof AssertionError;
     const place = offset === undefined ? "" : `at offset ${offset}, `;
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     super(`${path}: ${place}${isInternal ? "internal error: " : ""}${reason}`, {
       cause
     });
@@ -68,6 +68,9 @@ export function ifPossible<T>(step: () => T): T | undefined {
     return undefined;
   }
 }
+
+export const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);
 
 /** Whether an error is the system's, with this code. */
 export const hasCode = (error: unknown, code: string): boolean =>

@@ -5,14 +5,12 @@
  * model allows, unlike fsync and fdatasync. Elsewhere a write is followed by fdatasync.
  */
 import * as fs from "node:fs";
-import { platform } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { hasCode } from "./error.ts";
-import { takeLocks } from "./lock.ts";
+import { isLinux, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = fs.constants;
-const isLinux = platform() === "linux";
 const durableFlags = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 
 /** The mode, less the umask, of the journal and of what stands beside it: both hold plants. */
@@ -60,10 +58,9 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    if (!realDisk.canName(path)) return undefined;
-    const stat = fs.statSync(path, { throwIfNoEntry: false });
-    if (!stat) return undefined;
-    if (!stat.isFile() || stat.size > bytesMax) return "other";
+    const found = realDisk.canName(path) && realDisk.look(path);
+    if (!found) return undefined;
+    if (!found.isFile || found.bytes > bytesMax) return "other";
 
     const fd = fs.openSync(path, O_RDONLY);
     try {
@@ -188,9 +185,9 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
   const path = join(fs.realpathSync.native(directory), basename(absolute));
-  if (!realDisk.canName(path)) return path;
-  const stat = fs.lstatSync(path, { throwIfNoEntry: false });
-  if (stat?.isSymbolicLink() !== true) return path;
+  const stat =
+    realDisk.canName(path) && fs.lstatSync(path, { throwIfNoEntry: false });
+  if (!stat || !stat.isSymbolicLink()) return path;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(path), fs.readlinkSync(path)),

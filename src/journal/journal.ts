@@ -1,5 +1,6 @@
 /**
- * The journal: queues plants, writes them together, and acknowledges them when the write returns.
+ * The loop that writes the journal: it queues plants, writes them together, and acknowledges them
+ * when the write returns.
  *
  * One loop does everything that touches the file: rotations first, then a batch; otherwise it
  * sleeps. So one write is in flight at a time, and appends that arrive meanwhile join the next one
@@ -21,7 +22,7 @@ import {
 } from "../store.ts";
 import { ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
-import { openFile, release, type OpenFile, type Place } from "./open.ts";
+import { openFile, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { Queue } from "./queue.ts";
 import { appendPlant, fillChecksums, recordText } from "./record.ts";
@@ -163,7 +164,7 @@ export class Journal
     // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
     this.#wakeUp();
-    return (this.#closed ??= this.#loop.then(() => release(this.#current)));
+    return (this.#closed ??= this.#loop.then(() => this.#current.release()));
   }
 
   readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
@@ -211,7 +212,7 @@ export class Journal
         // The window continues. A file that cannot be opened leaves it as it is.
         const unread = new KeyWindow(0);
         this.#current = await openFile({ ...this.#settings, keys: unread });
-        release(old);
+        old.release();
       }
       this.#watched = "path";
       request.resolve(isNew);

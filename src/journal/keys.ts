@@ -117,7 +117,7 @@ export class KeyWindow {
       return this.skip(size - start);
     const lines = linesOf(file, start, size, decodeKeyed);
     for (const { offset, end, text, record } of lines) {
-      if (text && typeof record === "object" && record.key !== undefined)
+      if (text && record?.key !== undefined)
         this.add(record.key, plantIn(text), end - offset);
       else this.skip(end - offset);
     }
@@ -166,9 +166,8 @@ export class KeyWindow {
   /** Whether a slot has the key of the scratch space, at offset 0, or the plant, after it. */
   #has(slot: number, offset: number) {
     const start = slot * 2 * digestBytes + offset;
-    const { digests } = this.#slots;
     const order = this.#digests.compare(
-      digests,
+      this.#slots.digests,
       start,
       start + digestBytes,
       offset,
@@ -180,7 +179,7 @@ export class KeyWindow {
 
 /** Decodes a line that may have a key. Any other counts as one without. */
 const decodeKeyed: typeof decodeRecord = (line) =>
-  line.includes(keyMark) ? decodeRecord(line) : "bad checksum";
+  line.includes(keyMark) ? decodeRecord(line) : undefined;
 
 const slotsOf = (length: number) => ({
   length,

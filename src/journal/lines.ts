@@ -65,7 +65,9 @@ const lineAt = (
 
   /** Without its LF; undefined if it is too long for a line. */
   text,
-  record: text ? decode(text) : ("bad checksum" as const)
+
+  /** Undefined if it is not one. */
+  record: text && decode(text)
 });
 
 /** Returns the offset of the first such text from an offset on; the given size if there is none. */

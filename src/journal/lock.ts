@@ -9,10 +9,12 @@ import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { platform } from "node:os";
 import { dirname, join } from "node:path";
-import { hasCode, ifPossible } from "./error.ts";
+import { hasCode, ifPossible, messageOf } from "./error.ts";
 
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
+
+export const isLinux = platform() === "linux";
 
 /** The longest path that every system can listen on, in bytes: Node 20 truncates longer ones. */
 const listenBytesMax = 103;
@@ -52,8 +54,7 @@ export async function takeLocks(
   }
 
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
-  const random = Math.random().toString(36).slice(2, 10).padEnd(8, "0");
-  const own = `${path}.lock-${identity}-${random}`;
+  const own = `${path}.lock-${identity}-${randomName()}`;
   for (const name of [...abstractOf(identity), own]) {
     try {
       releases.push(await listenOn(name));
@@ -61,10 +62,9 @@ export async function takeLocks(
       if (hasCode(error, "EADDRINUSE"))
         return `${holder}: "ss -xlp | grep plant-store-${identity}" shows which`;
       if (name === own && releases.length === 0) throw error;
-      const reason = error instanceof Error ? error.message : error;
       warn(
         `${path}: one of its two locks is missing, so another process may not see that it is ` +
-          `in use: ${reason}`
+          `in use: ${messageOf(error)}`
       );
     }
   }
@@ -93,7 +93,7 @@ export async function isLocked(
   const found = await Promise.all(
     [...abstractOf(identity), ...beside].map(probe)
   );
-  return found.some((process) => process !== undefined);
+  return found.some(Boolean);
 }
 
 /**
@@ -103,7 +103,7 @@ export async function isLocked(
  */
 export async function removeAbandoned(path: string): Promise<void> {
   const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  if (found?.isSocket() !== true) return;
+  if (!found?.isSocket()) return;
   const listener = await probe(path);
   if (listener !== undefined)
     throw new Error(`something else is at ${path}: ${listener}`);
@@ -111,7 +111,7 @@ export async function removeAbandoned(path: string): Promise<void> {
   // Another start may have replaced the abandoned socket by its own since the probe. So the socket
   // is moved aside, and that start gets its own back. One gap of microseconds remains: a process
   // that has bound its socket and does not listen yet refuses connections, too.
-  const aside = `${path}.${Math.random().toString(36).slice(2, 10)}`;
+  const aside = `${path}.${randomName()}`;
   fs.renameSync(path, aside);
   const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
   const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
@@ -201,11 +201,12 @@ function listenOn(name: string): Promise<() => void> {
   });
 }
 
+/** Returns eight characters that no other name has. */
+const randomName = () => Math.random().toString(36).slice(2, 10).padEnd(8, "0");
+
 /** The file's abstract name, the same on every Node, on systems that have such names. */
 export const abstractOf = (identity: string) =>
-  platform() === "linux"
-    ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")]
-    : [];
+  isLinux ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")] : [];
 
 /**
  * The sockets in a journal's directory that lock it by any of its names, or once did. Asks lstat
@@ -216,7 +217,6 @@ const locksBeside = (path: string, identity: string) =>
     .readdirSync(dirname(path))
     .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)
     .map((name) => join(dirname(path), name))
-    .filter(
-      (name) =>
-        fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket() === true
+    .filter((name) =>
+      fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()
     );

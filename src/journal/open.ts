@@ -33,7 +33,10 @@ export interface Place {
   readonly keys: KeyWindow;
 }
 
-/** A locked journal whose end is clean and durable. `seq` is the last record's, or 0. */
+/**
+ * A locked journal whose end is clean and durable. `seq` is the last record's, or 0; `release`
+ * closes and unlocks the file.
+ */
 export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 
 /**
@@ -53,29 +56,26 @@ export async function openFile(place: Place) {
     disk.open(path)
   );
   const releases: (() => void)[] = [];
+
+  // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
+  // the same.
+  const release = () => {
+    ifPossible(() => file.close());
+    for (const each of releases) each();
+  };
   try {
     const { identity } = file.look();
     const other = await disk.lock(path, identity, releases, warn);
     if (other !== undefined) throw new JournalError("locked", path, other);
 
     const found = await repair(place, path, file);
-    return { path, identity, file, releases, bytes: file.size(), ...found };
+    return { path, identity, file, release, bytes: file.size(), ...found };
   } catch (error) {
-    release({ file, releases });
+    release();
     throw error instanceof JournalError
       ? error
       : new JournalError("failed", path, error);
   }
-}
-
-/** Closes and unlocks a file. An error here loses nothing: acknowledged records are durable. */
-export function release({
-  file,
-  releases
-}: Pick<OpenFile, "file" | "releases">): void {
-  // After an error the descriptor is closed all the same.
-  ifPossible(() => file.close());
-  for (const each of releases) each();
 }
 
 /** The longest end of a name beside the journal: `saveTorn`'s, with the largest numbers. */
@@ -94,10 +94,12 @@ function checkName(disk: Disk, path: string) {
   if (disk.canName(path + longestSuffix)) return;
 
   const bytes = Buffer.byteLength(basename(path));
-  const nameOf = (length: number) =>
-    join(dirname(path), "x".repeat(length) + longestSuffix);
   let bytesMax = bytes;
-  while (bytesMax > 0 && !disk.canName(nameOf(bytesMax))) bytesMax--;
+  while (
+    bytesMax > 0 &&
+    !disk.canName(join(dirname(path), "x".repeat(bytesMax) + longestSuffix))
+  )
+    bytesMax--;
   throw new Error(
     `the name has ${bytes} bytes: expected at most ${bytesMax} in this directory, ` +
       "so that FILE.torn-OFFSET-NUMBER.part fits beside it"
@@ -117,10 +119,9 @@ async function repair(
 ) {
   const found = readCopy(disk, path);
   const size = attempt("unreadable", path, () => file.size());
-  const plan = attempt("unreadable", path, () =>
+  const { copy, whole, end } = attempt("unreadable", path, () =>
     planOpening({ ...file, size: () => size }, found)
   );
-  const { copy, file: whole, end } = plan;
   checkSize(path, file, size);
 
   if (end.kind === "damaged") {

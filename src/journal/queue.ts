@@ -1,4 +1,4 @@
-/** The appends that wait for a write or are in one, bounded in number and bytes. */
+/** The queue of appends: those that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
 import {
@@ -75,8 +75,8 @@ export class Queue {
       (isFull ? new StoreError("busy", "too many records wait") : undefined);
 
     // The plant of a refused retry may be stored by the first append.
-    if (refusal && first) throw new StoreError("unknown", refusal.message);
-    if (refusal) throw refusal;
+    if (refusal)
+      throw first ? new StoreError("unknown", refusal.message) : refusal;
 
     this.#records++;
     this.#bytes += bytes;
@@ -110,11 +110,12 @@ export class Queue {
     for (const [index, append] of this.batch.entries()) {
       assert(append.settles.length > 0, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
-      if (result instanceof StoreError) this.#settle(append, result);
-      else {
-        const { seq, file } = result;
-        this.#settle(append, { seq: seq + index, file });
-      }
+      this.#settle(
+        append,
+        result instanceof StoreError
+          ? result
+          : { seq: result.seq + index, file: result.file }
+      );
     }
     this.batch = [];
   }

@@ -203,23 +203,24 @@ export function isPartOfHeader(file: Buffer): boolean {
   );
 }
 
-export type DecodedRecord = Exclude<ReturnType<typeof decodeRecord>, string>;
+export type DecodedRecord = NonNullable<ReturnType<typeof decodeRecord>>;
 
-/** Reads a line without its LF. "not a record" has a valid checksum over something else. */
+/** Reads a line without its LF; undefined if it has a bad checksum, or is not a record. */
 export function decodeRecord(line: Buffer) {
-  if (!hasValidChecksum(line)) return "bad checksum" as const;
+  if (!hasValidChecksum(line)) return undefined;
 
   const text = line.toString("latin1", 0, line.length - placeholderCrc.length);
   const [start, seq, at = "", synced, key, digits] =
     recordForm.exec(text) ?? [];
-  if (start === undefined) return "not a record" as const;
+  if (start === undefined) return undefined;
 
   const id =
     digits === undefined
       ? idOf(line.subarray(start.length, text.length))
       : BigInt(digits);
-  if (id === undefined) return "not a record" as const;
-  return { seq: Number(seq), at, synced: Number(synced), key, id };
+  return id === undefined
+    ? undefined
+    : { seq: Number(seq), at, synced: Number(synced), key, id };
 }
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */
@@ -240,7 +241,7 @@ function idOf(json: Buffer) {
 }
 
 /** Whether a line ends with its checksum. */
-function hasValidChecksum(line: Buffer) {
+export function hasValidChecksum(line: Buffer): boolean {
   const crcIndex = line.length - placeholderCrc.length;
   if (crcIndex <= 0) return false;
   const digits = checksum(line.subarray(0, crcIndex));

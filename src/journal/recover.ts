@@ -1,5 +1,5 @@
 /**
- * Decides whether the end of a journal is clean, torn by a crash, or damaged.
+ * Decides whether a journal's end is clean, torn or damaged.
  *
  * Two offsets decide. C is the highest `synced` of any whole line with a valid checksum:
  * everything before it was on stable storage. X is the first offset, from the last certified line
@@ -8,7 +8,7 @@
 import { find, linesOf, type Bytes, type Line } from "./lines.ts";
 import {
   decodeHeader,
-  decodeRecord,
+  hasValidChecksum,
   headerBytes,
   isPartOfHeader,
   lineBytesMax,
@@ -36,11 +36,11 @@ export function examine(file: Bytes) {
   if (isPartOfHeader(head)) return { kind: "new" } as const;
 
   // The search ends where a header ends: the first line of another file may have no LF.
-  const [header] = linesOf(file, 0, head.length);
-  const uuid = header?.text && decodeHeader(header.text);
-  if (!header || uuid === undefined) return damaged(0, noHeader);
+  const lf = head.indexOf(lineFeed);
+  const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
+  if (uuid === undefined) return damaged(0, noHeader);
 
-  const known = findCertified(file, header.end, size);
+  const known = findCertified(file, size);
   if (!known)
     return damaged(
       size - windowBytesMax,
@@ -52,13 +52,14 @@ export function examine(file: Bytes) {
   let before: Line | undefined;
   for (const line of linesOf(file, from, Math.min(certified, size)))
     before = line;
-  let last = before
-    ? certifiedRecordOf(before, certified)
-    : { seq: 0, synced: header.end };
-  if (!last) {
-    const reason = `what stands before offset ${certified} was on stable storage, and is damaged`;
-    return damaged(before?.offset ?? header.end, reason, certified);
+  if (before && !isCertified(before, certified)) {
+    return damaged(
+      before.offset,
+      `what stands before offset ${certified} was on stable storage, and is damaged`,
+      certified
+    );
   }
+  let last: Position = before?.record ?? { seq: 0, synced: headerBytes };
 
   // X is the end, or the offset of the first line that does not continue the file.
   let end = size;
@@ -69,7 +70,7 @@ export function examine(file: Bytes) {
       if (isTorn(line, problem, file, size)) break;
       return damaged(end, problem, certified);
     }
-    if (typeof line.record === "object") last = line.record;
+    if (line.record) last = line.record;
   }
 
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
@@ -106,14 +107,13 @@ export function problemOf(
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
-  if (record === "bad checksum") {
+  if (!record) {
+    if (hasValidChecksum(text))
+      return "the line has a valid checksum, but is not a record";
     const isCrlf =
-      text.at(-1) === 0x0d &&
-      decodeRecord(text.subarray(0, -1)) !== "bad checksum";
+      text.at(-1) === 0x0d && hasValidChecksum(text.subarray(0, -1));
     return isCrlf ? "the line ends in CRLF" : wrongChecksum;
   }
-  if (record === "not a record")
-    return "the line has a valid checksum, but is not a record";
   if (!last) return undefined;
 
   const { seq, synced } = record;
@@ -127,43 +127,38 @@ export function problemOf(
 const wrongChecksum = "the line's checksum is wrong";
 
 /** Finds C, and the start of a line at or before the last certified one; undefined if too far. */
-function findCertified(file: Bytes, start: number, size: number) {
+function findCertified(file: Bytes, size: number) {
   for (let length = windowBytesMin; length <= windowBytesMax; length *= 4) {
-    const window = Math.max(start, size - length);
-    const from = window === start ? start : find(file, "\n", window, size) + 1;
+    const window = Math.max(headerBytes, size - length);
+    const from =
+      window === headerBytes ? window : find(file, "\n", window, size) + 1;
 
-    let certified = start;
+    let certified = headerBytes;
     for (const { record, isWhole } of linesOf(file, from, size)) {
-      if (isWhole && typeof record === "object")
-        certified = Math.max(certified, record.synced);
+      if (isWhole && record) certified = Math.max(certified, record.synced);
     }
-    if (from === start || from < certified) return { from, certified };
+    if (from === headerBytes || from < certified) return { from, certified };
   }
   return undefined;
 }
 
-/** Returns the record that ends at C, after the write that it claims began; undefined if none. */
-function certifiedRecordOf(
+/** Whether a line is a record that ends at C, after the write that it claims began. */
+const isCertified = (
   { record, isWhole, offset, end }: Line,
   certified: number
-) {
-  const isCertified = isWhole && end === certified;
-  return isCertified && typeof record === "object" && record.synced <= offset
-    ? record
-    : undefined;
-}
+) => isWhole && end === certified && record && record.synced <= offset;
 
 /** Whether a crash can leave this line: it leaves unfinished lines and NULs, no other bad line. */
 function isTorn(
-  { record, isWhole, offset }: Line,
+  { text, isWhole, offset }: Line,
   problem: string,
   file: Bytes,
   size: number
 ) {
+  if (text && hasValidChecksum(text)) return false;
   return (
-    record === "bad checksum" &&
-    (!isWhole ||
-      (problem === wrongChecksum && find(file, "\0", offset, size) < size))
+    !isWhole ||
+    (problem === wrongChecksum && find(file, "\0", offset, size) < size)
   );
 }
 

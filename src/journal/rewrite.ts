@@ -61,8 +61,8 @@ export function readCopy(disk: Disk, path: string): Buffer | undefined {
  */
 export function planOpening(found: Bytes, bytes: Buffer | undefined) {
   const copy = examineCopy(found, bytes);
-  const file = copy.kind === "pending" ? withEnd(found, copy) : found;
-  return { copy, file, end: copy.kind === "damaged" ? copy : examine(file) };
+  const whole = copy.kind === "pending" ? withEnd(found, copy) : found;
+  return { copy, whole, end: copy.kind === "damaged" ? copy : examine(whole) };
 }
 
 /** Rewrites the end of a journal durably, as the head of this file describes. */
@@ -123,8 +123,11 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
   if (!isLeftover || (hasGrown && size !== copy.size)) {
     return damaged(copy.offset, "it differs from its copy in .rewrite");
   }
-  const reason = "an opening was interrupted: .rewrite has what follows";
-  return { kind: "pending", reason, ...copy } as const;
+  return {
+    kind: "pending",
+    reason: "an opening was interrupted: .rewrite has what follows",
+    ...copy
+  } as const;
 }
 
 /** The file as it will be once its end is rewritten. */

@@ -28,8 +28,8 @@ export interface VerifyOptions {
 export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
   const { copy, isLive, onProgress } = options;
   const plan = planOpening(found, copy);
-  const { file, end } = plan;
-  const size = file.size();
+  const { whole, end } = plan;
+  const size = whole.size();
 
   // From here on a live server may truncate what it had no space for, and write other lines.
   const certifiedEnd = isLive && end.kind !== "new" ? end.certified : undefined;
@@ -48,7 +48,7 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
 
   // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
-  for (const next of linesOf(file, 0, size)) {
+  for (const next of linesOf(whole, 0, size)) {
     const { offset, isWhole, record } = next;
     if (++line % 1_000 === 0) onProgress?.(offset, size);
     if (copySpot && offset >= copySpot.offset) {
@@ -67,8 +67,8 @@ export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
     if (line === 1) continue;
 
     // After a damaged spot, the position that the next record must continue is unknown.
-    before = typeof record === "object" ? record : undefined;
-    if (typeof record !== "object") continue;
+    before = record;
+    if (!record) continue;
     records++;
     range = widened(record, range);
   }

@@ -6,9 +6,6 @@ export const int64 = { min: -(2n ** 63n), max: 2n ** 63n - 1n } as const;
 /** More digits than this are never in the range; fewer always are. */
 const digitsMax = 19;
 
-/** Why a number is not an int64: the end of a sentence that has named the range. */
-type NumberProblem = "has a fraction" | "is outside of it";
-
 /**
  * The parts of a number: minus, int, the digits of frac, exp without its "e" (RFC 8259, 6).
  *
@@ -26,8 +23,9 @@ const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
  * Linear in the number's length: `1e1000000000` is never expanded.
  *
  * @param text a number as JSON writes it
+ * @returns the int64, or why there is none: the end of a sentence that has named the range
  */
-export function exactInteger(text: string): bigint | NumberProblem {
+export function exactInteger(text: string) {
   const [, minus = "", whole = "", fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
 

@@ -131,7 +131,7 @@ class Reader {
   }
 
   /** JSON-text = ws value ws (RFC 8259, 2) */
-  read(): JsonValue {
+  read() {
     const start = this.#value();
     const value = this.#text.slice(start, this.#next);
     this.#space();
@@ -140,7 +140,7 @@ class Reader {
   }
 
   /** Passes a value after white space, and returns its position. */
-  #value(): number {
+  #value() {
     this.#space();
     const start = this.#next;
     const first = this.#text[start];
@@ -157,7 +157,7 @@ class Reader {
    *     object = "{" [ member *( "," member ) ] "}"
    *     array  = "[" [ value *( "," value ) ] "]"
    */
-  #items(end: "}" | "]"): void {
+  #items(end: "}" | "]") {
     if (++this.#nesting > this.#nestingMax) {
       this.#fail(
         `at most ${this.#nestingMax} levels`,
@@ -179,7 +179,7 @@ class Reader {
    *
    * @param object the object's position
    */
-  #member(object: number): void {
+  #member(object: number) {
     this.#space();
     const start = this.#next;
     if (this.#text[start] !== '"') this.#fail("a member name in quotes");
@@ -187,26 +187,23 @@ class Reader {
     const end = this.#next;
 
     // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
-    const isNew = this.#tableOfNames().add(name, start, object);
-    this.#next = isNew ? end : start;
-    if (!isNew) {
+    this.#names ??= new NameTable(this.#text.length, (position) =>
+      this.#nameAt(position)
+    );
+    if (!this.#names.add(name, start, object)) {
+      this.#next = start;
       this.#fail(
         "each name once",
         "duplicate",
         "a member name for the second time"
       );
     }
+    this.#next = end;
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
     if (this.#nesting === 1 && this.#kept.includes(name))
       this.#members.set(name, this.#text.slice(value, this.#next));
-  }
-
-  #tableOfNames(): NameTable {
-    return (this.#names ??= new NameTable(this.#text.length, (position) =>
-      this.#nameAt(position)
-    ));
   }
 
   /** Passes the string at a position, and returns the characters that it stands for. */
@@ -220,29 +217,30 @@ class Reader {
   }
 
   /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */
-  #string(): void {
+  #string() {
     if (this.#match(plainString)) return;
 
     this.#next++;
     while (this.#text[this.#next] !== '"') {
       if (this.#match(characters)) continue;
-      if (this.#text[this.#next] === "\\") this.#failEscape();
+      if (this.#text[this.#next] !== "\\") {
+        this.#fail(
+          "a character, control characters escaped, or the string's closing quote"
+        );
+      }
+      if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
+      if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
       this.#fail(
-        "a character, control characters escaped, or the string's closing quote"
+        "a high and a low one",
+        "surrogate",
+        "half of a surrogate pair"
       );
     }
     this.#next++;
   }
 
-  /** Throws for the escape that is next. */
-  #failEscape(): never {
-    if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
-    if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
-    this.#fail("a high and a low one", "surrogate", "half of a surrogate pair");
-  }
-
   /** Passes the next characters if they have the form, and returns whether they have. */
-  #match(form: RegExp): boolean {
+  #match(form: RegExp) {
     form.lastIndex = this.#next;
     if (!form.test(this.#text)) return false;
     this.#next = form.lastIndex;
@@ -250,7 +248,7 @@ class Reader {
   }
 
   /** ws = *( %x20 / %x09 / %x0A / %x0D ) (RFC 8259, 2) */
-  #space(): void {
+  #space() {
     for (; ; this.#next++) {
       const code = this.#text.charCodeAt(this.#next);
       if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09)
@@ -259,7 +257,7 @@ class Reader {
   }
 
   /** Passes a character after white space if it is next, and returns whether it is. */
-  #skip(character: string): boolean {
+  #skip(character: string) {
     this.#space();
     if (this.#text[this.#next] !== character) return false;
     this.#next++;
@@ -280,7 +278,7 @@ class Reader {
   }
 
   /** Names the next character. A response repeats no more of what a client sent. */
-  #found(): string {
+  #found() {
     const point = this.#text.codePointAt(this.#next);
     if (point === undefined) return "the end of the body";
     if (point === 0xfeff) return "a byte order mark";

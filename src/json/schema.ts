@@ -52,10 +52,7 @@ export function checkSchema(
 }
 
 /** Returns what a value must be and what it is, or undefined if it is that. */
-function typeProblem(
-  type: MemberSchema["type"],
-  value: JsonValue
-): string | undefined {
+function typeProblem(type: MemberSchema["type"], value: JsonValue) {
   // In words: a response never repeats the value itself.
   const kind =
     typeof value === "string"

@@ -17,7 +17,7 @@ export async function cat(
     const stdout = await readJournal(path, (file, { copy }) => {
       const plan = planOpening(file, copy);
       if (plan.copy.kind !== "damaged")
-        return printPlants(path, plan.file, flags, host);
+        return printPlants(path, plan.whole, flags, host);
       const { reason, offset } = plan.copy;
       throw new JournalError("damaged", path, reason, offset);
     });
@@ -58,7 +58,7 @@ async function printPlants(
       throw new JournalError("damaged", path, problem, offset);
 
     // The first line is the header.
-    if (!text || typeof record !== "object") continue;
+    if (!text || !record) continue;
     last = record;
     const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
     const at = flags.has("at") ? `"at":"${record.at}",` : "";

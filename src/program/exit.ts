@@ -1,5 +1,5 @@
 /** How the program ends: exit codes, the errors that carry one, and how errors are reported. */
-import { JournalError } from "../journal/error.ts";
+import { JournalError, messageOf } from "../journal/error.ts";
 import { EngineError } from "../store.ts";
 import type { Host } from "./host.ts";
 
@@ -44,9 +44,6 @@ export function reportError(error: unknown, host: Host) {
     isMistake ? host.warn(line) : host.log("error", line);
   return code;
 }
-
-export const messageOf = (error: unknown) =>
-  error instanceof Error ? error.message : String(error);
 
 /** One line without a stack, which would show paths of the program. */
 export const internalErrorMessage = (error: unknown) =>

@@ -2,10 +2,9 @@
 import { once } from "node:events";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
-import { attempt } from "../journal/error.ts";
+import { attempt, messageOf } from "../journal/error.ts";
 import { realDisk } from "../journal/files.ts";
 import { removeAbandoned } from "../journal/lock.ts";
-import { messageOf } from "./exit.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 

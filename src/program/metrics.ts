@@ -1,4 +1,4 @@
-/** Metrics of the process in Prometheus' text format 0.0.4. */
+/** The program's metrics, in Prometheus' text format 0.0.4. */
 import type { Server } from "node:http";
 import { catalogue } from "../http/errors.ts";
 import type { ResponseSummary } from "../index.ts";

@@ -9,7 +9,8 @@ import {
 } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
-import { ExitError, messageOf } from "./exit.ts";
+import { messageOf } from "../journal/error.ts";
+import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 /**

@@ -1,7 +1,8 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../index.ts";
+import { messageOf } from "../journal/error.ts";
 import { createAccessLog } from "./access-log.ts";
-import { ExitError, internalErrorMessage, messageOf } from "./exit.ts";
+import { ExitError, internalErrorMessage } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host, Log } from "./host.ts";

@@ -10,7 +10,7 @@ import {
   type Limit,
   type Limits
 } from "../config.ts";
-import { isToken } from "../http/bearer.ts";
+import { tokenForm } from "../http/bearer.ts";
 import type { Host } from "./host.ts";
 
 /** A path, or none. */
@@ -304,7 +304,7 @@ const isInherited = ({
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
 function checkToken({ command, environment, mistakes }: Given) {
   const { [tokenVariable]: token } = environment;
-  if (command === "serve" && token && !isToken(token))
+  if (command === "serve" && token && !tokenForm.test(token))
     mistakes.push(
       `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
     );

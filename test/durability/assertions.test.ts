@@ -58,8 +58,8 @@ const broken: readonly (readonly [
   ["an append settles only once", "queue.js", "this.batch = this.waiting.splice(0, count);",
     "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
     [200]],
-  ["every append of a batch settles", "queue.js", "file });\n            }\n        }\n"
-    + "        this.batch = [];", "file });\n            }\n        }", [200, 503]],
+  ["every append of a batch settles", "queue.js", "file });\n        }\n        this.batch = [];",
+    "file });\n        }", [200, 503]],
 ];
 
 for (const [invariant, file, from, to, statuses] of broken) {

@@ -259,7 +259,7 @@ test("the worked example of a journal is a valid journal", () => {
   let offset = header.length + 1;
   for (const [index, line] of lines.slice(1, -1).entries()) {
     const record = decodeRecord(Buffer.from(line));
-    assert.ok(typeof record === "object", line);
+    assert.ok(record, line);
     assert.deepEqual([record.seq, record.synced], [index + 1, offset]);
     offset += Buffer.byteLength(line) + 1;
   }

@@ -39,14 +39,17 @@ function headers(): string {
   return tableOf("field | errors", rows);
 }
 
-/** What a flag is for, without what follows after a colon: `--help` shows that. */
-const briefly = (meaning: string): string => meaning.replace(/(?<=\p{L}): .*/u, "");
+/**
+ * What a flag is for, without what follows after a colon, which `--help` shows, and without when a
+ * file is read, which the prose says.
+ */
+const briefly = (meaning: string): string => meaning.replace(/(?<=\p{L}): .*|, read .*/u, "");
 
 function settings(): string {
   const rows = Object.values(settingTable).map((setting) => [
     code(`--${setting.flag}`) + ("environment" in setting ? `, ${code(setting.environment)}` : ""),
     code(String(setting.defaultValue)), briefly(setting.meaning)]);
-  return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself; no flag, because `ps` shows flags"]]);
+  return tableOf("flag | default | meaning", [...rows, [code(tokenVariable), "none", "one token itself"]]);
 }
 
 function limits(): string {
@@ -77,7 +80,7 @@ function capabilities(): string {
 
 /** Words with which a sentence goes on after it has said what a file is. */
 const addition =
-  /(?:(?<=^(?=[\w`]+ ).{15,})[:;] |(?<=.{15}), (?:and )?(?:as|bounded|built|by|compared|each|exactly|for|from|in|the|under|with) ).*$/;
+  /(?:(?<=^(?=[\w`]+ ).{14,})[:;] |(?<=.{15}), (?:and )?(?:as|bounded|built|by|compared|each|exactly|for|from|in|the|under|with|within) ).*$/;
 
 /**
  * The first sentence of each file, without what it adds. Keeps the document's order, which is the
@@ -97,17 +100,16 @@ function tour(found: string): string {
 
 function facts(): string {
   const others = /for version in ([\d ]+);/.exec(readFileSync(join(root, ".ci/run"), "utf8"))?.[1];
-  return tableOf("fact | value", [
-    ["files of source", `${sources.length}, with ${sumOf(sources)} tokens: names, numbers, strings, marks`],
-    ["tested on Node", [/\d+/.exec(manifest.engines.node)?.[0], ...others?.split(" ") ?? []].join(", ")],
-  ]);
+  const nodes = [/\d+/.exec(manifest.engines.node)?.[0], ...others?.split(" ") ?? []].join(", ");
+  return `Tested on Node ${nodes}. The source has ${sources.length} files with ${sumOf(sources)}`
+    + " [tokens](.github/CONTRIBUTING.md#the-rules-of-the-source).";
 }
 
 /** What loads a file by `import()`, and that file; tidy's layers say where else `import()` may be. */
 const onDemand = {
-  "`--admin`, besides the defaults": "src/program/admin.ts",
-  "`--store nats://…`, besides the defaults": "src/engines/nats.ts",
-  "`import` and `export`, besides those of a stream": "src/program/transfer.ts",
+  "`--admin` adds": "src/program/admin.ts",
+  "`--store nats://…` adds": "src/engines/nats.ts",
+  "`import` and `export` add to a stream's": "src/program/transfer.ts",
 };
 
 /** The files that a file loads by import statements, and itself. */
@@ -144,8 +146,8 @@ function loading(): string {
   return tableOf("what runs | files | tokens | which", [
     rowOf("`serve` with its defaults", loadedByDefault, "all not named below"), ...rest,
     rowOf("nothing: only types", types, namesOf(types)),
-    rowOf("the library alone", [...loadedBy("src/index.ts")], "those of the first row that are neither"
-      + " `src/server.ts` nor in `src/program/`"),
+    rowOf("the library alone", [...loadedBy("src/index.ts")], "the first row's, without `src/server.ts`"
+      + " and `src/program/`"),
   ]);
 }
 

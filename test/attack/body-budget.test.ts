@@ -57,7 +57,7 @@ test("16 unfinished uploads of 1 MiB never refuse a small body", { timeout }, as
 });
 
 test("the control: small bodies are refused if the newest body is", { timeout }, async () => {
-  const program = await variant("http/body.js", "each.bytes > most.bytes", "false");
+  const program = await variant("http/body.js", "each.bytes > largest.bytes", "false");
   const found = await besideTheGreedy(program.createPlantServer);
   assert.ok(found.includes(503), "no body was refused");
 });
