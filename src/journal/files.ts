@@ -113,10 +113,7 @@ export const openToRead = (path: string): JournalFile =>
 export const link = fs.linkSync;
 
 /** Appends all bytes durably: writes the rest of a short write. */
-export async function appendAll(
-  file: JournalFile,
-  bytes: Buffer
-): Promise<void> {
+export async function appendAll(file: JournalFile, bytes: Buffer) {
   for (let index = 0; index < bytes.length;) {
     const written = await file.append(bytes.subarray(index));
     if (written === 0) throw new Error("nothing was written, without an error");
@@ -129,11 +126,7 @@ export async function appendAll(
  *
  * The old file stays until then: it may be the only copy.
  */
-export async function replaceFile(
-  disk: Disk,
-  path: string,
-  bytes: Buffer
-): Promise<void> {
+export async function replaceFile(disk: Disk, path: string, bytes: Buffer) {
   const file = disk.openBeside(`${path}.part`);
   await appendAll(file, bytes).finally(() => file.close());
   disk.rename(`${path}.part`, path);

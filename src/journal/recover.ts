@@ -99,10 +99,7 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  *
  * @param last the record before; undefined if that is unknown
  */
-export function problemOf(
-  { record, text, offset }: Line,
-  last?: Position
-): string | undefined {
+export function problemOf({ record, text, offset }: Line, last?: Position) {
   if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
