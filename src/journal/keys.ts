@@ -82,10 +82,11 @@ export class KeyWindow {
       this.#oldest++;
   }
 
-  /** Moves the end over a record with a key, and remembers it. */
-  add(key: string, plant: string | Buffer, lineBytes: number) {
+  /** Moves the end over a record, and remembers it if it has a key. */
+  add(key: string | undefined, plant: string | Buffer, lineBytes: number) {
     const position = this.#end;
     this.skip(lineBytes);
+    if (key === undefined) return;
     this.#digests.write(key, "base64url");
     this.#writePlant(plant);
     if (this.#count === 0)
@@ -129,8 +130,7 @@ export class KeyWindow {
     let start = 0;
     for (const { key, json } of batch) {
       const end = lines.indexOf(lineFeed, start) + 1;
-      if (key === undefined) this.skip(end - start);
-      else this.add(key, json, end - start);
+      this.add(key, json, end - start);
       start = end;
     }
   }

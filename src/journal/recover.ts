@@ -70,7 +70,7 @@ export function examine(file: Bytes) {
       if (isTorn(line, problem, file, size)) break;
       return damaged(end, problem, certified);
     }
-    if (line.record) last = line.record;
+    last = line.record ?? last;
   }
 
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
