@@ -41,8 +41,7 @@ import {
   StoreError,
   type AppendJson,
   type Outcome,
-  type Receipt,
-  type Settle
+  type Receipt
 } from "../store.ts";
 
 /**
@@ -155,12 +154,15 @@ export function appendPlant(
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !wholeKey.test(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    const settle: Settle = (outcome) => {
-      if (outcome instanceof Error) reject(outcome);
-      else if (key === undefined || outcome === "replayed") resolve(outcome);
-      else resolve("stored");
-    };
-    append(json, settle, key);
+    append(
+      json,
+      (outcome) => {
+        if (outcome instanceof Error) reject(outcome);
+        else if (key === undefined || outcome === "replayed") resolve(outcome);
+        else resolve("stored");
+      },
+      key
+    );
   });
 }
 
