@@ -83,6 +83,9 @@ export class Journal
   /** The place where the file must be: after a failed rotation it may have been moved anywhere. */
   #watched: "path" | "anywhere" = "path";
 
+  /** Whether the loop has ended: the journal is closed, or has failed for good. */
+  #hasEnded = false;
+
   /**
    * Wakes the sleeping loop. A wake-up while the loop works is lost, which is safe: the loop looks
    * for work before it sleeps.
@@ -148,14 +151,12 @@ export class Journal
    *
    * @returns whether there is a new file; rejects if none can be opened: the old one stays current
    */
-  rotate() {
-    const isNew = new Promise<boolean>((resolve, reject) => {
+  rotate(): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      if (this.#hasEnded) return resolve(false);
       this.#rotations.push({ resolve, reject });
       this.#wakeUp();
     });
-
-    // The loop has ended once the journal is closed, or has failed for good: nothing rotates then.
-    return Promise.race([isNew, this.#loop.then(() => false)]);
   }
 
   /** Accepts no more plants; resolves when every append has settled and the file is closed. */
@@ -187,6 +188,9 @@ export class Journal
       // A listener that throws does not prevent closing.
       queueMicrotask(() => this.emit("failed", error));
     }
+
+    this.#hasEnded = true;
+    for (const rotation of this.#rotations) rotation.resolve(false);
   }
 
   #sleep() {
@@ -263,12 +267,13 @@ export class Journal
    * @throws RangeError without memory for them, or with a clock that has no RFC 3339 time
    */
   #takeBatch() {
-    let { seq, bytes: end } = this.#current;
+    const { seq, bytes: end } = this.#current;
     this.#queue.take(this.#settings.limits);
     const at = new Date().toISOString();
+    let last = seq;
     let lines = "";
     for (const { json, key } of this.#queue.batch)
-      lines += recordText(++seq, at, end, json, key);
+      lines += recordText(++last, at, end, json, key);
     return fillChecksums(lines);
   }
 
