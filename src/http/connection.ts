@@ -225,7 +225,11 @@ export class Connection {
     if (this.#latest === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
-    } else if (this.#latest.writableFinished && this.#latest.req.complete) {
+    } else if (
+      this.isAnswered() &&
+      this.#latest.writableEnded &&
+      this.#latest.req.complete
+    ) {
       this.#closeGently();
     }
   }
