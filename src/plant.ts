@@ -85,7 +85,7 @@ const plain = new RegExp(`^${plainForm}$`);
  * @param nestingMax how many arrays and objects may be open at once
  * @throws JsonError; if its code is `schema`, the message names every violation
  */
-export function readNewPlant(json: Buffer, nestingMax: number): string {
+export function readNewPlant(json: Buffer, nestingMax: number) {
   // Most clients send the text that newPlantJson writes: a regular expression replaces all that
   // follows. This is safe, because its form allows nothing that the strict way would refuse.
   const text = json.toString("latin1");

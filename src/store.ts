@@ -111,7 +111,7 @@ export class StoreError extends Error {
   }
 }
 
-export const conflict = (): StoreError =>
+export const conflict = () =>
   new StoreError("conflict", "the key was used for another plant");
 
 /** Why an engine cannot work. A StoreError says what became of a single plant. */

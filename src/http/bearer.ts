@@ -53,10 +53,7 @@ export class BearerTokens {
  *
  * @param authorization a value that `check` has accepted
  */
-export function scopedDigest(
-  authorization: string | undefined,
-  text: string
-): string {
+export function scopedDigest(authorization: string | undefined, text: string) {
   // The digests are strings, a character for each byte: `hash` makes Buffers more slowly.
   const token = hash("sha256", tokenOf(authorization), "binary");
   const bytes = Buffer.from(token + text, "latin1");

@@ -14,7 +14,7 @@ export function readHead(
   request: IncomingMessage,
   limits: Limits,
   keepsKeys: boolean
-): string {
+) {
   const { rawHeaders, headers, httpVersion, method = "", url = "" } = request;
 
   // The parser also accepts "HTTP/2.0" and an HTTP/0.9 request line (RFC 9110, 2.5).

@@ -20,7 +20,7 @@ export const keyForm = new RegExp(
  *
  * @throws ApiError 400 unless it is a String of RFC 9651, or such a text, of 1 to 255 characters
  */
-export function readIdempotencyKey(value: string): string {
+export function readIdempotencyKey(value: string) {
   const match = keyForm.exec(value);
   must(
     match !== null,

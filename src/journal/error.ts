@@ -52,7 +52,7 @@ export function attempt<T>(
   code: JournalErrorCode,
   path: string,
   step: () => T
-): T {
+) {
   try {
     return step();
   } catch (error) {
@@ -61,7 +61,7 @@ export function attempt<T>(
 }
 
 /** Returns what a step returns; undefined if it throws, for steps whose failure does no harm. */
-export function ifPossible<T>(step: () => T): T | undefined {
+export function ifPossible<T>(step: () => T) {
   try {
     return step();
   } catch {
@@ -69,9 +69,9 @@ export function ifPossible<T>(step: () => T): T | undefined {
   }
 }
 
-export const messageOf = (error: unknown): string =>
+export const messageOf = (error: unknown) =>
   error instanceof Error ? error.message : String(error);
 
 /** Whether an error is the system's, with this code. */
-export const hasCode = (error: unknown, code: string): boolean =>
+export const hasCode = (error: unknown, code: string) =>
   error instanceof Error && "code" in error && error.code === code;

@@ -10,7 +10,8 @@ import { promisify } from "node:util";
 import { hasCode } from "./error.ts";
 import { isLinux, takeLocks } from "./lock.ts";
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR } = fs.constants;
+const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
+  fs.constants;
 const durableFlags = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
 
 /** The mode, less the umask, of the journal and of what stands beside it: both hold plants. */
@@ -58,21 +59,21 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    const found = realDisk.canName(path) && realDisk.look(path);
-    if (!found) return undefined;
-    if (!found.isFile || found.bytes > bytesMax) return "other";
+    if (!realDisk.canName(path) || !realDisk.look(path)) return undefined;
 
-    const fd = fs.openSync(path, O_RDONLY);
+    // Another user may replace it at any time: what is open is checked. A FIFO opens at once.
+    const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK);
     try {
-      const { uid } = fs.fstatSync(fd);
+      const found = fs.fstatSync(fd);
+      if (!found.isFile() || found.size > bytesMax) return "other";
       const directory = fs.statSync(dirname(path));
 
       // In a sticky directory, as /tmp, any user can create a copy that we would rely on.
       const isSticky = (directory.mode & 0o1000) !== 0;
       const trusted = [0, directory.uid, fs.statSync(journal).uid];
-      if (isSticky && !trusted.includes(uid)) {
+      if (isSticky && !trusted.includes(found.uid)) {
         throw new Error(
-          `belongs to user ${uid}, who owns neither the journal nor its directory`
+          `belongs to user ${found.uid}, who owns neither the journal nor its directory`
         );
       }
       return fs.readFileSync(fd);
@@ -112,10 +113,7 @@ export const openToRead = (path: string): JournalFile =>
 export const link = fs.linkSync;
 
 /** Appends all bytes durably: writes the rest of a short write. */
-export async function appendAll(
-  file: JournalFile,
-  bytes: Buffer
-): Promise<void> {
+export async function appendAll(file: JournalFile, bytes: Buffer) {
   for (let index = 0; index < bytes.length;) {
     const written = await file.append(bytes.subarray(index));
     if (written === 0) throw new Error("nothing was written, without an error");
@@ -128,11 +126,7 @@ export async function appendAll(
  *
  * The old file stays until then: it may be the only copy.
  */
-export async function replaceFile(
-  disk: Disk,
-  path: string,
-  bytes: Buffer
-): Promise<void> {
+export async function replaceFile(disk: Disk, path: string, bytes: Buffer) {
   const file = disk.openBeside(`${path}.part`);
   await appendAll(file, bytes).finally(() => file.close());
   disk.rename(`${path}.part`, path);

@@ -15,9 +15,9 @@ import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
   StoreError,
+  type AppendJson,
   type PlantStore,
   type Receipt,
-  type Settle,
   type StoreEvents
 } from "../store.ts";
 import { ifPossible, JournalError } from "./error.ts";
@@ -120,7 +120,7 @@ export class Journal
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append = (json: string, settle: Settle, key?: string) => {
+  readonly #append: AppendJson = (json, settle, key) => {
     const found = this.#settings.keys.find(key, json);
     if (found instanceof StoreError) throw found;
     if (found) {
@@ -167,7 +167,7 @@ export class Journal
     return (this.#closed ??= this.#loop.then(() => this.#current.release()));
   }
 
-  readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
+  readonly [Symbol.asyncDispose] = () => this.close();
 
   /** Runs until the journal is closed. An error is final: no later write could be trusted. */
   async #run() {

@@ -5,7 +5,7 @@
  * Positions count the bytes of records, without headers, over all files of the process.
  */
 import { hash, randomBytes } from "node:crypto";
-import { conflict, type StoreError } from "../store.ts";
+import { conflict } from "../store.ts";
 import { find, linesOf, type Bytes } from "./lines.ts";
 import { decodeRecord, headerBytes, lineFeed, plantIn } from "./record.ts";
 
@@ -53,10 +53,7 @@ export class KeyWindow {
   }
 
   /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
-  find(
-    key: string | undefined,
-    plant: string
-  ): "replayed" | StoreError | undefined {
+  find(key: string | undefined, plant: string) {
     if (key === undefined) return undefined;
     this.#digests.write(key, "base64url");
     const { chains, before, length } = this.#slots;
@@ -73,7 +70,7 @@ export class KeyWindow {
   }
 
   /** Moves the end over lines without a key, and forgets what is no longer within the window. */
-  skip(bytes: number): void {
+  skip(bytes: number) {
     if (bytes === 0) return;
     const start = Math.min(this.#end + bytes - this.#bytesMax, this.#end);
     this.#end += bytes;
@@ -85,10 +82,11 @@ export class KeyWindow {
       this.#oldest++;
   }
 
-  /** Moves the end over a record with a key, and remembers it. */
-  add(key: string, plant: string | Buffer, lineBytes: number): void {
+  /** Moves the end over a record, and remembers it if it has a key. */
+  add(key: string | undefined, plant: string | Buffer, lineBytes: number) {
     const position = this.#end;
     this.skip(lineBytes);
+    if (key === undefined) return;
     this.#digests.write(key, "base64url");
     this.#writePlant(plant);
     if (this.#count === 0)
@@ -108,7 +106,7 @@ export class KeyWindow {
    * window, or the last line if that is longer. A file without keys costs the read and a search of
    * each block.
    */
-  addFile(file: Bytes): void {
+  addFile(file: Bytes) {
     if (this.#bytesMax === 0) return;
     const size = file.size();
     const start = this.#startIn(file, size);
@@ -127,13 +125,12 @@ export class KeyWindow {
   addLines(
     lines: Buffer,
     batch: readonly { key: string | undefined; json: string }[]
-  ): void {
+  ) {
     if (!lines.includes(keyMark)) return this.skip(lines.length);
     let start = 0;
     for (const { key, json } of batch) {
       const end = lines.indexOf(lineFeed, start) + 1;
-      if (key === undefined) this.skip(end - start);
-      else this.add(key, json, end - start);
+      this.add(key, json, end - start);
       start = end;
     }
   }

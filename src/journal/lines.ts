@@ -71,12 +71,7 @@ const lineAt = (
 });
 
 /** Returns the offset of the first such text from an offset on; the given size if there is none. */
-export function find(
-  file: Bytes,
-  text: string,
-  from: number,
-  size: number
-): number {
+export function find(file: Bytes, text: string, from: number, size: number) {
   for (let offset = from; offset < size; offset += blockBytes) {
     // The text may begin in one block and end in the next.
     const length = Math.min(blockBytes + text.length - 1, size - offset);

@@ -46,7 +46,7 @@ export async function takeLocks(
   identity: string,
   releases: (() => void)[],
   warn: Warn
-): Promise<string | undefined> {
+) {
   if (isMountedAlone(path)) {
     throw new Error(
       "is mounted without its directory: mount the directory, for its lock and copies"
@@ -84,10 +84,7 @@ export async function takeLocks(
 }
 
 /** Whether a process has the file at a resolved path open, or may have it open. */
-export async function isLocked(
-  path: string,
-  identity: string
-): Promise<boolean> {
+export async function isLocked(path: string, identity: string) {
   // The sockets in a directory that cannot be listed are unknown.
   const beside = ifPossible(() => locksBeside(path, identity)) ?? [];
   const found = await Promise.all(
@@ -101,7 +98,7 @@ export async function isLocked(
  *
  * @throws Error if a process may listen there
  */
-export async function removeAbandoned(path: string): Promise<void> {
+export async function removeAbandoned(path: string) {
   const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
   if (!found?.isSocket()) return;
   const listener = await probe(path);

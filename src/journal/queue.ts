@@ -61,7 +61,7 @@ export class Queue {
     { queueRecordsMax, queueBytesMax }: Limits,
     settle: Settle,
     key?: string
-  ): void {
+  ) {
     const first = key === undefined ? undefined : this.#byKey.get(key);
     if (first && first.json !== json) throw conflict();
     const bytes = Buffer.byteLength(json);
@@ -90,7 +90,7 @@ export class Queue {
   }
 
   /** Moves waiting appends to the batch, up to `batchBytesMax`, but at least one. */
-  take({ batchBytesMax }: Limits): void {
+  take({ batchBytesMax }: Limits) {
     assert(this.batch.length === 0, "every append of a batch settles");
     let bytes = 0;
     let count = 0;
@@ -106,7 +106,7 @@ export class Queue {
    * Settles the batch: with the receipt of its first record, or with an error if it is not on
    * stable storage, or may not be.
    */
-  settle(result: Required<Receipt> | StoreError): void {
+  settle(result: Required<Receipt> | StoreError) {
     for (const [index, append] of this.batch.entries()) {
       assert(append.settles.length > 0, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
@@ -121,7 +121,7 @@ export class Queue {
   }
 
   /** Settles the waiting appends whose keys are remembered since another file was opened. */
-  settleRemembered(keys: KeyWindow): void {
+  settleRemembered(keys: KeyWindow) {
     for (const append of this.waiting.splice(0)) {
       const found = keys.find(append.key, append.json);
       if (found) this.#settle(append, found);
@@ -130,7 +130,7 @@ export class Queue {
   }
 
   /** Accepts no more, and settles all that are left with this error, whatever has failed. */
-  fail(error: StoreError): void {
+  fail(error: StoreError) {
     this.refusal = error;
     const left = [...this.batch, ...this.waiting.splice(0)];
     this.batch = [];

@@ -41,8 +41,7 @@ import {
   StoreError,
   type AppendJson,
   type Outcome,
-  type Receipt,
-  type Settle
+  type Receipt
 } from "../store.ts";
 
 /**
@@ -62,7 +61,7 @@ export const placeholderCrc = ',"crc":"00000000"}';
 const digitsIndex = placeholderCrc.indexOf("0");
 
 /** A header with its LF, and a placeholder for its checksum. */
-export const headerText = (file: string, at: string): string =>
+export const headerText = (file: string, at: string) =>
   `{"journal":"plant-store","version":1,"file":"${file}","at":"${timeOf(at)}"${placeholderCrc}\n`;
 
 /** A record with its LF, and a placeholder for its checksum. */
@@ -72,16 +71,16 @@ export const recordText = (
   synced: number,
   plant: string,
   key?: string
-): string =>
+) =>
   `{"seq":${seq},"at":"${timeOf(at)}","synced":${synced}${keyText(key)},` +
   `"plant":${plant}${placeholderCrc}\n`;
 
 /** The member of a key, with the comma before it. */
-export const keyText = (key?: string): string =>
+export const keyText = (key?: string) =>
   key === undefined ? "" : `,"key":"${key}"`;
 
 /** @throws RangeError for a TIME that no reader accepts: Date writes the year 10000 as "+010000" */
-export function timeOf(at: string): string {
+export function timeOf(at: string) {
   if (at.length === epoch.length) return at;
   throw new RangeError(`the clock says ${at}: expected a year of four digits`);
 }
@@ -119,7 +118,7 @@ const recordForm = new RegExp(
  *
  * @throws StoreError `invalid` if its line could be too long
  */
-export function plantText(plant: NewPlant): string {
+export function plantText(plant: NewPlant) {
   // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
   if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
     const text = newPlantJson(plant);
@@ -155,17 +154,20 @@ export function appendPlant(
     const json = plantText(checkPlant(plant));
     if (key !== undefined && !wholeKey.test(key))
       throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    const settle: Settle = (outcome) => {
-      if (outcome instanceof Error) reject(outcome);
-      else if (key === undefined || outcome === "replayed") resolve(outcome);
-      else resolve("stored");
-    };
-    append(json, settle, key);
+    append(
+      json,
+      (outcome) => {
+        if (outcome instanceof Error) reject(outcome);
+        else if (key === undefined || outcome === "replayed") resolve(outcome);
+        else resolve("stored");
+      },
+      key
+    );
   });
 }
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
-export function fillChecksums(lines: string): Buffer {
+export function fillChecksums(lines: string) {
   const bytes = Buffer.from(lines);
   let start = 0;
   while (start < bytes.length) {
@@ -179,7 +181,7 @@ export function fillChecksums(lines: string): Buffer {
 }
 
 /** Returns the journal's UUID; undefined if the line is not a header of this version. */
-export function decodeHeader(line: Buffer): string | undefined {
+export function decodeHeader(line: Buffer) {
   return hasValidChecksum(line)
     ? headerForm.exec(line.toString("latin1"))?.[1]
     : undefined;
@@ -190,7 +192,7 @@ export function decodeHeader(line: Buffer): string | undefined {
  *
  * Part and NULs are at most as long as a header: a longer file may have held a record.
  */
-export function isPartOfHeader(file: Buffer): boolean {
+export function isPartOfHeader(file: Buffer) {
   if (file.length > headerBytes) return false;
   const part = file.toString("latin1").replace(/\0+$/, "");
   const missing = emptyHeader.slice(part.length, -1);
@@ -224,7 +226,7 @@ export function decodeRecord(line: Buffer) {
 }
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */
-export function plantIn(line: Buffer): Buffer {
+export function plantIn(line: Buffer) {
   const name = '"plant":';
   const start = line.indexOf(name) + name.length;
   return line.subarray(start, -placeholderCrc.length);
@@ -241,7 +243,7 @@ function idOf(json: Buffer) {
 }
 
 /** Whether a line ends with its checksum. */
-export function hasValidChecksum(line: Buffer): boolean {
+export function hasValidChecksum(line: Buffer) {
   const crcIndex = line.length - placeholderCrc.length;
   if (crcIndex <= 0) return false;
   const digits = checksum(line.subarray(0, crcIndex));
@@ -249,5 +251,5 @@ export function hasValidChecksum(line: Buffer): boolean {
 }
 
 /** Returns the CRC-32 of bytes, in hex digits. */
-export const checksum = (bytes: Buffer): string =>
+export const checksum = (bytes: Buffer) =>
   crc32(bytes).toString(16).padStart(8, "0");

@@ -70,7 +70,7 @@ export function examine(file: Bytes) {
       if (isTorn(line, problem, file, size)) break;
       return damaged(end, problem, certified);
     }
-    if (line.record) last = line.record;
+    last = line.record ?? last;
   }
 
   const hasLf = file.read(end - 1, 1)[0] === lineFeed;
@@ -99,10 +99,7 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  *
  * @param last the record before; undefined if that is unknown
  */
-export function problemOf(
-  { record, text, offset }: Line,
-  last?: Position
-): string | undefined {
+export function problemOf({ record, text, offset }: Line, last?: Position) {
   if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;

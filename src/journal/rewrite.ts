@@ -35,14 +35,14 @@ type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 /** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
-export const copyPath = (path: string): string => `${path}.rewrite`;
+export const copyPath = (path: string) => `${path}.rewrite`;
 
 /**
  * Reads the copy beside a journal; returns undefined if there is none.
  *
  * @throws JournalError `unreadable`
  */
-export function readCopy(disk: Disk, path: string): Buffer | undefined {
+export function readCopy(disk: Disk, path: string) {
   const name = copyPath(path);
   return attempt("unreadable", name, () => {
     const copy = disk.readBeside(name, path, copyBytesMax);
@@ -71,7 +71,7 @@ export async function rewriteEnd(
   path: string,
   file: JournalFile,
   copy: Copy
-): Promise<void> {
+) {
   await replaceFile(disk, copyPath(path), encodeCopy(copy));
   checkSize(path, file, copy.size);
   file.truncate(copy.offset);
@@ -80,11 +80,7 @@ export async function rewriteEnd(
 }
 
 /** Checks that no other process has written to a file: that would not be a torn end. */
-export function checkSize(
-  path: string,
-  file: JournalFile,
-  expected: number
-): void {
+export function checkSize(path: string, file: JournalFile, expected: number) {
   const size = attempt("unreadable", path, () => file.size());
   if (size !== expected)
     throw new JournalError("locked", path, "another process writes to it");

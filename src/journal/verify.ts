@@ -25,8 +25,10 @@ export interface VerifyOptions {
  *
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
-export function verifyJournal(found: Bytes, options: VerifyOptions = {}) {
-  const { copy, isLive, onProgress } = options;
+export function verifyJournal(
+  found: Bytes,
+  { copy, isLive, onProgress }: VerifyOptions = {}
+) {
   const plan = planOpening(found, copy);
   const { whole, end } = plan;
   const size = whole.size();

@@ -35,7 +35,7 @@ export class NameTable {
   }
 
   /** Adds the name at a position, and returns whether its object did not have it. */
-  add(name: string, position: number, object: number): boolean {
+  add(name: string, position: number, object: number) {
     // Never 0, or names of any number of U+0000 would share a bucket.
     let hash = object + 1;
     for (let index = 0; index < name.length; index++) {

@@ -3,7 +3,7 @@
  * crash.test.ts has the openings that leave one; its lines here are made by hand.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import {
   existsSync, linkSync, readFileSync, symlinkSync, truncateSync, writeFileSync,
 } from "node:fs";
@@ -13,7 +13,7 @@ import { JournalError, openJournal } from "../../src/index.ts";
 import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { crcOf, diskWith, headerStart, lineOf, record, uuid } from "../support/journals.ts";
-import { run, temporaryFolder } from "../support/support.ts";
+import { root, run, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
 const headerOf = (file: string): string => lineOf(headerStart(file));
@@ -174,6 +174,28 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
   }
   assert.equal(readFileSync(path, "latin1"), whole);
   assert.ok(copyOf(ours, 2 ** 53 - 1, 2 ** 53 - 1, "").length + windowBytesMax <= copyBytesMax, "the longest is read");
+});
+
+test("a .rewrite that another user replaces by a FIFO after it was found does not block", () => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  writeFileSync(path, whole);
+  writeFileSync(`${path}.rewrite`, copy);
+  const code = `import { execFileSync } from "node:child_process";
+    import fs from "node:fs";
+    import { syncBuiltinESMExports } from "node:module";
+    const { statSync } = fs;
+    fs.statSync = (path, options) => {
+      const found = statSync(path, options);
+      if (String(path).endsWith(".rewrite") && found.isFile())
+        execFileSync("sh", ["-c", 'rm "$0" && mkfifo "$0"', path]);
+      return found;
+    };
+    syncBuiltinESMExports();
+    const { openJournal } = await import("./dist/index.js");
+    await openJournal(process.argv[1]).catch(({ message }) => console.log(message));`;
+  const found = spawnSync(process.execPath, ["--input-type=module", "-e", code, path],
+    { cwd: root, encoding: "utf8", timeout: 10_000 });
+  assert.match(found.stdout, /not a copy/);
 });
 
 test("a sidecar longer than the torn end, or no file, is another's, and is not read", async () => {
