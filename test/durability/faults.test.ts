@@ -212,6 +212,23 @@ test("each response leaves after the write of its record has returned", { skip: 
 test("a program that responds before it writes is noticed", { skip: noStrace },
   async () => assert.deepEqual(await earlyResponses(eager()), { early: 40 }));
 
+/** A bad line that no crash makes is refused, and stays as it is. */
+async function refusesDamage(server: string): Promise<void> {
+  const running = await launch({ server });
+  for (const id of [1, 2]) assert.deepEqual(await running.post(id), stored);
+  await running.end();
+  const text = readFileSync(running.path, "utf8").replace("plant-2", "plant-3");
+  writeFileSync(running.path, text);
+  await assert.rejects(launch({ server, store: running.path }), { code: 65 });
+  assert.equal(readFileSync(running.path, "utf8"), text);
+}
+
+test("a bad line is refused, not truncated; a program that truncates it is noticed", async () => {
+  await refusesDamage(program);
+  await assert.rejects(refusesDamage(patched("recover.js",
+    [["if (isTorn(", "if (true || isTorn("]])), { name: "AssertionError" });
+});
+
 /** The flags that the README gives, for a folder. */
 const flagsFor = (folder: string): readonly string[] =>
   (/`node (--permission .*?) dist\/server\.js/.exec(
