@@ -6,7 +6,7 @@
  * PLANT_TEST_FUZZ_FROM=n begins with another seed; PLANT_TEST_NODE is another node binary.
  */
 import assert from "node:assert/strict";
-import { createReadStream, readFileSync } from "node:fs";
+import { createReadStream } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -18,9 +18,8 @@ import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuz
 import { headersOf, optional } from "../support/requests.ts";
 import {
   assertError, exchange, post, program, run, start, temporaryFolder, token, type RawAnswer,
-  type Running,
 } from "../support/support.ts";
-import { patched } from "../support/tools.ts";
+import { memoryOf, patched } from "../support/tools.ts";
 
 const {
   PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_FUZZ_SECONDS: seconds = "0",
@@ -241,15 +240,6 @@ function shown({ ending, parts }: FuzzCase, expected: Forecast, text: string): s
     ...expected.predictions.map(json), "received:", text].join("\n");
 }
 
-/** Resident memory in KiB; 0 without a /proc. */
-function residentOf({ process: { pid } }: Running): number {
-  try {
-    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
-  } catch {
-    return 0;
-  }
-}
-
 interface Run {
   readonly tally: Tally; readonly records: number; readonly lastSeed: number;
   /** KiB after the first minute, and at the end. */
@@ -274,11 +264,11 @@ async function fuzzing(
           isBroken = true;
           throw error;
         });
-        if (early === 0 && Date.now() - begin > 60_000) early = residentOf(server);
+        if (early === 0 && Date.now() - begin > 60_000) early = memoryOf(server);
       }
     };
     await Promise.all(Array.from({ length: 16 }, worker));
-    const resident = [early, residentOf(server)] as const;
+    const resident = [early, memoryOf(server)] as const;
     const valid = { id: -1n, name: "valid", tag: undefined };
     const answer = await exchange(server.port, post('{"id":-1,"name":"valid"}'), { answers: 1 });
     assert.deepEqual(answer.map(({ body }) => body), ['{"name":"valid"}\n']);

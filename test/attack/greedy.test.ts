@@ -4,19 +4,16 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { exchange, post, readAnswers, start, token, type Running } from "../support/support.ts";
+import { exchange, post, readAnswers, start, token } from "../support/support.ts";
+import { memoryOf } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } = process.env;
 const timeout = 60_000;
 const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = post('{"id":1,"name":"Fern"}');
-
-/** The server's peak of resident memory, in KiB. */
-const peakOf = ({ process: { pid } }: Running): number =>
-  Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
 
 const noProc = existsSync("/proc/self/status") ? false : "there is no /proc";
 if (noProc) console.error(`greedy.test.ts: skipped: ${noProc}`);
@@ -35,12 +32,12 @@ for (const [says, bytes, first = ""] of floods.slice(0, rounds === undefined ? 1
         "--head-timeout", "1500", "--request-timeout", "1500"] });
       try {
         await exchange(server.port, plant, { answers: 1 });
-        const before = peakOf(server);
+        const before = memoryOf(server, "VmHWM");
         // The client never reads: there is no data listener.
         const sockets = Array.from({ length: rounds === undefined ? 1 : 4 }, () => connect(server.port, "127.0.0.1"));
         const block = Buffer.concat(Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes));
         const taken = await Promise.all(sockets.map((socket) => flood(socket, first, block)));
-        const grown = peakOf(server) - before;
+        const grown = memoryOf(server, "VmHWM") - before;
         t.diagnostic(`taken: ${taken.join(" + ")} bytes, memory: ${before} KiB and ${grown} more`);
         assert.ok(Math.max(...taken) < 64 * 1_048_576, "the server reads without end");
         assert.ok(grown < 307_200, `${grown} KiB more`);

@@ -5,7 +5,7 @@
  * connections instead of 300.
  */
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -13,6 +13,7 @@ import { openJournal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
 import { fern, idsIn, outcomeOf, plantOf, read } from "../support/journals.ts";
 import { post, seeded, start, temporaryFolder, type Running } from "../support/support.ts";
+import { memoryOf } from "../support/tools.ts";
 
 const [requests, connections] = process.env["PLANT_TEST_ROUNDS"] === undefined ? [3_000, 300] : [100_000, 1_000];
 
@@ -49,13 +50,6 @@ async function flood(server: Running, request: Buffer, count: number, depth: num
 const fernJson = '{"id":1,"name":"Fern"}';
 const withKey = (key: string, plant = fernJson): Buffer => post(plant, `Idempotency-Key: ${key}\r\n`);
 
-/** The program's memory in MiB, where the system shows it. */
-function memoryOf({ process: { pid } }: Running): number {
-  const path = `/proc/${pid}/status`;
-  if (!existsSync(path)) return 0;
-  return Number(/VmRSS:\s*(\d+) kB/.exec(readFileSync(path, "utf8"))?.[1]) / 1024;
-}
-
 test(`${requests} requests with one key store one record, in bounded memory`, async (t) => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const server = await start({ args: ["--store", path] });
@@ -73,7 +67,7 @@ test(`${requests} requests with one key store one record, in bounded memory`, as
   assert.ok(sum("422") === each || sum("422") === requests - each, `${sum("422")} conflicts`);
   const added = readFileSync(path).subarray(size);
   assert.equal(added.toString().split("\n").length - 1, 1, "one record");
-  const grown = memoryOf(server) - before;
+  const grown = (memoryOf(server) - before) / 1024;
   t.diagnostic(`${JSON.stringify(found[1])}, ${grown.toFixed(1)} MiB more`);
   assert.ok(grown < 100, `${grown} MiB`);
   await server.end();

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { connect } from "node:net";
 import { after, test } from "node:test";
 import { chunk, evil, plant, request, withoutBody, type RequestOptions } from "./hostile.ts";
+import { hangUp, statusOf } from "../support/operator.ts";
 import { assertError, exchange, start, temporaryFolder, token } from "../support/support.ts";
 
 /**
@@ -197,14 +198,15 @@ test("no stream and no file of the server contains a piece of a token", async ()
   assertSilent(journal, "the journal");
 });
 
-test("no stream and no file contains a token of the environment", async () => {
+test("no stream and no file contains a token of the environment, which SIGHUP keeps", async () => {
   const folder = temporaryFolder();
   const running = await start({ cwd: folder, env: { PLANTS_TOKEN: first } });
-  const bytes = withCredentials(`Bearer ${first}`);
-  assert.equal((await exchange(running.port, bytes, { answers: 1 }))[0]?.status, 200);
-  running.process.kill("SIGHUP");
-  await exchange(running.port, bytes, { answers: 1 });
+  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}`)), 200);
+  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}x`)), 401);
+  await hangUp(running, "not rotated");
+  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}`)), 200);
   assert.equal(await running.end(), 0);
+  assert.equal(running.stdout(), `plant-store listening on http://127.0.0.1:${running.port}\n`);
   const journal = readFileSync(join(folder, "plants.ndjson"), "utf8");
   const log = JSON.stringify(running.events());
   assert.ok(log.includes("PLANTS_TOKEN"), "the control: the log names the variable");

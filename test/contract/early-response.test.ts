@@ -6,7 +6,7 @@
  * upload once.
  */
 import assert from "node:assert/strict";
-import { execFile, spawnSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { join } from "node:path";
@@ -14,6 +14,7 @@ import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { cleanEnvironment, start, temporaryFolder, token } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } = process.env;
 const rounds = Number(given ?? 1);
@@ -105,17 +106,10 @@ const viaBash: Client = async (upload) => {
   return { status: Number(line.split(" ")[1]), body: stdout.slice(line.length + 1) };
 };
 
-/** Returns why a client cannot be tried here, or false. */
-function missing(command: string, ...args: readonly string[]): string | false {
-  if (spawnSync(command, args, { stdio: "ignore" }).status === 0) return false;
-  console.error(`early-response.test.ts: skipped: \`${[command, ...args].join(" ")}\` fails here`);
-  return `${command} is not there`;
-}
-
 for (const [place, [name, client, skip]] of ([
-  ["curl", viaCurl, missing("curl", "--version")], ["fetch", viaFetch, false],
+  ["curl", viaCurl, missing(["curl", "--version"])], ["fetch", viaFetch, false],
   ["node:http", viaHttp, false], ["bash, which writes all and then reads,", viaBash,
-    missing("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/${server.port}`)],
+    missing(["bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/${server.port}`])],
 ] as const).entries()) {
   test(`${name} sees ${rounds} of ${rounds} early responses to 8 MB`, { timeout, skip },
     async (t) => {

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -105,27 +104,13 @@ test("an early response is seen although the rest of the body is invalid", { tim
   }
 });
 
-test("curl, fetch and node:http store a plant", { timeout }, async () => {
-  const url = `${server.url}/plants`;
-  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const viaCurl = (version: string) => async (body: string): Promise<number> => {
-    const fields = Object.entries(headers).flatMap(([name, value]) => ["-H", `${name}: ${value}`]);
-    const args = ["-sS", "-w", "%{http_code}", version, ...fields, "-d", body, url];
-    const { stdout } = await promisify(execFile)("curl", args, { env: cleanEnvironment() });
-    return Number(stdout.slice(-3));
-  };
-  const viaFetch = async (body: string): Promise<number> =>
-    (await fetch(url, { method: "POST", headers, body })).status;
-  const viaHttp = async (body: string): Promise<number | undefined> => {
-    const [response] = await once(httpRequest(url, { method: "POST", headers }).end(body), "response");
-    response.resume();
-    return response.statusCode;
-  };
-  for (const [index, client] of [
-    viaCurl("--http1.1"), viaCurl("--http1.0"), viaCurl("--http2"), viaFetch, viaHttp,
-  ].entries()) {
-    assert.equal(await client(plant(`client ${index}`)), 200);
-    assert.equal(server.names().at(-1), `client ${index}`);
+test("curl stores a plant by HTTP/1.1, by HTTP/1.0, and where it asks for HTTP/2", { timeout }, async () => {
+  const fields = ["-H", `Authorization: Bearer ${token}`, "-H", "Content-Type: application/json"];
+  for (const version of ["--http1.1", "--http1.0", "--http2"]) {
+    const args = ["-sS", "-w", "%{http_code}", version, ...fields, "-d", plant(version)];
+    const { stdout } = await promisify(execFile)("curl", [...args, `${server.url}/plants`], { env: cleanEnvironment() });
+    assert.equal(stdout.slice(-3), "200");
+    assert.equal(server.names().at(-1), version);
   }
 });
 

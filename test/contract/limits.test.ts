@@ -1,7 +1,6 @@
 /** Every limit of HTTP at its edge, the timeouts, and the drain of the program. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { test } from "node:test";
@@ -12,6 +11,7 @@ import {
 import { assertError, exchange, post, readAnswers, start } from "../support/support.ts";
 import type { RawAnswer } from "../support/support.ts";
 import { serve, type Serving } from "../support/serving.ts";
+import { memoryOf } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
@@ -53,9 +53,12 @@ interface LimitCase {
   readonly limits: Partial<Limits>;
   readonly check: (serving: Serving) => Promise<void>;
 }
-/** The store's limits, which its own tests have, and one that connection-close.test.ts has. */
+/**
+ * Limits that other files test: connection-close.test.ts, idle-timeout.test.ts, shutdown.test.ts,
+ * body-budget.test.ts, and the store's own tests.
+ */
 const elsewhere: readonly string[] = [
-  "discardMillis",
+  "discardMillis", "idleMillis", "drainMillis", "bodiesBytesMax",
   "queueRecordsMax", "queueBytesMax", "batchBytesMax", "keysBytesMax", "rotationMillis",
 ];
 const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
@@ -80,14 +83,6 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
   checkMillis: [{
     limits: { headMillis: 100, requestMillis: 100, checkMillis: 1_000 },
     check: late(halfHead, halfBody),
-  }],
-  idleMillis: [{
-    limits: { idleMillis: 150 },
-    async check({ port }) {
-      const answers = await exchange(port, post(fern));
-      assert.deepEqual(answers.map(({ status }) => status), [200]);
-      assert.deepEqual(await exchange(port, []), []);
-    },
   }],
   discardBytesMax: [
     {
@@ -130,40 +125,6 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
       for (const socket of held) socket.destroy();
     },
   }],
-  bodiesBytesMax: [{
-    limits: { bodiesBytesMax: 300, bodyBytesMax: 200 },
-    async check({ port }) {
-      const head = `${line}${host}${good}Expect: 100-continue\r\nContent-Length: 150\r\n\r\n`;
-      const held: Socket[] = [];
-      for (let index = 0; index < 3; index++) {
-        const socket = await opened(port);
-        const ready = readAnswers(socket, 1);
-        await write(socket, head);
-        assert.equal((await ready)[0]?.status, 100);
-        held.push(socket);
-      }
-      // Two of them fit, whichever are read first; the third is refused.
-      const answers = held.map(async (socket) => ({ socket, found: await readAnswers(socket, 1) }));
-      for (const socket of held) await write(socket, plantOf(149));
-      const { socket: refused, found } = await Promise.race(answers);
-      assert.equal(assertError(found[0], [503]).error, 50304);
-      for (const socket of held) if (socket !== refused) await write(socket, " ");
-      const whole = (await Promise.all(answers)).filter(({ socket }) => socket !== refused);
-      assert.deepEqual(whole.map((answer) => answer.found[0]?.status), [200, 200]);
-      assert.equal((await one(port, post(plantOf(200))))?.status, 200);
-      for (const socket of held) socket.destroy();
-    },
-  }],
-  drainMillis: [{
-    limits: { drainMillis: 100 },
-    async check({ server, port }) {
-      const expect = halfBody.replace("\r\n\r\n", "\r\nExpect: 100-continue\r\n\r\n");
-      const found = exchange(port, expect);
-      await once(server, "checkContinue");
-      assert.equal(await server.drain(), false);
-      assert.ok((await found).every(({ status }) => status === 100));
-    },
-  }],
 };
 
 for (const [name, cases = []] of Object.entries(limitCases)) {
@@ -186,8 +147,7 @@ test("a body in a million chunks takes little more memory than its bytes", { tim
   const answers = readAnswers(socket, 1);
   await write(socket, chunk(" ").repeat(48_577));
   assertError((await answers)[0], [413]);
-  const status = readFileSync(`/proc/${running.process.pid}/status`, "utf8");
-  const peak = Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]);
+  const peak = memoryOf(running, "VmHWM");
   assert.ok(peak > 0 && peak < 200_000, `${peak} kB`);
   socket.destroy();
   assert.equal(await running.end(), 0);

@@ -6,6 +6,7 @@ import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
+import { underWay } from "../support/operator.ts";
 import { closed, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
 import {
   cleanEnvironment, exchange, post, program, readAnswers, start, temporaryFolder, token,
@@ -184,10 +185,7 @@ test("a client that is slow to close does not make the program exit with 69; hal
   client.destroy();
 
   const other = await start({ node, args });
-  const late = connect(other.port, "127.0.0.1");
-  const ready = readAnswers(late, 1);
-  late.write(post(fern, "Expect: 100-continue\r\n").subarray(0, -5));
-  assert.equal((await ready)[0]?.status, 100);
+  const late = await underWay(other);
   assert.equal(await other.end(), 69);
   late.destroy();
 });
@@ -195,11 +193,7 @@ test("a client that is slow to close does not make the program exit with 69; hal
 test("another signal during a drain ends the program at once with 69", { timeout }, async () => {
   // The deadline, which also ends with 69, is far away.
   const server = await start({ node, args: ["--drain-timeout", "600000"] });
-  const client = connect(server.port, "127.0.0.1");
-  const ready = readAnswers(client, 1);
-  client.write(post(fern, "Expect: 100-continue\r\n").subarray(0, -5));
-  assert.equal((await ready)[0]?.status, 100);
-  const answers = readAnswers(client, Infinity);
+  const answers = readAnswers(await underWay(server), Infinity);
   server.process.kill("SIGTERM");
   while (!server.events().some(({ msg }) => msg === "draining: SIGTERM")) await turn();
   assert.equal(await server.end("SIGINT"), 69);

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  appendFileSync, chmodSync, chownSync, constants, existsSync, mkdirSync, readdirSync,
-  readFileSync, readlinkSync, realpathSync, renameSync, rmdirSync, rmSync, symlinkSync,
+  appendFileSync, constants, existsSync, mkdirSync, readdirSync,
+  readFileSync, realpathSync, renameSync, rmdirSync, rmSync, symlinkSync,
   writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
@@ -14,22 +14,11 @@ import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
+import { fern, journalWith } from "../support/journals.ts";
 import {
   cleanEnvironment, program, root, run, start, temporaryFolder, token,
 } from "../support/support.ts";
-import { leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
-
-/** The flags with which this process has a file open. */
-function flagsOf(path: string): number {
-  const descriptor = readdirSync("/proc/self/fd").find((name) => {
-    const link = join("/proc/self/fd", name);
-    return existsSync(link) && readlinkSync(link) === path;
-  });
-  assert.ok(descriptor, `${path} is open`);
-  const [, octal = ""] =
-    /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "utf8")) ?? [];
-  return Number.parseInt(octal, 8);
-}
+import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
   async () => {
@@ -82,15 +71,6 @@ test("a journal that is left open, and its locks, keep no process alive", () => 
 // What an opening, a rotation or a refusal has opened is closed again: a library's host opens many
 // journals in its life, and a server rotates for years.
 
-/** A journal with a plant, closed. */
-async function journalIn(folder: string): Promise<string> {
-  const path = join(folder, "plants.ndjson");
-  const journal = await openJournal(path);
-  await journal.append({ id: 1n, name: "Fern" });
-  await journal.close();
-  return path;
-}
-
 const acts: readonly (readonly [says: string, act: (path: string) => Promise<unknown>])[] = [
   ["a torn end beside the copies of others", async (path) => {
     const { bytes = 0 } = realDisk.look(path) ?? {};
@@ -130,14 +110,13 @@ const acts: readonly (readonly [says: string, act: (path: string) => Promise<unk
 
 for (const [says, act] of acts) {
   test(`no descriptor is left of ${says}`, { skip: noDescriptors }, async () => {
-    const folder = temporaryFolder();
-    const path = await journalIn(folder);
+    const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), fern);
     await leavesNoDescriptor(() => act(path));
   });
 }
 
 test("the control: a file that stays open is noticed", { skip: noDescriptors }, async () => {
-  const path = await journalIn(temporaryFolder());
+  const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), fern);
   const files: ReturnType<typeof openToRead>[] = [];
   const leak = async (): Promise<unknown> => files.push(openToRead(path));
   await assert.rejects(leavesNoDescriptor(leak), /descriptors are open/);
@@ -173,9 +152,7 @@ function nameOf(bytes: number, character = "x"): string {
 
 /** Opens a journal, appends, leaves a torn end beside copies of others, and opens it again. */
 async function lives(path: string): Promise<void> {
-  const journal = await openJournal(path);
-  await journal.append({ id: 1n, name: "Fern" });
-  await journal.close();
+  await journalWith(path, fern);
   const whole = readFileSync(path);
   for (const [end, name] of [["born", ""], ["corn", "-2"], ["torn", "-3"]] as const) {
     writeFileSync(path, Buffer.concat([whole, Buffer.from(end)]));
@@ -244,23 +221,4 @@ test("a path that is not valid UTF-8 is refused: another file would be created",
     `exec "$0" "$1" --port 0 --store "$(printf 'plants-\\377')"`, process.execPath, program],
   { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
   assert.deepEqual([status, /UTF-8/.test(stderr)], [74, true], stderr);
-});
-
-test("an empty file in a directory that may not be written is refused at the first opening", () => {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
-  writeFileSync(path, "");
-  const nobody = 65534;
-  const isRoot = process.getuid?.() === 0;
-  if (isRoot) chownSync(path, nobody, nobody);
-  chmodSync(folder, 0o555);
-  const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0"], {
-    cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8", timeout: 10e3,
-    ...(isRoot && { uid: nobody, gid: nobody }),
-  });
-  chmodSync(folder, 0o755);
-  assert.equal(status, 74, stderr);
-  assert.match(stderr, /EACCES.*plants\.ndjson\.rewrite\.part/);
-  assert.equal(readFileSync(path, "utf8"), "", "it has taken nothing");
-  assert.equal(realDisk.look(path)?.bytes, 0);
 });

@@ -12,11 +12,10 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { crc32 } from "node:zlib";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
-import { diskWith, idsIn } from "../support/journals.ts";
+import { crcOf, diskWith, fern, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { program, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
@@ -170,9 +169,7 @@ test("a journal and what stands beside it are for their owner and group alone", 
   // An umask that takes nothing away shows the modes themselves.
   const before = process.umask(0);
   try {
-    const journal = await openJournal(path);
-    await journal.append({ id: 1n, name: "Fern" });
-    await journal.close();
+    await journalWith(path, fern);
     appendFileSync(path, '{"seq":2,');
     await (await openJournal(path)).close();
     const [torn = ""] = readdirSync(folder).filter((name) => name.includes(".torn-"));
@@ -330,33 +327,25 @@ test("--socket at one that may be another user's ends with 69, and leaves it", {
   other.kill("SIGKILL");
 });
 
-const hex = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 /** A journal of a header and one record, and an `.rewrite` that would make another of it. */
 async function withForgery(folder: string) {
   const path = join(folder, "plants.ndjson");
-  const journal = await openJournal(path);
-  await journal.append({ id: 1n, name: "Fern" });
-  await journal.close();
+  await journalWith(path, fern);
   const whole = readFileSync(path);
   const uuid = /"file":"([^"]*)"/.exec(whole.toString())?.[1];
   const line = whole.toString("utf8", 133, whole.length - 19).replace("Fern", "Moss");
   const copy = `{"rewrite":"${uuid}","offset":133,"size":${whole.length}}\n`
-    + `${line},"crc":"${hex(line)}"}\n`;
-  writeFileSync(`${path}.rewrite`, `${hex(copy)} ${copy}`);
+    + `${line},"crc":"${crcOf(line)}"}\n`;
+  writeFileSync(`${path}.rewrite`, `${crcOf(copy)} ${copy}`);
   // An opening was killed between its truncation and its write.
   const file = whole.subarray(0, 133);
   writeFileSync(path, file);
   return { path, file };
 }
 
-/** Why this user cannot give files to another one, if so. */
-function cannotGive(): string | false {
-  if (process.getuid?.() !== 0) return "only root can give a file to another user";
-  const setting = "/proc/sys/fs/protected_regular";
-  const isProtected = existsSync(setting) && readFileSync(setting, "utf8").trim() !== "0";
-  return isProtected ? `${setting} is set: the system itself refuses such files` : false;
-}
-const noOtherUser = cannotGive();
+const isProtected = existsSync(sticky) && readFileSync(sticky, "utf8").trim() !== "0";
+const noOtherUser = process.getuid?.() !== 0 ? "only root can give a file to another user"
+  : isProtected ? `${sticky} is set: the system itself refuses such files` : false;
 if (noOtherUser) console.error(`skipped: ${noOtherUser}`);
 test("another user's .rewrite in a sticky directory is refused with 65, the journal untouched",
   { skip: noOtherUser }, async () => {
@@ -384,9 +373,7 @@ test("another user's .rewrite in a sticky directory is refused with 65, the jour
 test("a link in the place of a copy to be made is replaced, not followed", async () => {
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
-  const journal = await openJournal(path);
-  await journal.append({ id: 1n, name: "Fern" });
-  await journal.close();
+  await journalWith(path, fern);
   writeFileSync(path, "torn", { flag: "a" });
   const victim = join(folder, "victim");
   writeFileSync(victim, "precious");

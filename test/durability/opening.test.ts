@@ -352,7 +352,9 @@ for (const [says, file, after] of [
 
 const nobody = 65534;
 /** Makes something at a path; the program, without any privilege, ends with this status. */
-const refusals: readonly (readonly [says: string, code: number, make: (path: string) => void])[] = [
+const refusals: readonly (readonly [
+  says: string, code: number, make: (path: string) => void, stderr?: RegExp,
+])[] = [
   ["a directory", 65, (path) => mkdirSync(path)],
   ["a fifo", 65, (path) => assert.equal(spawnSync("mkfifo", [path]).status, 0)],
   ["a character device", 65, (path) => symlinkSync("/dev/null", path)],
@@ -361,10 +363,12 @@ const refusals: readonly (readonly [says: string, code: number, make: (path: str
   ["a link into a missing directory", 74, (path) => symlinkSync("/nowhere/at/all", path)],
   ["no file, in a directory that may not be written", 74, () => undefined],
   ["a torn file in such a directory", 74, (path) => writeFileSync(path, bytesOf(six, "torn"))],
-  ["a damaged file", 65, (path) => writeFileSync(path, bytesOf(six, "\n"))],
+  ["an empty file in such a directory", 74, (path) => writeFileSync(path, ""),
+    /EACCES.*plants\.ndjson\.rewrite\.part/],
+  ["a damaged file", 65, (path) => writeFileSync(path, bytesOf(six, "\n")), /at offset \d+, .*verify/],
 ];
 
-for (const [says, code, make] of refusals) {
+for (const [says, code, make, message = /./] of refusals) {
   test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
     const folder = temporaryFolder();
     const path = join(folder, "plants.ndjson");
@@ -380,6 +384,7 @@ for (const [says, code, make] of refusals) {
     });
     chmodSync(folder, 0o755);
     assert.equal(status, code, stderr);
+    assert.match(stderr, message);
     if (before) assert.deepEqual(readFileSync(path), before);
     assert.deepEqual(readdirSync(folder), existsSync(path) || says.includes("link")
       ? ["plants.ndjson"] : []);

@@ -12,7 +12,7 @@ import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
 import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
-import { crcOf, diskWith, headerStart, lineOf, record, uuid } from "../support/journals.ts";
+import { crcOf, diskWith, headerStart, journalWith, lineOf, record, uuid } from "../support/journals.ts";
 import { root, run, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
@@ -214,7 +214,7 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   const folder = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   const other = join(folder, "other.ndjson");
-  let journal = await openJournal(path);
+  const journal = await openJournal(path);
   await journal.append({ id: 1n, name: "Fern" });
   await Promise.all([2n, 3n, 4n].map((id) => journal.append({ id, name: "x".repeat(200) })));
   await journal.close();
@@ -226,9 +226,7 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
 
   // By its other name it looks clean, and shorter.
-  journal = await openJournal(other);
-  await journal.append({ id: 50n, name: "Moss" });
-  await journal.close();
+  await journalWith(other, { id: 50n, name: "Moss" });
   const before = readFileSync(path);
   await assert.rejects(openJournal(path), { code: "damaged", message: /differs from its copy/ });
   assert.deepEqual(readFileSync(path), before);

@@ -14,7 +14,8 @@ import {
   diskWith, EIO, ENOSPC, fern, headerBytes, idsIn, outcomeOf, read, simulated,
 } from "../support/journals.ts";
 import * as journals from "../support/journals.ts";
-import { exchange, post, start, temporaryFolder } from "../support/support.ts";
+import { hangUp, start, statusOf } from "../support/operator.ts";
+import { post, temporaryFolder } from "../support/support.ts";
 
 const limits = { rotationMillis: 10 };
 
@@ -85,15 +86,30 @@ test("a journal fails once, whether a batch or a rotation finds the fault", asyn
   assert.deepEqual([await outcome, failures], ["unknown", ["failed 74"]]);
 });
 
-/** A journal whose rotation has failed, because a directory was in the way; that is gone again. */
-async function afterFailedRotation() {
+/** A journal whose file is renamed to `moved`, before any rotation. */
+async function renamed(rotationMillis = 10) {
   const path = join(temporaryFolder(), "plants.ndjson");
-  const journal = await openJournal(path, { limits });
-  renameSync(path, `${path}.1`);
-  mkdirSync(path);
-  await assert.rejects(journal.rotate(), JournalError);
+  const journal = await openJournal(path, { limits: { rotationMillis } });
+  const moved = `${path}.1`;
+  renameSync(path, moved);
+  return { path, moved, journal };
+}
+
+/** What is in the way of a rotation, its error, and how it is removed. */
+const obstacles: readonly (readonly [
+  says: string, error: object, put: (path: string) => void, remove: (path: string) => void,
+])[] = [
+  ["a directory is at the path", JournalError, (path) => mkdirSync(path), rmdirSync],
+  ["the path cannot be looked at", { code: "ELOOP" }, (path) => symlinkSync(path, path), (path) => rmSync(path)],
+];
+
+/** A journal whose rotation has failed, because of an obstacle that is removed again. */
+async function afterFailedRotation([, error, put, remove] = obstacles[0] ?? assert.fail()) {
+  const { path, journal } = await renamed();
+  put(path);
+  await assert.rejects(journal.rotate(), error);
   assert.equal(await append(journal, 1n), "stored", "still writing to the old file");
-  rmdirSync(path);
+  remove(path);
   return { path, journal };
 }
 
@@ -113,13 +129,15 @@ test("after a failed rotation the file is watched again once it is put back", as
   await journal.close();
 });
 
-test("after a failed rotation the old file stays current until one succeeds", async () => {
-  const { path, journal } = await afterFailedRotation();
-  assert.equal(await journal.rotate(), true);
-  assert.equal(await append(journal, 2n), "stored");
-  await journal.close();
-  assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
-});
+for (const obstacle of obstacles) {
+  test(`after a failed rotation the old file stays current until one succeeds: ${obstacle[0]}`, async () => {
+    const { path, journal } = await afterFailedRotation(obstacle);
+    assert.equal(await journal.rotate(), true);
+    assert.equal(await append(journal, 2n), "stored");
+    await journal.close();
+    assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
+  });
+}
 
 for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
   test(`a full disk ends a rotation at ${bytes} bytes: the next one, or a start, completes it`, async () => {
@@ -143,20 +161,6 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
   });
 }
 
-test("after a failed rotation a path that can't even be looked at fails nothing", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  const journal = await openJournal(path, { limits });
-  renameSync(path, `${path}.1`);
-  symlinkSync(path, path);
-  await assert.rejects(journal.rotate());
-  assert.equal(await append(journal, 1n), "stored", "still writing to the old file");
-  rmSync(path);
-  assert.equal(await journal.rotate(), true);
-  assert.equal(await append(journal, 2n), "stored");
-  await journal.close();
-  assert.deepEqual([idsIn(`${path}.1`), idsIn(path)], [[1], [2]]);
-});
-
 /** Changes to a renamed file while a plant that is in it waits for the rotation. */
 const meanwhile = [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
@@ -166,11 +170,8 @@ const meanwhile = [
 ] as const;
 for (const [says, expected, change] of meanwhile) {
   test(`a plant that waits for its rotation, its file ${says}, is ${expected}`, async () => {
-    const path = join(temporaryFolder(), "plants.ndjson");
-    const journal = await openJournal(path, { limits: { rotationMillis: 60_000 } });
+    const { journal, moved } = await renamed(60_000);
     journal.on("failed", () => undefined);
-    const moved = `${path}.1`;
-    renameSync(path, moved);
     const appended = append(journal, 1n);
     while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
     // The write is in the file. That it returns, and the path is looked at, takes a few turns.
@@ -183,12 +184,10 @@ for (const [says, expected, change] of meanwhile) {
 }
 
 test("a plant that waits for its rotation is stored where its file is put back", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  const journal = await openJournal(path, { limits: { rotationMillis: 300 } });
-  renameSync(path, `${path}.1`);
+  const { path, journal, moved } = await renamed(300);
   const appended = append(journal, 1n);
-  while (!readFileSync(`${path}.1`, "utf8").includes("Fern")) await turn();
-  renameSync(`${path}.1`, path);
+  while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
+  renameSync(moved, path);
   assert.equal(await appended, "stored");
   assert.equal(await append(journal, 2n), "stored");
   await journal.close();
@@ -233,9 +232,7 @@ test("a rotation requested while the journal closes is done: no plant is refused
 });
 
 test("of several rotations at once one is done, and the others find it done", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  const journal = await openJournal(path, { limits });
-  renameSync(path, `${path}.1`);
+  const { journal } = await renamed();
   const stored = append(journal, 1n);
   const rotations = [journal.rotate(), journal.rotate(), journal.rotate()];
   assert.deepEqual(await Promise.all(rotations), [true, false, false]);
@@ -346,14 +343,10 @@ test("mv of a link and SIGHUP, as the README says: the program goes on in a new 
   const [path, target] = [join(cwd, "plants.ndjson"), join(cwd, "target.ndjson")];
   symlinkSync("target.ndjson", path);
   const server = await start({ cwd });
-  const store = async (id: number): Promise<number | undefined> =>
-    (await exchange(server.port, post(`{"id":${id},"name":""}`), { answers: 1 }))[0]?.status;
+  const store = (id: number) => statusOf(server, post(`{"id":${id},"name":""}`).toString());
   assert.equal(await store(1), 200);
   renameSync(path, join(cwd, "plants-1.ndjson"));
-  const { stderr } = server.process;
-  assert.ok(stderr);
-  server.process.kill("SIGHUP");
-  while (server.stderr() === "") await once(stderr, "data");
+  await hangUp(server, "now writing to");
   assert.match(server.stderr(), /rotated: now writing to .*\/plants\.ndjson\n$/);
   assert.equal(await store(2), 200);
   assert.equal(await server.end(), 0);

@@ -7,18 +7,14 @@ import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { linesOf } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { bytesIn, header, record } from "../support/journals.ts";
+import { bytesIn, header, journalWith, record } from "../support/journals.ts";
 import { start, statusOf } from "../support/operator.ts";
 import { program, run, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 /** A journal with three records. */
-async function journalOf(folder: string): Promise<string> {
-  const path = join(folder, "plants.ndjson");
-  const journal = await openJournal(path);
-  for (const id of [1n, 2n, 3n]) await journal.append({ id, name: "Fern" });
-  await journal.close();
-  return path;
-}
+const journalOf = (folder: string): Promise<string> => journalWith(join(folder, "plants.ndjson"),
+  ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" })));
 
 test("verify reports on clean, damaged and torn journals, with and without --json", async () => {
   const folder = temporaryFolder();
@@ -87,11 +83,8 @@ test("verify reads on if one of several files is missing or damaged, and reports
   }
 });
 
-const script = spawnSync("script", ["--version"]).status === 0;
-const noScript = "there is no script(1), which makes a terminal";
-if (!script) console.error(`verify.test.ts: ${noScript}`);
-const skip = script ? false : noScript;
-test("verify draws a bar on a terminal, and wipes it", { skip }, async () => {
+const noScript = missing(["script", "--version"]);
+test("verify draws a bar on a terminal, and wipes it", { skip: noScript }, async () => {
   const folder = temporaryFolder();
   const path = await journalOf(folder);
   // More blocks than the bar has cells.

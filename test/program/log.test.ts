@@ -151,19 +151,6 @@ test("neither origin nor query of a target is logged, and 256 characters of its 
   assert.doesNotMatch(JSON.stringify(server.events()), /secret/);
 });
 
-test("a response of 500 or more is logged as an error", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  const closed = once(server.process, "close");
-  await ask(server, plant);
-  await closed;
-  const [event] = answersOf(server);
-  assert.deepEqual([event?.level, event?.err?.code], [50, 50302]);
-  assert.ok(server.events().some(({ level, msg }) => level === 50 && /was renamed/.test(msg)));
-  assert.ok(server.events().some(({ msg }) => msg === "draining: the journal has failed"));
-});
-
 /** The second ends when SIGUSR2 comes, and then says so. */
 const stoppedSecond = preload(`
   const { setTimeout } = globalThis;

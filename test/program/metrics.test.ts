@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { renameSync, statSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -16,7 +16,7 @@ import {
   adminOf, hangUp, metricsOf, pageOf, plant, preload, startWithAdmin, statusOf, stranger, timeout,
 } from "../support/operator.ts";
 import { exchange, readAnswers, temporaryFolder } from "../support/support.ts";
-import { missing } from "../support/tools.ts";
+import { memoryOf, missing } from "../support/tools.ts";
 
 /** The parts of the metrics that count answers. */
 const requests = (status: number, error: number | ""): string =>
@@ -131,8 +131,7 @@ test("the metrics of the process and of the versions are true, and each has its 
   const metrics = await metricsOf(server);
   const started = metrics.get("process_start_time_seconds") ?? 0;
   assert.ok(Math.abs(started - before) < 60, `${started} is near to ${before}`);
-  const { pid } = server.process;
-  const resident = Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
+  const resident = memoryOf(server);
   const shown = (metrics.get("process_resident_memory_bytes") ?? 0) / 1024;
   assert.ok(shown > resident / 2 && shown < resident * 2, `${shown} and ${resident} KiB`);
   const cpu = metrics.get("process_cpu_seconds_total") ?? 0;

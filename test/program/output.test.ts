@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { openJournal } from "../../src/index.ts";
+import { fern, journalWith } from "../support/journals.ts";
 import { cleanEnvironment, complaintsOf, program, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
@@ -24,17 +24,12 @@ function shell(line: string, cwd: string) {
 }
 
 const full = "/dev/full";
-const isFullThere = existsSync(full);
-const noFull = `there is no ${full}, or no bash`;
-const skip = isFullThere && spawnSync("bash", ["--version"]).status === 0 ? false : noFull;
-if (skip !== false) console.error(`output.test.ts: ${skip}`);
+const skip = missing(["test", "-e", full], ["bash", "--version"]);
 
 /** A folder with a sound journal, and a damaged one. */
 async function journals(): Promise<string> {
   const cwd = temporaryFolder();
-  const journal = await openJournal(join(cwd, "sound"));
-  await journal.append({ id: 1n, name: "Fern" });
-  await journal.close();
+  await journalWith(join(cwd, "sound"), fern);
   writeFileSync(join(cwd, "damaged"), "x\n".repeat(100));
   return cwd;
 }

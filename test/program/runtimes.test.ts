@@ -1,7 +1,7 @@
 /** Program and library on Deno and Bun, and their locks beside Node's; the program in one file.
  * PLANT_TEST_RUNTIMES: binaries named deno or bun, with colons between. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -9,6 +9,7 @@ import { documentOf } from "../house/documents.ts";
 import { command } from "../support/package.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
 import { program, root, run, start, temporaryFolder, token } from "../support/support.ts";
+import { flagsOf } from "../support/tools.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
 const none = "PLANT_TEST_RUNTIMES is not set: .ci/run installs Deno and Bun and sets it";
@@ -28,14 +29,6 @@ async function post(url: string, id: string): Promise<void> {
   assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
 }
 
-/** The flags with which a process has its journal open (proc(5)). */
-function flagsOf(pid: number | undefined): number {
-  const fd = readdirSync(`/proc/${pid}/fd`)
-    .find((each) => readlinkSync(`/proc/${pid}/fd/${each}`).endsWith("/plants.ndjson"));
-  const info = readFileSync(`/proc/${pid}/fdinfo/${fd}`, "utf8");
-  return parseInt(/^flags:\s+(\d+)/m.exec(info)?.[1] ?? "", 8);
-}
-
 for (const node of given) {
   const name = `${basename(node)} ${command(root, node, "--version").stdout.match(/\d+[.\d]+/)}`;
 
@@ -47,7 +40,7 @@ for (const node of given) {
       const server = await start({ node, nodeArgs: argsOf(node), cwd });
       await post(server.url, id);
       const dsyncAndAppend = 0o12000;
-      assert.equal(flagsOf(server.process.pid) & dsyncAndAppend, dsyncAndAppend);
+      assert.equal(flagsOf(join(cwd, "plants.ndjson"), server.process.pid) & dsyncAndAppend, dsyncAndAppend);
       assert.equal(await server.end(signal), code);
       assert.ok(plants(cwd).includes(`"plant":{"id":${id},"name":"Fern"}`));
     }

@@ -1,6 +1,6 @@
 /** Signals: during the start, twice, through npm; and the exit codes. */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,6 +8,7 @@ import { test, type TestContext } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { ended, finish, preload, start, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
 import { cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 /** Stops the program's clock at 0 until SIGUSR2 sets it. */
 const stoppedClock = (millis: number): string => `
@@ -65,9 +66,9 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
     });
 }
 
-const hasNpm = ["npm", "bash"].every((tool) => spawnSync(tool, ["--version"]).status === 0);
-const noNpm = "there is no npm, or no bash, which hands npm's signals on";
-if (!hasNpm) console.error(`signals.test.ts: ${noNpm}`);
+/** npm hands its signals on to bash. */
+const noNpm = missing(["npm", "--version"], ["bash", "--version"]);
+
 /** Runs `npm start` in a process group of its own, so that none of it outlives a test that fails. */
 async function npmStart(t: TestContext, env: Readonly<Record<string, string>> = {}) {
   const folder = temporaryFolder();
@@ -92,7 +93,7 @@ async function npmStart(t: TestContext, env: Readonly<Record<string, string>> = 
 }
 
 test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
-  { timeout, skip: hasNpm ? false : noNpm }, async (t) => {
+  { timeout, skip: noNpm }, async (t) => {
     const [, script = ""] = preload(`if (process.argv[1].endsWith("server.js")) {
       console.error("process", process.pid);
       ${stoppedClock(0)}
@@ -112,7 +113,7 @@ test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
   });
 
 test("SIGTERM at npm start ends npm and the server, which drains",
-  { timeout, skip: hasNpm ? false : noNpm }, async (t) => {
+  { timeout, skip: noNpm }, async (t) => {
     const { npm, group, socket } = await npmStart(t);
     const closed = once(npm, "close");
     npm.kill("SIGTERM");

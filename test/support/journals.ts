@@ -88,6 +88,14 @@ export function idsIn(path: string): readonly number[] {
 
 export const fern: NewPlant = { id: 1n, name: "Fern" };
 
+/** Makes a closed journal of these plants, or adds them to one; returns its path. */
+export async function journalWith(path: string, ...plants: readonly NewPlant[]): Promise<string> {
+  const journal = await openJournal(path);
+  for (const plant of plants) await journal.append(plant);
+  await journal.close();
+  return path;
+}
+
 /** A plant whose JSON has so many bytes. */
 export const plantOf = (bytes: number): NewPlant =>
   ({ id: 1n, name: "a".repeat(bytes - '{"id":1,"name":""}'.length) });

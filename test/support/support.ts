@@ -99,25 +99,32 @@ export async function start(options: StartOptions = {}): Promise<Running> {
   const child = spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
     cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }), stdio: ["ignore", "pipe", "pipe"],
   });
-  let stdout = "";
-  let stderr = "";
+  const { stdout, stderr } = child;
+  const running = runningOf(child);
   const exited = once(child, "exit");
+  // Its first line on stdout may arrive before or after that of the log.
+  const listening = async (): Promise<void> => {
+    while (!running.stdout().includes("\n") || !running.events().some(({ msg }) => msg.startsWith("serving "))) {
+      await Promise.race([once(stdout, "data"), once(stderr, "data")]);
+    }
+  };
+  await Promise.race([listening(), exited.then(() => {
+    throw new Error(`the program ended at once: ${running.stderr()}`);
+  })]);
+  return running;
+}
+
+/** Returns a child as `Running`, whose port is that of the first line of its stdout. */
+export function runningOf(child: ChildProcess): Running {
+  let [stdout, stderr] = ["", ""];
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => { stdout += text; });
+  child.stderr?.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
   // Its last output may arrive after its exit.
   const closed = once(child, "close");
-  // Its first line on stdout may arrive before or after that of the log.
-  const listening = new Promise<void>((resolve) => {
-    const look = (): void => {
-      if (stdout.includes("\n") && /"msg":"serving .*\n/.test(stderr)) resolve();
-    };
-    child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; look(); });
-    child.stdout.setEncoding("utf8").on("data", (text: string) => { stdout += text; look(); });
-  });
-  await Promise.race([listening, exited.then(() => {
-    throw new Error(`the program ended at once: ${stderr}`);
-  })]);
-  const port = Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0);
   return {
-    process: child, port, url: `http://127.0.0.1:${port}`,
+    process: child,
+    get port() { return Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0); },
+    get url() { return `http://127.0.0.1:${this.port}`; },
     stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
     async end(signal = "SIGTERM") {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
@@ -134,12 +141,9 @@ export async function run(
   const child = spawn(process.execPath, [program, ...args], {
     env: cleanEnvironment(env), stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }),
   });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => { stdout += text; });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+  const { stdout, stderr } = runningOf(child);
   await once(child, "close");
-  return { code: child.exitCode, stdout, stderr: complaintsOf(stderr) };
+  return { code: child.exitCode, stdout: stdout(), stderr: stderr() };
 }
 
 export interface RawAnswer {

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { complaintsOf, eventsOf, program, temporaryFolder, type Running } from "./support.ts";
+import { program, runningOf, temporaryFolder, type Running } from "./support.ts";
 
 /** Returns why a test cannot run here, or false. Each command is tried once. */
 export function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
@@ -69,25 +69,28 @@ export const eager = (): string => patched("journal.js", [["await appendAll(file
 
 /** Resolves when a started program listens, or with exit code and stderr when it ends. */
 export async function outcomeOf(child: ChildProcess): Promise<Running | string> {
-  let [stdout, stderr] = ["", ""];
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
-  const closed = once(child, "close").then(([code]) => `${code} ${complaintsOf(stderr)}`);
-  const listening = new Promise<void>((resolve) => {
-    child.stdout?.setEncoding("utf8").on("data", (text: string) => {
-      stdout += text;
-      if (stdout.includes("\n")) resolve();
-    });
-  });
-  const outcome = await Promise.race([listening, closed]);
-  if (outcome !== undefined) return outcome;
-  const port = Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0);
-  return {
-    process: child, port, url: `http://127.0.0.1:${port}`,
-    stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
-    async end(signal = "SIGTERM") {
-      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
-      await closed;
-      return child.exitCode;
-    },
+  const running = runningOf(child);
+  const closed = once(child, "close").then(([code]) => `${code} ${running.stderr()}`);
+  const listening = async (): Promise<Running> => {
+    while (!running.stdout().includes("\n")) await once(child.stdout ?? child, "data");
+    return running;
   };
+  return Promise.race([listening(), closed]);
+}
+
+/** Returns a process's memory in KiB: what is resident, or its peak; 0 where there is no /proc. */
+export function memoryOf({ process: { pid } }: Running, field: "VmRSS" | "VmHWM" = "VmRSS"): number {
+  const path = `/proc/${pid}/status`;
+  return existsSync(path) ? Number(RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(path, "utf8"))?.[1]) : 0;
+}
+
+/** Returns the flags with which a process has a file open (proc(5)). */
+export function flagsOf(path: string, pid: number | "self" = "self"): number {
+  const descriptor = readdirSync(`/proc/${pid}/fd`).find((name) => {
+    const link = `/proc/${pid}/fd/${name}`;
+    return existsSync(link) && readlinkSync(link) === path;
+  });
+  assert.ok(descriptor, `${path} is open`);
+  const info = readFileSync(`/proc/${pid}/fdinfo/${descriptor}`, "utf8");
+  return Number.parseInt(/^flags:\s*(\d+)$/m.exec(info)?.[1] ?? "", 8);
 }
