@@ -50,7 +50,12 @@ export async function openJournal(
   { disk = realDisk, warn = () => {}, ...options }: JournalOptions = {}
 ): Promise<Journal> {
   const limits = limitsWith(options.limits);
-  const keys = new KeyWindow(limits.keysBytesMax);
+  const { keysBytesMax } = limits;
+  const keys = ifPossible(() => new KeyWindow(keysBytesMax));
+  if (!keys) {
+    const reason = `no memory for a window of keys of ${keysBytesMax} bytes`;
+    throw new JournalError("failed", path, reason);
+  }
   const settings = { path: resolve(path), disk, warn, limits, keys };
   return new Journal(settings, await openFile(settings));
 }

@@ -38,8 +38,8 @@ export class KeyWindow {
   #count = 0;
   #oldest = 1;
 
-  /** One until the first key, then as many as the window can have records. */
-  #slots = slotsOf(1);
+  /** As many as the window can have records. */
+  readonly #slots: ReturnType<typeof slotsOf>;
 
   /**
    * Scratch space for the digests of a key and its plant: writing to it is faster than allocating.
@@ -47,9 +47,13 @@ export class KeyWindow {
    */
   readonly #digests = Buffer.alloc(2 * digestBytes);
 
-  /** @param bytesMax the length of the window; 0 remembers nothing */
+  /**
+   * @param bytesMax the length of the window; 0 remembers nothing
+   * @throws RangeError without memory for it: a key that is added later never lacks it
+   */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
+    this.#slots = slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1);
   }
 
   /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
@@ -89,8 +93,6 @@ export class KeyWindow {
     if (key === undefined) return;
     this.#digests.write(key, "base64url");
     this.#writePlant(plant);
-    if (this.#count === 0)
-      this.#slots = slotsOf(Math.ceil(this.#bytesMax / lineBytesMin) + 1);
     const { digests, positions, before, chains, length } = this.#slots;
     const chain = this.#chain();
     const number = ++this.#count;

@@ -212,6 +212,13 @@ test("each response leaves after the write of its record has returned", { skip: 
 test("a program that responds before it writes is noticed", { skip: noStrace },
   async () => assert.deepEqual(await earlyResponses(eager()), { early: 40 }));
 
+test("without memory for the window of keys the journal does not open, and says so", async () => {
+  const server = patched("keys.js", [["Buffer.alloc(length * 2 * digestBytes)",
+    "Buffer.alloc(length < 1000 ? length * 2 * digestBytes : 2 ** 53)"]]);
+  await assert.rejects(launch({ server }),
+    { code: 74, message: /plants\.ndjson: no memory for a window of keys of 16777216 bytes/ });
+});
+
 /** A bad line that no crash makes is refused, and stays as it is. */
 async function refusesDamage(server: string): Promise<void> {
   const running = await launch({ server });
