@@ -59,9 +59,11 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | "other" | undefined {
-    if (!realDisk.canName(path) || !realDisk.look(path)) return undefined;
+    const there = realDisk.canName(path) && realDisk.look(path);
+    if (!there) return undefined;
+    if (!there.isFile || there.bytes > bytesMax) return "other";
 
-    // Another user may replace it at any time: what is open is checked. A FIFO opens at once.
+    // Another user may replace it meanwhile: what is open is checked. A FIFO opens at once.
     const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK);
     try {
       const found = fs.fstatSync(fd);

@@ -64,11 +64,11 @@ export const metricTable = {
   ],
   plant_store_http_received_bytes_total: [
     "counter",
-    "bytes read, counted when a connection closes"
+    "bytes read, with TLS as they are encrypted, counted when a connection closes"
   ],
   plant_store_http_sent_bytes_total: [
     "counter",
-    "bytes written, counted when a connection closes"
+    "bytes written, with TLS as they are encrypted, counted when a connection closes"
   ],
   plant_store_connections: ["gauge", "open connections"],
   plant_store_connections_refused_total: [

@@ -4,9 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   existsSync, linkSync, readFileSync, symlinkSync, truncateSync, writeFileSync,
 } from "node:fs";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
@@ -206,8 +208,11 @@ test("a sidecar longer than the torn end, or no file, is another's, and is not r
   writeFileSync(sidecar, "torn");
   truncateSync(sidecar, 3 * 2 ** 30);
   execFileSync("mkfifo", [`${sidecar}-2`]);
+  const socket = createServer().listen(`${sidecar}-3`);
+  await once(socket, "listening");
   await (await openJournal(path)).close();
-  assert.equal(readFileSync(`${sidecar}-3`, "utf8"), "torn");
+  socket.close();
+  assert.equal(readFileSync(`${sidecar}-4`, "utf8"), "torn");
 });
 
 test("FILE.rewrite never writes over what another name of the file has acknowledged", async () => {
