@@ -23,7 +23,7 @@ export async function serve(config: Config, host: Host) {
   const shutdown = watchForShutdown(host);
   host.onSignal("SIGHUP", () => {
     starting.then(
-      (running) => reload(running, config, host),
+      (running) => reloadAndRotate(running, config, host),
       () => undefined
     );
   });
@@ -168,7 +168,7 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
 }
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
-function reload(running: Running, config: Config, host: Host) {
+function reloadAndRotate(running: Running, config: Config, host: Host) {
   const { log } = host;
   const { server, store, secrets, admin } = running;
   const again = (what: string, read: () => void) => {

@@ -152,7 +152,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       assert.equal(compared.twice, 0);
       assert.deepEqual([...loads[1].refused], []);
     });
-  test("SIGTERM waits for plants in flight, and SIGHUP has no effect", async () => {
+  test("SIGTERM waits for plants in flight, and SIGHUP leaves the stream alone", async () => {
     const server = await start({ env: cluster.env("plants") });
     server.process.kill("SIGHUP");
     const load = new Load(server.port, 32);
