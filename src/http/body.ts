@@ -42,6 +42,9 @@ export class BodyBudget {
       let largest = body;
       for (const each of this.#bodies)
         if (each.bytes > largest.bytes) largest = each;
+
+      // A refused body is counted no longer: without this, the loop would not end.
+      assert(this.#bodies.has(largest), "a body was counted twice");
       largest.refuse();
     }
   }

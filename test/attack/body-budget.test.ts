@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
+import { BodyBudget } from "../../src/http/body.ts";
 import { createPlantServer, type DrainableServer } from "../../src/index.ts";
 import { open, send, serve, statusesOf, readAll, variant, type Ends } from "../support/serving.ts";
 import { exchange, post, readAnswers, token } from "../support/support.ts";
@@ -79,6 +80,18 @@ async function statusesOfBodies(...sizes: readonly number[]): Promise<readonly u
 test("at the limit no body is refused, and a byte over it the largest", { timeout }, async () => {
   assert.deepEqual(await statusesOfBodies(100, 150, 50), [200, 200, 200]);
   assert.deepEqual(await statusesOfBodies(100, 150, 51), [200, 503, 200]);
+});
+
+test("bytes that are counted twice are an internal error, not an endless search", () => {
+  const budget = new BodyBudget(10);
+  const body = {
+    bytes: 0,
+    refuse: () => {
+      body.bytes = 0;
+      budget.release(body);
+    },
+  };
+  assert.throws(() => budget.add(body, 11), /a body was counted twice/);
 });
 
 test("on a tie the body that asks for more is refused", { timeout }, async () => {
