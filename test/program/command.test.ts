@@ -132,7 +132,7 @@ const settings: readonly Setting[] = [
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], []],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], []],
   ["--admin", "PLANTS_ADMIN", "admin",
-    ["0", "9090", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"],
+    ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"],
     ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]",
       "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
   ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"],
