@@ -73,5 +73,8 @@ export const messageOf = (error: unknown) =>
   error instanceof Error ? error.message : String(error);
 
 /** Whether an error is the system's, with this code. */
-export const hasCode = (error: unknown, code: string) =>
-  error instanceof Error && "code" in error && error.code === code;
+export const hasCode = (error: unknown, code: string) => codeOf(error) === code;
+
+/** Returns the code of an error of the system, as ENOENT; undefined for another error. */
+export const codeOf = (error: unknown) =>
+  error instanceof Error && "code" in error ? error.code : undefined;

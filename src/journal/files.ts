@@ -3,16 +3,20 @@
  *
  * On Linux every write is one system call for data and flush (O_DSYNC), which Node's permission
  * model allows, unlike fsync and fdatasync. Elsewhere a write is followed by fdatasync.
+ *
+ * On Windows a file that is opened for appends cannot be truncated. So a write there begins at the
+ * file's size, which is safe under the lock, and directories are not synced: NTFS journals names.
  */
 import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { hasCode } from "./error.ts";
-import { isLinux, takeLocks } from "./lock.ts";
+import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
   fs.constants;
-const durableFlags = O_RDWR | O_APPEND | O_CREAT | (isLinux ? O_DSYNC : 0);
+const durableFlags =
+  O_RDWR | O_CREAT | (isLinux ? O_DSYNC : 0) | (isWindows ? 0 : O_APPEND);
 
 /** The mode, less the umask, of the journal and of what stands beside it: both hold plants. */
 const mode = 0o640;
@@ -96,6 +100,7 @@ export const realDisk = {
 
   /** Makes the names in a file's directory durable, unless Node's permission model forbids it. */
   syncDirectory(path: string) {
+    if (isWindows) return;
     const fd = fs.openSync(dirname(path), O_RDONLY);
     try {
       fs.fsyncSync(fd);
@@ -156,7 +161,8 @@ const openedFile = (fd: number) => ({
 
   /** Appends durably; resolves to how many bytes, fewer than given if the disk took no more. */
   async append(bytes: Buffer) {
-    const { bytesWritten } = await write(fd, bytes);
+    const position = isWindows ? fs.fstatSync(fd).size : null;
+    const { bytesWritten } = await write(fd, bytes, 0, undefined, position);
     if (!isLinux) await fdatasync(fd);
     return bytesWritten;
   },

@@ -1,26 +1,42 @@
 /**
- * The lock: who holds the journal. Unix sockets, which end with their process, kill -9 included.
+ * The lock: which process has the journal. It ends with its process, kill -9 included.
  *
- * On Linux one socket is abstract: it excludes processes in the same network namespace, whichever
- * name of the file they open. The other one is beside the journal, FILE.lock-DEVICE-INODE-RANDOM:
- * it excludes processes in other namespaces, too.
+ * On Linux it is two Unix sockets. The abstract one excludes processes in the same network
+ * namespace, whichever name of the file they open. The other one is beside the journal,
+ * FILE.lock-DEVICE-INODE-RANDOM: it excludes processes in other namespaces, too.
+ *
+ * On macOS and the BSDs the journal itself is opened once more with O_EXLOCK. That is flock(2): it
+ * disturbs no reader, and excludes every name of the file. On Windows the same flag keeps readers
+ * out, so FILE.lock is opened with it. FILE.lock stays: another process may be opening it.
  */
+import { once } from "node:events";
 import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
-import { platform } from "node:os";
-import { dirname, join } from "node:path";
-import { hasCode, ifPossible, messageOf } from "./error.ts";
+import { platform, tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { codeOf, hasCode, ifPossible, messageOf } from "./error.ts";
 
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
 
-export const isLinux = platform() === "linux";
+const system: string = platform();
 
-/** The longest path that every system can listen on, in bytes: Node 20 truncates longer ones. */
-const listenBytesMax = 103;
+/** Linux, and Android as in Termux. */
+export const isLinux = system === "linux" || system === "android";
+export const isWindows = system === "win32";
+const isBsd = ["darwin", "freebsd", "netbsd", "openbsd"].includes(system);
 
-/** The longest path that can be probed, in bytes: Node 20 and 22 truncate longer ones. */
-const probeBytesMax = 107;
+/** libuv's UV_FS_O_EXLOCK, which Node does not name. */
+const exclusiveFlag = isWindows ? 0x1000_0000 : 0x20;
+
+/** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
+const pathFlag = 0x20_0000;
+
+/** The longest name that fits into an address after /proc/self/fd/NUMBER/, in bytes. */
+const unfinishedBytesMax = 80;
+
+/** The longest address of a socket that no Node truncates, in bytes. */
+const addressBytesMax = 103;
 
 /** Two openings in one process look like those of two. */
 const holder = "another process, or this one, has it open";
@@ -32,6 +48,15 @@ const holder = "another process, or this one, has it open";
  */
 const abstractBytes = 108;
 
+/** @throws Error on a system without any of these locks */
+export function checkSystem() {
+  if (!isLinux && !isWindows && !isBsd)
+    throw new Error(
+      `cannot be locked on ${system}: ` +
+        "expected Linux, Android, macOS, FreeBSD, NetBSD, OpenBSD or Windows"
+    );
+}
+
 /**
  * Locks a file for this process.
  *
@@ -39,7 +64,7 @@ const abstractBytes = 108;
  * @param releases takes a function for each lock, which releases it
  * @param warn called if only one of the two locks can be had
  * @returns which other process has it, for a message; undefined if none
- * @throws Error if neither lock can be had, or if the file is mounted without its directory
+ * @throws Error if no lock can be had, or if the file is mounted without its directory
  */
 export async function takeLocks(
   path: string,
@@ -47,6 +72,7 @@ export async function takeLocks(
   releases: (() => void)[],
   warn: Warn
 ) {
+  if (!isLinux) return takeExclusive(path, identity, releases);
   if (isMountedAlone(path)) {
     throw new Error(
       "is mounted without its directory: mount the directory, for its lock and copies"
@@ -85,6 +111,8 @@ export async function takeLocks(
 
 /** Whether a process has the file at a resolved path open, or may have it open. */
 export async function isLocked(path: string, identity: string) {
+  if (!isLinux) return isExclusive(path);
+
   // The sockets in a directory that cannot be listed are unknown.
   const beside = ifPossible(() => locksBeside(path, identity)) ?? [];
   const found = await Promise.all(
@@ -128,22 +156,27 @@ export async function removeAbandoned(path: string) {
  *
  * @returns what was found, for a message; undefined if certainly nobody listens, as after kill -9
  */
-export function probe(name: string): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    if (!name.startsWith("\0") && Buffer.byteLength(name) > probeBytesMax) {
-      return resolve(
-        `a process may listen there: the path has more than ${probeBytesMax} bytes`
-      );
-    }
-    const socket = connect(name, () => {
-      socket.destroy();
-      resolve("a process listens there");
-    });
-    socket.once("error", ({ code = "" }: NodeJS.ErrnoException) => {
-      const isNobody = code === "ECONNREFUSED" || code === "ENOENT";
-      resolve(isNobody ? undefined : `a process may listen there: ${code}`);
-    });
-  });
+export async function probe(name: string) {
+  let release = () => {};
+  try {
+    const [address, close] = name.startsWith("\0")
+      ? inPlace(name)
+      : addressOf(name);
+    release = close;
+    const socket = connect(address);
+    await once(socket, "connect").finally(() => socket.destroy());
+    return "a process listens there";
+  } catch (error) {
+    // Without /proc, the address of a descriptor leads nowhere.
+    const isNobody =
+      hasCode(error, "ECONNREFUSED") ||
+      (hasCode(error, "ENOENT") && !fs.existsSync(name));
+    return isNobody
+      ? undefined
+      : `a process may listen there: ${codeOf(error)}`;
+  } finally {
+    release();
+  }
 }
 
 /**
@@ -169,34 +202,63 @@ function isMountedAlone(path: string) {
  * @returns a function that stops listening
  * @throws Error the system's: EADDRINUSE if the name is taken
  */
-function listenOn(name: string): Promise<() => void> {
+async function listenOn(name: string) {
+  // A connection is all that a probe needs. A lock keeps no process alive.
+  const server = createServer((socket) => socket.destroy()).unref();
   const isPath = !name.startsWith("\0");
-  const path = isPath ? `${name}~` : name;
-  return new Promise((resolve, reject) => {
-    if (isPath && Buffer.byteLength(path) > listenBytesMax)
-      throw new Error(`the path has more than ${listenBytesMax} bytes`);
-
-    // A connection is all that a probe needs. A lock keeps no process alive.
-    const server = createServer((socket) => socket.destroy())
-      .unref()
-      .on("error", reject);
-    const release = () => {
-      if (isPath) ifPossible(() => fs.unlinkSync(name));
-      server.close();
-    };
-
+  const long = `${basename(name)}~`;
+  const unfinished =
+    Buffer.byteLength(long) > unfinishedBytesMax
+      ? `.lock-${randomName()}~`
+      : long;
+  const [path, release] = isPath
+    ? addressOf(dirname(name), `/${unfinished}`)
+    : inPlace(name);
+  try {
     // Otherwise a worker of node:cluster would share its primary's socket with other workers.
-    server.listen({ path, exclusive: true, writableAll: isPath }, () => {
-      try {
-        if (isPath) fs.renameSync(path, name);
-        resolve(release);
-      } catch (error) {
-        release();
-        reject(error);
-      }
-    });
-  });
+    server.listen({ path, exclusive: true, writableAll: isPath });
+    await once(server, "listening");
+    if (isPath) fs.renameSync(join(dirname(name), unfinished), name);
+  } catch (error) {
+    server.close();
+    throw error;
+  } finally {
+    release();
+  }
+  return () => {
+    if (isPath) ifPossible(() => fs.unlinkSync(name));
+    server.close();
+  };
 }
+
+/**
+ * Returns an address for a socket, and a function that releases it.
+ *
+ * A path that is too long is replaced by a short one that leads to the same place: that of a
+ * descriptor or, without /proc, of a symbolic link in the folder for temporary files.
+ *
+ * @param end what follows the path in the address
+ */
+function addressOf(path: string, end = ""): [string, () => void] {
+  if (Buffer.byteLength(path + end) <= addressBytesMax)
+    return inPlace(path + end);
+  const isMissing = ifPossible(
+    () => !fs.statSync("/proc/self/fd", { throwIfNoEntry: false })
+  );
+  // The permission model hides /proc, and uses it all the same.
+  if (!isMissing) {
+    const fd = fs.openSync(path, pathFlag);
+    return [`/proc/self/fd/${fd}${end}`, () => fs.closeSync(fd)];
+  }
+  const folder = fs.mkdtempSync(join(tmpdir(), "plants-"));
+  fs.symlinkSync(path, join(folder, "l"));
+  return [
+    join(folder, "l") + end,
+    () => fs.rmSync(folder, { recursive: true })
+  ];
+}
+
+const inPlace = (path: string): [string, () => void] => [path, () => {}];
 
 /** Returns eight characters that no other name has. */
 const randomName = () => Math.random().toString(36).slice(2, 10).padEnd(8, "0");
@@ -217,3 +279,52 @@ const locksBeside = (path: string, identity: string) =>
     .filter((name) =>
       fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()
     );
+
+/** Locks a file by a descriptor. Returns which other process has it, for a message, if one has. */
+function takeExclusive(
+  path: string,
+  identity: string,
+  releases: (() => void)[]
+) {
+  const name = exclusiveNameOf(path);
+  const fd = openExclusive(name, fs.constants.O_CREAT);
+  if (fd === undefined) return `${holder}: ${name} is locked`;
+  releases.push(() => fs.closeSync(fd));
+
+  // The journal may have been renamed since it was opened: its lock would be another file's.
+  const { dev, ino } = fs.fstatSync(fd, { bigint: true });
+  if (!isWindows && `${dev}-${ino}` !== identity)
+    throw new Error("another file was put in its place");
+
+  // A runtime or a file system that ignores the flag would admit a second writer.
+  const second = openExclusive(name);
+  if (second === undefined) return undefined;
+  fs.closeSync(second);
+  throw new Error(
+    "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
+  );
+}
+
+/** Whether a process has the file's lock. A lock that cannot be opened for reading is unknown. */
+function isExclusive(path: string) {
+  try {
+    const fd = openExclusive(exclusiveNameOf(path));
+    if (fd !== undefined) fs.closeSync(fd);
+    return fd === undefined;
+  } catch {
+    return false;
+  }
+}
+
+const exclusiveNameOf = (path: string) => (isWindows ? `${path}.lock` : path);
+
+/** Opens a file with a lock. Returns its descriptor; undefined if another one has the lock. */
+function openExclusive(name: string, flags = 0) {
+  const { O_RDONLY, O_NONBLOCK = 0 } = fs.constants;
+  try {
+    return fs.openSync(name, O_RDONLY | O_NONBLOCK | exclusiveFlag | flags);
+  } catch (error) {
+    if (hasCode(error, "EAGAIN") || hasCode(error, "EBUSY")) return undefined;
+    throw error;
+  }
+}

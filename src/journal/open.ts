@@ -14,7 +14,7 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
-import type { Warn } from "./lock.ts";
+import { checkSystem, type Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
@@ -47,6 +47,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 export async function openFile(place: Place) {
   const { disk, path: given, warn } = place;
   const path = attempt("failed", given, () => disk.resolve(given));
+  attempt("failed", path, checkSystem);
   attempt("failed", path, () => checkName(disk, path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)

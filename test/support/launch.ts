@@ -1,6 +1,7 @@
 /** The program on a Unix socket, which every user and network namespace can reach. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { json } from "node:stream/consumers";
@@ -14,13 +15,27 @@ export const children = new Set<ChildProcess>();
 after(() => children.forEach((child) => child.kill("SIGKILL")));
 let sockets = 0;
 
+/** A socket's address has at most 107 bytes, also below a long TMPDIR: then it is in /tmp. */
+let shortFolder: string | undefined;
+function folderOfSockets(folder: string): string {
+  if (Buffer.byteLength(folder) < 90) return folder;
+  if (shortFolder === undefined) {
+    const made = mkdtempSync("/tmp/plant-store-");
+    after(() => rmSync(made, { recursive: true, force: true }));
+    chmodSync(made, 0o1777);
+    shortFolder = made;
+  }
+  return shortFolder;
+}
+
 /** The path of the next program's socket. */
-export const nextSocket = (folder: string): string => join(folder, `${sockets + 1}.sock`);
+export const nextSocket = (folder: string): string =>
+  join(folderOfSockets(folder), `${sockets + 1}.sock`);
 
 /**
  * Starts the program; rejects if it ends first, with its exit code and what it complained of.
  * @param wrapper what the command line begins with; it must end by becoming the program
- * @param folder where its socket is
+ * @param folder where it runs, and where its socket is
  */
 export async function launch({
   wrapper = [] as readonly string[], args = [] as readonly string[],
