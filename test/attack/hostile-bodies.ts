@@ -123,7 +123,7 @@ const expectations: readonly Case[] = [
     "41701"],
 ];
 
-/** One or two of each kind: test/parts/json.test.ts and schema.test.ts have the others. */
+/** One or two of each kind: test/unit/json.test.ts and schema.test.ts have the others. */
 const texts: readonly (readonly [clause: string, error: string, bodies: readonly string[]])[] = [
   ["B, Statuses 400", "40008", [""]],
   ["RFC 8259, 2", "40010", [" ", evil + evil, `${evil}\0`, `/**/${evil}`, `\xc2\xa0${evil}`]],

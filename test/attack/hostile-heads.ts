@@ -284,7 +284,7 @@ const refused: readonly Case[] = [
     "no Authorization": "", "an empty one": "Authorization:\r\n",
     "in a Cookie": `Cookie: ${known}`, "for a proxy": `Proxy-${known}`,
   }),
-  // test/parts/bearer.test.ts has the other forms.
+  // test/unit/bearer.test.ts has the other forms.
   ...casesOf("B, Statuses 400: no b64token", "40006", withCredentials,
     ["Bearer", "Bearer a b", `Bearer\t${token}`, "Bearer t\xe9st"]),
   ...casesOf("B, Statuses 401: unknown", "40102", withCredentials,

@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
-import { blockOf } from "../house/documents.ts";
+import { blockOf } from "../repository/documents.ts";
 import { cleanEnvironment, exchange, post, root, temporaryFolder, token } from "../support/support.ts";
 import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, withCluster } from "./cluster.ts";

@@ -5,7 +5,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { documentOf } from "../house/documents.ts";
+import { documentOf } from "../repository/documents.ts";
 import { command } from "../support/package.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
 import { program, root, run, start, temporaryFolder, token } from "../support/support.ts";

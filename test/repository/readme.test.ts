@@ -1,6 +1,6 @@
 /**
  * The documents, executed: transcripts, commands and examples run, tables equal the code, links
- * lead to headings that exist. `node --import tsx test/house/update.ts` writes the tables.
+ * lead to headings that exist. `node --import tsx test/repository/update.ts` writes the tables.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -271,7 +271,7 @@ test("the worked example of a journal is a valid journal", () => {
 for (const name of Object.keys(tables)) {
   test(`the table of ${name} says what the code says`, () => {
     const { document, found, expected } = findTable(name);
-    assert.equal(found, expected, `${document.name}: node --import tsx test/house/update.ts`);
+    assert.equal(found, expected, `${document.name}: node --import tsx test/repository/update.ts`);
   });
 }
 

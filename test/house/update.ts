@@ -1,4 +1,0 @@
-/** Writes the computed tables of the documents: `node --import tsx test/house/update.ts`. */
-import { updateTables } from "./tables.ts";
-
-updateTables();
