@@ -10,7 +10,6 @@
 import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { hasCode } from "./error.ts";
 import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
@@ -36,50 +35,34 @@ export const realDisk = {
     return stat && described(stat);
   },
 
-  /** Whether a file can have this path: neither a name in it nor the whole path is too long. */
-  canName(path: string) {
-    try {
-      fs.lstatSync(path, { throwIfNoEntry: false });
-      return true;
-    } catch (error) {
-      if (hasCode(error, "ENAMETOOLONG")) return false;
-      throw error;
-    }
-  },
-
   /** Opens a file for durable appends; creates it if there is none. */
   open: (path: string) => openedFile(fs.openSync(path, durableFlags, mode)),
 
   lock: takeLocks,
 
   /**
-   * Returns the bytes of a file beside the journal; undefined if there is none, "other" if it is
-   * not a regular file, or longer.
+   * Returns the bytes of a file beside the journal; undefined if there is none.
    *
-   * @throws Error if another user may have put it there
+   * @throws Error if it is not a regular file, is longer, or if another user may have put it there
    */
   readBeside(
     path: string,
     journal: string,
     bytesMax: number
-  ): Buffer | "other" | undefined {
-    const there = realDisk.canName(path) && realDisk.look(path);
-    if (!there) return undefined;
-    if (!there.isFile || there.bytes > bytesMax) return "other";
+  ): Buffer | undefined {
+    if (!realDisk.look(path)) return undefined;
 
     // Another user may replace it meanwhile: what is open is checked. A FIFO opens at once.
     const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK);
     try {
       const found = fs.fstatSync(fd);
-      if (!found.isFile() || found.size > bytesMax) return "other";
-      const directory = fs.statSync(dirname(path));
+      if (!found.isFile() || found.size > bytesMax)
+        throw new Error("is not a copy of a journal's end");
 
-      // In a sticky directory, as /tmp, any user can create a copy that we would rely on.
-      const isSticky = (directory.mode & 0o1000) !== 0;
-      const trusted = [0, directory.uid, fs.statSync(journal).uid];
-      if (isSticky && !trusted.includes(found.uid)) {
+      // In some directories, as /tmp, any user can create a copy that we would rely on.
+      if (![0, fs.statSync(journal).uid].includes(found.uid)) {
         throw new Error(
-          `belongs to user ${found.uid}, who owns neither the journal nor its directory`
+          `belongs to user ${found.uid}: expected root or the journal's owner`
         );
       }
       return fs.readFileSync(fd);
@@ -187,9 +170,8 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
   const path = join(fs.realpathSync.native(directory), basename(absolute));
-  const stat =
-    realDisk.canName(path) && fs.lstatSync(path, { throwIfNoEntry: false });
-  if (!stat || !stat.isSymbolicLink()) return path;
+  const stat = fs.lstatSync(path, { throwIfNoEntry: false });
+  if (!stat?.isSymbolicLink()) return path;
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(path), fs.readlinkSync(path)),

@@ -5,7 +5,7 @@
  * of its work. Nothing is truncated before a durable copy of it stands beside the journal.
  */
 import { randomUUID } from "node:crypto";
-import { basename, dirname, join } from "node:path";
+import { basename } from "node:path";
 import { attempt, ifPossible, JournalError } from "./error.ts";
 import {
   appendAll,
@@ -48,7 +48,7 @@ export async function openFile(place: Place) {
   const { disk, path: given, warn } = place;
   const path = attempt("failed", given, () => disk.resolve(given));
   attempt("failed", path, checkSystem);
-  attempt("failed", path, () => checkName(disk, path));
+  attempt("failed", path, () => checkName(path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
     throw new JournalError("unreadable", path, "is not a regular file");
@@ -79,32 +79,23 @@ export async function openFile(place: Place) {
   }
 }
 
-/** The longest end of a name beside the journal: `saveTorn`'s, with the largest numbers. */
-const longestSuffix = `.torn-${Number.MAX_SAFE_INTEGER}-${Number.MAX_SAFE_INTEGER}.part`;
-
 /**
- * Checks, before anything is created, that every file beside the journal can have its name.
- *
- * @throws Error that states the longest name that works, in bytes
+ * The longest name, in bytes: file systems allow 255, and up to 68 follow in a name beside it, as
+ * in FILE.torn-OFFSET-UUID.part.
  */
-function checkName(disk: Disk, path: string) {
+const nameBytesMax = 187;
+
+/** @throws Error before anything is created, if the file cannot have its names */
+function checkName(path: string) {
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it
   // would open another file.
   if (path.toWellFormed().includes("\ufffd"))
     throw new Error("the path is not valid UTF-8: rename the file");
-  if (disk.canName(path + longestSuffix)) return;
-
   const bytes = Buffer.byteLength(basename(path));
-  let bytesMax = bytes;
-  while (
-    bytesMax > 0 &&
-    !disk.canName(join(dirname(path), "x".repeat(bytesMax) + longestSuffix))
-  )
-    bytesMax--;
-  throw new Error(
-    `the name has ${bytes} bytes: expected at most ${bytesMax} in this directory, ` +
-      "so that FILE.torn-OFFSET-NUMBER.part fits beside it"
-  );
+  if (bytes > nameBytesMax)
+    throw new Error(
+      `the name has ${bytes} bytes: expected at most ${nameBytesMax}`
+    );
 }
 
 /**
@@ -164,10 +155,7 @@ async function repair(
   return { seq: end.seq, uuid: end.file };
 }
 
-/**
- * Copies a torn end aside, durably, and warns of it. Replaces no other copy, but completes one of
- * these bytes.
- */
+/** Copies a torn end aside, durably, and warns of it. Replaces no other copy. */
 async function saveTorn(
   disk: Disk,
   path: string,
@@ -176,16 +164,7 @@ async function saveTorn(
   warn: Warn
 ) {
   let name = `${path}.torn-${offset}`;
-  for (let number = 2; ; number++) {
-    const there = attempt("unreadable", name, () =>
-      disk.readBeside(name, path, bytes.length)
-    );
-    const isOther =
-      there === "other" ||
-      (there && !bytes.subarray(0, there.length).equals(there));
-    if (!isOther) break;
-    name = `${path}.torn-${offset}-${number}`;
-  }
+  if (disk.look(name)) name += `-${randomUUID()}`;
   await replaceFile(disk, name, bytes);
   warn(
     `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`

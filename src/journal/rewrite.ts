@@ -44,11 +44,9 @@ export const copyPath = (path: string) => `${path}.rewrite`;
  */
 export function readCopy(disk: Disk, path: string) {
   const name = copyPath(path);
-  return attempt("unreadable", name, () => {
-    const copy = disk.readBeside(name, path, copyBytesMax);
-    if (copy !== "other") return copy;
-    throw new Error("is not a copy of a journal's end");
-  });
+  return attempt("unreadable", name, () =>
+    disk.readBeside(name, path, copyBytesMax)
+  );
 }
 
 /**

@@ -376,11 +376,11 @@ const isProtected = existsSync(sticky) && readFileSync(sticky, "utf8").trim() !=
 const noOtherUser = process.getuid?.() !== 0 ? "only root can give a file to another user"
   : isProtected ? `${sticky} is set: the system itself refuses such files` : false;
 if (noOtherUser) console.error(`skipped: ${noOtherUser}`);
-test("another user's .rewrite in a sticky directory is refused with 65, the journal untouched",
+test("a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
   { skip: noOtherUser }, async () => {
     for (const [mode, owner, isRefused] of [
-      [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, false], [0o1777, 0, false],
-      [0o777, 5002, false],
+      [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, true], [0o1777, 0, false],
+      [0o777, 5002, true], [0o777, 5001, false],
     ] as const) {
       const folder = temporaryFolder();
       const { path, file } = await withForgery(folder);

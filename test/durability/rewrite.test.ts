@@ -4,11 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import {
   existsSync, linkSync, readFileSync, symlinkSync, truncateSync, writeFileSync,
 } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
@@ -198,21 +196,6 @@ test("a .rewrite that another user replaces by a FIFO after it was found does no
   const found = spawnSync(process.execPath, ["--input-type=module", "-e", code, path],
     { cwd: root, encoding: "utf8", timeout: 10_000 });
   assert.match(found.stdout, /not a copy/);
-});
-
-test("a sidecar longer than the torn end, or no file, is another's, and is not read", async () => {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
-  writeFileSync(path, `${whole}torn`);
-  const sidecar = `${path}.torn-${whole.length}`;
-  writeFileSync(sidecar, "torn");
-  truncateSync(sidecar, 3 * 2 ** 30);
-  execFileSync("mkfifo", [`${sidecar}-2`]);
-  const socket = createServer().listen(`${sidecar}-3`);
-  await once(socket, "listening");
-  await (await openJournal(path)).close();
-  socket.close();
-  assert.equal(readFileSync(`${sidecar}-4`, "utf8"), "torn");
 });
 
 test("FILE.rewrite never writes over what another name of the file has acknowledged", async () => {

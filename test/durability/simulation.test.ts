@@ -59,7 +59,6 @@ const operations: readonly Operation[] = [
   ...Array<Operation>(12).fill("append"), "truncate", "truncate", "size", "size", "look", "look",
   "read",
   "open", "lock", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
-  "canName",
 ];
 
 class Run {

@@ -134,11 +134,6 @@ export class SimulatedDisk implements Disk {
     return inode && this.#seen(inode);
   }
 
-  canName(_path: string): boolean {
-    this.#enter("canName");
-    return true;
-  }
-
   open(path: string): JournalFile {
     this.#enter("open");
     if (!this.#names.has(path)) this.#change();
@@ -153,10 +148,11 @@ export class SimulatedDisk implements Disk {
     return Promise.resolve(undefined);
   }
 
-  readBeside(path: string, _journal: string, bytesMax: number): Buffer | "other" | undefined {
+  readBeside(path: string, _journal: string, bytesMax: number): Buffer | undefined {
     this.#enter("readBeside");
     const bytes = this.#names.get(path)?.cached;
-    return bytes && bytes.length > bytesMax ? "other" : bytes;
+    if (bytes && bytes.length > bytesMax) throw new Error("is not a copy of a journal's end");
+    return bytes;
   }
 
   openBeside(path: string): JournalFile {
