@@ -66,7 +66,8 @@ export interface Host {
   exit(code: number): never;
 }
 
-export type Signal = "SIGHUP" | "SIGINT" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
+export type Signal =
+  "SIGBREAK" | "SIGHUP" | "SIGINT" | "SIGTERM" | "SIGUSR1" | "SIGUSR2";
 
 /** Logs an event in one sentence; its parts are in the fields, for programs. */
 export type Log = (

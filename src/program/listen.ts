@@ -4,7 +4,7 @@ import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
 import { attempt, messageOf } from "../journal/error.ts";
 import { realDisk } from "../journal/files.ts";
-import { removeAbandoned } from "../journal/lock.ts";
+import { isWindows, removeAbandoned } from "../journal/lock.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 
@@ -73,18 +73,23 @@ export function announcement(
 
   // A line that can be pasted into a shell, whatever the paths are.
   const isUnix = base.startsWith("unix:");
-  const option = isUnix ? `--unix-socket ${shellQuoted(path)} ` : "";
-  const trust = tlsCert && `--cacert ${shellQuoted(tlsCert)} `;
+  const option = isUnix ? `--unix-socket ${quoted(path)} ` : "";
+  const trust = tlsCert && `--cacert ${quoted(tlsCert)} `;
   const scheme = tlsCert === "" ? "http" : "https";
   const origin = isUnix ? `${scheme}://localhost` : base;
-  const url = shellQuoted(`${origin}${basePath}/plants`);
+  const url = quoted(`${origin}${basePath}/plants`);
+  const authorization = quoted(`Authorization: Bearer ${generatedToken}`);
+  const type = quoted("Content-Type: application/json");
+  const plant = quoted('{"id":1,"name":"Fern","tag":"shade"}');
   return `${first}
 No token is configured: this one was generated, and ends with this process.
 
-  curl ${option}${trust}${url} -H 'Authorization: Bearer ${generatedToken}' \\
-    -H 'Content-Type: application/json' -d '{"id":1,"name":"Fern","tag":"shade"}'
+  curl ${option}${trust}${url} -H ${authorization} -H ${type} -d ${plant}
 `;
 }
 
-/** Quotes a text as one word of a shell. */
-const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+/** Quotation mark of a shell or of cmd.exe, and what stands for it within a word. */
+const [mark, escaped] = isWindows ? ['"', '\\"'] : ["'", "'\\''"];
+
+/** Quotes a text as one word. */
+const quoted = (text: string) => mark + text.replaceAll(mark, escaped) + mark;

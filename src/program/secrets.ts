@@ -10,6 +10,7 @@ import {
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { messageOf } from "../journal/error.ts";
+import { isWindows } from "../journal/lock.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
@@ -65,7 +66,7 @@ const readableByOthers = 0o004;
 
 /**
  * Reads a file that nobody but root and the process's user can change: anyone who can write it can
- * grant themselves access.
+ * grant themselves access. On Windows every file has owner 0 and mode 666 or 444.
  *
  * @param level of the line that says that others can read the file; `public` logs none
  */
@@ -88,12 +89,14 @@ function readGuarded<T>(
         `expected root or user ${userId} as the owner, found user ${stat.uid}`
       );
     const mode = `mode ${(stat.mode & 0o777).toString(8).padStart(3, "0")}`;
-    if ((stat.mode & writableByOthers) !== 0)
+    if (!isWindows && (stat.mode & writableByOthers) !== 0)
       throw new TypeError(
         `expected that group and others cannot write it, found ${mode}`
       );
     const parsed = parse(readFileSync(fd));
-    const message = `${kind} ${path}: others can read it, ${mode}`;
+    const message = isWindows
+      ? "owner and mode of secret files are not checked on Windows"
+      : `${kind} ${path}: others can read it, ${mode}`;
     const isReadable = (stat.mode & readableByOthers) !== 0;
     if (level !== "public" && isReadable && !logged.has(message))
       log(level, message);

@@ -1,6 +1,7 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../index.ts";
 import { messageOf } from "../journal/error.ts";
+import { isWindows } from "../journal/lock.ts";
 import { createAccessLog } from "./access-log.ts";
 import { ExitError, internalErrorMessage } from "./exit.ts";
 import { watchHealth } from "./health.ts";
@@ -21,12 +22,13 @@ export async function serve(config: Config, host: Host) {
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
-  host.onSignal("SIGHUP", () => {
-    starting.then(
-      (running) => reloadAndRotate(running, config, host),
-      () => undefined
-    );
-  });
+  if (!isWindows)
+    host.onSignal("SIGHUP", () => {
+      starting.then(
+        (running) => reloadAndRotate(running, config, host),
+        () => undefined
+      );
+    });
   const starting = start(config, host, shutdown);
   const running = await starting;
   running.health.state = "ready";

@@ -11,6 +11,7 @@ import {
   type Limits
 } from "../config.ts";
 import { tokenForm } from "../http/bearer.ts";
+import { isWindows } from "../journal/lock.ts";
 import type { Host } from "./host.ts";
 
 /** A path, or none. */
@@ -20,8 +21,11 @@ const path = {
   expected: "a path"
 } as const;
 
-/** The path of a Unix socket: what every system can bind. */
-const socketForm = String.raw`[\x01-\x7f]{1,107}`;
+/** The path of a Unix socket: what every system but Windows can bind. */
+const socketForm = isWindows ? "(?!)" : String.raw`[\x01-\x7f]{1,107}`;
+
+/** What is expected instead of a socket's path or descriptor on Windows. */
+const noSocket = "left out on Windows";
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
 const hostForm = String.raw`(?:([\w.-]+)|\[([\w:.%]+)\])`;
@@ -62,7 +66,7 @@ export const settingTable = {
     flag: "socket",
     defaultValue: "",
     form: new RegExp(`^${socketForm}$`),
-    expected: "a path of at most 107 ASCII characters",
+    expected: isWindows ? noSocket : "a path of at most 107 ASCII characters",
     meaning: "Unix socket to listen on instead"
   },
   basePath: {
@@ -140,8 +144,9 @@ export const settingTable = {
     flag: "admin",
     defaultValue: "",
     form: adminForm,
-    expected:
-      "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
+    expected: isWindows
+      ? "a port or HOST:PORT"
+      : "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
   failedLinesMax: {
@@ -317,8 +322,11 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
   const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
 
   const sockets = `${environment["LISTEN_FDS"]}`;
-  if (isInherited(given) && sockets !== "1")
-    mistakes.push(`LISTEN_FDS must be 1, found ${quoted(sockets)}`);
+  const socketsExpected = isWindows ? noSocket : "1";
+  if (isInherited(given) && sockets !== socketsExpected)
+    mistakes.push(
+      `LISTEN_FDS must be ${socketsExpected}, found ${quoted(sockets)}`
+    );
   for (const [cert, key] of [
     [tlsCert, tlsKey],
     [storeTlsCert, storeTlsKey]

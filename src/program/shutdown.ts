@@ -1,13 +1,19 @@
 /** When the server shuts down, and with which exit code: signals, and a journal that fails. */
+import { isWindows } from "../journal/lock.ts";
 import { exitCodes } from "./exit.ts";
 import type { Host, Signal } from "./host.ts";
 
 /** Time within which the same signal is a repetition: npm sends its child each Ctrl-C again. */
 const repetitionMillis = 1_000;
 
+/** On Windows SIGHUP says that the console is being closed. SIGBREAK is Ctrl-Break there. */
+const signals: readonly Signal[] = isWindows
+  ? ["SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"]
+  : ["SIGTERM", "SIGINT"];
+
 export type Shutdown = ReturnType<typeof watchForShutdown>;
 
-/** Listens to SIGTERM and SIGINT from now on. */
+/** Listens to signals from now on. */
 export function watchForShutdown(host: Host) {
   /** Ends the process now. Plants in progress may be stored or not. */
   const endNow = () => {
@@ -19,7 +25,7 @@ export function watchForShutdown(host: Host) {
   /** Resolves with the first signal. Another signal, or the same one later, ends the process. */
   const requested = new Promise<string>((resolve) => {
     let first: { readonly signal: Signal; readonly at: number } | undefined;
-    for (const signal of ["SIGTERM", "SIGINT"] as const)
+    for (const signal of signals)
       host.onSignal(signal, () => {
         // Monotonic: nobody sets this clock.
         const at = performance.now();
