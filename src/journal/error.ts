@@ -47,7 +47,11 @@ export class JournalError extends Error {
   }
 }
 
-/** Returns what a step returns. @throws JournalError with this code instead of the step's error */
+/**
+ * Returns what a step returns.
+ *
+ * @throws JournalError the step's, or one with this code and path instead of its other errors
+ */
 export function attempt<T>(
   code: JournalErrorCode,
   path: string,
@@ -56,9 +60,16 @@ export function attempt<T>(
   try {
     return step();
   } catch (error) {
-    throw new JournalError(code, path, error);
+    throw asJournalError(code, path, error);
   }
 }
+
+export const asJournalError = (
+  code: JournalErrorCode,
+  path: string,
+  error: unknown
+) =>
+  error instanceof JournalError ? error : new JournalError(code, path, error);
 
 /** Returns what a step returns; undefined if it throws, for steps whose failure does no harm. */
 export function ifPossible<T>(step: () => T) {

@@ -86,9 +86,7 @@ export const realDisk = {
     if (isWindows) return;
     const fd = fs.openSync(dirname(path), O_RDONLY);
     try {
-      fs.fsyncSync(fd);
-    } catch (error) {
-      if (!(error instanceof Error && "permission" in error)) throw error;
+      sync(fd);
     } finally {
       fs.closeSync(fd);
     }
@@ -152,8 +150,19 @@ const openedFile = (fd: number) => ({
 
   truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
 
+  /** Makes all of it durable, unless Node's permission model forbids it. */
+  sync: () => sync(fd),
+
   close: () => fs.closeSync(fd)
 });
+
+function sync(fd: number) {
+  try {
+    fs.fsyncSync(fd);
+  } catch (error) {
+    if (!(error instanceof Error && "permission" in error)) throw error;
+  }
+}
 
 const described = (stat: fs.BigIntStats) => ({
   /** Device and inode: a renamed file keeps them, and no other file has them meanwhile. */

@@ -169,7 +169,10 @@ export class Journal
     // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
     this.#wakeUp();
-    return (this.#closed ??= this.#loop.then(() => this.#current.release()));
+    return (this.#closed ??= this.#loop.then(() => {
+      const hasFailed = this.#queue.refusal?.code === "unknown";
+      this.#current.release(hasFailed ? "unknown" : "durable");
+    }));
   }
 
   readonly [Symbol.asyncDispose] = () => this.close();
@@ -217,7 +220,7 @@ export class Journal
         // The window continues. A file that cannot be opened leaves it as it is.
         const unread = new KeyWindow(0);
         this.#current = await openFile({ ...this.#settings, keys: unread });
-        old.release();
+        old.release("durable");
       }
       this.#watched = "path";
       request.resolve(isNew);

@@ -14,10 +14,22 @@ import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { platform, tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
-import { codeOf, hasCode, ifPossible, messageOf } from "./error.ts";
+import {
+  codeOf,
+  hasCode,
+  ifPossible,
+  JournalError,
+  messageOf
+} from "./error.ts";
 
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
+
+/**
+ * Ends a lock. `durable`: so is the file, and nothing says any more that it was locked; `unknown`:
+ * the socket beside the file stays, stale, as after kill -9.
+ */
+export type Release = (end: "durable" | "unknown") => void;
 
 const system: string = platform();
 
@@ -63,13 +75,15 @@ export function checkSystem() {
  * @param identity device and inode, as `look` returns them
  * @param releases takes a function for each lock, which releases it
  * @param warn called if only one of the two locks can be had
- * @returns which other process has it, for a message; undefined if none
+ * @returns whether the last process closed the file, for no stale lock is beside it; and a function
+ * that removes the stale ones
+ * @throws JournalError `locked` if another process has it
  * @throws Error if no lock can be had, or if the file is mounted without its directory
  */
 export async function takeLocks(
   path: string,
   identity: string,
-  releases: (() => void)[],
+  releases: Release[],
   warn: Warn
 ) {
   if (!isLinux) return takeExclusive(path, identity, releases);
@@ -81,13 +95,18 @@ export async function takeLocks(
 
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
   const own = `${path}.lock-${identity}-${randomName()}`;
+  let isClosed = true;
   for (const name of [...abstractOf(identity), own]) {
     try {
       releases.push(await listenOn(name));
     } catch (error) {
       if (hasCode(error, "EADDRINUSE"))
-        return `${holder}: "ss -xlp | grep plant-store-${identity}" shows which`;
+        throw locked(
+          path,
+          `: "ss -xlp | grep plant-store-${identity}" shows which`
+        );
       if (name === own && releases.length === 0) throw error;
+      isClosed &&= name !== own;
       warn(
         `${path}: one of its two locks is missing, so another process may not see that it is ` +
           `in use: ${messageOf(error)}`
@@ -96,18 +115,24 @@ export async function takeLocks(
   }
 
   // A process that starts later finds our socket here, so at most one of two simultaneous starts
-  // continues. Stale sockets of this journal go; those of other journals are left to their own
-  // starts.
-  for (const name of locksBeside(path, identity)) {
-    if (name === own) continue;
+  // continues. Stale sockets of other journals are left to their own starts.
+  const stale = locksBeside(path, identity).filter((name) => name !== own);
+  for (const name of stale) {
     const found = await probe(name);
     if (found !== undefined)
-      return `${holder}, maybe in another container: at ${name}, ${found}`;
-    // It may be another user's, or gone already; a stale socket does no harm.
-    ifPossible(() => fs.unlinkSync(name));
+      throw locked(path, `, maybe in another container: at ${name}, ${found}`);
   }
-  return undefined;
+  return {
+    isClosed: isClosed && stale.length === 0,
+    removeStale() {
+      // One may be another user's, or gone already.
+      for (const name of stale) ifPossible(() => fs.unlinkSync(name));
+    }
+  };
 }
+
+const locked = (path: string, details: string) =>
+  new JournalError("locked", path, holder + details);
 
 /** Whether a process has the file at a resolved path open, or may have it open. */
 export async function isLocked(path: string, identity: string) {
@@ -202,7 +227,7 @@ function isMountedAlone(path: string) {
  * @returns a function that stops listening
  * @throws Error the system's: EADDRINUSE if the name is taken
  */
-async function listenOn(name: string) {
+async function listenOn(name: string): Promise<Release> {
   // A connection is all that a probe needs. A lock keeps no process alive.
   const server = createServer((socket) => socket.destroy()).unref();
   const isPath = !name.startsWith("\0");
@@ -225,8 +250,8 @@ async function listenOn(name: string) {
   } finally {
     release();
   }
-  return () => {
-    if (isPath) ifPossible(() => fs.unlinkSync(name));
+  return (end) => {
+    if (isPath && end === "durable") ifPossible(() => fs.unlinkSync(name));
     server.close();
   };
 }
@@ -280,15 +305,11 @@ const locksBeside = (path: string, identity: string) =>
       fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()
     );
 
-/** Locks a file by a descriptor. Returns which other process has it, for a message, if one has. */
-function takeExclusive(
-  path: string,
-  identity: string,
-  releases: (() => void)[]
-) {
+/** Locks a file by a descriptor, which leaves nothing that tells how the last process ended. */
+function takeExclusive(path: string, identity: string, releases: Release[]) {
   const name = exclusiveNameOf(path);
   const fd = openExclusive(name, fs.constants.O_CREAT);
-  if (fd === undefined) return `${holder}: ${name} is locked`;
+  if (fd === undefined) throw locked(path, `: ${name} is locked`);
   releases.push(() => fs.closeSync(fd));
 
   // The journal may have been renamed since it was opened: its lock would be another file's.
@@ -298,7 +319,7 @@ function takeExclusive(
 
   // A runtime or a file system that ignores the flag would admit a second writer.
   const second = openExclusive(name);
-  if (second === undefined) return undefined;
+  if (second === undefined) return { isClosed: false, removeStale() {} };
   fs.closeSync(second);
   throw new Error(
     "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"

@@ -1,12 +1,29 @@
 /**
- * Opens a journal: locks it, examines its end, and repairs what a crash left.
+ * Opens a journal: locks it, reads its end, and repairs what a crash left.
  *
- * Every step may itself be killed: the next opening then finds what this one found, or the result
- * of its work. Nothing is truncated before a durable copy of it stands beside the journal.
+ * Reading comes first, and decides: what cannot be read is refused untouched. Every step of writing
+ * may itself be killed: the next opening then finds what this one found, or the result of its work.
+ * Nothing is truncated before a durable copy of it stands beside the journal.
+ *
+ * The end is rewritten because lines may stand in the page cache alone. A flush that failed marks
+ * its pages clean: they are read, but no later flush writes them. Only a truncation lets them go
+ * (ext4, measured). A process truncates after such a flush, unless it dies first. The lock says it:
+ *
+ * - Closed, also after a rotation: the lock is gone. All was written or truncated, and nothing is
+ *   truncated now, so that readers see the file grow only.
+ * - Killed, exited without closing, a worker that was terminated, or a write that failed for good:
+ *   the socket beside the file stays. It is removed once the end is rewritten, so a kill meanwhile
+ *   leaves it, too.
+ * - The power failed: what is read now is what the disk has, whether the socket is there or not.
+ * - Renamed since: the socket is known by the file's identity. Only if the file was also moved to
+ *   another directory after a kill, it counts as closed.
+ * - Several names: the lock may stand beside another one, so the file never counts as closed.
+ * - A copy that was put there, as from a backup: it has no lock. It may be in the page cache alone,
+ *   so every opening flushes the whole file.
  */
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
-import { attempt, ifPossible, JournalError } from "./error.ts";
+import { asJournalError, attempt, ifPossible, JournalError } from "./error.ts";
 import {
   appendAll,
   replaceFile,
@@ -14,7 +31,7 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
-import { checkSystem, type Warn } from "./lock.ts";
+import { checkSystem, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
@@ -47,8 +64,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 export async function openFile(place: Place) {
   const { disk, path: given, warn } = place;
   const path = attempt("failed", given, () => disk.resolve(given));
-  attempt("failed", path, checkSystem);
-  attempt("failed", path, () => checkName(path));
+  attempt("failed", path, () => checkPath(path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
     throw new JournalError("unreadable", path, "is not a regular file");
@@ -56,26 +72,41 @@ export async function openFile(place: Place) {
   const file = attempt(before ? "unreadable" : "failed", path, () =>
     disk.open(path)
   );
-  const releases: (() => void)[] = [];
+  const releases: Release[] = [];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
   // the same.
-  const release = () => {
+  const release: Release = (end) => {
     ifPossible(() => file.close());
-    for (const each of releases) each();
+    for (const each of releases) each(end);
   };
+  let end: Parameters<Release>[0] = "durable";
   try {
-    const { identity } = file.look();
-    const other = await disk.lock(path, identity, releases, warn);
-    if (other !== undefined) throw new JournalError("locked", path, other);
-
-    const found = await repair(place, path, file);
-    return { path, identity, file, release, bytes: file.size(), ...found };
+    const { identity, links } = file.look();
+    const lock = await disk.lock(path, identity, releases, warn);
+    const isClosed = lock.isClosed && links === 1;
+    const plan = attempt("unreadable", path, () =>
+      planRepair(place, path, file, isClosed)
+    );
+    end = "unknown";
+    try {
+      await repair(place, path, file, plan);
+    } catch (error) {
+      // An empty file that stays keeps logrotate's notifempty from ever rotating again.
+      if (
+        !before &&
+        plan.kind === "new" &&
+        disk.look(path)?.identity === identity
+      )
+        ifPossible(() => disk.remove(path));
+      throw error;
+    }
+    lock.removeStale();
+    const { seq, uuid } = plan;
+    return { path, identity, file, release, bytes: file.size(), seq, uuid };
   } catch (error) {
-    release();
-    throw error instanceof JournalError
-      ? error
-      : new JournalError("failed", path, error);
+    release(end);
+    throw asJournalError("failed", path, error);
   }
 }
 
@@ -85,8 +116,10 @@ export async function openFile(place: Place) {
  */
 const nameBytesMax = 187;
 
-/** @throws Error before anything is created, if the file cannot have its names */
-function checkName(path: string) {
+/** @throws Error before anything is created, if the file cannot be locked or have its names */
+function checkPath(path: string) {
+  checkSystem();
+
   // Node reads bytes that are not UTF-8 as U+FFFD, and writes a lone surrogate as U+FFFD: it
   // would open another file.
   if (path.toWellFormed().includes("\ufffd"))
@@ -98,21 +131,25 @@ function checkName(path: string) {
     );
 }
 
+type Plan = ReturnType<typeof planRepair>;
+
 /**
- * Leaves a file that ends with its last record, durably; returns that record's number and the
- * header's UUID.
+ * Reads the end of a file, and decides what to write. Adds the keys of what will be there.
  *
+ * @returns also the last record's number and the header's UUID once the plan is carried out
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
-async function repair(
-  { disk, warn, keys }: Place,
+function planRepair(
+  { disk, keys }: Place,
   path: string,
-  file: JournalFile
+  file: JournalFile,
+  isClosed: boolean
 ) {
   const found = readCopy(disk, path);
-  const size = attempt("unreadable", path, () => file.size());
-  const { copy, whole, end } = attempt("unreadable", path, () =>
-    planOpening({ ...file, size: () => size }, found)
+  const size = file.size();
+  const { copy, whole, end } = planOpening(
+    { ...file, size: () => size },
+    found
   );
   checkSize(path, file, size);
 
@@ -121,18 +158,12 @@ async function repair(
     const reason = `${end.reason}; ${help}`;
     throw new JournalError("damaged", path, reason, end.offset);
   }
-  if (end.kind === "new") {
-    const uuid = randomUUID();
-    const header = fillChecksums(headerText(uuid, new Date().toISOString()));
-
-    // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
-    // writable, its directory not. The directory is synced with it, before the first response.
-    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
-    disk.remove(copyPath(path));
-    checkSize(path, file, size);
-    file.truncate(0);
-    await appendAll(file, header);
-    return { seq: 0, uuid };
+  if (end.kind === "new")
+    return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
+  const { seq, file: uuid } = end;
+  if (isClosed && end.kind === "clean" && copy.kind === "none") {
+    keys.addFile(whole);
+    return { kind: "clean", seq, uuid } as const;
   }
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
@@ -140,19 +171,40 @@ async function repair(
     copy.kind === "pending" ? copy.offset : size,
     end.certified
   );
-  const tail = attempt("unreadable", path, () =>
-    whole.read(offset, whole.size() - offset)
-  );
+  const tail = whole.read(offset, whole.size() - offset);
   const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
   const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
-  const rewrite = { file: end.file, offset, size, bytes };
+  const rewrite = { file: uuid, offset, size, bytes };
+  keys.addFile(withEnd(whole, rewrite));
+  const torn = { offset: end.end, bytes: tail.subarray(end.end - offset) };
+  return { kind: "rewrite", seq, uuid, rewrite, torn } as const;
+}
 
-  // Before anything is written: a read that fails refuses a file that is still untouched.
-  attempt("unreadable", path, () => keys.addFile(withEnd(whole, rewrite)));
-  const torn = tail.subarray(end.end - offset);
-  if (torn.length > 0) await saveTorn(disk, path, end.end, torn, warn);
+/** Writes what was planned: leaves a file that ends with its last record, durably. */
+async function repair(
+  { disk, warn }: Place,
+  path: string,
+  file: JournalFile,
+  plan: Plan
+) {
+  if (plan.kind === "new") {
+    // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
+    // writable, its directory not. The directory is synced with it, before the first response.
+    await replaceFile(disk, copyPath(path), Buffer.alloc(0));
+    disk.remove(copyPath(path));
+    checkSize(path, file, plan.size);
+    file.truncate(0);
+    const header = headerText(plan.uuid, new Date().toISOString());
+    return appendAll(file, fillChecksums(header));
+  }
+  file.sync();
+  disk.syncDirectory(path);
+  if (plan.kind === "clean") return;
+
+  const { rewrite, torn } = plan;
+  if (torn.bytes.length > 0)
+    await saveTorn(disk, path, torn.offset, torn.bytes, warn);
   await rewriteEnd(disk, path, file, rewrite);
-  return { seq: end.seq, uuid: end.file };
 }
 
 /** Copies a torn end aside, durably, and warns of it. Replaces no other copy. */

@@ -46,7 +46,7 @@ export function verifyJournal(
   };
 
   // Reported at its offset, so that the spots are in the order of the file.
-  let copySpot = "reason" in plan.copy ? plan.copy : undefined;
+  let copySpot = spotOf(plan, isLive);
 
   // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
@@ -82,6 +82,12 @@ export function verifyJournal(
   const opening = isLive ? undefined : openingOf(plan);
   return { bytes: size, records, ...range, opening, spotsTotal, spots };
 }
+
+/** What is wrong with the copy. A pending one beside a live server is a start that uses it now. */
+const spotOf = ({ copy }: Plan, isLive = false) =>
+  copy.kind === "damaged" || (copy.kind === "pending" && !isLive)
+    ? copy
+    : undefined;
 
 /** First and last time, and the range of ids. */
 type Range = ReturnType<typeof widened>;

@@ -1,6 +1,7 @@
 /** Reads journals; `verify` reports on them, as text for people and as JSON for programs. */
-import { openToRead, realDisk, type JournalFile } from "../journal/files.ts";
+import { openToRead, realDisk } from "../journal/files.ts";
 import { JournalError } from "../journal/error.ts";
+import type { Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal, type VerifyOptions } from "../journal/verify.ts";
@@ -47,11 +48,13 @@ export const reportOn = (path: string, host: Host) =>
 /**
  * Opens a journal for a function that reads it, with its copy in FILE.rewrite.
  *
+ * What was acknowledged before is read, or reading fails, whatever starts or truncates meanwhile.
+ *
  * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
  */
 export async function readJournal<T>(
   path: string,
-  read: (file: JournalFile, found: VerifyOptions) => T
+  read: (file: Bytes, found: VerifyOptions) => T
 ) {
   const found = realDisk.look(path);
   if (found?.isFile !== true)
@@ -65,13 +68,29 @@ export async function readJournal<T>(
   try {
     // The open file's identity: a rotation may have put another file at the path since.
     const isLive = await isLocked(resolved, file.look().identity);
-    // A live server has completed the opening: any FILE.rewrite is stale.
-    const copy = isLive ? undefined : readCopy(realDisk, resolved);
-    return await read(file, { copy, isLive });
+    // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
+    // without a copy, at least one of two sizes around the look for it is not the truncated one.
+    const size = file.size();
+    const copy = readCopy(realDisk, resolved);
+    const whole = fixed(file, path, Math.max(size, file.size()));
+    return await read(whole, { copy, isLive });
   } finally {
     file.close();
   }
 }
+
+/** Returns a file as it is up to a size; reading throws a JournalError if it has become shorter. */
+const fixed = (file: Bytes, path: string, size: number): Bytes => ({
+  size: () => size,
+  read(offset, length) {
+    const bytes = file.read(offset, length);
+    if (offset + bytes.length < Math.min(offset + length, size)) {
+      const reason = "was truncated while it was read: read it again";
+      throw new JournalError("unreadable", path, reason);
+    }
+    return bytes;
+  }
+});
 
 /**
  * Returns a function that draws a progress bar on a terminal, and nothing elsewhere. It draws only

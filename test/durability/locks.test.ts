@@ -104,8 +104,8 @@ test("also in a sticky folder, where no user can remove another user's stale loc
 for (const [says, file, from, to] of [
   ["whose locks other users can't reach", "lock.js", "writableAll: isPath", "writableAll: false"],
   ["without the lock beside the file", "lock.js", "?.[1] === identity", "?.[1] === undefined"],
-  ["without a lock", "open.js", "other = await disk.lock(path, identity, releases, warn)",
-    "other = undefined"],
+  ["without a lock", "open.js", "await disk.lock(path, identity, releases, warn)",
+    "{ isClosed: false, removeStale() {} }"],
 ] as const) {
   test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
     const server = forAll(file, [from, to]);

@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { EIO } from "../support/journals.ts";
+import { EIO, read } from "../support/journals.ts";
 import {
   type Interruption, type Operation, SimulatedDisk, type Survival,
 } from "../support/simdisk.ts";
@@ -145,10 +145,56 @@ test("lines that only the page cache held are durable once the journal is open",
     return disk.bytes(journalPath)?.toString();
   };
   const holes = Buffer.from(whole).fill(0, C);
-  for (const durable of [whole.subarray(0, C), whole.subarray(0, C + 40), holes]) {
+  for (const durable of [whole.subarray(0, 0), whole.subarray(0, C), whole.subarray(0, C + 40), holes]) {
     assert.equal(await openOver(durable, false), whole.toString());
     assert.notEqual(await openOver(durable, true), whole.toString(), "the control");
   }
+});
+
+for (const [says, change, isLost] of [
+  ["is written again after that process", {}, false],
+  ["is lost without that", { isClosed: true }, true],
+] as const) {
+  test(`what a failed flush has left, and no truncation has removed, ${says}`, async () => {
+    const disk = new SimulatedDisk();
+    const first = await openJournal(journalPath, { disk });
+    await first.append({ id: 1n, name: "Fern" });
+    disk.fail("append", { errno: EIO, bytes: 1000 });
+    disk.fail("truncate", { errno: EIO });
+    await assert.rejects(first.append({ id: 2n, name: "Moss" }), { code: "unknown" });
+    await first.close();
+    assert.equal(disk.faultsFired, 2);
+
+    const lock = disk.lock.bind(disk);
+    disk.lock = async (...of: Parameters<typeof lock>) => ({ ...await lock(...of), ...change });
+    const second = await openJournal(journalPath, { disk });
+    await second.append({ id: 3n, name: "Ivy" });
+    await second.close();
+    disk.restart({ bytes: false, names: false });
+    const { ids, fault } = read(disk.bytes(journalPath) ?? Buffer.alloc(0));
+    assert.deepEqual([ids.includes(2), fault !== ""], [!isLost, isLost], fault);
+  });
+}
+
+test("a journal that was closed is neither truncated nor rewritten at its opening, any other is", async () => {
+  const changesOf = async (end: (disk: SimulatedDisk) => void): Promise<readonly string[]> => {
+    const disk = new SimulatedDisk();
+    const journal = await openJournal(journalPath, { disk });
+    await journal.append({ id: 1n, name: "Fern" });
+    await journal.close();
+    end(disk);
+    const { length } = disk.calls;
+    await opened(disk);
+    return disk.calls.slice(length).filter((call) =>
+      ["truncate", "append", "rename", "openBeside", "sync"].includes(call));
+  };
+  const rewritten = ["sync", "openBeside", "append", "rename", "truncate", "append"];
+  assert.deepEqual(await changesOf(() => undefined), ["sync"]);
+  assert.deepEqual(await changesOf((disk) => {
+    void disk.lock(journalPath, disk.identityOf(journalPath) ?? "", []);
+    disk.restart({ bytes: true, names: true });
+  }), rewritten, "killed");
+  assert.deepEqual(await changesOf((disk) => disk.link(journalPath, "/other")), rewritten, "two names");
 });
 
 /** Files whose openings make every kind of call. */

@@ -54,8 +54,8 @@ test("verify beside a live server does not disturb it, and reads up to the last 
   const folder = temporaryFolder();
   const server = await start({ cwd: folder });
   assert.equal(await statusOf(server), 200);
-  // What stands by while a server opens its file is not looked at.
-  mkdirSync(join(folder, "plants.ndjson.rewrite"));
+  // A copy that is not whole: nothing was truncated yet.
+  writeFileSync(join(folder, "plants.ndjson.rewrite"), "");
   const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
   const { records, opening } = JSON.parse(stdout);
   assert.deepEqual([code, records, opening], [0, 1, undefined]);

@@ -2,13 +2,16 @@
  * A simulated disk, for faults that a real one cannot be made to have.
  *
  * A file has the bytes that the page cache shows and those that stable storage holds. A write that
- * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC). A
- * name is durable once its directory is synced. A crash comes before any change, or lets a part of
+ * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC).
+ * What a write that failed has left is read and counts as clean: neither a later write there nor a
+ * sync makes it durable, only a truncation lets it go. A name is durable once its directory is synced. A crash comes before any change, or lets a part of
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
 import type { PathLike } from "node:fs";
 import { getSystemErrorName } from "node:util";
+import { JournalError } from "../../src/journal/error.ts";
 import type { Disk, JournalFile } from "../../src/journal/files.ts";
+import type { Release } from "../../src/journal/lock.ts";
 
 type Seen = ReturnType<JournalFile["look"]>;
 /** A call by its name in the interface. */
@@ -50,7 +53,9 @@ export class SimulatedDisk implements Disk {
   isDown = false;
   #names = new Map<string, Inode>();
   #durableNames = new Map<string, Inode>();
-  readonly #locks = new Set<string>();
+  /** The sockets beside files, by the files' identities: held, or left by a process that died. */
+  #locks = new Map<string, "held" | "stale">();
+  #durableLocks = new Set<string>();
   #inodes = 0;
   #faults: { readonly operation: Operation; left: number; readonly fault: Fault }[] = [];
   #crash: { left: number; readonly part: Interruption | undefined } | undefined;
@@ -99,7 +104,8 @@ export class SimulatedDisk implements Disk {
   restart({ bytes, names }: Survival): void {
     this.#life++;
     this.isDown = false;
-    this.#locks.clear();
+    const left = names ? this.#locks.keys() : this.#durableLocks;
+    this.#locks = new Map([...left].map((identity) => [identity, "stale"]));
     this.#faults = [];
     this.#crash = this.#stalled = undefined;
     if (!names) this.#names = new Map(this.#durableNames);
@@ -140,12 +146,18 @@ export class SimulatedDisk implements Disk {
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
-  lock(_path: string, identity: string, releases: (() => void)[]): Promise<string | undefined> {
+  // An async function, so that what it throws is a rejection, as that of the real one.
+  async lock(path: string, identity: string, releases: Release[]) {
     this.#enter("lock");
-    if (this.#locks.has(identity)) return Promise.resolve("another process has it open");
-    this.#locks.add(identity);
-    releases.push(() => void this.#locks.delete(identity));
-    return Promise.resolve(undefined);
+    const before = this.#locks.get(identity);
+    if (before === "held") throw new JournalError("locked", path, "another process has it open");
+    this.#locks.set(identity, "held");
+    let isStale = before === "stale";
+    releases.push((end) => {
+      if (end === "durable" && !isStale) this.#locks.delete(identity);
+      else this.#locks.set(identity, "stale");
+    });
+    return { isClosed: !isStale, removeStale: () => { isStale = false; } };
   }
 
   readBeside(path: string, _journal: string, bytesMax: number): Buffer | undefined {
@@ -182,7 +194,20 @@ export class SimulatedDisk implements Disk {
     this.#enter("syncDirectory");
     this.#change();
     this.#durableNames = new Map(this.#names);
+    this.#durableLocks = new Set(this.#locks.keys());
     for (const inode of this.#names.values()) inode.commitTruncations();
+  }
+
+  /** Gives a file another name. */
+  link(path: string, to: string): void {
+    const inode = this.#names.get(path);
+    if (inode) this.#names.set(to, inode);
+  }
+
+  /** Writes over what is there, as no journal does: for a broken program. */
+  overwrite(path: string, offset: number, bytes: Buffer): void {
+    this.#change();
+    this.#names.get(path)?.overwrite(offset, bytes);
   }
 
   #file(inode: Inode): JournalFile {
@@ -212,6 +237,11 @@ export class SimulatedDisk implements Disk {
         enter("truncate");
         this.#change();
         inode.truncate(bytes, this.truncationsAreDurable);
+      },
+      sync: () => {
+        enter("sync");
+        this.#change();
+        if (!this.lies) inode.sync();
       },
       close: () => undefined,
     };
@@ -257,7 +287,10 @@ export class SimulatedDisk implements Disk {
       throw new Error("the machine is down");
     }
     inode.append(bytes.subarray(0, taken), errno === undefined && !this.lies);
-    if (errno !== undefined) throw systemError(errno, "append");
+    if (errno !== undefined) {
+      inode.failFlush(Math.min(taken, bytes.length));
+      throw systemError(errno, "append");
+    }
     return Math.min(taken, bytes.length);
   }
 
@@ -281,6 +314,9 @@ class Inode {
   /** The lowest offset of all truncations that are not durable yet. */
   #truncatedAt = Infinity;
 
+  /** What a failed flush has left in the cache: it counts as clean, and stable storage lacks it. */
+  #lost: { readonly from: number; readonly to: number }[] = [];
+
   constructor(identity: string) {
     this.identity = identity;
   }
@@ -294,8 +330,36 @@ class Inode {
     this.durable = Buffer.concat([this.durable.subarray(0, end), hole, bytes]);
   }
 
+  /** The flush of the last bytes has failed. */
+  failFlush(bytes: number): void {
+    if (bytes > 0) this.#lost.push({ from: this.cached.length - bytes, to: this.cached.length });
+  }
+
+  /** Makes durable what the cache has and counts as dirty. */
+  sync(): void {
+    this.durable = this.#flushed();
+    this.#truncatedAt = Infinity;
+  }
+
+  overwrite(offset: number, bytes: Buffer): void {
+    const end = Math.max(this.cached.length, offset + bytes.length);
+    this.cached = Buffer.concat([
+      this.cached.subarray(0, offset), bytes, this.cached.subarray(offset + bytes.length),
+    ], end);
+    this.sync();
+  }
+
+  /** What stable storage has once everything is flushed: NULs where a flush has failed. */
+  #flushed(): Buffer {
+    const bytes = Buffer.from(this.cached);
+    for (const { from, to } of this.#lost) bytes.fill(0, from, to);
+    return bytes;
+  }
+
   truncate(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
+    this.#lost = this.#lost.filter(({ from }) => from < bytes)
+      .map(({ from, to }) => ({ from, to: Math.min(to, bytes) }));
     this.#truncatedAt = Math.min(this.#truncatedAt, bytes);
     if (durable) this.commitTruncations();
   }
@@ -306,16 +370,17 @@ class Inode {
     this.#truncatedAt = Infinity;
   }
 
-  /** All that the cache knew is durable now. */
+  /** The power fails once everything was flushed. */
   keep(): void {
-    this.durable = this.cached;
-    this.#truncatedAt = Infinity;
+    this.sync();
+    this.forget();
   }
 
   /** The power fails: what was not durable is as it was before. */
   forget(): void {
     this.cached = this.durable;
     this.#truncatedAt = Infinity;
+    this.#lost = [];
   }
 }
 

@@ -1,0 +1,153 @@
+/**
+ * What others see of a journal while a server starts: after a stop nothing is truncated, and after
+ * a crash `verify` and `cat` have every acknowledged plant, or fail.
+ */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { after, test } from "node:test";
+import { JournalError } from "../../src/journal/error.ts";
+import { realDisk } from "../../src/journal/files.ts";
+import { verifyJournal } from "../../src/journal/verify.ts";
+import { readJournal } from "../../src/program/report.ts";
+import { idsIn, journalWith } from "../support/journals.ts";
+import { children, launch } from "../support/launch.ts";
+import { cleanEnvironment, run, temporaryFolder, token } from "../support/support.ts";
+import { missing, patched } from "../support/tools.ts";
+
+const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
+const noTail = missing(["tail", "--version"]);
+
+/** A journal of plants 1 to 5, written by a server that ended so. */
+async function leftBy(signal: NodeJS.Signals): Promise<string> {
+  const server = await launch();
+  for (let id = 1; id <= 5; id++) assert.equal((await server.post(id)).status, 200);
+  await server.end(signal);
+  return server.path;
+}
+
+const locksBeside = (path: string): readonly string[] =>
+  readdirSync(dirname(path)).filter((name) => name.includes(".lock-"));
+
+for (const [signal, isRewritten] of [["SIGTERM", false], ["SIGKILL", true]] as const) {
+  const does = isRewritten ? "rewrites its end" : "neither truncates nor rewrites";
+  test(`a start after ${signal} ${does}, by its system calls`, { skip: noStrace }, async () => {
+    const path = await leftBy(signal);
+    assert.equal(locksBeside(path).length, isRewritten ? 1 : 0);
+    const trace = join(temporaryFolder(), "trace");
+    const server = await launch({ store: path, wrapper: ["strace", "-D", "-f", "-q", "-o", trace,
+      "-e", "trace=ftruncate,truncate,rename,renameat,renameat2,openat,fsync"] });
+    assert.equal(locksBeside(path).length, 1, "the stale one is removed");
+    assert.equal((await server.post(6)).status, 200);
+    assert.equal(await server.end(), 0);
+    const calls = readFileSync(trace, "utf8");
+    assert.match(calls, /fsync\(\d+\) += 0/, "the control: calls are recorded");
+    assert.equal(/ftruncate\(/.test(calls), isRewritten);
+    assert.equal(/\.rewrite/.test(calls.replaceAll(/.*\.rewrite".*ENOENT.*/g, "")), isRewritten);
+    assert.deepEqual(idsIn(path), [1, 2, 3, 4, 5, 6]);
+  });
+}
+
+for (const [signal, isFollowed] of [["SIGTERM", true], ["SIGKILL", false]] as const) {
+  const sees = isFollowed ? "has each line once" : "sees a truncation";
+  test(`tail -F over a restart after ${signal} ${sees}`, { skip: noTail }, async () => {
+    const server = await launch();
+    for (let id = 1; id <= 5; id++) await server.post(id);
+    const tail = spawn("tail", ["-n", "+1", "-s", "0.01", "-F", server.path]);
+    children.add(tail);
+    let [shipped, complaints] = ["", ""];
+    tail.stdout.setEncoding("utf8").on("data", (text: string) => { shipped += text; });
+    tail.stderr.setEncoding("utf8").on("data", (text: string) => { complaints += text; });
+    const holds = async (isDone: () => boolean): Promise<void> => {
+      while (!isDone()) await Promise.race([once(tail.stdout, "data"), once(tail.stderr, "data")]);
+    };
+    await holds(() => shipped.includes('"id":5,'));
+    await server.end(signal);
+    // A start that stands still after its truncation: tail sees the file at its shortest.
+    const slow = patched("rewrite.js", [["file.truncate(copy.offset);",
+      "file.truncate(copy.offset); await new Promise((wake) => setTimeout(wake, 500));"]]);
+    const second = await launch({ store: server.path, server: slow });
+    await second.post(6);
+    await holds(() => shipped.includes('"id":6,') || complaints.includes("truncated"));
+    assert.equal(complaints.includes("truncated"), !isFollowed, complaints);
+    if (isFollowed) assert.equal(shipped, readFileSync(server.path, "utf8"));
+    await second.end();
+    tail.kill();
+  });
+}
+
+/** Starts a server over a killed one's journal; it stands still once it has truncated the end. */
+async function cutBy(path: string, server: string): Promise<() => Promise<void>> {
+  const child = spawn(process.execPath, [server, "--port", "0", "--store", path],
+    { env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "ignore"] });
+  children.add(child);
+  await once(child.stdout, "data");
+  return async () => {
+    child.kill("SIGKILL");
+    await once(child, "close");
+  };
+}
+const standsStill = () => patched("rewrite.js", [["file.truncate(copy.offset);",
+  'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));']]);
+
+test("verify and cat beside a start that has truncated the end have every plant", async () => {
+  const path = await leftBy("SIGKILL");
+  const { size } = statSync(path);
+  const end = await cutBy(path, standsStill());
+  assert.ok(statSync(path).size < size, "the control: it is truncated");
+
+  const verified = await run(["verify", "--json", path]);
+  const { records, spots, opening } = JSON.parse(verified.stdout);
+  assert.deepEqual([verified.code, records, spots, opening], [0, 5, [], undefined]);
+  const printed = await run(["cat", path]);
+  assert.deepEqual([printed.code, printed.stdout.match(/"id":\d/g)?.length], [0, 5]);
+
+  // Before, a lock was taken for a sign that the start is over.
+  const before = patched("report.js", [["readCopy(realDisk, resolved)",
+    "isLive ? undefined : readCopy(realDisk, resolved)"]], "program");
+  const { stdout } = spawnSync(process.execPath, [before, "cat", path], { encoding: "utf8" });
+  assert.ok((stdout.match(/"id":\d/g)?.length ?? 0) < 5, "the control");
+
+  await end();
+  const after = await run(["verify", "--json", path]);
+  assert.deepEqual([after.code, JSON.parse(after.stdout).records], [65, 5], "the next start rewrites it");
+});
+
+const plants = Array.from({ length: 5 }, (_, index) => ({ id: BigInt(index + 1), name: "Fern" }));
+const newJournal = (): Promise<string> => journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
+const recordsOf = (path: string): Promise<number> =>
+  readJournal(path, (file, found) => verifyJournal(file, found).records);
+
+test("a journal that is truncated while it is read is an error that says so", async () => {
+  const path = await newJournal();
+  const reading = readJournal(path, (file, found) => {
+    truncateSync(path, 200);
+    return verifyJournal(file, found).records;
+  });
+  await assert.rejects(reading, (error) => error instanceof JournalError
+    && error.exitCode === 65 && /was truncated while it was read: read it again$/.test(error.message));
+});
+
+// A start that truncates and writes again while a reader looks for the copy.
+for (const [says, cut, restore] of [
+  ["is over once the reader looks for its copy", "before", true],
+  ["begins once the reader has found no copy", "after", false],
+] as const) {
+  test(`a reader does not take a truncated file for whole where a start ${says}`, async (t) => {
+    const path = await newJournal();
+    const whole = readFileSync(path);
+    const file = realDisk.open(path);
+    after(() => file.close());
+    if (cut === "before") truncateSync(path, 300);
+    t.mock.method(realDisk, "readBeside", () => {
+      if (restore) void file.append(whole.subarray(300));
+      while (restore && statSync(path).size < whole.length);
+      if (!restore) truncateSync(path, 300);
+      return undefined;
+    });
+    if (restore) assert.equal(await recordsOf(path), 5);
+    else await assert.rejects(recordsOf(path), /truncated while it was read/);
+  });
+}
