@@ -1,8 +1,7 @@
 /** The built program on other versions of Node, and the source itself without a build.
  * PLANT_TEST_NODES: a list of node binaries, with colons between. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { execFileSync, spawnSync } from "node:child_process";
 import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -102,20 +101,10 @@ for (const node of sourceNodes) {
     }
   });
 
-  test(`Node ${versionOf(node)} runs the source itself`, async (t) => {
-    const cwd = temporaryFolder();
-    const child = spawn(node, [join(root, "src", "server.ts"), "--port", "0"], {
-      cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "pipe"],
-    });
-    t.after(() => child.kill("SIGKILL"));
-    let complaints = "";
-    child.stderr.on("data", (data: Buffer) => { complaints += data.toString(); });
-    const exited = once(child, "exit");
-    const [line] = await Promise.race([
-      once(child.stdout, "data"), exited.then(() => assert.fail(complaints)),
-    ]);
-    await post(Number(/:(\d+)\n/.exec(`${line}`)?.[1]), "1");
-    child.kill("SIGTERM");
-    assert.deepEqual(await exited, [0, null], complaints);
+  test(`Node ${versionOf(node)} runs the source itself`, async () => {
+    const server = await start({ node, program: join(root, "src", "server.ts") });
+    servers.push(server);
+    await post(server.port, "1");
+    assert.equal(await server.end(), 0, server.stderr());
   });
 }
