@@ -7,8 +7,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { documentOf } from "../repository/documents.ts";
 import { command } from "../support/package.ts";
+import { start, store } from "../support/operator.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
-import { program, root, run, start, temporaryFolder, token } from "../support/support.ts";
+import { program, root, run, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf } from "../support/tools.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
@@ -21,13 +22,6 @@ test("PLANT_TEST_RUNTIMES names other runtimes to test on", { skip }, () => {
 
 const argsOf = (node: string) => (basename(node) === "deno" ? ["run", "--allow-all"] : []);
 const plants = (cwd: string): string => readFileSync(join(cwd, "plants.ndjson"), "utf8");
-async function post(url: string, id: string): Promise<void> {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  const answer = await fetch(`${url}/plants`, {
-    method: "POST", headers, body: `{"id":${id},"name":"Fern"}`,
-  });
-  assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
-}
 
 for (const node of given) {
   const name = `${basename(node)} ${command(root, node, "--version").stdout.match(/\d+[.\d]+/)}`;
@@ -38,7 +32,7 @@ for (const node of given) {
       ["9007199254740993", "SIGKILL", null], ["-9223372036854775808", "SIGTERM", 0],
     ] as const) {
       const server = await start({ node, nodeArgs: argsOf(node), cwd });
-      await post(server.url, id);
+      await store(server, id);
       const dsyncAndAppend = 0o12000;
       assert.equal(flagsOf(join(cwd, "plants.ndjson"), server.process.pid) & dsyncAndAppend, dsyncAndAppend);
       assert.equal(await server.end(signal), code);
@@ -75,7 +69,7 @@ test("a journal has one writer, whichever runtimes the two processes have", { sk
       const { status, said } = command(cwd, second, ...argsOf(second), program, "--port", "0");
       assert.equal(status, 75, `${second} beside ${first}: ${said}`);
     }
-    await post(server.url, "1");
+    await store(server, "1");
     assert.equal(await server.end(), 0);
   }
 });

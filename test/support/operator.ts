@@ -47,6 +47,12 @@ export const ask = (server: Running, bytes = plant, answers = 1) =>
 export async function statusOf(server: Running, bytes = plant): Promise<number | undefined> {
   return (await ask(server, bytes))[0]?.status;
 }
+
+/** Posts a plant with an id, and asserts that it is stored. */
+export async function store(server: Running, id: string): Promise<void> {
+  const [answer] = await ask(server, postBytes(`{"id":${id},"name":"Fern"}`).toString());
+  assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}\n']);
+}
 export const withToken = (bearer: string): string => plant.replace(token, bearer);
 
 /** Posts a plant to a host and port or a Unix socket; the status. */
