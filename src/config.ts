@@ -158,7 +158,7 @@ export const limitTable = {
   keysBytesMax: {
     flag: "key-window",
     unit: "bytes",
-    defaultValue: 16 * mib,
+    defaultValue: 64 * mib,
     min: 0,
     max: 1024 * mib,
     meaning:

@@ -8,8 +8,10 @@
  * file's size, which is safe under the lock, and directories are not synced: NTFS journals names.
  */
 import * as fs from "node:fs";
+import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { ifPossible } from "./error.ts";
 import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
@@ -35,8 +37,21 @@ export const realDisk = {
     return stat && described(stat);
   },
 
-  /** Opens a file for durable appends; creates it if there is none. */
-  open: (path: string) => openedFile(fs.openSync(path, durableFlags, mode)),
+  /**
+   * Opens a file for durable appends; creates it if there is none.
+   *
+   * @throws Error also if another user may have put it there
+   */
+  open(path: string) {
+    const fd = fs.openSync(path, durableFlags, mode);
+    try {
+      checkOwner(path, fs.fstatSync(fd));
+    } catch (error) {
+      fs.closeSync(fd);
+      throw error;
+    }
+    return openedFile(fd);
+  },
 
   lock: takeLocks,
 
@@ -174,6 +189,17 @@ const described = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink)
 });
 
+/** @throws Error if all users can put files into the directory, and another has put this there */
+function checkOwner(path: string, { uid }: fs.Stats) {
+  const directory = fs.statSync(dirname(path));
+  const isOpenToAll = (directory.mode & 0o1002) === 0o1002;
+
+  // The process's user is unknown where it has no name, as in some containers.
+  const user = ifPossible(() => userInfo().uid) ?? uid;
+  if (isOpenToAll && ![0, directory.uid, user].includes(uid))
+    throw new Error(`belongs to user ${uid}, in a directory open to all users`);
+}
+
 function resolveLinks(absolute: string, hopsMax: number): string {
   const directory = dirname(absolute);
   if (!realDisk.look(directory))
@@ -181,6 +207,7 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   const path = join(fs.realpathSync.native(directory), basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
+  checkOwner(path, stat);
   if (hopsMax === 0) throw new Error("too many symbolic links");
   return resolveLinks(
     resolve(dirname(path), fs.readlinkSync(path)),

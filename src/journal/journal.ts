@@ -112,12 +112,17 @@ export class Journal
     this.#loop = this.#run();
   }
 
-  /** The records and bytes on stable storage in the current file, and the appends in the queue. */
+  /**
+   * The records and bytes on stable storage in the current file, the appends in the queue, and for
+   * how many seconds a key is remembered.
+   */
   get stats() {
+    const { keys, limits } = this.#settings;
     return {
       records: this.#current.seq,
       bytes: this.#current.bytes,
-      queue: this.#queue.size
+      queue: this.#queue.size,
+      keysSeconds: limits.keysBytesMax > 0 ? keys.seconds : undefined
     };
   }
 
@@ -136,11 +141,14 @@ export class Journal
     this.#wakeUp();
   };
 
-  /** @throws StoreError `unknown` if the journal has failed, or its file lost what was durable */
+  /** @throws StoreError `unknown` once there is a refusal, or if the file lost what was durable */
   #checkReplay() {
     const { file, bytes } = this.#current;
-    const failure = this.#queue.refusal;
-    if (failure?.code === "unknown") throw failure;
+    const { refusal } = this.#queue;
+
+    // Once it is closed, the descriptor may be another file's. That the plant is there is unknown.
+    if (refusal)
+      throw new StoreError("unknown", refusal.message, { cause: refusal });
 
     // During a write the file may be longer. A file that cannot be looked at shows no loss.
     const found = ifPossible(() => file.look());

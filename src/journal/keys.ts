@@ -9,6 +9,9 @@ import { conflict } from "../store.ts";
 import { find, linesOf, type Bytes } from "./lines.ts";
 import { decodeRecord, headerBytes, lineFeed, plantIn } from "./record.ts";
 
+/** The parts of the window whose age is known. */
+const partsMax = 64;
+
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
 
@@ -38,6 +41,12 @@ export class KeyWindow {
   #count = 0;
   #oldest = 1;
 
+  /** When each part of the window began, the oldest first, in milliseconds. */
+  readonly #begun = [performance.now()];
+
+  /** The position where the newest part began. */
+  #begunAt = 0;
+
   /** As many as the window can have records. */
   readonly #slots: ReturnType<typeof slotsOf>;
 
@@ -54,6 +63,11 @@ export class KeyWindow {
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax;
     this.#slots = slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1);
+  }
+
+  /** For how long a record has been remembered at least, in seconds; since opening at most. */
+  get seconds() {
+    return (performance.now() - (this.#begun[0] ?? 0)) / 1e3;
   }
 
   /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
@@ -78,6 +92,10 @@ export class KeyWindow {
     if (bytes === 0) return;
     const start = Math.min(this.#end + bytes - this.#bytesMax, this.#end);
     this.#end += bytes;
+    if (this.#end - this.#begunAt >= this.#bytesMax / partsMax) {
+      this.#begunAt = this.#end;
+      if (this.#begun.push(performance.now()) > partsMax) this.#begun.shift();
+    }
     const { positions, length } = this.#slots;
     while (
       this.#oldest <= this.#count &&

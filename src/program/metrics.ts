@@ -105,6 +105,11 @@ export const metricTable = {
     "records in the current file",
     (stats) => stats.records
   ],
+  plant_store_journal_key_window_seconds: [
+    "gauge",
+    "for how long an Idempotency-Key is remembered at least, since the start at most",
+    (stats) => stats.keysSeconds
+  ],
   plant_store_journal_rotations_total: ["counter", "rotations to a new file"],
   plant_store_engine_reachable: [
     "gauge",

@@ -216,7 +216,7 @@ test("without memory for the window of keys the journal does not open, and says 
   const server = patched("keys.js", [["Buffer.alloc(length * 2 * digestBytes)",
     "Buffer.alloc(length < 1000 ? length * 2 * digestBytes : 2 ** 53)"]]);
   await assert.rejects(launch({ server }),
-    { code: 74, message: /plants\.ndjson: no memory for a window of keys of 16777216 bytes/ });
+    { code: 74, message: /plants\.ndjson: no memory for a window of keys of 67108864 bytes/ });
 });
 
 /** A bad line that no crash makes is refused, and stays as it is. */

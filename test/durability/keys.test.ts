@@ -7,11 +7,11 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { Limits } from "../../src/config.ts";
+import { limitTable, type Limits } from "../../src/config.ts";
 import { openJournal, StoreError, type Journal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
 import { fillChecksums, lineBytesMax, recordText } from "../../src/journal/record.ts";
-import { EIO, ENOSPC, fern, headerBytes, outcomeOf, plantOf, record, simulated } from "../support/journals.ts";
+import { diskWith, EIO, ENOSPC, fern, headerBytes, outcomeOf, plantOf, record, simulated } from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const keyOf = (text: string | number): string =>
@@ -225,7 +225,41 @@ test("a key that is not 16 bytes in base64url is invalid", async () => {
   }
 });
 
-test("120,000 keys take at most 12 MB", async () => {
+test("a closed journal does not look at its file for a replay, which is unknown then", async () => {
+  let looks = 0;
+  const disk = diskWith(({ look }) => ({ look: () => (looks++, look()) }));
+  const journal = await openJournal(freshPath(), { disk });
+  await journal.appendOnce?.(fern, keyOf("k"));
+  const before = looks;
+  assert.equal(await journal.appendOnce?.(fern, keyOf("k")), "replayed");
+  assert.equal(looks, before + 1, "the control: a replay looks at the file");
+  await journal.close();
+
+  // The descriptor may be another file's by now.
+  const after = looks;
+  assert.equal(await outcomeOf(journal.appendOnce?.(fern, keyOf("k")) ?? Promise.resolve()), "unknown");
+  assert.equal(await outcomeOf(journal.append(fern)), "closed");
+  assert.equal(looks, after);
+});
+
+test("the window says for how long a key is remembered at least", (t) => {
+  let now = 0;
+  t.mock.method(performance, "now", () => now);
+  const window = new KeyWindow(64_000);
+  const secondsAfter = (seconds: number, records: number): number => {
+    now += seconds * 1e3;
+    for (let id = 0; id < records; id++) window.add(keyOf(`${now}-${id}`), "x", 200);
+    return window.seconds;
+  };
+  assert.equal(secondsAfter(100, 10), 100, "since opening");
+  assert.equal(secondsAfter(10, 100), 110);
+  const busy = [...Array(20)].map(() => secondsAfter(1, 100));
+  assert.deepEqual([Math.min(...busy.slice(10)), Math.max(...busy.slice(10))], [3, 3]);
+  assert.equal(window.find(keyOf(`${now - 3e3}-99`), "x"), "replayed", "so long, it is remembered");
+  assert.equal(secondsAfter(1000, 0), 1003, "nothing pushes a key out");
+});
+
+test("480,000 keys, as many as the default window has, take at most 30 MB", async () => {
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");
   // The memory of collected buffers is counted until a later turn.
@@ -237,16 +271,16 @@ test("120,000 keys take at most 12 MB", async () => {
   };
   await settled();
   const { arrayBuffers, heapUsed } = process.memoryUsage();
-  const window = new KeyWindow(2 ** 24);
-  for (let id = 0; id < 240_000; id++) window.add(keyOf(id), "x", 140);
-  for (let id = 120_200; id < 240_000; id++) assert.equal(window.find(keyOf(id), "x"), "replayed");
-  const other = window.find(keyOf(239_999), "y");
+  const window = new KeyWindow(limitTable.keysBytesMax.defaultValue);
+  for (let id = 0; id < 600_000; id++) window.add(keyOf(id), "x", 140);
+  for (let id = 120_800; id < 600_000; id++) assert.equal(window.find(keyOf(id), "x"), "replayed");
+  const other = window.find(keyOf(599_999), "y");
   assert.ok(other instanceof StoreError && other.code === "conflict");
   assert.equal(window.find(keyOf(0), "x"), undefined);
   await settled();
   const now = process.memoryUsage();
   const bytes = now.arrayBuffers + now.heapUsed - arrayBuffers - heapUsed;
-  assert.ok(bytes > 4e6 && bytes < 12e6, `${bytes}`);
+  assert.ok(bytes > 16e6 && bytes < 30e6, `${bytes}`);
   assert.equal(window.find(keyOf("absent"), "x"), undefined);
 });
 

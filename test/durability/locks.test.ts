@@ -8,14 +8,14 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   appendFileSync, chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync,
-  renameSync, statSync, symlinkSync, writeFileSync,
+  lchownSync, renameSync, statSync, symlinkSync, writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
-import { crcOf, diskWith, fern, idsIn, journalWith } from "../support/journals.ts";
+import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { program, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
@@ -379,7 +379,7 @@ if (noOtherUser) console.error(`skipped: ${noOtherUser}`);
 test("a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
   { skip: noOtherUser }, async () => {
     for (const [mode, owner, isRefused] of [
-      [0o1777, 5002, true], [0o1777, 5001, false], [0o1777, 5003, true], [0o1777, 0, false],
+      [0o1770, 5002, true], [0o1770, 5001, false], [0o1770, 5003, true], [0o1770, 0, false],
       [0o777, 5002, true], [0o777, 5001, false],
     ] as const) {
       const folder = temporaryFolder();
@@ -395,6 +395,31 @@ test("a .rewrite of neither root nor the journal's owner is refused with 65, the
       } else {
         await (await opening).close();
         assert.match(readFileSync(path, "utf8"), /Moss/, "the control: it is built upon");
+      }
+    }
+  });
+
+test("another user's link or file at the journal's path is refused in a directory open to all",
+  { skip: noOtherUser }, async () => {
+    const link = (path: string, target: string): void => symlinkSync(target, path);
+    const empty = (path: string): void => writeFileSync(path, "", { mode: 0o666 });
+    const journal = (path: string): void => void writeFileSync(path, header, { mode: 0o666 });
+    for (const [mode, owner, isRefused] of [
+      [0o1777, 5002, true], [0o1777, 5003, false], [0o1777, 0, false], [0o755, 5002, false],
+      [0o1770, 5002, false],
+    ] as const) {
+      for (const put of [link, empty, journal]) {
+        const folder = temporaryFolder();
+        const [path, target] = [join(folder, "plants.ndjson"), join(temporaryFolder(), "victim")];
+        put(path, target);
+        chmodSync(folder, mode);
+        chownSync(folder, 5003, group);
+        lchownSync(path, owner, group);
+        const opening = openJournal(path);
+        if (isRefused) await assert.rejects(opening, /belongs to user 5002, in a directory open to all/);
+        else await (await opening).close();
+        if (put === link) assert.equal(existsSync(target), !isRefused);
+        else assert.equal(statSync(path).size > 133, false);
       }
     }
   });

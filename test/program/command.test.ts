@@ -55,7 +55,7 @@ const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, v
   ["queueRecordsMax", "--max-queue", "PLANTS_MAX_QUEUE", 4_096],
   ["queueBytesMax", "--max-queue-bytes", "PLANTS_MAX_QUEUE_BYTES", 16 * mib],
   ["batchBytesMax", "--max-batch", "PLANTS_MAX_BATCH", mib],
-  ["keysBytesMax", "--key-window", "PLANTS_KEY_WINDOW", 16 * mib],
+  ["keysBytesMax", "--key-window", "PLANTS_KEY_WINDOW", 64 * mib],
   ["rotationMillis", "--rotation-timeout", "PLANTS_ROTATION_TIMEOUT", 2_000],
   ["drainMillis", "--drain-timeout", "PLANTS_DRAIN_TIMEOUT", 10_000],
 ];

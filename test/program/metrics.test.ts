@@ -30,11 +30,13 @@ test("the metrics add up to what has happened, and their labels are those of the
     assert.equal(none.get(requests(Math.floor(error / 100), error)), 0, "each cause begins at 0");
   }
   for (const [sample, value] of none) {
-    if (!/^(?:process|plant_store_(?:build|ready|journal_bytes))/.test(sample)) {
+    if (!/^(?:process|plant_store_(?:build|ready|journal_bytes|journal_key_window))/.test(sample)) {
       assert.equal(value, 0, sample);
     }
   }
   assert.equal(none.get("plant_store_journal_bytes"), 133);
+  const windowSeconds = none.get("plant_store_journal_key_window_seconds") ?? 0;
+  assert.ok(windowSeconds > 0 && windowSeconds < timeout / 1e3, "since the start");
 
   // Three are open, one more is refused.
   const sockets: Socket[] = [];

@@ -276,7 +276,7 @@ for (const name of Object.keys(tables)) {
 }
 
 test("the documents say what bounds the keys, what forgets them, and how to turn them off", () => {
-  for (const fact of [/last 16 MiB of the journal/, /newest record is always remembered, others while their line begins within the window/,
+  for (const fact of [/last 64 MiB of the journal/, /newest record is always remembered, others while their line begins within the window/,
     /same key, the newer one counts/, /restart after a rotation \| The window begins with the new file/,
     /older copy of the file is restored \| Keys that are not in the copy are forgotten/,
     /With 0 the server does not look at `Idempotency-Key`/]) assert.match(allText, fact);
