@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { start, store } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { cleanEnvironment, complaintsOf, program, root, temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 const none = "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
 test("PLANT_TEST_NODES names Nodes to test on", { skip: nodes.length > 1 ? false : none }, (t) => {
@@ -15,22 +16,38 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: nodes.length > 1 ? false
 });
 if (nodes.length === 1) console.error(`versions.test.ts: ${none}`);
 
-for (const { path: node, version } of nodes) {
-  test(`Node ${version} keeps a plant through kill -9, and continues`, async (t) => {
-    t.diagnostic(node);
+// Builds for arm64, which qemu emulates. It takes their libraries from a folder.
+const { PLANT_TEST_ARM_NODES: arm = "", PLANT_TEST_ARM_LIBRARIES: libraries = "" } = process.env;
+const qemu = "qemu-aarch64-static";
+const noArm = arm && libraries ? missing([qemu, "--version"])
+  : "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both";
+if (noArm) console.error(`versions.test.ts: ${noArm}`);
+const emulated = noArm ? [] : arm.split(":").filter(Boolean)
+  .map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
+  .map((node) => ({ ...node, version: execFileSync(qemu,
+    [...node.nodeArgs, "-p", "`${process.version} on ${process.arch}`"], { encoding: "utf8" }).trim() }));
+test("PLANT_TEST_ARM_NODES names Nodes for arm64", { skip: noArm }, () => {
+  assert.ok(emulated.length > 0 && emulated.every(({ version }) => version.endsWith(" on arm64")));
+});
+
+for (const { path: node, nodeArgs, version } of [...nodes.map((each) => ({ ...each, nodeArgs: [] })), ...emulated]) {
+  test(`Node ${version} keeps a plant through kill -9, replays its key, and continues`, async () => {
     const cwd = temporaryFolder();
-    const file = join(cwd, "plants.ndjson");
-    for (const id of ["9007199254740993", "-9223372036854775808"]) {
-      const server = await start({ node, cwd });
-      await store(server, id);
-      assert.ok(readFileSync(file, "utf8").includes(`"plant":{"id":${id},"name":"Fern"}`));
-      assert.equal(await server.end("SIGKILL"), null);
+    const key = 'Idempotency-Key: "once"\r\n';
+    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+      const server = await start({ node, nodeArgs, cwd });
+      const headers = await store(server, "9007199254740993", key);
+      assert.equal(headers["idempotency-replayed"], signal === "SIGTERM" ? "true" : undefined);
+      const runs = (...args: readonly string[]) => spawnSync(node, [...nodeArgs, program, ...args],
+        { cwd, env: cleanEnvironment(), encoding: "utf8" });
+      assert.equal(runs("--port", "0").status, 75);
+      await store(server, "-9223372036854775808");
+      assert.equal(await server.end(signal), signal === "SIGTERM" ? 0 : null);
+      assert.equal(runs("verify", "plants.ndjson").status, 0);
     }
-    const last = await start({ node, cwd });
-    assert.equal(await last.end(), 0);
-    const lines = readFileSync(file, "utf8").split("\n");
-    assert.deepEqual(lines.map((line) => /"seq":(\d+)/.exec(line)?.[1]),
-      [undefined, "1", "2", undefined]);
+    const lines = readFileSync(join(cwd, "plants.ndjson"), "utf8").split("\n");
+    assert.deepEqual(lines.map((line) => /"plant":\{"id":(-?\d+)/.exec(line)?.[1]), [undefined,
+      "9007199254740993", "-9223372036854775808", "-9223372036854775808", undefined]);
   });
 }
 
@@ -58,11 +75,7 @@ for (const { path: node, version } of nodes) {
 
 const sourceNodes = nodes.filter(({ major, version }) => major > 22 || /^v22\.(?:1[89]|[2-9]\d)\./.test(version));
 const noSource = "no Node from 22.18 on, here or in PLANT_TEST_NODES";
-if (sourceNodes.length === 0) {
-  test("node src/server.ts runs the source itself", { skip: noSource }, (t) => {
-    t.diagnostic(noSource);
-  });
-}
+if (sourceNodes.length === 0) test("node src/server.ts runs the source itself", { skip: noSource });
 for (const { path: node, major, version } of sourceNodes) {
   test(`Node ${version} serves under --permission as the README says`, async (t) => {
     t.diagnostic(node);

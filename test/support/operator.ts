@@ -48,10 +48,11 @@ export async function statusOf(server: Running, bytes = plant): Promise<number |
   return (await ask(server, bytes))[0]?.status;
 }
 
-/** Posts a plant with an id, and asserts that it is stored. */
-export async function store(server: Running, id: string): Promise<void> {
-  const [answer] = await ask(server, postBytes(`{"id":${id},"name":"Fern"}`).toString());
+/** Posts a plant with an id, asserts that it is stored, and returns the response's fields. */
+export async function store(server: Running, id: string, fields = "") {
+  const [answer] = await ask(server, postBytes(`{"id":${id},"name":"Fern"}`, fields).toString());
   assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}\n']);
+  return answer?.headers ?? {};
 }
 export const withToken = (bearer: string): string => plant.replace(token, bearer);
 

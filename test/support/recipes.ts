@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { store } from "./operator.ts";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
 import { outcomeOf } from "./tools.ts";
 
@@ -55,10 +56,7 @@ export async function assertServes(command: string, ...args: readonly string[]):
   const env = cleanEnvironment({ PLANTS_TOKEN: token });
   const running = await outcomeOf(spawn(command, [...args, "--port", "0"], { cwd, env }));
   assert.ok(typeof running === "object", String(running));
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  const body = '{"id":9007199254740993,"name":"Fern"}';
-  const answer = await fetch(`${running.url}/plants`, { method: "POST", headers, body });
-  assert.deepEqual([answer.status, (await answer.text()).trimEnd()], [200, '{"name":"Fern"}']);
+  await store(running, "9007199254740993");
   assert.equal(await running.end(), 0);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"id":9007199254740993,/);
   const mistaken = spawnSync(command, [...args, "--port", "tea"], { cwd, env, encoding: "utf8" });
