@@ -40,34 +40,62 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
 
-/** Flags with a value. */
-const valued = serveFlags.filter((flag) => flag !== "log-requests");
+/** Flags without a value. */
+const switches = ["log-requests", "json", "seq", "at"];
 
-/** Flags without a value, which a file may follow. */
-const switches = ["json", "seq", "at"];
-
-/** A flag as it is on the line. */
-interface Flag {
-  readonly name: string;
-  readonly rawName: string;
-
-  /** Its place on the line. */
-  readonly index: number;
-  value: string | undefined;
-}
+/** All flags, as parseArgs takes them. */
+const options = Object.fromEntries(
+  [...serveFlags, ...switches].map((flag) => {
+    const type = switches.includes(flag) ? "boolean" : "string";
+    return [flag, { type } as const];
+  })
+);
 
 /** Reads the line, and adds its mistakes. */
 function readLine(args: readonly string[], mistakes: string[]) {
-  const { words, given } = split(args);
-  const [command = "serve", ...operands] = words;
-  const form = forms.get(command);
-  if (!form) {
-    const hint = hintFor(command, [...forms.keys()]);
-    mistakes.push(`there is no command ${quoted(command)}: ${hint}`);
+  // In strict mode parseArgs would throw at the first mistake.
+  const { tokens, positionals } = parseArgs({
+    args: [...args],
+    options,
+    strict: false,
+    tokens: true
+  });
+  const [command = "serve", ...operands] = positionals;
+  const [allowed, least, most] = forms.get(command) ?? [
+    serveFlags,
+    0,
+    Infinity
+  ];
+  const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
+
+  // The value of a flag that lacks one is empty.
+  const flags = new Map<string, string>();
+  for (const token of tokens) {
+    if (token.kind !== "option") continue;
+    const { name: flag, rawName, value, inlineValue } = token;
+    const isSwitch = switches.includes(flag);
+
+    // parseArgs takes a flag that follows for the value.
+    const isMissing = !value || (!inlineValue && value.startsWith("-"));
+    if (!allowed.includes(flag))
+      mistakes.push(
+        `there is no option ${quoted(rawName)} here: ${hintFor(rawName, known)}`
+      );
+    else if (isSwitch && value !== undefined)
+      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
+    else if (!isSwitch && isMissing)
+      mistakes.push(`${rawName} needs a value`);
+    else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
+    flags.set(flag, isSwitch ? "yes" : isMissing ? "" : value);
   }
 
-  // After an unknown command, positionals and serve's flags are no mistakes of their own.
-  const [allowed, least, most] = form ?? [serveFlags, 0, Infinity];
+  // After a mistake a word may be the value of a flag, and a secret.
+  if (mistakes.length > 0) return { command, operands, flags, allowed };
+
+  if (!forms.has(command))
+    mistakes.push(
+      `there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`
+    );
   if (operands.length < least)
     mistakes.push(`${command} needs the path of a journal`);
   for (const extra of operands.slice(most))
@@ -77,56 +105,5 @@ function readLine(args: readonly string[], mistakes: string[]) {
     mistakes.push(
       `expected a word without # as the name, found ${quoted(name)}`
     );
-
-  // The value of a flag that lacks one is empty.
-  const flags = new Map<string, string>();
-  const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
-  for (const { name: flag, rawName, value } of given) {
-    const isValued = valued.includes(flag);
-    if (!allowed.includes(flag))
-      mistakes.push(
-        `${command} has no option ${quoted(rawName)}: ${hintFor(rawName, known)}`
-      );
-    else if (!isValued && value !== undefined)
-      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
-    else if (isValued && !value) mistakes.push(`${rawName} needs a value`);
-    else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
-    flags.set(flag, isValued ? (value ?? "") : "yes");
-  }
   return { command, operands, flags, allowed };
-}
-
-/**
- * Splits the line into flags, with their values, and other words.
- *
- * A word after a flag that is unknown, or has no value, is reported as its value: it is no mistake
- * of its own. The name of a command is never taken for such a value.
- */
-function split(args: readonly string[]) {
-  const words: string[] = [];
-  const given: Flag[] = [];
-
-  // In strict mode parseArgs would throw at the first mistake.
-  const { tokens } = parseArgs({
-    args: [...args],
-    strict: false,
-    tokens: true
-  });
-  for (const token of tokens) {
-    const last = given.at(-1);
-
-    // Several letters after one dash are one flag: the first alone is reported.
-    if (token.kind === "option" && token.index !== last?.index)
-      given.push(token);
-    if (token.kind !== "positional") continue;
-    const { index, value } = token;
-    const isValue =
-      last?.index === index - 1 &&
-      last.value === undefined &&
-      !switches.includes(last.name) &&
-      (valued.includes(last.name) || !forms.has(value));
-    if (isValue) last.value = value;
-    else words.push(value);
-  }
-  return { words, given };
 }
