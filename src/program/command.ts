@@ -61,11 +61,7 @@ function readLine(args: readonly string[], mistakes: string[]) {
     tokens: true
   });
   const [command = "serve", ...operands] = positionals;
-  const [allowed, least, most] = forms.get(command) ?? [
-    serveFlags,
-    0,
-    Infinity
-  ];
+  const [allowed] = forms.get(command) ?? [serveFlags];
   const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
 
   // The value of a flag that lacks one is empty.
@@ -83,19 +79,29 @@ function readLine(args: readonly string[], mistakes: string[]) {
       );
     else if (isSwitch && value !== undefined)
       mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
-    else if (!isSwitch && isMissing)
-      mistakes.push(`${rawName} needs a value`);
+    else if (!isSwitch && isMissing) mistakes.push(`${rawName} needs a value`);
     else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
     flags.set(flag, isSwitch ? "yes" : isMissing ? "" : value);
   }
 
   // After a mistake a word may be the value of a flag, and a secret.
-  if (mistakes.length > 0) return { command, operands, flags, allowed };
+  if (mistakes.length === 0) checkWords(command, operands, mistakes);
+  return { command, operands, flags, allowed };
+}
 
-  if (!forms.has(command))
-    mistakes.push(
-      `there is no command ${quoted(command)}: ${hintFor(command, [...forms.keys()])}`
-    );
+/** Checks the words of a line whose flags are good. */
+function checkWords(
+  command: string,
+  operands: readonly string[],
+  mistakes: string[]
+) {
+  const form = forms.get(command);
+  if (!form) {
+    const hint = hintFor(command, [...forms.keys()]);
+    mistakes.push(`there is no command ${quoted(command)}: ${hint}`);
+    return;
+  }
+  const [, least, most] = form;
   if (operands.length < least)
     mistakes.push(`${command} needs the path of a journal`);
   for (const extra of operands.slice(most))
@@ -105,5 +111,4 @@ function readLine(args: readonly string[], mistakes: string[]) {
     mistakes.push(
       `expected a word without # as the name, found ${quoted(name)}`
     );
-  return { command, operands, flags, allowed };
 }

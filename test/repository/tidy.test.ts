@@ -14,7 +14,7 @@ const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
 
 /** Tokens that each part may have: today's size. The design asks for 23,500, 11,500 and 7,500. */
-const budgets = { core: 24_960, program: 11_673, engines: 8_890 } as const;
+const budgets = { core: 24_960, program: 11_721, engines: 8_890 } as const;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
