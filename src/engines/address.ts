@@ -6,8 +6,8 @@
  *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
- *   option  = "replicas=" 1-5 / "monitor=" ["https:"] port / "old-server=allow" / "tls-first"
- *           / "domain=" name / "inbox=" prefix
+ *   option  = "replicas=" 1-5 / "monitor=" ["https:"] port / "tls-first" / "domain=" name
+ *           / "inbox=" prefix
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
@@ -15,9 +15,9 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
-import { natsLimits, type NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
 import { loginOf } from "./credentials.ts";
+import { natsLimits, type NatsLimits } from "./limits.ts";
 
 export interface NatsOptions {
   /**
@@ -29,7 +29,7 @@ export interface NatsOptions {
   /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
   readonly keys?: boolean;
 
-  /** Limits that replace the defaults of config.ts. */
+  /** Limits that replace the defaults of limits.ts. */
   readonly limits?: Partial<NatsLimits>;
 
   /**
@@ -84,7 +84,7 @@ function read<T>(what: string, get: () => T) {
 }
 
 const option =
-  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|old-server=allow|tls-first" +
+  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|tls-first" +
   "|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
 const addressForm = new RegExp(
   `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
@@ -109,7 +109,6 @@ function parseAddress(address: string) {
       /** The port of each server's monitor, 65535 at most. Undefined: none is asked. */
       monitorPort: port && new URL(`nats://host:${port}`).port,
       isMonitorTls: scheme === "https",
-      allowsOldServer: options.has("old-server"),
       isTlsFirst: options.has("tls-first"),
 
       /** The subjects of JetStream's interface, and of the inbox. */
@@ -120,7 +119,7 @@ function parseAddress(address: string) {
     throw new EngineError(
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-        "?replicas=1-5&monitor=PORT or https:PORT&old-server=allow&tls-first&domain=NAME" +
+        "?replicas=1-5&monitor=PORT or https:PORT&tls-first&domain=NAME" +
         "&inbox=PREFIX, without credentials"
     );
   }

@@ -4,12 +4,11 @@ import http from "node:http";
 import https from "node:https";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
+import type { NatsLimits } from "./limits.ts";
 import {
-  isOldVersion,
-  newVersion,
+  expectedOf,
   objectOf,
   readObject,
   type JsonObject
@@ -190,7 +189,7 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  * @throws EngineError `config` for a server that does not
  */
 async function checkServer(endpoint: Endpoint, settings: Settings) {
-  const { monitorPort: port, allowsOldServer, limits } = settings;
+  const { monitorPort: port, limits } = settings;
   const { get } = settings.isMonitorTls ? https : http;
   let varz: JsonObject;
   try {
@@ -214,9 +213,7 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
   const lacks =
     sync_always !== true
       ? "sync_interval: always; without it, a power cut loses acknowledged plants"
-      : isOldVersion(version) && !allowsOldServer
-        ? newVersion
-        : "";
+      : expectedOf(version);
   if (lacks !== "")
     throw new EngineError(
       "config",

@@ -8,10 +8,10 @@
  * was never sent, or after each attempt the server reported that nobody took it.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { NatsLimits } from "../config.ts";
 import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
+import type { NatsLimits } from "./limits.ts";
 import { readObject, type Frame, type JsonObject } from "./protocol.ts";
 import { Session, type SessionHandlers } from "./session.ts";
 

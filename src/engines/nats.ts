@@ -1,6 +1,5 @@
 /** The store on a replicated log: one stream of NATS JetStream, for any number of processes. */
 import { EventEmitter } from "node:events";
-import type { NatsLimits } from "../config.ts";
 import type { JournalError } from "../journal/error.ts";
 import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
@@ -17,6 +16,7 @@ import {
 } from "../store.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
+import type { NatsLimits } from "./limits.ts";
 import { decodeMessage, encodeMessage } from "./message.ts";
 import { headersOf, objectOf, randomId, type JsonObject } from "./protocol.ts";
 
@@ -206,7 +206,7 @@ export class NatsStore
         const isExpected =
           id !== undefined || (isRepeated && prefix === this.#idPrefix);
         if (isExpected || !isKnownId(response))
-          return judgeAck(response, this.#settings);
+          return judgeAck(response, this.#settings.stream);
         this.#idPrefix = randomId();
         return new StoreError(
           "unknown",
@@ -274,17 +274,14 @@ const isKnownId = ({ duplicate, error }: JsonObject) =>
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
  * does not know never counts as "not stored".
  */
-function judgeAck(
-  ack: JsonObject,
-  { stream: expected, allowsOldServer }: Settings
-): Verdict {
+function judgeAck(ack: JsonObject, expected: string): Verdict {
   const { stream, seq, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
 
   if (error === undefined) {
-    // 2.10 gives number 0 to a message that only a leader without a quorum has.
+    // Not committed: only a leader without a quorum has the message.
     if (seq === 0) return "again";
     if (stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0)
       return ack;
@@ -292,10 +289,7 @@ function judgeAck(
   const meaning =
     meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
   if (meaning === "again" || meaning === "not taken") return meaning;
-
-  // 2.11 responds with 10023 after the message was stored.
-  const isUnknown = code === 10023 && allowsOldServer;
-  return new StoreError((!isUnknown && meaning) || "unknown", reason);
+  return new StoreError(meaning ?? "unknown", reason);
 }
 
 export { EngineError, type NatsLimits, type NatsOptions };

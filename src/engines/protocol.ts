@@ -7,8 +7,8 @@
  * https://docs.nats.io/reference/reference-protocols/nats-protocol
  */
 import { randomBytes } from "node:crypto";
-import type { NatsLimits } from "../config.ts";
 import { EngineError } from "../store.ts";
+import type { NatsLimits } from "./limits.ts";
 
 export type Frame = ReturnType<typeof parseFrame>;
 
@@ -104,13 +104,13 @@ export function readObject(json: Buffer | string) {
   }
 }
 
-/** Whether a server acknowledges what it may lose, or refuses what it stores: see README.md. */
-export function isOldVersion(version: unknown) {
+/** Returns what is expected of a server that acknowledges what it may lose, or refuses what it
+ * stores (see README.md); "" for another. */
+export function expectedOf(version: unknown) {
   const [major, minor] = String(version).split(".");
-  return !(1000 * Number(major) + Number(minor) >= 2014);
+  const isNew = 1000 * Number(major) + Number(minor) >= 2014;
+  return isNew ? "" : "version 2.14 or later";
 }
-
-export const newVersion = "version 2.14 or later (old-server=allow takes any)";
 
 export const protocolError = (found: string) =>
   new EngineError("unreachable", `expected the NATS protocol, found ${found}`);

@@ -7,10 +7,9 @@ import { connect as connectTls } from "node:tls";
 import { EngineError } from "../store.ts";
 import type { Endpoint, Settings } from "./address.ts";
 import {
+  expectedOf,
   framesOf,
   headersOf,
-  isOldVersion,
-  newVersion,
   protocolError,
   randomId,
   readObject,
@@ -200,15 +199,14 @@ export class Connection {
   #checkServer() {
     const { version, headers, tls_required, tls_available } = this.#info;
     if (version === undefined) throw protocolError("no INFO");
-    const { needsTls, allowsOldServer } = this.#settings;
+    const { needsTls } = this.#settings;
     const lacks =
-      isOldVersion(version) && !allowsOldServer
-        ? newVersion
-        : headers !== true
-          ? "headers"
-          : needsTls && !tls_required && !tls_available
-            ? "TLS"
-            : "";
+      expectedOf(version) ||
+      (headers !== true
+        ? "headers"
+        : needsTls && !tls_required && !tls_available
+          ? "TLS"
+          : "");
     if (lacks !== "")
       throw new EngineError("refused", `expected a server with ${lacks}`);
   }

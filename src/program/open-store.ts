@@ -6,7 +6,7 @@ import {
   type JournalError,
   type PlantStore
 } from "../index.ts";
-import type { NatsLimits } from "../config.ts";
+import type { NatsLimits } from "../engines/limits.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import {

@@ -6,10 +6,10 @@ import {
   describeBounds,
   isWithin,
   limitTable,
-  natsLimits,
   type Limit,
   type Limits
 } from "../config.ts";
+import { natsLimits } from "../engines/limits.ts";
 import { tokenForm } from "../http/bearer.ts";
 import { isWindows } from "../journal/lock.ts";
 import type { Host } from "./host.ts";

@@ -6,7 +6,7 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits, transferLimits } from "../config.ts";
+import { natsLimits, transferLimits } from "../engines/limits.ts";
 import type { NatsStore } from "../engines/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";

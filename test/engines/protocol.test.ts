@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { natsLimits } from "../../src/config.ts";
+import { natsLimits } from "../../src/engines/limits.ts";
 import { framesOf } from "../../src/engines/protocol.ts";
 import { settingsOf } from "../../src/engines/address.ts";
 import { EngineError } from "../../src/store.ts";
@@ -73,19 +73,18 @@ describe("the address", () => {
   };
   test("has hosts, a stream and options", () => {
     const { hosts, ...rest } =
-      read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&old-server=allow"
-        + "&tls-first&domain=hub&inbox=_INBOX_plants.x");
+      read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&tls-first&domain=hub&inbox=_INBOX_plants.x");
     assert.deepEqual(hosts.map(({ host, port, shown }) => [host, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", needsTls: true, replicas: 5, monitorPort: "8222", isMonitorTls: false, allowsOldServer: true, isTlsFirst: true,
+      stream: "PLANTS-2", needsTls: true, replicas: 5, monitorPort: "8222", isMonitorTls: false, isTlsFirst: true,
       api: "$JS.hub.API", inbox: "_INBOX_plants.x",
     });
   });
   test("has defaults", () => {
     const { hosts, ...rest } = read("nats://h1/plants");
     assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitorPort: undefined, isMonitorTls: false,
-      allowsOldServer: false, isTlsFirst: false, api: "$JS.API", inbox: "_INBOX" });
+      isTlsFirst: false, api: "$JS.API", inbox: "_INBOX" });
     assert.equal(read("nats://h1/plants?monitor=https:8222").isMonitorTls, true);
   });
 
@@ -94,7 +93,7 @@ describe("the address", () => {
     "nats://h1:0x1/plants", "nats://h1:65536/plants", "nats://h1:/plants", "nats://h1,/plants",
     "nats://h1/pla.nts", "nats://h1/plants>", "nats://h1/plants/2", "nats://h1/plants?",
     "nats://h1/plants?replicas=0", "nats://h1/plants?replicas=6", "nats://h1/plants?replicas=",
-    "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=1",
+    "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=allow",
     "nats://h1/plants?s3cret=1", "nats://h1/plants?domain=a.b", "nats://h1/plants?inbox=a.>", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
     "nats://u:s3cret@h1/plants", "nats://s3cret@h1/plants", "nats://@h1/plants", "nats://h1,u@h2/plants",
     "nats://h1/s3cret@plants", "nats://h1 /plants", "nats://h1/plants\r\nPING", "nats://[::1/plants",

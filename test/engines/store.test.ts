@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { natsLimits } from "../../src/config.ts";
+import { natsLimits } from "../../src/engines/limits.ts";
 import { encodeMessage } from "../../src/engines/message.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -113,10 +113,6 @@ describe("an append", { timeout, concurrency: 8 }, () => {
       assert.ok(fake.connections > 1, "the connection was left");
     });
   }
-  test("is unknown after 10023 where old servers are allowed: 2.11 sends it after the commit", async () => {
-    const fake = await Fake.start({ info: { version: "2.11.10" }, onPlant: () => fails(10023) });
-    assert.equal(await append(await openFake([fake], {}, "?old-server=allow")), "unknown");
-  });
   test("emits batch when it is stored, and full when the stream is", async () => {
     const { store } = await open({ onPlant: inTurn([good, fails(10077, "maximum bytes exceeded")]) });
     const events: string[] = [];

@@ -1,0 +1,65 @@
+/** Every limit of the engine, with its unit and reason. */
+const kib = 1024;
+const mib = 1024 * kib;
+
+export const natsLimits = {
+  /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
+  appendMillis: 10_000,
+
+  /** Appends that are not settled: a cluster that stalls must not fill the memory. */
+  inFlightRecordsMax: 1_024,
+  inFlightBytesMax: 16 * mib,
+
+  /** From connecting to a host until it has taken the credentials, TLS included. */
+  handshakeMillis: 2_000,
+
+  /** How long appends wait for a connection before they are refused, as not stored. */
+  unreachableMillis: 2_000,
+
+  /** A message without a response for so long is sent again, if a later one has a response. */
+  ackTimeoutMillis: 2_000,
+
+  /**
+   * After so long without an acknowledgement the session tries the next host. An isolated server
+   * still responds to PING.
+   */
+  noProgressMillis: 4_000,
+
+  /** While a connection is used, its stream and the servers are checked again after so long. */
+  checkMillis: 10_000,
+
+  /**
+   * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
+   * added.
+   */
+  bytesPerMilliMin: 1_048,
+
+  /** A message whose response asks for it is sent again so long after it was sent. */
+  retryMillis: 100,
+  pingMillis: 2_000,
+  pingsMissedMax: 3,
+
+  /**
+   * Pauses between rounds of all hosts double. Half of each is random: otherwise all clients of a
+   * cluster that comes back would connect at the same instant.
+   */
+  reconnectMillisMin: 50,
+  reconnectMillisMax: 2_000,
+
+  /** A line of the protocol: the longest is a large cluster's INFO. */
+  lineBytesMax: 64 * kib,
+
+  /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
+  messageBytesMax: 8 * mib
+} as const;
+
+/** The limits of import and export. */
+export const transferLimits = {
+  /** The time without progress after which they fail: an election takes 4 to 9 s. */
+  noProgressMillis: 30_000,
+
+  /** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
+  fetchRecordsMax: 32
+} as const;
+
+export type NatsLimits = { readonly [name in keyof typeof natsLimits]: number };
