@@ -9,7 +9,6 @@ import {
   type Limit,
   type Limits
 } from "../config.ts";
-import { natsLimits } from "../engines/limits.ts";
 import { tokenForm } from "../http/bearer.ts";
 import { isWindows } from "../journal/lock.ts";
 import type { Host } from "./host.ts";
@@ -107,7 +106,7 @@ export const settingTable = {
   },
   storeHandshakeMillis: {
     flag: "store-handshake-timeout",
-    defaultValue: natsLimits.handshakeMillis,
+    defaultValue: 2_000,
     min: 100,
     max: 60_000,
     expected: "milliseconds, 100 to 60000",
@@ -116,7 +115,7 @@ export const settingTable = {
   },
   storeAppendMillis: {
     flag: "store-append-timeout",
-    defaultValue: natsLimits.appendMillis,
+    defaultValue: 10_000,
     min: 1_000,
     max: 600_000,
     expected: "milliseconds, 1000 to 600000",

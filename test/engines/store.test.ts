@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/engines/limits.ts";
 import { encodeMessage } from "../../src/engines/message.ts";
+import { settingTable } from "../../src/program/settings.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
@@ -246,6 +247,11 @@ describe("a machine that was suspended", { timeout }, () => {
 });
 
 describe("the limits", { timeout }, () => {
+  test("are by default those of the program's flags", () => {
+    const { handshakeMillis, appendMillis } = natsLimits;
+    assert.deepEqual([handshakeMillis, appendMillis],
+      [settingTable.storeHandshakeMillis.defaultValue, settingTable.storeAppendMillis.defaultValue]);
+  });
   test("are 1,024 appends and 16 MiB in flight, and a deadline of 10 s", () => {
     const { inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis } = natsLimits;
     assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis],

@@ -14,7 +14,7 @@ const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
 
 /** Tokens that each part may have: today's size. The design asks for 23,500, 11,500 and 7,500. */
-const budgets = { core: 24_845, program: 11_726, engines: 8_961 } as const;
+const budgets = { core: 24_845, program: 11_715, engines: 8_961 } as const;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
@@ -316,7 +316,7 @@ describe("the layers", () => {
   });
   test("an engine is loaded on demand, by import and export and the store that was configured", () => {
     const users = sources.filter((source) => !source.name.startsWith("src/engines/")
-      && runtimeImportsOf(source).some((name) => /^src\/engines\/(?!limits)/.test(name)));
+      && runtimeImportsOf(source).some((name) => name.startsWith("src/engines/")));
     assert.deepEqual(users.map(({ name }) => name), ["src/program/transfer.ts"]);
   });
   test("the writer and the reader of the format never import each other", () => {
