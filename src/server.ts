@@ -22,7 +22,6 @@ const host: Host = {
   logged: new Set(),
   stderr,
   nodeVersion: process.version,
-  openFilesMax,
   cpuUsage: () => process.cpuUsage(),
   residentBytes: () => process.memoryUsage.rss(),
   onSignal: (signal, listener) => void process.on(signal, listener),
@@ -54,19 +53,6 @@ function write(name: "stdout" | "stderr", line: string) {
     });
     stream.uncork();
   });
-}
-
-/**
- * Reads the limit from a diagnostic report, which takes some milliseconds: Node has no other way.
- * Nothing else of the report is kept. It leaves out the network, which it would ask for interfaces
- * and for the names of addresses.
- */
-function openFilesMax() {
-  const report = Object.assign(process.report, { excludeNetwork: true });
-  const { userLimits } = report.getReport() as {
-    userLimits?: { open_files: { hard: unknown } };
-  };
-  return Number(userLimits?.open_files.hard);
 }
 
 // Without a listener, a line that cannot be written would end the server.

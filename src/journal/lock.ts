@@ -147,33 +147,6 @@ export async function isLocked(path: string, identity: string) {
 }
 
 /**
- * Removes a Unix socket on which nobody listens any more, and nothing else.
- *
- * @throws Error if a process may listen there
- */
-export async function removeAbandoned(path: string) {
-  const found = fs.lstatSync(path, { bigint: true, throwIfNoEntry: false });
-  if (!found?.isSocket()) return;
-  const listener = await probe(path);
-  if (listener !== undefined)
-    throw new Error(`something else is at ${path}: ${listener}`);
-
-  // Another start may have replaced the abandoned socket by its own since the probe. So the socket
-  // is moved aside, and that start gets its own back. One gap of microseconds remains: a process
-  // that has bound its socket and does not listen yet refuses connections, too.
-  const aside = `${path}.${randomName()}`;
-  fs.renameSync(path, aside);
-  const { ino, mtimeNs } = fs.lstatSync(aside, { bigint: true });
-  const isSame = ino === found.ino && mtimeNs === found.mtimeNs;
-
-  // Fails if a third process listens at the path by now.
-  if (!isSame) fs.linkSync(aside, path);
-  fs.unlinkSync(aside);
-  if (!isSame)
-    throw new Error(`another process has begun to listen at ${path}`);
-}
-
-/**
  * Finds out whether a process listens on a socket.
  *
  * Every error but two may hide a process: EACCES, EAGAIN (its backlog is full), EPROTOTYPE (it is

@@ -47,12 +47,6 @@ export interface Host {
   /** Version of Node, as in `v22.18.0`. */
   readonly nodeVersion: string;
 
-  /**
-   * Hard limit on open files, to which Node raises its own limit at the start; NaN where there is
-   * none.
-   */
-  openFilesMax(): number;
-
   /** Microseconds of user and system time. */
   cpuUsage(): { readonly user: number; readonly system: number };
 

@@ -1,10 +1,11 @@
 /** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
+import { lstatSync, statSync, unlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
-import { attempt, messageOf } from "../journal/error.ts";
-import { realDisk } from "../journal/files.ts";
-import { isWindows, removeAbandoned } from "../journal/lock.ts";
+import { dirname } from "node:path";
+import { messageOf } from "../journal/error.ts";
+import { isWindows, probe } from "../journal/lock.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 
@@ -34,11 +35,7 @@ export const addressOf = ({
  */
 export async function listen(server: Server, at: Address, log: Log) {
   const { path } = at;
-  if (path !== undefined) {
-    // Names a missing directory, which the system's own message does not.
-    attempt("failed", path, () => realDisk.resolve(path));
-    await removeAbandoned(path);
-  }
+  if (path !== undefined) await removeAbandoned(path);
   server.listen(at);
   await once(server, "listening");
 
@@ -55,6 +52,18 @@ export async function listen(server: Server, at: Address, log: Log) {
     base: `${scheme}://${host}:${port}`,
     isExposed: !loopbackForm.test(address)
   };
+}
+
+/** Removes a Unix socket on which nobody listens any more, and nothing else. */
+async function removeAbandoned(path: string) {
+  // Names a missing directory, which the message of `listen` does not.
+  statSync(dirname(path));
+  const found = lstatSync(path, { throwIfNoEntry: false });
+  if (!found?.isSocket()) return;
+  const listener = await probe(path);
+  if (listener !== undefined)
+    throw new Error(`something else is at ${path}: ${listener}`);
+  unlinkSync(path);
 }
 
 const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);

@@ -68,7 +68,8 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     /** The current certificate and key. */
     tls: tlsCert === "" ? undefined : readTlsPair(tlsCert, tlsKey, host)
   };
-  warnOfSettings(config, host);
+  const unknown = unknownVariables(host.environment);
+  if (unknown !== "") log("warn", unknown);
   const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {
@@ -107,23 +108,6 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     await store.close();
     throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
   }
-}
-
-/** Warns of settings that are probably not what the operator wanted. */
-function warnOfSettings({ limits }: Config, host: Host) {
-  const unknown = unknownVariables(host.environment);
-  if (unknown !== "") host.log("warn", unknown);
-
-  // Each connection takes a descriptor; journal, locks, streams and admin listener take others.
-  const otherFiles = 64;
-  const filesMin = limits.connectionsMax + otherFiles;
-  const filesMax = host.openFilesMax();
-  if (filesMax < filesMin)
-    host.log(
-      "warn",
-      `the hard limit on open files, ${filesMax}, is too low for --max-connections ` +
-        `${limits.connectionsMax}: raise it above ${filesMin}`
-    );
 }
 
 /** Logs and prints that the server listens, and where. */

@@ -1,8 +1,8 @@
 /** Where it listens: sockets that are handed in, as by systemd, and why it can't. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
@@ -153,46 +153,6 @@ test("a taken port, public or of the admin listener, ends with 69 and is named",
   taken.close();
 });
 
-test("two starts race at one abandoned socket: the server that listens stays reachable",
-  { timeout }, async () => {
-    const folder = temporaryFolder();
-    const socketPath = join(folder, "s");
-    const dead = await start({ cwd: folder, args: ["--socket", socketPath] });
-    assert.equal(await dead.end("SIGKILL"), null);
-
-    // The second one has found nobody at the socket, and stops before it removes it.
-    const script = `import fs from "node:fs";
-      import { syncBuiltinESMExports } from "node:module";
-      for (const name of ["unlinkSync", "renameSync"]) {
-        const { [name]: act } = fs;
-        fs[name] = (path, ...others) => {
-          if (path === ${JSON.stringify(socketPath)}) {
-            fs.writeSync(2, "about to remove\\n");
-            fs.readSync(fs.openSync("go", "r"), Buffer.alloc(1));
-          }
-          return act(path, ...others);
-        };
-      }
-      syncBuiltinESMExports();`;
-    const other = temporaryFolder();
-    execFileSync("mkfifo", [join(other, "go")]);
-    const second = spawn(process.execPath, ["--import",
-      `data:text/javascript,${encodeURIComponent(script)}`, program, "--socket", socketPath],
-    { cwd: other, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
-    children.push(second);
-    let told = "";
-    second.stderr.setEncoding("utf8").on("data", (text: string) => { told += text; });
-    const exited = once(second, "exit");
-    while (!told.includes("about to remove")) await once(second.stderr, "data");
-    const first = await start({ cwd: folder, args: ["--socket", socketPath] });
-    writeFileSync(join(other, "go"), "x");
-    assert.deepEqual(await exited, [69, null], told);
-    assert.match(told, /cannot listen: another process has begun to listen at /);
-    assert.equal(await post({ socketPath }), 200);
-    assert.equal(await first.end(), 0);
-    assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
-  });
-
 test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
   { timeout }, async () => {
     const socketPath = join(temporaryFolder(), "s");
@@ -207,4 +167,7 @@ test("a socket that kill -9 left behind is replaced; one that is served, and a f
     writeFileSync(socketPath, "not a socket");
     assert.equal((await run(args, {}, temporaryFolder())).code, 69);
     assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+    const { code, stderr } = await run(["--socket", join(temporaryFolder(), "none", "s")], {}, temporaryFolder());
+    assert.equal(code, 69);
+    assert.match(stderr, /cannot listen: ENOENT: .*none'/, "the missing directory is named");
   });

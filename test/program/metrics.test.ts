@@ -163,7 +163,6 @@ test("silent connections that take all descriptors leave a server that can still
     const launcher = join(temporaryFolder(), "node");
     writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
     const server = await startWithAdmin({ node: launcher });
-    assert.match(server.events()[0]?.msg ?? "", /^the hard limit on open files, 60, is too low for --max-connections 1024/);
     const sockets: Socket[] = [];
     let last = 0;
     for (let open = 0; open < 60; open++) {

@@ -14,7 +14,7 @@ const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
 
 /** Tokens that each part may have: today's size. The design asks for 23,500, 11,500 and 7,500. */
-const budgets = { core: 24_845, program: 11_715, engines: 8_961 } as const;
+const budgets = { core: 24_845, program: 11_711, engines: 8_961 } as const;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
@@ -32,7 +32,7 @@ const layers: readonly (readonly string[])[] = [
 
 /** Which files may import a module of Node that reaches something; a folder ends in a slash. */
 const capabilities: Readonly<Record<string, readonly string[]>> = {
-  "node:fs": ["journal/files.ts", "journal/lock.ts", "program/secrets.ts"],
+  "node:fs": ["journal/files.ts", "journal/lock.ts", "program/listen.ts", "program/secrets.ts"],
   "node:net": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:tls": ["http/", "journal/lock.ts", "program/", "engines/"],
   "node:dns": ["engines/address.ts"],
