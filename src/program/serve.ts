@@ -19,6 +19,8 @@ import { openTokens } from "./tokens.ts";
 export async function serve(config: Config, host: Host) {
   host.log = createLog(host);
   const { log } = host;
+  const unknown = unknownVariables(host.environment);
+  if (unknown !== "") log("warn", unknown);
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
@@ -68,8 +70,6 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     /** The current certificate and key. */
     tls: tlsCert === "" ? undefined : readTlsPair(tlsCert, tlsKey, host)
   };
-  const unknown = unknownVariables(host.environment);
-  if (unknown !== "") log("warn", unknown);
   const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
     store.once("failed", (error) => {

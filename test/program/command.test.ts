@@ -37,28 +37,19 @@ function refusal(line: string | readonly string[], environment: Environment = {}
 const pid = 4711;
 const mib = 1024 * 1024;
 
-/** Each limit's flag and variable, and its default as the interface says. */
-const limits: readonly (readonly [name: keyof typeof limitTable, flag: string, variable: string,
-  defaultValue: number])[] = [
-  ["bodyBytesMax", "--max-body", "PLANTS_MAX_BODY", mib],
-  ["headBytesMax", "--max-head", "PLANTS_MAX_HEAD", 16_384],
-  ["headFieldsMax", "--max-fields", "PLANTS_MAX_FIELDS", 100],
-  ["nestingMax", "--max-nesting", "PLANTS_MAX_NESTING", 64],
-  ["headMillis", "--head-timeout", "PLANTS_HEAD_TIMEOUT", 10_000],
-  ["requestMillis", "--request-timeout", "PLANTS_REQUEST_TIMEOUT", 30_000],
-  ["idleMillis", "--idle-timeout", "PLANTS_IDLE_TIMEOUT", 65_000],
-  ["checkMillis", "--timeout-check", "PLANTS_TIMEOUT_CHECK", 500],
-  ["discardBytesMax", "--max-discard", "PLANTS_MAX_DISCARD", 16 * mib],
-  ["discardMillis", "--discard-timeout", "PLANTS_DISCARD_TIMEOUT", 5_000],
-  ["connectionsMax", "--max-connections", "PLANTS_MAX_CONNECTIONS", 1_024],
-  ["bodiesBytesMax", "--max-bodies", "PLANTS_MAX_BODIES", 64 * mib],
-  ["queueRecordsMax", "--max-queue", "PLANTS_MAX_QUEUE", 4_096],
-  ["queueBytesMax", "--max-queue-bytes", "PLANTS_MAX_QUEUE_BYTES", 16 * mib],
-  ["batchBytesMax", "--max-batch", "PLANTS_MAX_BATCH", mib],
-  ["keysBytesMax", "--key-window", "PLANTS_KEY_WINDOW", 64 * mib],
-  ["rotationMillis", "--rotation-timeout", "PLANTS_ROTATION_TIMEOUT", 2_000],
-  ["drainMillis", "--drain-timeout", "PLANTS_DRAIN_TIMEOUT", 10_000],
-];
+/** Each limit's flag, and its default as the interface says. */
+const limits = ([
+  ["bodyBytesMax", "max-body", mib], ["headBytesMax", "max-head", 16_384],
+  ["headFieldsMax", "max-fields", 100], ["nestingMax", "max-nesting", 64],
+  ["headMillis", "head-timeout", 10_000], ["requestMillis", "request-timeout", 30_000],
+  ["idleMillis", "idle-timeout", 65_000], ["checkMillis", "timeout-check", 500],
+  ["discardBytesMax", "max-discard", 16 * mib], ["discardMillis", "discard-timeout", 5_000],
+  ["connectionsMax", "max-connections", 1_024], ["bodiesBytesMax", "max-bodies", 64 * mib],
+  ["queueRecordsMax", "max-queue", 4_096], ["queueBytesMax", "max-queue-bytes", 16 * mib],
+  ["batchBytesMax", "max-batch", mib], ["keysBytesMax", "key-window", 64 * mib],
+  ["rotationMillis", "rotation-timeout", 2_000], ["drainMillis", "drain-timeout", 10_000],
+] as const).map(([name, flag, defaultValue]) =>
+  [name, `--${flag}`, `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`, defaultValue] as const);
 
 test("with nothing given, everything has the default of the interface", () => {
   const config = serve("");
@@ -109,34 +100,22 @@ for (const [name, flag, variable] of limits) {
 type Setting = readonly [flag: string, variable: string, name: keyof Config,
   good: readonly string[], bad: readonly string[]];
 const settings: readonly Setting[] = [
-  ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"],
-    ["a b", "http://x", "a/b", "[", "a\0", "a\n", " "]],
-  ["--port", "PORT", "port", ["0", "1", "80", "8080", "9999", "10000", "59999", "60000", "65535"],
-    ["65536", "70000", "99999", "100000", "-1", "80.0", "1e3", "0x50", " 80", "80 ", "http"]],
-  ["--socket", "PLANTS_SOCKET", "socket", ["/run/plants.sock", "a b", "./s", "s".repeat(107)],
-    ["a\0b", "\0", "s".repeat(108), "/run/pflänzchen"]],
-  ["--base-path", "PLANTS_BASE_PATH", "basePath", ["/v1", "/a/b", "/a-b_c.d~e", "/%C3%A9", "/a:b"],
-    ["v1", "/", "/v1/", "//", "/a//b", "/a b", "/a?b", "/a#b", "/é", "http://x/v1", "/a\n"]],
-  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b", "a@b", "nats://h:1,h2/plants?replicas=3", "tls://h/p"],
-    ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://",
-      "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
+  ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"], ["a b", "http://x", "a/b", "[", "a\0", "a\n", " "]],
+  ["--port", "PORT", "port", ["0", "1", "80", "8080", "9999", "10000", "59999", "60000", "65535"], ["65536", "70000", "99999", "100000", "-1", "80.0", "1e3", "0x50", " 80", "80 ", "http"]],
+  ["--socket", "PLANTS_SOCKET", "socket", ["/run/plants.sock", "a b", "./s", "s".repeat(107)], ["a\0b", "\0", "s".repeat(108), "/run/pflänzchen"]],
+  ["--base-path", "PLANTS_BASE_PATH", "basePath", ["/v1", "/a/b", "/a-b_c.d~e", "/%C3%A9", "/a:b"], ["v1", "/", "/v1/", "//", "/a//b", "/a b", "/a?b", "/a#b", "/é", "http://x/v1", "/a\n"]],
+  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b", "a@b", "nats://h:1,h2/plants?replicas=3", "tls://h/p"], ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://", "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
   ["--store-credentials", "PLANTS_STORE_CREDENTIALS", "storeCredentials", ["/run/creds", "c"], []],
   ["--store-tls-cert", "PLANTS_STORE_TLS_CERT", "storeTlsCert", ["/run/cert.pem", "c"], []],
   ["--store-tls-key", "PLANTS_STORE_TLS_KEY", "storeTlsKey", ["/run/key.pem", "k"], []],
   ["--store-tls-ca", "PLANTS_STORE_TLS_CA", "storeTlsCa", ["/run/ca.pem", "c"], []],
-  ["--store-handshake-timeout", "PLANTS_STORE_HANDSHAKE_TIMEOUT", "storeHandshakeMillis", ["100", "5000", "60000"],
-    ["99", "60001", "5s"]],
-  ["--store-append-timeout", "PLANTS_STORE_APPEND_TIMEOUT", "storeAppendMillis", ["1000", "600000"],
-    ["999", "600001"]],
+  ["--store-handshake-timeout", "PLANTS_STORE_HANDSHAKE_TIMEOUT", "storeHandshakeMillis", ["100", "5000", "60000"], ["99", "60001", "5s"]],
+  ["--store-append-timeout", "PLANTS_STORE_APPEND_TIMEOUT", "storeAppendMillis", ["1000", "600000"], ["999", "600001"]],
   ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], []],
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], []],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], []],
-  ["--admin", "PLANTS_ADMIN", "admin",
-    ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"],
-    ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]",
-      "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
-  ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"],
-    ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
+  ["--admin", "PLANTS_ADMIN", "admin", ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"], ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]", "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
+  ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"], ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];
 
 /** What a setting can't be without. */
