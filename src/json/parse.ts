@@ -5,7 +5,6 @@
  * surrogate and deep nesting are errors; every error has a byte offset; no number is rounded.
  */
 import { isUtf8 } from "node:buffer";
-import { NameTable } from "./names.ts";
 
 /**
  * A checked value: of an object, the members that are kept; of any other, its text.
@@ -30,7 +29,7 @@ export class JsonError extends Error {
  * Checks one JSON text, and returns its value.
  *
  * @param nestingMax how many arrays and objects may be open at once
- * @param kept the names of the members that are kept, if the text is an object
+ * @param kept the names of the members that are kept, if the text is an object; none with escapes
  * @throws JsonError
  */
 export function parseJson(
@@ -100,13 +99,6 @@ const scalar = new RegExp(
   "y"
 );
 
-/**
- * Makes a string longer before JSON.parse reads it. V8 keeps each short string that JSON.parse
- * makes in a table, which a million names would fill with 50 MB. It leaves out strings of more than
- * ten characters.
- */
-const padding = " ".repeat(12);
-
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
   readonly #text: string;
@@ -121,8 +113,6 @@ class Reader {
 
   /** The number of open arrays and objects. */
   #nesting = 0;
-
-  #names: NameTable | undefined;
 
   constructor(text: string, nestingMax: number, kept: readonly string[]) {
     this.#text = text;
@@ -165,32 +155,28 @@ class Reader {
         "one more level of nesting"
       );
     }
-    const start = this.#next++;
+    this.#next++;
     if (!this.#skip(end)) {
-      do end === "}" ? this.#member(start) : this.#value();
+      // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
+      const names = new Set<string>();
+      do end === "}" ? this.#member(names) : this.#value();
       while (this.#skip(","));
       if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
     }
     this.#nesting--;
   }
 
-  /**
-   * member = string ":" value (RFC 8259, 4)
-   *
-   * @param object the object's position
-   */
-  #member(object: number) {
+  /** member = string ":" value (RFC 8259, 4) */
+  #member(names: Set<string>) {
     this.#space();
     const start = this.#next;
     if (this.#text[start] !== '"') this.#fail("a member name in quotes");
-    const name = this.#nameAt(start);
-    const end = this.#next;
+    this.#string();
+    const text = this.#text.slice(start, this.#next);
+    const name = text.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
-    // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
-    this.#names ??= new NameTable(this.#text.length, (position) =>
-      this.#nameAt(position)
-    );
-    if (!this.#names.add(name, start, object)) {
+    // A name keeps its quotes: V8 hashes array indexes so that a client can make them collide.
+    if (names.has(name)) {
       this.#next = start;
       this.#fail(
         "each name once",
@@ -198,22 +184,13 @@ class Reader {
         "a member name for the second time"
       );
     }
-    this.#next = end;
+    names.add(name);
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();
-    if (this.#nesting === 1 && this.#kept.includes(name))
-      this.#members.set(name, this.#text.slice(value, this.#next));
-  }
-
-  /** Passes the string at a position, and returns the characters that it stands for. */
-  #nameAt(position: number): string {
-    this.#next = position;
-    this.#string();
-    const text = this.#text.slice(position + 1, this.#next - 1);
-    return text.includes("\\")
-      ? JSON.parse(`"${padding}${text}"`).slice(padding.length)
-      : text;
+    const plain = name.slice(1, -1);
+    if (this.#nesting === 1 && this.#kept.includes(plain))
+      this.#members.set(plain, this.#text.slice(value, this.#next));
   }
 
   /** string = quotation-mark *char quotation-mark (RFC 8259, 7) */

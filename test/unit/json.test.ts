@@ -6,7 +6,6 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NameTable } from "../../src/json/names.ts";
 import { JsonError, parseJson } from "../../src/json/parse.ts";
 import { readNewPlant } from "../../src/plant.ts";
 import { shapes } from "../support/shapes.ts";
@@ -17,10 +16,10 @@ const nestingMax = 64;
 /** Checks a text, and returns the value that the kept texts stand for, as JSON.parse makes it. */
 function valueOf(text: string, nesting = nestingMax): unknown {
   const expected: unknown = JSON.parse(text);
-  const names = Object.keys(Object(expected));
+  const names = Object.keys(Object(expected)).map((name) => JSON.stringify(name).slice(1, -1));
   const value = parseJson(Buffer.from(text), nesting, names);
   if (typeof value === "string") return JSON.parse(value);
-  return Object.fromEntries([...value].map(([name, member]) => [name, JSON.parse(member)]));
+  return Object.fromEntries([...value].map(([name, member]) => [JSON.parse(`"${name}"`), JSON.parse(member)]));
 }
 
 function errorOf(body: Buffer | string, nesting = nestingMax) {
@@ -258,48 +257,6 @@ test("an object of 5,000 names is read, and a repeated name is refused at its by
     assert.deepEqual([error?.code, error?.offset], ["duplicate", members.length + 2]);
   }
 });
-
-test("a table of names agrees with a Set for each object", () => {
-  const below = seeded(4);
-  for (let round = 0; round < 500; round++) {
-    const names = new Map<number, string>();
-    const table = new NameTable(400, (position) => names.get(position) ?? "");
-    const objects = [{ position: 0, names: new Set<string>() }];
-    for (let position = 5; position < 400; position += 5) {
-      if (below(5) === 0) objects.push({ position: position - 1, names: new Set() });
-      if (below(5) === 0 && objects.length > 1) objects.pop();
-      const object = objects.at(-1) ?? { position: 0, names: new Set() };
-      const name = String(below(40));
-      const isNew = table.add(name, position, object.position);
-      assert.equal(isNew, !object.names.has(name), `round ${round}, ${name} at ${position}`);
-      object.names.add(name);
-      names.set(position, name);
-    }
-  }
-});
-
-const families: Readonly<Record<string, (index: number) => string>> = {
-  "0, 1, 2": String, "multiples of 65536": (index) => String(index * 2 ** 16),
-  "U+0000, of every length": (index) => "\0".repeat(index),
-  "a common beginning": (index) => "n".repeat(99) + index, "a common end": (index) => `${index}name`,
-  "equal names of other objects": () => "n",
-};
-for (const [what, nameOf] of Object.entries(families)) {
-  test(`a table compares few of its names: ${what}`, () => {
-    // Each table has a random base. One base of a hundred is unlucky, and compares twice as many.
-    const counts = Array.from({ length: 5 }, () => {
-      let compared = 0;
-      const table = new NameTable(5_000, () => { compared++; return ""; });
-      for (let index = 1; index < 1_000; index++) {
-        const object = what.startsWith("equal") ? 5 * index - 1 : 0;
-        assert.ok(table.add(nameOf(index), 5 * index, object));
-      }
-      return compared;
-    });
-    assert.ok(Math.min(...counts) < 1_500, `${counts.join()} times for 1,000 names`);
-    assert.equal(new Set(counts).size > 1, !what.startsWith("equal"), "no client knows the base");
-  });
-}
 
 /** The CPU time of a run, in microseconds: the least of several runs, if there is time for them. */
 function costOf(run: () => void, times: number): number {
