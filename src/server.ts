@@ -3,9 +3,10 @@
  * The entry point of the program: the only file that has the process, its streams, its signals and
  * its exit status. The other files get what they may use of these: see `program/host.ts`.
  */
-import { ExitError, exitCodes, internalErrorMessage } from "./program/exit.ts";
+import { ExitError, internalErrorMessage } from "./program/exit.ts";
 import type { Host } from "./program/host.ts";
 import { run } from "./program/run.ts";
+import { exitCodes } from "./store.ts";
 
 const { stdout, stderr } = process;
 
@@ -48,7 +49,7 @@ function write(name: "stdout" | "stderr", line: string) {
       else if (name === "stdout" && error.code === "EPIPE") resolve("closed");
       else
         reject(
-          new ExitError("io", `cannot write to ${name}: ${error.message}`)
+          new ExitError("failed", `cannot write to ${name}: ${error.message}`)
         );
     });
     stream.uncork();

@@ -114,6 +114,25 @@ export class StoreError extends Error {
 export const conflict = () =>
   new StoreError("conflict", "the key was used for another plant");
 
+/**
+ * Exit codes of sysexits(3) by their causes: those of a JournalError, of an EngineError, and of the
+ * program itself.
+ */
+export const exitCodes = {
+  done: 0,
+  usage: 64,
+  damaged: 65,
+  unreadable: 65,
+  data: 65,
+  unavailable: 69,
+  unreachable: 69,
+  internal: 70,
+  failed: 74,
+  locked: 75,
+  config: 78,
+  refused: 78
+} as const;
+
 /** Why an engine cannot work. A StoreError says what became of a single plant. */
 export class EngineError extends Error {
   override readonly name = "EngineError";

@@ -1,16 +1,9 @@
 /** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
+import { exitCodes } from "../store.ts";
 
-/** Exit codes of sysexits(3). */
-const exitCodes = {
-  damaged: 65,
-  unreadable: 65,
-  internal: 70,
-  failed: 74,
-  locked: 75
-} as const;
-
-export type JournalErrorCode = keyof typeof exitCodes;
+export type JournalErrorCode =
+  "damaged" | "unreadable" | "internal" | "failed" | "locked";
 
 /**
  * Why a journal cannot be opened, or can no longer be written.

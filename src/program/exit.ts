@@ -1,23 +1,7 @@
-/** How the program ends: exit codes, the errors that carry one, and how errors are reported. */
+/** How the program ends: its errors, which carry an exit code, and how errors are reported. */
 import { JournalError, messageOf } from "../journal/error.ts";
-import { EngineError } from "../store.ts";
+import { EngineError, exitCodes } from "../store.ts";
 import type { Host } from "./host.ts";
-
-/**
- * Codes of sysexits(3), those of an EngineError among them. A JournalError has its own: one of
- * these, or 75 (EX_TEMPFAIL) if the journal is locked.
- */
-export const exitCodes = {
-  done: 0,
-  usage: 64,
-  data: 65,
-  unavailable: 69,
-  unreachable: 69,
-  internal: 70,
-  io: 74,
-  config: 78,
-  refused: 78
-} as const;
 
 /** Ends the program with a code; each line of the message is reported by itself. */
 export class ExitError extends Error {
@@ -56,5 +40,5 @@ function exitCodeOf(error: unknown) {
 
   // An error of the operating system has a number.
   const isSystemError = error instanceof Error && "errno" in error;
-  return isSystemError ? exitCodes.io : exitCodes.internal;
+  return isSystemError ? exitCodes.failed : exitCodes.internal;
 }

@@ -19,14 +19,14 @@ export interface Host {
    * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error: its pipe
    * is closed.
    *
-   * @throws ExitError `io` if the line cannot be written as a whole
+   * @throws ExitError `failed` if the line cannot be written as a whole
    */
   print(line: string): Promise<"written" | "closed">;
 
   /**
    * Writes a line to stderr.
    *
-   * @throws ExitError `io` if the line cannot be written as a whole, or if its reader has gone away
+   * @throws ExitError `failed` if the line cannot be written whole, or if its reader has gone away
    */
   printError(line: string): Promise<unknown>;
 

@@ -5,7 +5,8 @@ import type { Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/rewrite.ts";
 import { verifyJournal, type VerifyOptions } from "../journal/verify.ts";
-import { exitCodes, reportError } from "./exit.ts";
+import { exitCodes } from "../store.ts";
+import { reportError } from "./exit.ts";
 import type { Host } from "./host.ts";
 
 type Report = ReturnType<typeof verifyJournal>;
@@ -33,10 +34,10 @@ export async function verify(
     else {
       // A report that cannot be printed ends the command.
       await host.print(format(path, report));
-      if (report.spots[0]) codes.push(exitCodes.data);
+      if (report.spots[0]) codes.push(exitCodes.damaged);
     }
   }
-  return codes.includes(exitCodes.data) ? exitCodes.data : codes[0];
+  return codes.includes(exitCodes.damaged) ? exitCodes.damaged : codes[0];
 }
 
 /** Verifies a journal. */

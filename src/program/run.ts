@@ -1,9 +1,10 @@
 /** Runs the command of the command line. */
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
+import { exitCodes } from "../store.ts";
 import { cat } from "./cat.ts";
 import { readCommand } from "./command.ts";
-import { exitCodes, reportError } from "./exit.ts";
+import { reportError } from "./exit.ts";
 import { help, version } from "./help.ts";
 import type { Host } from "./host.ts";
 import { serve } from "./serve.ts";
