@@ -47,8 +47,8 @@ export class NatsStore
   readonly #inFlight: InFlight;
   #isClosed = false;
 
-  /** The start of every message's id; another one after a collision. */
-  #idPrefix = randomId();
+  /** The start of the ids of this process's messages. */
+  readonly #idPrefix = randomId();
   #count = 0;
 
   /** The plants whose keys are in flight, as their records have them. */
@@ -119,14 +119,17 @@ export class NatsStore
   }
 
   /** Reads a message by its number from the leader: another replica's copy may lag behind. */
-  async messageAt(seq: number, deadline?: number): Promise<Buffer | undefined> {
+  async messageAt(seq: number, deadline?: number) {
     const { message } = await this.#ask(
       "STREAM.MSG.GET",
       `{"seq":${seq}}`,
       deadline
     );
-    const { data } = objectOf(message);
-    return typeof data === "string" ? Buffer.from(data, "base64") : undefined;
+    const { data, hdrs } = objectOf(message);
+    const decode = (text: unknown) => Buffer.from(String(text), "base64");
+    return typeof data === "string"
+      ? { payload: decode(data), headers: decode(hdrs) }
+      : undefined;
   }
 
   /** Takes no more; resolves when everything in flight is settled. */
@@ -142,7 +145,7 @@ export class NatsStore
     const begunAt = performance.now();
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
-    const { seq, isDuplicate, isRepeated } = await this.#publish(
+    const { seq, isDuplicate, id } = await this.#publish(
       payload,
       "",
       deadline,
@@ -155,17 +158,14 @@ export class NatsStore
     if (key !== undefined && isDuplicate) {
       // Never trusts an id alone: reads what the stream has under that number.
       const found = await this.messageAt(seq, deadline).catch(() => undefined);
-      const { key: foundKey, plant } = (found && decodeMessage(found)) ?? {};
+      const { key: foundKey, plant } =
+        (found && decodeMessage(found.payload)) ?? {};
       if (foundKey !== key)
-        throw new StoreError(
-          "unknown",
-          "cannot read the message that has the key"
-        );
+        throw unknown("cannot read the message that has the key");
       if (plant !== json) throw conflict();
 
       // Otherwise an earlier attempt of this very call was stored.
-      const isOwn = isRepeated && found?.equals(payload);
-      if (!isOwn) return "replayed";
+      if (!found?.headers.includes(id)) return "replayed";
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
@@ -176,43 +176,37 @@ export class NatsStore
    * Publishes a record.
    *
    * @param lines further headers
-   * @param id a client's key, or undefined for an id of this process
+   * @param key a client's key: the stream stores one message with it
+   * @returns `id`: an id that no other message has
    */
   async #publish(
     payload: Buffer,
     lines: string,
     deadline?: number,
-    id?: string
+    key?: string
   ) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
-    const prefix = this.#idPrefix;
-    let isRepeated = false;
+
+    // A copy of this process, made by a snapshot of its machine, counts the same. It ends with the
+    // record's checksum, so that the copy never takes another plant's acknowledgement.
+    const id = `${this.#idPrefix}.${++this.#count}.${payload.subarray(-10, -2)}`;
     const ack = await this.#inFlight.send({
       subject: this.#settings.stream,
       headers: headersOf(
-        `Nats-Msg-Id: ${id ?? `${prefix}.${++this.#count}`}\r\n`,
+        `Nats-Msg-Id: ${key ?? id}\r\n`,
         `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
+        key === undefined ? "" : `Plant-Message-Id: ${id}\r\n`,
         lines
       ),
       payload,
       deadline,
-      room: id === undefined ? "for plants" : "for replays",
-      judge: (response, mayBeStored) => {
-        isRepeated = mayBeStored;
-
-        // A message is its own duplicate only if an earlier attempt may have been stored. Otherwise
-        // a copy of this process, made by a snapshot of its machine, has used the id. Requests of
-        // many processes may have the same key.
-        const isExpected =
-          id !== undefined || (isRepeated && prefix === this.#idPrefix);
-        if (isExpected || !isKnownId(response))
-          return judgeAck(response, this.#settings.stream);
-        this.#idPrefix = randomId();
-        return new StoreError(
-          "unknown",
-          "another process has used the same message ids: was this one cloned?"
-        );
-      }
+      room: key === undefined ? "for plants" : "for replays",
+      judge: (response, isRepeated) =>
+        // A message is its own duplicate only if an earlier attempt may have been stored. Requests
+        // of many processes may have the same key.
+        key === undefined && !isRepeated && isKnownId(response)
+          ? unknown("another process has used the same message id")
+          : judgeAck(response, this.#settings.stream)
     });
     const seq = Number(ack["seq"]);
     const isDuplicate = ack["duplicate"] === true;
@@ -225,7 +219,7 @@ export class NatsStore
         );
       this.#lastSeq = seq;
     }
-    return { seq, isDuplicate, isRepeated };
+    return { seq, isDuplicate, id };
   }
 
   /** Asks the stream's leader. */
@@ -244,6 +238,8 @@ export class NatsStore
     });
   }
 }
+
+const unknown = (reason: string) => new StoreError("unknown", reason);
 
 /** The stream is storing another message with this id. */
 const inProcess = 10158;

@@ -145,7 +145,7 @@ function nextBatch(messages: Iterator<Buffer>, most: number) {
 }
 
 async function compare(stream: NatsStore, seq: number, message: Buffer) {
-  if ((await stream.messageAt(seq))?.equals(message)) return;
+  if ((await stream.messageAt(seq))?.payload.equals(message)) return;
   throw data(
     `message ${seq} of the stream is not record ${seq} of the journals`
   );
@@ -193,7 +193,7 @@ export async function exportStream(
     };
     const lineAt = async (seq: number) => {
       const message = await stream.messageAt(seq);
-      const line = message && fromMessage(message, seq, offset);
+      const line = message && fromMessage(message.payload, seq, offset);
       if (line !== undefined) return line;
       throw data(`message ${seq} of the stream is missing, or not a record`);
     };

@@ -58,6 +58,18 @@ export const ack = (seq: number, more = ""): string => `{"stream":"plants","seq"
 export const fails = (code: number, description = "it fails", status = 503): string =>
   JSON.stringify({ error: { code: status, err_code: code, description } });
 
+/** Responds to plants and to requests for them as a stream that stores each id once, in `kept`. */
+export const storing = (kept: Published[]) => ({ subject, payload, headers, ...rest }: Published): string => {
+  if (subject.includes("MSG.GET")) {
+    const { seq } = JSON.parse(payload) as { seq: number };
+    const message = kept[seq - 1] ?? assert.fail(payload);
+    return found(seq, message.payload, message.headers);
+  }
+  const idOf = (text: string): string | undefined => /^Nats-Msg-Id: (.*)\r$/m.exec(text)?.[1];
+  const known = kept.findIndex((each) => idOf(each.headers) === idOf(headers)) + 1;
+  return known > 0 ? ack(known, ',"duplicate":true') : ack(kept.push({ subject, payload, headers, ...rest }));
+};
+
 /** A message without payload, as a server sends it where nobody takes what was published. */
 export const nobody = (subject: string): { readonly raw: string } =>
   ({ raw: `HMSG ${subject} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n` });

@@ -6,8 +6,8 @@ import { decodeMessage } from "../../src/engines/message.ts";
 import type { NatsStore } from "../../src/engines/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
-import { ack, Fake, fails, found, nobody, open as openScript, openFake, outcomeOf } from "./fake.ts";
-import type { Script } from "./fake.ts";
+import { ack, Fake, fails, found, open as openScript, openFake, outcomeOf, storing } from "./fake.ts";
+import type { Published, Script } from "./fake.ts";
 
 const timeout = 120_000;
 const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
@@ -31,7 +31,8 @@ describe("a plant with a key", { timeout }, () => {
     const key = newKey();
     assert.equal(await once(store, fern, key), "stored");
     const [{ headers, payload } = assert.fail("nothing")] = fake.plants;
-    assert.match(headers, new RegExp(`^NATS/1\\.0\r\nNats-Msg-Id: ${key}\r\nNats-Expected-Stream: plants\r\n\r\n$`));
+    assert.match(headers, new RegExp(`^NATS/1\\.0\r\nNats-Msg-Id: ${key}\r\nNats-Expected-Stream: plants\r\n`
+      + "Plant-Message-Id: [\\da-f]{27}\\.1\\.[\\da-f]{8}\\r\\n\\r\\n$"));
     assert.match(payload, new RegExp(`^\\{"at":"[^"]{24}","key":"${key}","plant":\\{"id":1,"name":"Fern"\\},"crc":"[\\da-f]{8}"\\}$`));
   });
 
@@ -60,10 +61,10 @@ describe("a plant with a key", { timeout }, () => {
     });
   }
   test("that the store itself sent twice is stored, not replayed", async () => {
-    let payload = "";
+    let stored = "";
     const { fake, store } = await open((published, count, server) => {
-      if (isRead(published)) return found(1, payload);
-      payload = published.payload;
+      if (isRead(published)) return stored;
+      stored = found(1, published.payload, published.headers);
       if (count > 1) return ack(1, duplicate);
       server.cut();
       return undefined;
@@ -71,15 +72,20 @@ describe("a plant with a key", { timeout }, () => {
     assert.equal(await once(store, fern, newKey()), "stored");
     assert.equal(fake.plants.length, 3);
   });
-  test("whose attempts stored nothing is replayed, even with the very bytes of the other process", async () => {
-    let payload = "";
-    const { store } = await open((published, count) => {
-      if (isRead(published)) return found(1, payload);
-      ({ payload } = published);
-      if (count === 1) return nobody(published.reply);
-      return count === 2 ? fails(10158, "duplicate message id is in process", 409) : ack(1, duplicate);
-    });
-    assert.equal(await once(store, fern, newKey()), "replayed");
+  test("that two processes send in one millisecond, while acknowledgements are lost: one stores it, the other replays", async (t) => {
+    const { toISOString } = Date.prototype;
+    t.mock.method(Date.prototype, "toISOString", () => toISOString.call(new Date(0)));
+    const kept: Published[] = [];
+    const respond = storing(kept);
+    const fake = await Fake.start({ onPlant: (published) => void respond(published) });
+    const stores = [await openFake([fake]), await openFake([fake])];
+    const key = newKey();
+    const outcomes = stores.map((store) => once(store, fern, key));
+    await until("both are sent", () => fake.plants.length === 2);
+    fake.script = { onPlant: respond };
+    fake.cut();
+    assert.equal((await Promise.all(outcomes)).toSorted().join(), "replayed,stored");
+    assert.equal(kept.length, 1);
   });
   test("waits while another process's message with the key is in process, and asks again", async () => {
     let payload = "";

@@ -1,5 +1,7 @@
 /** What an append becomes, when it is sent again, and what is never taken for stored. */
 import assert from "node:assert/strict";
+import crypto from "node:crypto";
+import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/engines/limits.ts";
@@ -8,7 +10,7 @@ import { settingTable } from "../../src/program/settings.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
-import { ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf } from "./fake.ts";
+import { ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf, storing } from "./fake.ts";
 import type { Answer, Published } from "./fake.ts";
 
 const timeout = 30_000;
@@ -44,7 +46,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     const [first, second] = fake.plants;
     assert.match(first?.payload ?? "", /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/);
     assert.match(first?.headers ?? "",
-      /^NATS\/1\.0\r\nNats-Msg-Id: [\da-f]{27}\.1\r\nNats-Expected-Stream: plants\r\n\r\n$/);
+      /^NATS\/1\.0\r\nNats-Msg-Id: [\da-f]{27}\.1\.[\da-f]{8}\r\nNats-Expected-Stream: plants\r\n\r\n$/);
     assert.match(first?.reply ?? "", /^_INBOX\.[\da-f]{27}\.\d+$/);
     assert.notEqual(second?.reply, first?.reply);
     assert.notEqual(second?.headers, first?.headers);
@@ -207,21 +209,24 @@ describe("a slow link", { timeout }, () => {
 });
 
 describe("a process that was cloned", { timeout }, () => {
-  const idOf = (headers = ""): string => /^Nats-Msg-Id: (\S+)\.\d+\r$/m.exec(headers)?.[1] ?? "";
-
-  test("uses the ids of another one: they change, and no duplicate of the old ones is trusted", async () => {
-    const { fake, store, warnings } = await open({ onPlant: () => undefined });
-    const sent = Array.from({ length: 3 }, () => append(store));
-    await until("all are sent", () => fake.plants.length === 3);
-    fake.script = { onPlant: (_, count) => ack(count, count <= 7 ? duplicate : "") };
-    assert.equal(await append(store), "unknown");
-    assert.deepEqual(await Promise.all(sent), ["unknown", "unknown", "unknown"]);
-    assert.equal(await append(store), "stored");
-    const ids = fake.plants.map(({ headers }) => idOf(headers));
-    assert.equal(ids.length, 8);
-    assert.equal(new Set(ids.slice(0, 7)).size, 1);
-    assert.notEqual(ids[7], ids[0]);
-    assert.match(warnings.join("\n"), /another process has used the same message ids/);
+  test("sends again what its dead connection lost: no plant of the original's is taken for its own", async (t) => {
+    t.mock.method(Date, "now", () => 1_795_612_345_678);
+    const drawn = t.mock.method(crypto, "randomBytes", () => Buffer.alloc(8, 1));
+    syncBuiltinESMExports();
+    const fake = await Fake.start({ onPlant: () => undefined });
+    const [original, copy] = [await openFake([fake]), await openFake([fake])];
+    drawn.mock.restore();
+    syncBuiltinESMExports();
+    const sent = append(copy, "Moss");
+    await until("it is sent", () => fake.plants.length === 1);
+    const kept: Published[] = [];
+    fake.script = { onPlant: storing(kept) };
+    assert.equal(await append(original, "Fern"), "stored");
+    fake.cut();
+    assert.equal(await sent, "stored");
+    assert.deepEqual(kept.map(({ payload }) => /Fern|Moss/.exec(payload)?.[0]), ["Fern", "Moss"]);
+    const starts = kept.map(({ headers }) => /^Nats-Msg-Id: \S+\.1\./m.exec(headers)?.[0]);
+    assert.equal(starts[0], starts[1], "the control: they draw and count the same");
   });
 });
 
@@ -292,14 +297,7 @@ describe("the limits", { timeout }, () => {
   });
   test("let no message in that is too large to be read back: what is acknowledged can be exported", async () => {
     const kept: Published[] = [];
-    const fake = await Fake.start({
-      onPlant: (published) => {
-        if (!published.subject.includes("MSG.GET")) return ack(kept.push(published));
-        const { seq } = JSON.parse(published.payload) as { seq: number };
-        const { headers, payload } = kept[seq - 1] ?? assert.fail(published.payload);
-        return found(seq, payload, headers);
-      },
-    });
+    const fake = await Fake.start({ onPlant: storing(kept) });
     const messageBytesMax = 16_384;
     const store = await openFake([fake], { limits: { messageBytesMax } });
     let first = 0;

@@ -17,9 +17,9 @@ const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/benc
 const budgets = {
   core: 24_472,
 
-  program: 11_711,
+  program: 11_715,
 
-  engines: 8_961,
+  engines: 8_948,
 } as const;
 
 /** Code lines that all tests may have: today's. Not a ratio, which would fall as the source shrinks. */
