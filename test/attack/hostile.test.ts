@@ -4,7 +4,6 @@
  * PLANT_TEST_NODES: other node binaries, separated by colons.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -12,12 +11,11 @@ import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
+import { nodes } from "../support/recipes.ts";
 import { exchange, post, start, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
-const { PLANT_TEST_NODES: given = "" } = process.env;
-if (given === "") console.error("hostile.test.ts: PLANT_TEST_NODES is not set: only this Node");
 
 test("there are at least 200 rows, each with its clause and a name of its own", () => {
   assert.ok(rows.length >= 200, `${rows.length}`);
@@ -28,8 +26,6 @@ test("there are at least 200 rows, each with its clause and a name of its own", 
 
 /** A row whose response never comes fails soon. */
 const soon = ["--idle-timeout", "10000"];
-const versionOf = (node: string): string =>
-  execFileSync(node, ["-p", "process.version"], { encoding: "utf8" }).trim();
 
 /** The ids of the plants of each name, in the journal's order. */
 function storedIn(folder: string): Readonly<Record<string, string>> {
@@ -46,8 +42,8 @@ const settings = [
   { env: {}, ways: [0, 1] }, { env: { NODE_OPTIONS: "--insecure-http-parser" }, ways: [1] },
 ] as const;
 
-for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
-  test(`${versionOf(node)}: a hostile request stores nothing`, { concurrency: 32, timeout }, async (t) => {
+for (const { path: node, version } of nodes) {
+  test(`${version}: a hostile request stores nothing`, { concurrency: 32, timeout }, async (t) => {
     const servers = await Promise.all(settings.map(async ({ env, ways }) => {
       const cwd = temporaryFolder();
       const server = await start({ node, cwd, env, args: soon });

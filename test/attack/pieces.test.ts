@@ -5,12 +5,12 @@
  * of all shapes instead of a third of them.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 import { createPlantServer, type NewPlant } from "../../src/index.ts";
 import { chunk, chunked, chunks, evil, length, plant, request, utf8 } from "./hostile.ts";
+import { nodes } from "../support/recipes.ts";
 import { shapes } from "../support/shapes.ts";
 import { exchange, post, reader, start, token, type RawAnswer } from "../support/support.ts";
 import { patched } from "../support/tools.ts";
@@ -113,15 +113,12 @@ test("two pipelined requests, split anywhere, get two responses", { timeout },
     }
   });
 
-const { PLANT_TEST_NODES: given = "" } = process.env;
-if (given === "") console.error("pieces.test.ts: PLANT_TEST_NODES is not set: only this Node");
 /** A body that takes 100 times its size in memory ends the process: its heap has 64 MiB. */
 const nodeArgs = ["--max-old-space-size=64"];
 
 /** A shape that costs the square of its size would take hours, and run into the time-out. */
 const tried = shapes.filter((_, index) => isLong || index % 3 === 2);
-for (const node of [process.execPath, ...given.split(":").filter(Boolean)]) {
-  const version = execFileSync(node, ["-p", "process.version"], { encoding: "utf8" }).trim();
+for (const { path: node, version } of nodes) {
   const title = `${version} with a heap of 64 MiB responds to the largest body of ${tried.length} shapes`;
   test(title, { timeout }, async (t) => {
     const running = await start({ node, nodeArgs });

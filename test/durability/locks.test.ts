@@ -17,6 +17,7 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
+import { preload } from "../support/operator.ts";
 import { program, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
@@ -455,6 +456,62 @@ test("a journal in use is found by its other names in the folder, from another n
     }
     await first.end("SIGKILL");
   });
+
+/** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
+const shim = join(temporaryFolder(), "shim.so");
+const compiled = spawnSync("cc", ["-shared", "-fPIC", "-x", "c", "-o", shim, "-"], { input: `
+  #define _GNU_SOURCE
+  #include <dlfcn.h>
+  #include <errno.h>
+  #include <fcntl.h>
+  #include <stdarg.h>
+  #include <sys/file.h>
+  #include <unistd.h>
+  #define OPEN(name) int name(const char *path, int flags, ...) { \\
+    va_list list; va_start(list, flags); mode_t mode = va_arg(list, mode_t); va_end(list); \\
+    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, #name), fd = real(path, flags & ~0x20, mode); \\
+    if (fd < 0 || !(flags & 0x20) || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd; \\
+    close(fd); errno = EAGAIN; return -1; }
+  OPEN(open) OPEN(open64) ` });
+const noShim = compiled.status === 0 ? false : "no cc with the headers of libc: macOS is not simulated";
+if (noShim) console.error(`skipped: ${noShim}`);
+
+/** A node that takes its system for another one. */
+const nodeOn = (system: string): readonly string[] => [process.execPath,
+  ...preload(`Object.defineProperty(process, "platform", { value: "${system}" });`)];
+const simulated = { node: nodeOn("darwin"), env: { LD_PRELOAD: shim } };
+
+test("on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",
+  { skip: noShim }, async () => {
+    const store = pathOf(300);
+    const link = join(temporaryFolder(), "hard");
+    const verified = (): string => spawnSync(process.execPath, [...simulated.node.slice(1), program,
+      "verify", "--json", link], { encoding: "utf8", env: simulated.env }).stdout;
+    for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+      const server = await launch({ store, ...simulated });
+      assert.equal((await server.post(1)).status, 200);
+      if (signal === "SIGKILL") linkSync(store, link);
+      for (const name of [store, link]) {
+        await assert.rejects(launch({ store: name, ...simulated }), { message: /^75 .* is locked$/m });
+      }
+      assert.doesNotMatch(verified(), /"opening"/);
+      assert.match(readFileSync(store, "utf8"), /"plant":\{"id":1,/);
+      await server.end(signal);
+      assert.match(verified(), /"opening":"uses it as it is"/, "the control: it sees that a server runs");
+    }
+    assert.deepEqual([idsIn(store), readdirSync(dirname(store)).length], [[1, 1], 1]);
+  });
+
+test("a system that ignores the lock, and one that is not known, end the start with 74", async () => {
+  for (const [system, message] of [
+    ["darwin", /^74 .* cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK$/m],
+    ["sunos", /^74 .* cannot be locked on sunos: expected Linux, Android, macOS, /m],
+  ] as const) {
+    const store = join(temporaryFolder(), "plants.ndjson");
+    await assert.rejects(launch({ store, node: nodeOn(system) }), { message });
+    assert.equal(existsSync(store), system === "darwin", "on an unknown system nothing is created");
+  }
+});
 
 test("nobody listens where nothing is, however long the path", async () => {
   for (const bytes of [107, 108, 300]) assert.equal(await probe(pathOf(bytes)), undefined);

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { test } from "node:test";
-import { nodes } from "../support/recipes.ts";
+import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, root } from "../support/support.ts";
 
 const behaviours = [
@@ -21,8 +21,7 @@ const behaviours = [
   "program/metrics",
   "program/log",
 ];
-const none = "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
-test("PLANT_TEST_NODES names Nodes to test on", { skip: nodes.length > 1 ? false : none }, (t) => {
+test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
 });
 

@@ -6,15 +6,13 @@ import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { start, store } from "../support/operator.ts";
-import { nodes } from "../support/recipes.ts";
+import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, complaintsOf, program, root, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
-const none = "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
-test("PLANT_TEST_NODES names Nodes to test on", { skip: nodes.length > 1 ? false : none }, (t) => {
+test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
 });
-if (nodes.length === 1) console.error(`versions.test.ts: ${none}`);
 
 // Builds for arm64, which qemu emulates. It takes their libraries from a folder.
 const { PLANT_TEST_ARM_NODES: arm = "", PLANT_TEST_ARM_LIBRARIES: libraries = "" } = process.env;

@@ -64,6 +64,9 @@ export async function assertServes(command: string, ...args: readonly string[]):
 }
 
 const { PLANT_TEST_NODES = "" } = process.env;
+export const noOtherNode = PLANT_TEST_NODES ? false
+  : "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
+if (noOtherNode) console.error(`skipped: ${noOtherNode}`);
 
 /** This Node and the others that are there, with their versions. */
 export const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)]
