@@ -8,15 +8,14 @@ import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { exchange, post, readAnswers, start, token } from "../support/support.ts";
-import { memoryOf } from "../support/tools.ts";
+import { memoryOf, unless } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } = process.env;
 const timeout = 60_000;
 const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = post('{"id":1,"name":"Fern"}');
 
-const noProc = existsSync("/proc/self/status") ? false : "there is no /proc";
-if (noProc) console.error(`greedy.test.ts: skipped: ${noProc}`);
+const noProc = unless(existsSync("/proc/self/status"), "there is no /proc");
 
 const small = Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
 const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[] = [

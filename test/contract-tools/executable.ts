@@ -3,10 +3,10 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
+import { unless } from "../support/tools.ts";
 
 const able = nodes.filter(({ major }) => major >= 22);
-const reason = able.length > 0 ? false : "no Node 22 or later among this one and PLANT_TEST_NODES";
-if (reason) console.error(`executable.ts: skipped: ${reason}`);
+const reason = unless(able.length > 0, "no Node 22 or later among this one and PLANT_TEST_NODES");
 
 test("postject makes an executable of each Node that serves plants", { skip: reason }, async (t) => {
   for (const { path, version } of able) {

@@ -15,6 +15,7 @@ import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts"
 import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import { HeldStore, listen, open, readAll, send, statusesOf } from "../support/serving.ts";
 import { exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import { unless } from "../support/tools.ts";
 
 const timeout = 20_000;
 const never = 60_000;
@@ -305,8 +306,7 @@ for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) 
 }
 
 const { PLANT_TEST_PEERS: peers = "" } = process.env;
-const noExpress = peers === "" ? "PLANT_TEST_PEERS names no express" : false;
-if (noExpress) console.error(`embedding.test.ts: skipped: ${noExpress}`);
+const noExpress = unless(peers !== "", "PLANT_TEST_PEERS names no express");
 test("under app.use(\"/v1\", handler) the handler's own base path is empty", { skip: noExpress },
   async () => {
     assert.ok(existsSync(join(peers, "node_modules", "express")));

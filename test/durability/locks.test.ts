@@ -18,8 +18,8 @@ import { abstractOf, probe } from "../../src/journal/lock.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
-import { program, temporaryFolder } from "../support/support.ts";
-import { missing, patched } from "../support/tools.ts";
+import { cleanEnvironment, program, temporaryFolder } from "../support/support.ts";
+import { missing, patched, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
 const group = 5000;
@@ -43,6 +43,10 @@ const refused = (message: RegExp, ...given: Parameters<typeof serving>): Promise
 
 const locksIn = (folder: string): readonly string[] =>
   readdirSync(folder).filter((name) => name.includes(".lock-"));
+
+/** What verify says of a journal, by default from another network namespace. */
+const verified = (path: string, node: readonly string[] = [...apart, process.execPath], env = {}): string =>
+  spawnSync("env", [...node, program, "verify", "--json", path], { encoding: "utf8", env: cleanEnvironment(env) }).stdout;
 
 /** A program in a folder that all may read; with a change, it is broken. */
 function forAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
@@ -119,12 +123,10 @@ test("verify sees from another network namespace, and by a link, that a server r
     const path = join(temporaryFolder(), "plants.ndjson");
     const link = join(temporaryFolder(), "link");
     symlinkSync(path, link);
-    const verified = (): string => spawnSync("unshare",
-      ["-n", process.execPath, program, "verify", "--json", link], { encoding: "utf8" }).stdout;
     const server = await serving(path);
-    assert.doesNotMatch(verified(), /"opening"/);
+    assert.doesNotMatch(verified(link), /"opening"/);
     assert.equal(await server.end(), 0);
-    assert.match(verified(), /"opening":"uses it as it is"/);
+    assert.match(verified(link), /"opening":"uses it as it is"/);
   });
 
 test("a lock of a kill -9 goes with the next start; what is no such socket stays", async () => {
@@ -281,16 +283,14 @@ for (const bytes of [60, 73, 74, 90, 103, 107, 108, 109, 200, 1_000, 3_800]) {
 test("beside a long path, verify sees a live server and a killed one; another namespace is excluded",
   { skip: noUsers }, async () => {
     const path = pathOf(300);
-    const verified = (): string => spawnSync("unshare",
-      ["-n", process.execPath, program, "verify", "--json", path], { encoding: "utf8" }).stdout;
     const server = await serving(path, apart);
     assert.equal(server.stderr(), "");
     assert.equal((await server.post(1)).status, 200);
     await refused(/^75 .*, maybe in another container: at /, path, apart);
-    assert.doesNotMatch(verified(), /"opening"/);
+    assert.doesNotMatch(verified(path), /"opening"/);
     await server.end("SIGKILL");
     assert.equal(locksIn(dirname(path)).length, 1);
-    assert.match(verified(), /"opening":"uses it as it is"/);
+    assert.match(verified(path), /"opening":"uses it as it is"/);
     await (await serving(path, apart)).end();
     assert.deepEqual(locksIn(dirname(path)), []);
   });
@@ -374,9 +374,8 @@ async function withForgery(folder: string) {
 }
 
 const isProtected = existsSync(sticky) && readFileSync(sticky, "utf8").trim() !== "0";
-const noOtherUser = process.getuid?.() !== 0 ? "only root can give a file to another user"
-  : isProtected ? `${sticky} is set: the system itself refuses such files` : false;
-if (noOtherUser) console.error(`skipped: ${noOtherUser}`);
+const noOtherUser = unless(process.getuid?.() === 0, "only root can give a file to another user")
+  || unless(!isProtected, `${sticky} is set: the system itself refuses such files`);
 test("a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
   { skip: noOtherUser }, async () => {
     for (const [mode, owner, isRefused] of [
@@ -459,22 +458,15 @@ test("a journal in use is found by its other names in the folder, from another n
 
 /** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
 const shim = join(temporaryFolder(), "shim.so");
-const compiled = spawnSync("cc", ["-shared", "-fPIC", "-x", "c", "-o", shim, "-"], { input: `
-  #define _GNU_SOURCE
-  #include <dlfcn.h>
-  #include <errno.h>
-  #include <fcntl.h>
-  #include <stdarg.h>
-  #include <sys/file.h>
-  #include <unistd.h>
+const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap((name) => ["-include", `${name}.h`]);
+const compiled = spawnSync("cc", ["-shared", "-fPIC", "-D_GNU_SOURCE", ...included, "-x", "c", "-o", shim, "-"], { input: `
   #define OPEN(name) int name(const char *path, int flags, ...) { \\
     va_list list; va_start(list, flags); mode_t mode = va_arg(list, mode_t); va_end(list); \\
     int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, #name), fd = real(path, flags & ~0x20, mode); \\
     if (fd < 0 || !(flags & 0x20) || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd; \\
     close(fd); errno = EAGAIN; return -1; }
   OPEN(open) OPEN(open64) ` });
-const noShim = compiled.status === 0 ? false : "no cc with the headers of libc: macOS is not simulated";
-if (noShim) console.error(`skipped: ${noShim}`);
+const noShim = unless(compiled.status === 0, "no cc with the headers of libc: macOS is not simulated");
 
 /** A node that takes its system for another one. */
 const nodeOn = (system: string): readonly string[] => [process.execPath,
@@ -485,8 +477,7 @@ test("on a simulated Mac a journal has one writer by every name, and its lock en
   { skip: noShim }, async () => {
     const store = pathOf(300);
     const link = join(temporaryFolder(), "hard");
-    const verified = (): string => spawnSync(process.execPath, [...simulated.node.slice(1), program,
-      "verify", "--json", link], { encoding: "utf8", env: simulated.env }).stdout;
+    const seen = (): string => verified(link, simulated.node, simulated.env);
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       const server = await launch({ store, ...simulated });
       assert.equal((await server.post(1)).status, 200);
@@ -494,10 +485,10 @@ test("on a simulated Mac a journal has one writer by every name, and its lock en
       for (const name of [store, link]) {
         await assert.rejects(launch({ store: name, ...simulated }), { message: /^75 .* is locked$/m });
       }
-      assert.doesNotMatch(verified(), /"opening"/);
+      assert.doesNotMatch(seen(), /"opening"/);
       assert.match(readFileSync(store, "utf8"), /"plant":\{"id":1,/);
       await server.end(signal);
-      assert.match(verified(), /"opening":"uses it as it is"/, "the control: it sees that a server runs");
+      assert.match(seen(), /"opening":"uses it as it is"/, "the control: it sees that a server runs");
     }
     assert.deepEqual([idsIn(store), readdirSync(dirname(store)).length], [[1, 1], 1]);
   });

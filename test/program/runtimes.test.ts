@@ -10,12 +10,10 @@ import { command } from "../support/package.ts";
 import { start, store } from "../support/operator.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
 import { program, root, run, temporaryFolder, token } from "../support/support.ts";
-import { flagsOf } from "../support/tools.ts";
+import { flagsOf, unless } from "../support/tools.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
-const none = "PLANT_TEST_RUNTIMES is not set: .ci/run installs Deno and Bun and sets it";
-const skip = given.length === 0 ? none : false;
-if (skip) console.error(`runtimes.test.ts: skipped: ${none}`);
+const skip = unless(given.length > 0, "PLANT_TEST_RUNTIMES is not set: .ci/run installs Deno and Bun and sets it");
 test("PLANT_TEST_RUNTIMES names other runtimes to test on", { skip }, () => {
   assert.ok(given.every((path) => ["deno", "bun"].includes(basename(path))), given.join());
 });
@@ -89,8 +87,7 @@ for (const { path, version } of nodes) {
 }
 
 const able = nodes.find(({ major }) => major >= 26);
-const reason = able ? false : "no Node 26 among this one and PLANT_TEST_NODES";
-if (reason) console.error(`runtimes.test.ts: skipped: ${reason}`);
+const reason = unless(able !== undefined, "no Node 26 among this one and PLANT_TEST_NODES");
 test("node --build-sea makes an executable that serves plants", { skip: reason }, async (t) => {
   runRecipe("executable", folder, able?.path ?? "");
   const file = join(folder, "plant-store");

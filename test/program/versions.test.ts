@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { start, store } from "../support/operator.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, complaintsOf, program, root, temporaryFolder } from "../support/support.ts";
-import { missing } from "../support/tools.ts";
+import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
@@ -17,9 +17,9 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
 // Builds for arm64, which qemu emulates. It takes their libraries from a folder.
 const { PLANT_TEST_ARM_NODES: arm = "", PLANT_TEST_ARM_LIBRARIES: libraries = "" } = process.env;
 const qemu = "qemu-aarch64-static";
-const noArm = arm && libraries ? missing([qemu, "--version"])
-  : "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both";
-if (noArm) console.error(`versions.test.ts: ${noArm}`);
+const noArm = unless(arm !== "" && libraries !== "",
+  "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both")
+  || missing([qemu, "--version"]);
 const emulated = noArm ? [] : arm.split(":").filter(Boolean)
   .map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
   .map((node) => ({ ...node, version: execFileSync(qemu,

@@ -11,6 +11,7 @@ import { command } from "../support/package.ts";
 import { nodes } from "../support/recipes.ts";
 import { program, root, temporaryFolder } from "../support/support.ts";
 import { loadedByDefault } from "./tables.ts";
+import { unless } from "../support/tools.ts";
 
 /** Runs in a Node that strips types. Its first argument is one operator to change in each built file,
  * and what to change it to; the others are pairs of a source and its built file. Prints the built
@@ -41,8 +42,7 @@ for (let at = 0; at < files.length; at += 2) {
 
 const node = nodes.find(({ path }) => command(root, path, "-e",
   'process.exit(require("node:module").stripTypeScriptTypes ? 0 : 1)').status === 0);
-const skip = node ? false : "no Node from 22.18 on, here or in PLANT_TEST_NODES";
-if (skip) console.error(`dist.test.ts: skipped: ${skip}`);
+const skip = unless(node !== undefined, "no Node from 22.18 on, here or in PLANT_TEST_NODES");
 
 const namesIn = (folder: string, ending: string): readonly string[] =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })

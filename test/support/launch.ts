@@ -17,13 +17,12 @@ let sockets = 0;
 
 /** A socket's address has at most 107 bytes, also below a long TMPDIR: then it is in /tmp. */
 let shortFolder: string | undefined;
+after(() => shortFolder && rmSync(shortFolder, { recursive: true, force: true }));
 function folderOfSockets(folder: string): string {
   if (Buffer.byteLength(folder) < 90) return folder;
   if (shortFolder === undefined) {
-    const made = mkdtempSync("/tmp/plant-store-");
-    after(() => rmSync(made, { recursive: true, force: true }));
-    chmodSync(made, 0o1777);
-    shortFolder = made;
+    shortFolder = mkdtempSync("/tmp/plant-store-");
+    chmodSync(shortFolder, 0o1777);
   }
   return shortFolder;
 }

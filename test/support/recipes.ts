@@ -5,7 +5,7 @@ import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { store } from "./operator.ts";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
-import { outcomeOf } from "./tools.ts";
+import { outcomeOf, unless } from "./tools.ts";
 
 const folders = ["src/program", "src/program/recipes", "src/journal", "src/http"];
 const text = folders.map((folder) => readFileSync(join(root, folder, "README.md"), "utf8")).join();
@@ -64,9 +64,8 @@ export async function assertServes(command: string, ...args: readonly string[]):
 }
 
 const { PLANT_TEST_NODES = "" } = process.env;
-export const noOtherNode = PLANT_TEST_NODES ? false
-  : "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it";
-if (noOtherNode) console.error(`skipped: ${noOtherNode}`);
+export const noOtherNode = unless(PLANT_TEST_NODES !== "",
+  "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it");
 
 /** This Node and the others that are there, with their versions. */
 export const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)]

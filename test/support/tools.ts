@@ -19,10 +19,15 @@ export function missing(...commands: readonly (readonly [string, ...string[]])[]
   return false;
 }
 
+/** Returns a reason to skip a test, which stderr shows, too; or false if a condition is met. */
+export function unless(isMet: boolean, reason: string): string | false {
+  if (!isMet) console.error(`skipped: ${reason}`);
+  return !isMet && reason;
+}
+
 const descriptors = "/proc/self/fd";
 /** The reason why descriptors cannot be counted here, or false. */
-export const noDescriptors = existsSync(descriptors) ? false : `there is no ${descriptors}`;
-if (noDescriptors) console.error(`skipped: ${noDescriptors}`);
+export const noDescriptors = unless(existsSync(descriptors), `there is no ${descriptors}`);
 
 /**
  * Fails if a function leaves a descriptor open. It is called twice: the first call may open

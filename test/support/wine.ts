@@ -10,18 +10,18 @@ import { preload } from "./operator.ts";
 import {
   cleanEnvironment, complaintsOf, exchange, post, program, temporaryFolder, token,
 } from "./support.ts";
-import { missing } from "./tools.ts";
+import { missing, unless } from "./tools.ts";
 
 const { PLANT_TEST_WINDOWS_NODES: given = "" } = process.env;
-const none = "PLANT_TEST_WINDOWS_NODES is not set: .ci/run installs Node's builds for Windows";
-if (given === "") console.error(`skipped: ${none}`);
 
 /** Wine's server opens the files. As root it could write a read-only one. */
 const wrapper = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"];
 const [first = "wine", ...words] = [...process.getuid?.() === 0 ? wrapper : [], "wine"];
 
 /** Why the program cannot run under Wine here, or false. */
-export const noWine = given === "" ? none : missing([first, ...words, "--version"]);
+export const noWine = unless(given !== "",
+  "PLANT_TEST_WINDOWS_NODES is not set: .ci/run installs Node's builds for Windows")
+  || missing([first, ...words, "--version"]);
 
 /** Node's builds for Windows. */
 export const windowsNodes = noWine ? [] : given.split(":").filter(Boolean);
