@@ -11,8 +11,9 @@ import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
+import { start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
-import { exchange, post, start, temporaryFolder } from "../support/support.ts";
+import { exchange, post, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
@@ -47,7 +48,6 @@ for (const { path: node, version } of nodes) {
     const servers = await Promise.all(settings.map(async ({ env, ways }) => {
       const cwd = temporaryFolder();
       const server = await start({ node, cwd, env, args: soon });
-      t.after(() => server.end("SIGKILL"));
       return { cwd, server, ways, stored: new Map<string, string>() };
     }));
     await Promise.all(rows.map((row, index) => t.test(titleOf(row), async () => {

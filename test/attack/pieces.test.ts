@@ -10,9 +10,10 @@ import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 import { createPlantServer, type NewPlant } from "../../src/index.ts";
 import { chunk, chunked, chunks, evil, length, plant, request, utf8 } from "./hostile.ts";
+import { start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { shapes } from "../support/shapes.ts";
-import { exchange, post, reader, start, token, type RawAnswer } from "../support/support.ts";
+import { exchange, post, reader, token, type RawAnswer } from "../support/support.ts";
 import { patched } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -120,9 +121,8 @@ const nodeArgs = ["--max-old-space-size=64"];
 const tried = shapes.filter((_, index) => isLong || index % 3 === 2);
 for (const { path: node, version } of nodes) {
   const title = `${version} with a heap of 64 MiB responds to the largest body of ${tried.length} shapes`;
-  test(title, { timeout }, async (t) => {
+  test(title, { timeout }, async () => {
     const running = await start({ node, nodeArgs });
-    t.after(() => running.end("SIGKILL"));
     for (const [what, body] of tried) {
       const bytes = Buffer.from(body(1_048_576 - 100)).subarray(0, 1_048_576);
       const [answer] = await exchange(running.port, post(bytes), { answers: 1 });
@@ -134,11 +134,10 @@ for (const { path: node, version } of nodes) {
 }
 
 test("the control: a reader that keeps an object for each value ends the process", { timeout },
-  async (t) => {
+  async () => {
     const program = patched("parse.js",
       [["return start;", "(globalThis.kept ??= []).push([start]); return start;"]], "json");
     const running = await start({ program, nodeArgs });
-    t.after(() => running.end("SIGKILL"));
     const [, body] = shapes.find(([what]) => what === "empty objects, not stored") ?? [];
     const bytes = Buffer.from(body?.(1_048_576 - 100) ?? "");
     let status: number | undefined = 200;

@@ -7,6 +7,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { fetchPlant } from "../support/operator.ts";
 import { root, start, temporaryFolder, token } from "../support/support.ts";
 
 /** Starts a Prism in front of a server and returns its address. */
@@ -25,18 +26,13 @@ async function prismBefore(url: string): Promise<string> {
   }
 }
 
-function post(url: string, body: string, bearer = token, fields = {}): Promise<Response> {
-  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json", ...fields };
-  return fetch(`${url}/plants`, { method: "POST", headers, body });
-}
-
 const cwd = temporaryFolder();
 const server = await start({ cwd });
 after(() => server.end());
 const prism = await prismBefore(server.url);
 
 test("a plant and its response pass through Prism", async () => {
-  const response = await post(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
+  const response = await fetchPlant(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
   assert.deepEqual([response.status, await response.json()], [200, { name: "Fern", tag: "shade" }]);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"plant":\{"id":7,/);
 });
@@ -44,7 +40,7 @@ test("a plant and its response pass through Prism", async () => {
 test("a plant with a key, its replay and the 422 pass through Prism, which refuses a malformed key", async () => {
   const outcomes = [["a b", 7, 422, null], ['"a b"', 7, 200, null], ['"a b"', 7, 200, "true"], ['"a b"', 8, 422, null]] as const;
   for (const [key, id, status, replayed] of outcomes) {
-    const response = await post(prism, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key });
+    const response = await fetchPlant(prism, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key });
     assert.deepEqual([response.status, response.headers.get("Idempotency-Replayed")], [status, replayed]);
     if (status === 422) assert.match(await response.text(), id === 8 ? /42201/ : /idempotency-key/i);
   }
@@ -55,7 +51,7 @@ for (const [says, body, bearer, status, error] of [
   ["half of a surrogate pair", '{"id":7,"name":"\\ud800"}', token, 400, 40012],
 ] as const) {
   test(`the server's response to ${says} is as described`, async () => {
-    const response = await post(prism, body, bearer);
+    const response = await fetchPlant(prism, body, bearer);
     const described = await response.json() as { readonly error: number };
     assert.deepEqual([response.status, described.error], [status, error]);
   });
@@ -69,7 +65,7 @@ for (const [says, body] of [
 ] as const) {
   test(`Prism itself refuses ${says}`, async () => {
     const before = readFileSync(join(cwd, "plants.ndjson"), "utf8");
-    const response = await post(prism, body);
+    const response = await fetchPlant(prism, body);
     assert.equal(response.status, 422);
     assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), before);
   });
@@ -84,7 +80,7 @@ test("the control: Prism reports a response that is not as described", async () 
   other.listen(0, "127.0.0.1");
   await once(other, "listening");
   const { port } = other.address() as AddressInfo;
-  const response = await post(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
+  const response = await fetchPlant(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
   assert.equal(response.status, 500);
   assert.match(await response.text(), /violations/i);
 });

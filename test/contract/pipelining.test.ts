@@ -7,6 +7,7 @@ import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { fetchPlant } from "../support/operator.ts";
 import { open, readAll, send, serve, statusesOf } from "../support/serving.ts";
 import {
   exchange, post, program, readAnswers, start, temporaryFolder, token,
@@ -126,11 +127,7 @@ async function callsOf(node: string, built: string): Promise<readonly string[]> 
     program: built,
   });
   for (const body of ['{"id":1,"name":"Fern"}', '{"id":2,"name":"\u00e9"}', "no JSON"]) {
-    await (await fetch(`${server.url}/plants`, {
-      method: "POST",
-      body,
-      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-    })).text();
+    await (await fetchPlant(server.url, body)).text();
   }
   assert.equal(await server.end(), 0);
 

@@ -4,9 +4,8 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  appendFileSync, constants, existsSync, mkdirSync, readdirSync,
-  readFileSync, realpathSync, renameSync, rmdirSync, rmSync, symlinkSync,
-  writeFileSync,
+  appendFileSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync,
+  renameSync, rmdirSync, rmSync, symlinkSync, writeFileSync,
 } from "node:fs";
 import { connect } from "node:net";
 import { basename, dirname, join } from "node:path";
@@ -15,9 +14,8 @@ import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import {
-  cleanEnvironment, program, root, run, start, temporaryFolder, token,
-} from "../support/support.ts";
+import { start } from "../support/operator.ts";
+import { cleanEnvironment, program, root, run, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
@@ -126,8 +124,7 @@ test("the control: a file that stays open is noticed", { skip: noDescriptors }, 
 test("a client of a lock's socket is disconnected at once: no descriptor stays open",
   { timeout: 20_000 }, async (t) => {
     const cwd = temporaryFolder();
-    const server = await start({ cwd });
-    t.after(() => server.process.kill("SIGKILL"));
+    await start({ cwd });
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
     assert.equal(beside.length, 1);

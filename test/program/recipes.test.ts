@@ -10,7 +10,7 @@ import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { logged } from "../support/operator.ts";
+import { fetchPlant, logged } from "../support/operator.ts";
 import { recipeOf, recipeWith } from "../support/recipes.ts";
 import {
   cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
@@ -21,9 +21,7 @@ const timeout = 60_000;
 
 /** Posts a plant: the status, or the error's number. */
 async function post(url: string, id: number): Promise<number> {
-  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
-  const body = JSON.stringify({ id, name: "Fern ".repeat(id % 300) });
-  const answer = await fetch(`${url}/plants`, { method: "POST", headers, body });
+  const answer = await fetchPlant(url, JSON.stringify({ id, name: "Fern ".repeat(id % 300) }));
   const { error = answer.status } = await answer.json() as { readonly error?: number };
   return error;
 }

@@ -10,7 +10,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, utimesSync,
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { decodeHeader, decodeRecord } from "../../src/journal/record.ts";
-import { start } from "../support/operator.ts";
+import { fetchPlant, start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import {
   cleanEnvironment, program, refuseOldBuild, root, run, temporaryFolder, token, type Running,
@@ -129,7 +129,7 @@ test("the commands for tokens make a file that the server accepts", async () => 
   const server = await start({
     cwd: folder, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" },
   });
-  assert.equal((await post(server.url, stderr.trim())).status, 200);
+  assert.equal((await fetchPlant(server.url, undefined, stderr.trim())).status, 200);
   await server.end();
 });
 
@@ -148,21 +148,14 @@ test("the commands for TLS make a pair that the server serves", async () => {
   await server.end();
 });
 
-function post(
-  url: string, bearer = token, body = '{"id":1,"name":"Fern"}', fields = {},
-): Promise<Response> {
-  const headers = { Authorization: `Bearer ${bearer}`, "Content-Type": "application/json", ...fields };
-  return fetch(`${url}/plants`, { method: "POST", headers, body });
-}
-
 test("the commands to verify end well on a valid journal, after a rotation by its commands", async () => {
   const folder = checkout();
   const server = await startIn(folder);
-  assert.equal((await post(server.url)).status, 200);
+  assert.equal((await fetchPlant(server.url)).status, 200);
   const rotation = blockOf("sh", "rotation");
   assert.equal(shell(rotation, folder, { PID: `${server.process.pid}` }).status, 0);
-  while (!existsSync(join(folder, "plants.ndjson"))) await post(server.url);
-  assert.equal((await post(server.url)).status, 200);
+  while (!existsSync(join(folder, "plants.ndjson"))) await fetchPlant(server.url);
+  assert.equal((await fetchPlant(server.url)).status, 200);
   await server.end();
   const verified = shell(`set -e\n${blockOf("sh", "verify")}`, folder, withNode(folder));
   assert.equal(verified.status, 0, verified.stderr);
@@ -185,7 +178,7 @@ for (const [name, tool, question] of tools) {
     for (const id of ids) {
       const headers = id === ids[0] ? { "Idempotency-Key": "key-0" } : {};
       const body = `{"id":${id},"name":"Fern"}`;
-      assert.equal((await post(server.url, token, body, headers)).status, 200);
+      assert.equal((await fetchPlant(server.url, body, token, headers)).status, 200);
     }
     const { stdout, stderr } = shell(blockOf("sh", name), folder);
     const rows = stdout.trim().split("\n").map((row) => row.split(/[ \t,]/));
@@ -239,9 +232,9 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
         once(child.stdout, "data"), ended.then(() => assert.fail(complaints)),
       ]);
       const base = `http://127.0.0.1:${Number(`${port}`)}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
-      const answer = await post(base, token, '{"id":9007199254740993,"name":"Fern"}');
+      const answer = await fetchPlant(base, '{"id":9007199254740993,"name":"Fern"}');
       assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
-      assert.equal((await post(base, "weeds")).status, 401);
+      assert.equal((await fetchPlant(base, undefined, "weeds")).status, 401);
       if (name === "handler.mjs") assert.equal((await fetch(`${base}/health`)).status, 200);
       child.kill("SIGTERM");
     }

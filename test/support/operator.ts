@@ -48,6 +48,11 @@ export async function statusOf(server: Running, bytes = plant): Promise<number |
   return (await ask(server, bytes))[0]?.status;
 }
 
+/** Posts a plant by fetch. */
+export const fetchPlant = (url: string, body = fern, bearer = token, fields = {}): Promise<Response> =>
+  fetch(`${url}/plants`, { method: "POST", body,
+    headers: { "Authorization": `Bearer ${bearer}`, "Content-Type": "application/json", ...fields } });
+
 /** Posts a plant with an id, asserts that it is stored, and returns the response's fields. */
 export async function store(server: Running, id: string, fields = "") {
   const [answer] = await ask(server, postBytes(`{"id":${id},"name":"Fern"}`, fields).toString());
