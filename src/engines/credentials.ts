@@ -1,14 +1,15 @@
 /**
- * The credentials of a NATS user, as a text in one of four forms.
+ * The credentials of a NATS user, as a text in one of three forms. A .creds file is one of an nkey.
  *
- *   credentials = creds / seed EOL / "token " token EOL / user EOL password EOL
- *   creds       = a file of two blocks: the user's JWT and the seed of its nkey
- *   EOL         = [CR] LF                                        ; the last one may be missing
+ *   credentials = nkey / "token " token EOL / user EOL password EOL
+ *   nkey        = seed EOL [public-key EOL] [jwt EOL]     ; in any order, with comments
+ *   comment     = a line that is not one word of letters, digits, "_", "-" and "."
+ *   EOL         = [CR] LF                                 ; the last one may be missing
  *   seed        = "SU" 56( A-Z / 2-7 )
  *
  * A seed is base32 of two bytes of prefix, the 32 bytes of an ed25519 key, and a CRC-16 in
- * little-endian order. A line alone without "token " can only be a seed: a damaged seed is never
- * sent to a server as a token.
+ * little-endian order. A line alone without "token " can only be a seed. A text with a seed, even a
+ * damaged one, is never sent to a server as anything else.
  *
  * https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
  */
@@ -24,11 +25,17 @@ export function loginOf(text?: string): (nonce: string) => object {
   if (text === undefined) return () => ({});
   const lines = text.split(/\r?\n/).filter((line) => line !== "");
   const [user, pass] = lines;
-  if (lines.length === 2) return () => ({ user, pass });
   const [, auth_token] = /^token (.+)\s*$/.exec(text) ?? [];
-  if (auth_token) return () => ({ auth_token });
-  const [, jwt, seed = text.trim()] = credsForm.exec(text) ?? [];
+  if (!keyForm.test(text)) {
+    if (lines.length === 2) return () => ({ user, pass });
+    if (auth_token) return () => ({ auth_token });
+  }
+  const words = text.match(/^\w[\w.-]*(?=\s*$)/gm) ?? [];
+  const seed = words.find((word) => word.startsWith("S")) ?? "";
+  const jwt = words.find((word) => word.startsWith("eyJ"));
   const { key, nkey } = keyOf(seed);
+  if (!words.every((word) => [seed, jwt, nkey].includes(word)))
+    throw notCredentials();
   return (nonce) => ({
     jwt,
     nkey,
@@ -36,9 +43,10 @@ export function loginOf(text?: string): (nonce: string) => object {
   });
 }
 
-/** A JWT begins with the base64 of its first brace. */
-const credsForm =
-  /BEGIN NATS USER JWT-+\s+(eyJ[\w.-]+)\s[^]*USER NKEY SEED-+\s+(\w+)/;
+/** A seed of any role anywhere, or the public key of a user or a JWT as a line. A JWT begins with
+ * the base64 of its first brace. */
+const keyForm = /\bS[ACNOUX][A-Z2-7]{50,}\b|^U[A-Z2-7]{55}\s*$|^eyJ[\w-]+\./m;
+
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /** The bytes before a user's seed and before its public key: the texts begin with SU and U. */
@@ -48,6 +56,12 @@ const userPrefix = [0xa0];
 /** The bytes of an ed25519 key before the 32 that matter (RFC 8410, section 7). */
 const pkcs8 = Buffer.from("302e020100300506032b657004220420", "hex");
 
+const notCredentials = () =>
+  new TypeError(
+    "expected a .creds file, an nkey seed of a user (alone, or with its public key or JWT), " +
+      "two lines (user, password), or token TOKEN"
+  );
+
 /** @throws TypeError for a text that is not a seed of a user, as a whole */
 function keyOf(seed: string) {
   // 58 characters of 5 bits are 36 bytes and 2 bits. The bytes in the middle are the key.
@@ -56,10 +70,7 @@ function keyOf(seed: string) {
     0n
   );
   const bytes = Buffer.from((bits >> 2n).toString(16), "hex").subarray(2, 34);
-  if (encodeKey(seedPrefix, bytes) !== seed)
-    throw new TypeError(
-      "expected a .creds file, an nkey seed of a user, two lines (user, password), or token TOKEN"
-    );
+  if (encodeKey(seedPrefix, bytes) !== seed) throw notCredentials();
   const der = Buffer.concat([pkcs8, bytes]);
   const key = createPrivateKey({ key: der, format: "der", type: "pkcs8" });
   const { x = "" } = createPublicKey(key).export({ format: "jwk" });

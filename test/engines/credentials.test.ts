@@ -68,6 +68,9 @@ describe("the credentials", { timeout }, () => {
     ["a seed", `${seed}\n`, { nkey }],
     ["a .creds file", credsOf(jwt, seed), { jwt, nkey }],
     ["a .creds file with CRLF", credsOf(jwt, seed).replaceAll("\n", "\r\n"), { jwt, nkey }],
+    ["a seed and its public key, as NATS' tool prints them", `${seed}\n${nkey}\n`, { nkey }],
+    ["a JWT and a seed", `${jwt}\r\n${seed}\r\n`, { jwt, nkey }],
+    ["a comment and a seed", `# of the writer\n${seed}\n`, { nkey }],
     ["none", undefined, {}],
   ];
   for (const [what, credentials, login] of forms) {
@@ -88,7 +91,9 @@ describe("the credentials", { timeout }, () => {
   }
   const wrong = ["", "\n", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx", "token ",
     seed.toLowerCase(), `${seed}A`, seed.slice(1), `U${seed.slice(1)}`, nkey,
-    createKey("account").seed, createKey("operator").seed, credsOf(jwt, nkey), credsOf("", seed)];
+    createKey("account").seed, createKey("operator").seed, credsOf(jwt, nkey),
+    `writer\n${seed}`, `token ${seed}`, `seed: ${seed}\nx`, `${seed}\n${createKey("user").id}`, `${seed}\n${createKey("user").seed}`,
+    `${seed.slice(1)}\n${nkey}`, `${jwt}\n${seed.slice(0, -1)}`, `writer\n${createKey("account").seed}`, `# x\n${seed.slice(0, -1)}`];
   for (const credentials of wrong) {
     test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`,
       async () => {
