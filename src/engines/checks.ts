@@ -2,7 +2,6 @@
 import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
-import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
@@ -185,12 +184,14 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
 /**
  * Asks the monitor at an address whether its server syncs a write before it acknowledges it.
  *
- * @returns the server's name and id if it does; nothing if the monitor redirects or is silent
+ * @returns the server's name and id if it does; nothing if the monitor redirects, is silent, or
+ *   does not end
  * @throws EngineError `config` for a server that does not
  */
 async function checkServer(endpoint: Endpoint, settings: Settings) {
   const { monitorPort: port, limits } = settings;
   const { get } = settings.isMonitorTls ? https : http;
+  let body = "";
   let varz: JsonObject;
   try {
     const request = get({
@@ -204,7 +205,11 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
 
     // A redirect is not followed: it could lead to a host that is not listed.
     if (response.statusCode !== 200) return [];
-    varz = readObject(await text(response));
+    for await (const chunk of response.setEncoding("utf8")) {
+      body += chunk;
+      if (body.length > limits.monitorBytesMax) return [];
+    }
+    varz = readObject(body);
   } catch {
     return [];
   }

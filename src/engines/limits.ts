@@ -50,7 +50,10 @@ export const natsLimits = {
   lineBytesMax: 64 * kib,
 
   /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
-  messageBytesMax: 8 * mib
+  messageBytesMax: 8 * mib,
+
+  /** A monitor's response has a few KiB: one that does not end must not fill the memory. */
+  monitorBytesMax: mib
 } as const;
 
 /** The limits of import and export. */

@@ -1,7 +1,10 @@
 /** The session with servers: credentials, checks and hosts, on servers that send what a test wants. */
 import assert from "node:assert/strict";
 import dns from "node:dns/promises";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
+import type { AddressInfo } from "node:net";
 import { after, describe, test } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import type { NatsLimits } from "../../src/engines/nats.ts";
@@ -62,6 +65,23 @@ describe("the monitors", { timeout }, () => {
     assert.deepEqual(fake.plants, []);
     monitors.varzs[0] = other;
     await until("it is verified", () => stores(store));
+  });
+  test("whose response does not end verifies nothing, and is not read on", async () => {
+    const fake = await Fake.start();
+    let sent = 0;
+    const server = createServer((_, response) => {
+      const write = () => {
+        do sent += 65_536; while (response.write(" ".repeat(65_536)));
+      };
+      response.on("drain", write);
+      write();
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    after(() => server.close().closeAllConnections());
+    const { port } = server.address() as AddressInfo;
+    const store = await openFake([fake], { limits: { noProgressMillis: 200, handshakeMillis: 2_000 } }, `?monitor=${port}`);
+    assert.equal(await stores(store), false);
+    assert.ok(sent > 0 && sent < 32e6, `${sent} bytes are sent`);
   });
   test("must be the connected server's: another server's id verifies nothing", async () => {
     const { fake, monitors, opened } = await begin(undefined);
