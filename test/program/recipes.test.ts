@@ -147,7 +147,7 @@ const hangUp = (server: Running): string => `kill -HUP ${server.process.pid}`;
 
 /** All plants of a folder's journals, packed or not. */
 const idsIn = (folder: string): readonly number[] => readdirSync(folder)
-  .filter((name) => name.startsWith("plants.ndjson"))
+  .filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
   .map((name) => ({ name, bytes: readFileSync(join(folder, name)) }))
   .flatMap(({ name, bytes }) => idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes)
     .toString()));
