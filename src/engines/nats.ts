@@ -256,7 +256,9 @@ const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
   [10054, "tooLarge"],
   [10097, "tooLarge"],
 
-  // The storage of a server; the limits of the stream. 10077 has other texts, too.
+  // The quota of the account; the storage of a server; the limits of the stream. 10077 has other
+  // texts, too.
+  [10002, "full"],
   [10023, "full"],
   ["10077 maximum messages exceeded", "full"],
   ["10077 maximum bytes exceeded", "full"]

@@ -22,12 +22,15 @@ export class Session {
   readonly #settings: Settings;
   readonly #handlers: SessionHandlers;
   #connection: Connection | undefined;
-  #phase: "connecting" | "checking" | "ready" = "connecting";
+  #isReady = false;
   #isClosed = false;
 
-  /** The time at which the last connection that was ready ended. Undefined: there was none, or an
+  /** The time at which the last connection that was ready ended. -Infinity: there was none, or an
    * operator has to put something right. */
-  #lostAt: number | undefined;
+  #lostAt = -Infinity;
+
+  /** How long after that an append may wait. */
+  #patienceMillis = 0;
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
@@ -42,21 +45,16 @@ export class Session {
 
   /** The connection to publish on, if there is one. */
   get ready() {
-    return this.#phase === "ready" && this.#connection?.isOpen
+    return this.#isReady && this.#connection?.isOpen
       ? this.#connection
       : undefined;
   }
 
-  /** Whether an append may wait: a server is connected, was a moment ago, or is being checked while
-   * the others may elect a leader. */
+  /** Whether an append may wait: a server is connected, was a moment ago, or has been found since,
+   * while the others may elect a leader. */
   get isReachable() {
-    if (this.#phase === "ready") return true;
-    const { appendMillis, unreachableMillis } = this.#settings.limits;
-    const isInCheck = this.#phase === "checking";
-    const patienceMillis = isInCheck ? appendMillis : unreachableMillis;
     return (
-      this.#lostAt !== undefined &&
-      performance.now() - this.#lostAt < patienceMillis
+      this.#isReady || performance.now() - this.#lostAt < this.#patienceMillis
     );
   }
 
@@ -139,9 +137,12 @@ export class Session {
     const { message, code } = await connection.talk(endpoint, () =>
       this.#serve(connection, onChecked)
     );
-    if (code === "config") this.#lostAt = undefined;
-    else if (this.#phase === "ready") this.#lostAt = performance.now();
-    this.#phase = "connecting";
+    if (this.#isReady) {
+      this.#lostAt = performance.now();
+      this.#patienceMillis = this.#settings.limits.unreachableMillis;
+    }
+    if (code === "config") this.#lostAt = -Infinity;
+    this.#isReady = false;
     const error = new EngineError(code, `${endpoint.shown}: ${message}`);
     if (code === "config") this.#handlers.onDenied(error);
     return error;
@@ -153,10 +154,11 @@ export class Session {
    * @throws EngineError
    */
   async #serve(connection: Connection, onChecked: () => void) {
-    const { checkMillis, noProgressMillis } = this.#settings.limits;
+    const { appendMillis, checkMillis, noProgressMillis } =
+      this.#settings.limits;
 
-    // Appends wait during this check: an election is not an outage.
-    this.#phase = "checking";
+    // Appends wait from now on, also while the next host is tried: an election is not an outage.
+    this.#patienceMillis = appendMillis;
 
     // Later checks wait without limit: a slow link may carry other messages before the response.
     let patienceMillis = noProgressMillis;
@@ -169,8 +171,8 @@ export class Session {
           );
       }
       this.#unasked = unasked;
-      if (connection.isOpen && this.#phase !== "ready") {
-        this.#phase = "ready";
+      if (connection.isOpen && !this.#isReady) {
+        this.#isReady = true;
         onChecked();
         this.#handlers.onReady();
       }

@@ -127,6 +127,21 @@ describe("a stream that takes some plants, and not others", { timeout }, () => {
 });
 
 describe("a stream without a leader", { timeout }, () => {
+  test("is waited for as well while the next host is connected to", async () => {
+    const { fake, store } = await open({}, { unreachableMillis: 100, noProgressMillis: 100, reconnectMillisMin: 100 });
+    assert.equal(await append(store), "stored");
+    fake.script = { stream: "nobody" };
+    fake.cut();
+    await until("it is tried again", () => fake.connections === 2);
+    let isReachable = true;
+    await until("others are tried", () => {
+      isReachable &&= store.stats.isReachable;
+      return fake.connections === 4;
+    });
+    assert.ok(isReachable);
+    fake.script = {};
+    assert.equal(await append(store), "stored");
+  });
   test("is waited for as long as an election may take, and then refuses at once", async () => {
     const { fake, store } = await open({}, { appendMillis: 1_500, noProgressMillis: 400 });
     assert.equal(await append(store), "stored");

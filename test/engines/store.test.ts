@@ -73,6 +73,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
       noLeader, noLeader, ack(3, duplicate)],
     ["10077, full", "full", fails(10077, "maximum messages exceeded")],
     ["10077, full of bytes", "full", fails(10077, "maximum bytes exceeded")],
+    ["10002, an account's quota", "full", fails(10002, "resource limits exceeded for account", 400)],
     ["10023, a full server", "full", fails(10023, "insufficient resources")],
     ["10077, the leader's I/O error, which may come after the commit", "unknown",
       fails(10077, "write /x/1.blk: file too large")],
