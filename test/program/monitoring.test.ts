@@ -63,6 +63,9 @@ const bucket = (le: string): string => `plant_store_append_seconds_bucket{le="${
 const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, string>>]>> = {
   PlantStoreDown: [12, { up: "1x10 0x20" }],
   PlantStoreRestarts: [12, { process_start_time_seconds: "5x10 660 720x20" }],
+  PlantStoreOlderJournal: [11, {
+    plant_store_journal_records: "50x10 30x20", plant_store_journal_rotations_total: "1x30",
+  }],
   PlantStoreNotReady: [12, { plant_store_ready: "1x10 0x20" }],
   PlantStoreNoSpace: [11, { [requests("50301")]: "0x10 1x20" }],
   PlantStoreUnreachable: [11, { [requests("50306")]: "0x10 1x20" }],
@@ -96,6 +99,26 @@ test("each alert fires in its minute, alone and not before", { skip }, () => {
   }));
   assert.equal(check(0), "");
   for (const late of [-1, 1]) assert.match(check(late), /FAILED/, "the control");
+});
+
+test("no alert tells of an older journal when a server rotates, restarts or stores plants", { skip }, () => {
+  const [, expr = ""] = /OlderJournal\n +expr: (.*)\n/.exec(textOf("alerts.yml")) ?? [];
+  // The columns: records, and rotations since the start.
+  const check = (records: string, rotations: string): string => promtool("test", "rules",
+    written("test.yml", { tests: [{
+      interval: "1m",
+      input_series: [{ series: "plant_store_journal_records", values: records },
+        { series: "plant_store_journal_rotations_total", values: rotations }],
+      promql_expr_test: [12, 15, 25].map((minute) =>
+        ({ expr, eval_time: `${minute}m`, exp_samples: [] })),
+    }] }));
+  for (const [records, rotations] of [
+    ["50x10 3x20", "1x10 2x20"],
+    ["50x10 50x20", "3x10 0x20"],
+    ["50x10 3x5 1x20", "1x10 2x5 3x20"],
+    ["0+5x30", "0x30"],
+  ] as const) assert.equal(check(records, rotations), "", records);
+  assert.match(check("50x10 3x20", "1x30"), /FAILED/, "the control");
 });
 
 test("the container's health check succeeds beside a server, and fails when it has gone",

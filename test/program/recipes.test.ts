@@ -11,7 +11,7 @@ import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
-import { recipeOf, recipeWith } from "../support/recipes.ts";
+import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
 import {
   cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
 } from "../support/support.ts";
@@ -333,3 +333,30 @@ test("load.mjs ends with 2, and says why, if it cannot load the file", { timeout
     assert.deepEqual([status, stderr], [2, `${says}\n`]);
   }
 });
+
+for (const { path: node, version, major } of nodes) {
+  test(`load.mjs and the README's readers end a line at LF alone, not at U+2028, on Node ${version}`,
+    { timeout }, async () => {
+      const cwd = temporaryFolder();
+      const plant = '{"id":9007199254740993,"name":"a\u2028b\u2029c\u0085d"}';
+      writeFileSync(join(cwd, "plants.txt"), `${plant}\n`);
+      const server = await start({ cwd });
+      const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
+      const runWith = (name: string, script: string): string => {
+        writeFileSync(join(cwd, name), script);
+        const [command, file] = name.endsWith(".py") ? ["python3", name] : [node, name];
+        return spawnSync(command, [file, "plants.txt"], { cwd, env, encoding: "utf8" }).stdout;
+      };
+      assert.equal(runWith("load.mjs", recipeOf("load.mjs")), "1 lines are done, 0 of them refused\n");
+      await server.end();
+      const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+      assert.ok(journal.includes(`"plant":${plant}`));
+      const linesIn = (printed: string) => printed.trimEnd().split("\n");
+      assert.equal(runWith("lines.mjs", recipeOf("lines.mjs")), journal);
+      const control = runWith("lines.mjs", recipeWith("lines.mjs", { ', "latin1"': "" }));
+      assert.equal(linesIn(control).length, major < 24 ? 2 : 4);
+      if (missing(["python3", "--version"]) === false) {
+        assert.equal(runWith("lines.py", recipeOf("lines.py")), journal);
+      }
+    });
+}
