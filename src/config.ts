@@ -84,7 +84,7 @@ export const limitTable = {
     min: 100,
     max: 60 * minute,
     meaning:
-      "how long a connection without a request stays open: most proxies close first, at 60 s"
+      "how long a connection on which nothing moves stays open: most proxies close at 60 s"
   },
   checkMillis: {
     flag: "timeout-check",

@@ -71,12 +71,6 @@ export class Connection {
   /** The response to the latest request. The responses to all requests before it leave first. */
   #latest: ServerResponse | undefined;
 
-  /** The time of the latest check that found the connection in use. */
-  #usedMillis = 0;
-
-  /** The bytes that had been sent then. They grow while the client reads. */
-  #sentBytes: number | undefined;
-
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
     this.#all = all;
@@ -148,6 +142,7 @@ export class Connection {
   refuseConnect(error: ApiError) {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
+    this.#socket.on("timeout", () => this.onTimeout());
     this.#state = "unparsed";
     this.#answerRaw(error);
   }
@@ -171,39 +166,16 @@ export class Connection {
   }
 
   /**
-   * Checks whether the connection is idle: for `idleMillis` no response was expected or sent,
-   * whatever arrived. A client that waits for our response is not idle. A client that does not read
-   * its response is idle.
+   * Closes a connection on which no byte has come or gone for `idleMillis`.
    *
-   * @param nowMillis by a monotonic clock
-   * @returns whether it is idle, unless node's parser has begun a request. Destroys the socket
-   * where the parser would not.
+   * A client that waits for our response is not idle: the response starts the time again. A client
+   * that does not read its response is idle.
    */
-  isIdle(nowMillis: number) {
-    const socket: Socket & { _handle?: { writeQueueSize: number } | null } =
-      this.#socket;
-    const { bytesRead, bytesWritten, writableLength, writableEnded } = socket;
-
-    // Node does not document the handle. Without it, a write counts when all of it has been sent.
-    const queuedBytes = socket._handle?.writeQueueSize ?? 0;
-    const sentBytes = bytesWritten - writableLength - queuedBytes;
-
-    // #closeGently has a time limit of its own.
-    const isBusy =
-      writableEnded ||
-      (this.#latest?.writableEnded === false && writableLength === 0);
-    if (isBusy || this.#sentBytes !== sentBytes) {
-      this.#usedMillis = nowMillis;
-      this.#sentBytes = sentBytes;
-      return false;
-    }
-    if (nowMillis - this.#usedMillis < this.#all.limits.idleMillis)
-      return false;
-
-    // Node's parser counts a connection without bytes as one whose first request has begun.
-    if (writableLength > 0 || bytesRead === 0 || this.#state === "unparsed")
-      socket.destroy();
-    return true;
+  onTimeout() {
+    const isWaiting =
+      this.#latest?.writableFinished === false &&
+      this.#socket.writableLength === 0;
+    if (!isWaiting) this.#socket.destroy();
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */

@@ -1,5 +1,5 @@
 /** The open sockets of one server: which carry HTTP, fail, or are idle, and what a drain closes. */
-import { Server } from "node:http";
+import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
 
@@ -22,17 +22,6 @@ export function trackSockets(
     if (http.size === 0) for (const socket of raw) socket.destroy();
   };
 
-  // Checks regularly, because node reports neither that a last response has left, nor that bytes
-  // alone keep a connection open.
-  const check = () => {
-    if (connections.isDraining) closeIdle();
-    const nowMillis = performance.now();
-    const kept = [...http].filter(
-      (socket) => !connections.of(socket).isIdle(nowMillis)
-    );
-    if (kept.length < http.size) destroyIdle(server, kept);
-  };
-
   server.on("connection", (socket) => track(raw, socket));
   server.on(event, (socket) => track(http, socket));
 
@@ -44,10 +33,8 @@ export function trackSockets(
     else socket.destroy();
   });
 
-  server.on("listening", () => {
-    const timer = setInterval(check, connections.limits.checkMillis).unref();
-    server.once("close", () => clearInterval(timer));
-  });
+  // Without this, node would close a connection whose client waits for our response.
+  server.on("timeout", (socket) => connections.of(socket).onTimeout());
 
   return {
     closeIdle,
@@ -70,23 +57,4 @@ export function trackSockets(
 function track(sockets: Set<Socket>, socket: Socket) {
   sockets.add(socket);
   socket.once("close", () => sockets.delete(socket));
-}
-
-/**
- * Destroys every connection on which no request has begun, except the ones to keep.
- *
- * Only node's parser knows whether bytes have begun a request: CRLF before a request line begins
- * none. Node's closeIdleConnections asks the parser, then calls `destroy` on each idle socket.
- * Replacing that method meanwhile is safe: nothing else runs, and destroying is all it is for.
- */
-function destroyIdle(server: Server, kept: readonly Socket[]) {
-  const restores = kept.map((socket) => {
-    const { destroy } = socket;
-    socket.destroy = () => socket;
-    return () => {
-      socket.destroy = destroy;
-    };
-  });
-  Server.prototype.closeIdleConnections.call(server);
-  for (const restore of restores) restore();
 }

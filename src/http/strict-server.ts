@@ -62,6 +62,7 @@ export function createStrictServer(
     ? withoutSecrets(createHttps({ ...tls, ...options }))
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
+  server.timeout = limits.idleMillis;
   const sockets = trackSockets(
     server,
     connections,
@@ -84,12 +85,16 @@ export function createStrictServer(
     (drained ??= new Promise((resolve) => {
       connections.isDraining = true;
 
+      // Node does not report that a last response has left.
+      const check = setInterval(sockets.closeIdle, limits.checkMillis);
+
       // A client that is merely slow to close has already received its response.
       const deadline = setTimeout(
         () => resolve(sockets.destroyAll()),
         limits.drainMillis
       );
       server.close(() => {
+        clearInterval(check);
         clearTimeout(deadline);
         resolve(true);
       });

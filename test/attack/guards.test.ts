@@ -124,7 +124,7 @@ const guards: readonly Guard[] = [
     "B, Statuses 417: and other"],
   ["its own 400", "http/sockets.js", '"clientError"', '"x"', "B, Strict: after close: of garbage, "
     + "a request"],
-  ["responses in order", "http/connection.js", "this.#latest?.writableFinished === false", "false",
+  ["responses in order", "http/connection.js", "this.#latest?.writableFinished === false)", "false)",
     "B, Strict: garbage after: two"],
   ["an error in a body is its request's", "http/connection.js",
     "latest === undefined || latest.req.complete", "true",

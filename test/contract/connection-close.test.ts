@@ -57,13 +57,12 @@ for (const [what, bytes, statuses, then] of releases) {
   });
 }
 
-test("the timer of the checks keeps no process alive, and ends with its server", { timeout }, async (t) => {
-  const { mock: made } = t.mock.method(globalThis, "setInterval");
+test("the timer of a drain ends with it", { timeout }, async (t) => {
   const { server } = await serve();
-  const timer = made.calls.at(-1)?.result;
-  assert.equal(timer?.hasRef(), false);
+  const { mock: made } = t.mock.method(globalThis, "setInterval");
   const { mock: cleared } = t.mock.method(globalThis, "clearInterval");
-  await once(server.close(), "close");
+  await server.drain();
+  const timer = made.calls.at(-1)?.result;
   assert.deepEqual(cleared.calls.map(({ arguments: [each] }) => each === timer), [true]);
 });
 
