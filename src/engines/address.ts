@@ -29,6 +29,9 @@ export interface NatsOptions {
   /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
   readonly keys?: boolean;
 
+  /** Whether the store only reads: publishing plants need not be permitted then. Default: false. */
+  readonly isReadOnly?: boolean;
+
   /** Limits that replace the defaults of limits.ts. */
   readonly limits?: Partial<NatsLimits>;
 
@@ -60,7 +63,7 @@ export function settingsOf(address: string, options: NatsOptions) {
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
-  const { credentials, keys = true, tls, warn } = options;
+  const { credentials, keys = true, isReadOnly = false, tls, warn } = options;
   const target = parseAddress(address);
   const login = () =>
     read("credentials", () =>
@@ -70,7 +73,7 @@ export function settingsOf(address: string, options: NatsOptions) {
     read("certificates", () => (typeof tls === "function" ? tls() : tls));
   login();
   tlsOptions();
-  return { ...target, limits, login, keys, tlsOptions, warn };
+  return { ...target, limits, login, keys, isReadOnly, tlsOptions, warn };
 }
 
 /** @throws EngineError `refused` with the error's message */

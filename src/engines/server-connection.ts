@@ -83,7 +83,8 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials; its failure is the end
    */
   async talk(endpoint: Endpoint, onOpen: () => Promise<void>) {
-    const { api, keys, limits, needsTls, isTlsFirst, stream } = this.#settings;
+    const { api, keys, isReadOnly, limits, needsTls, isTlsFirst, stream } =
+      this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
       if (!pings) this.close("no handshake in time");
@@ -108,8 +109,11 @@ export class Connection {
       const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
 
-      // If this is not permitted, the server says so before it answers PING.
+      // If one of these is not permitted, the server says so before it answers PING. The stream
+      // stores nothing for the second, which expects another stream.
       if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
+      if (!isReadOnly)
+        this.publish(stream, "0", headersOf("Nats-Expected-Stream: .\r\n"));
       this.#write("PING\r\n");
       for await (const frame of frames) {
         this.#onFrame(frame);

@@ -6,7 +6,7 @@ import {
   type JournalError,
   type PlantStore
 } from "../index.ts";
-import type { NatsLimits } from "../engines/limits.ts";
+import type { NatsOptions } from "../engines/nats.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import {
@@ -39,11 +39,11 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   });
 }
 
-/** Opens a stream with limits besides those of the settings. Reads its files at each connection. */
+/** Opens a stream by the settings and other options. Reads its files at each connection. */
 export async function openStream(
   config: Config,
   host: Host,
-  limits?: Partial<NatsLimits>
+  { limits, ...options }: NatsOptions = {}
 ) {
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");
@@ -58,6 +58,7 @@ export async function openStream(
       handshakeMillis: config.storeHandshakeMillis,
       ...limits
     },
+    ...options,
     credentials: () =>
       storeCredentials === ""
         ? undefined

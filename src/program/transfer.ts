@@ -38,12 +38,13 @@ export async function transfer(
     else attempt("failed", path, () => realDisk.resolve(path));
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
+  const { noProgressMillis } = transferLimits;
   const stream = await openStream(config, host, {
-    appendMillis: Math.max(
-      transferLimits.noProgressMillis,
-      config.storeAppendMillis
-    ),
-    unreachableMillis: transferLimits.noProgressMillis
+    isReadOnly: command === "export",
+    limits: {
+      appendMillis: Math.max(noProgressMillis, config.storeAppendMillis),
+      unreachableMillis: noProgressMillis
+    }
   });
   try {
     if (command === "import") {

@@ -1,7 +1,7 @@
 /** The store on a real cluster: what it keeps, what it refuses to start with, what stops it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { exchange, post } from "../support/support.ts";
+import { exchange, post, run, temporaryFolder } from "../support/support.ts";
 import { Cluster, rightStream, until, withCluster } from "./cluster.ts";
 import type { OpenOptions } from "./cluster.ts";
 import { refused } from "./fake.ts";
@@ -121,16 +121,20 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     assert.equal(next?.status, 200);
     await store.close();
   });
-  test("a permission that is taken away is 503 at once, and reported", async () => {
+  test("a user that may read but not store plants is refused, and may export", async () => {
     await cluster.create("denied");
-    const warnings: string[] = [];
-    const store = await cluster.open("denied",
-      { user: "half", warn: (line) => warnings.push(line) });
-    const port = await serve(store);
-    const [answer] = await exchange(port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
-    assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
-    assert.match(warnings.join("\n"), /Permissions Violation for Publish to \\?"denied/);
-    await store.close();
+    const denied = /Permissions Violation for Publish to "denied"/;
+    await refused(cluster.open("denied", { user: "half" }), "config", denied);
+    const { code, stderr } = await run([], cluster.env("denied", "half"), temporaryFolder());
+    assert.equal(code, 78);
+    assert.match(stderr, denied);
+    const exported = await run(["export", "out.ndjson"], cluster.env("denied", "half"), temporaryFolder());
+    assert.equal(exported.code, 0, exported.stderr);
+  });
+  test("the check of a user's permissions stores nothing", async () => {
+    await cluster.create("asked");
+    for (let turn = 0; turn < 3; turn++) await (await cluster.open("asked", { user: "admin" })).close();
+    assert.deepEqual(await cluster.read("asked"), []);
   });
 });
 

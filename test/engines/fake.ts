@@ -172,7 +172,7 @@ export class Fake {
     const { subject, reply } = published;
     const { stream, config, cluster, onPlant = () => ack(this.plants.length) } = this.script;
     let answer: Answer;
-    const isProbe = subject.includes("STREAM.MSG.GET") && published.payload === "";
+    const isProbe = published.payload === "" && /STREAM\.MSG\.GET|Expected-Stream: \.\r/.test(subject + published.headers);
     if (isProbe) return;
     if (subject.includes(".API.STREAM.INFO.")) {
       const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };

@@ -19,7 +19,7 @@ const budgets = {
 
   program: 11_715,
 
-  engines: 9_064,
+  engines: 9_097,
 } as const;
 
 /** Code lines that all tests may have: today's. Not a ratio, which would fall as the source shrinks. */
