@@ -9,7 +9,6 @@ import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { catalogue } from "../../src/http/errors.ts";
@@ -95,6 +94,16 @@ function checkAnswer(answer: Answer): number {
 
 const keyOf = ({ id, name, tag }: ModelPlant): string => JSON.stringify([`${id}`, name, tag]);
 
+/** The lines of a file, which end in LF alone: readline's end in U+2028, too, from Node 24 on. */
+async function* linesIn(path: string): AsyncGenerator<string> {
+  let rest = "";
+  for await (const chunk of createReadStream(path, "utf8") as AsyncIterable<string>) {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines;
+  }
+}
+
 /** The responses of a run, and the records that the journal must have for them. */
 class Tally {
   readonly byStatus = new Map<number, number>();
@@ -154,7 +163,7 @@ class Tally {
     let records = 0;
     const stored = new Map(this.stored);
     const possible = new Map(this.possible);
-    for await (const line of createInterface({ input: createReadStream(path) })) {
+    for await (const line of linesIn(path)) {
       const id = /^\{"seq":\d+,[^p]*"plant":\{"id":(-?\d+),/.exec(line)?.[1];
       if (id === undefined) continue;
       records++;

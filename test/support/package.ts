@@ -8,10 +8,14 @@ import { cleanEnvironment, root, temporaryFolder } from "./support.ts";
 /** Where the packages of development are. */
 export const modules = join(root, "node_modules");
 
+const npmCache = join(temporaryFolder(), "npm");
+
 /** Runs to its end, in at most two minutes. */
 export function command(cwd: string, name: string, ...args: readonly string[]) {
   const { status, stdout, stderr, error } = spawnSync(name, args, {
-    cwd, encoding: "utf8", env: cleanEnvironment(), timeout: 120_000,
+    cwd, encoding: "utf8", timeout: 120_000,
+    // npm keeps its cache and logs in a home, which not every user has.
+    env: cleanEnvironment({ npm_config_cache: npmCache }),
   });
   return { status, stdout, said: `${error ?? ""}${stdout}${stderr}` };
 }
