@@ -18,7 +18,7 @@ import {
 import { eager } from "../support/tools.ts";
 import { noWine, runWine, startWine, windowsNodes, windowsPath } from "../support/wine.ts";
 
-const timeout = 120_000;
+const timeout = 240_000;
 const id = "9007199254740993";
 const nodes: (readonly [node: string, version: string])[] = [];
 for (const node of windowsNodes) nodes.push([node, (await runWine([node, "-v"])).stdout.trim()]);
