@@ -28,7 +28,7 @@ export function help() {
   plant-store token [NAME]        generate a token: the token on stderr, its line for a tokens file
                                   on stdout
   plant-store openapi             print the OpenAPI description; --key-window 0: without keys
-  plant-store -h, --help, --version
+  plant-store help, version       also -h, --help, -v, --version
 
 Options of serve, each with its variable, its default and its meaning:
 

@@ -25,8 +25,12 @@ export async function run(host: Host) {
 /** Resolves with the exit code, unless that is 0. */
 async function runCommand(host: Host): Promise<unknown> {
   const { args } = host;
-  if (args.includes("--help") || args.includes("-h")) return host.print(help());
-  if (args.includes("--version")) return host.print(version);
+  const asksFor = (word: string) =>
+    args[0] === word ||
+    args.includes(`--${word}`) ||
+    args.includes(`-${word[0]}`);
+  if (asksFor("help")) return host.print(help());
+  if (asksFor("version")) return host.print(version);
 
   const { command, operands, flags, config } = readCommand(host);
   if (command === "serve") return serve(config, host);

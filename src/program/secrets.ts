@@ -40,10 +40,15 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
       throw new TypeError("expected a key without a passphrase");
 
     // OpenSSL accepts a key of another algorithm, and every handshake would fail.
-    if (!leaf.checkPrivateKey(createPrivateKey(key)))
-      throw new TypeError(`expected the key of ${certPath}, found another`);
-    createSecureContext({ cert, key });
-    return { cert, key, notAfter: new Date(leaf.validTo) };
+    const own = inPem("PRIVATE KEY", key, () => createPrivateKey(key));
+    if (!leaf.checkPrivateKey(own))
+      throw new TypeError(
+        `expected the key of the first certificate in ${certPath}, found another`
+      );
+    const notAfter = new Date(leaf.validTo);
+    const third = (+notAfter - Date.parse(leaf.validFrom)) / 3;
+    const warnAfter = +notAfter - Math.min(third, 14 * dayMillis);
+    return { cert, key, notAfter, warnAfter };
   });
 }
 
@@ -51,15 +56,26 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
 export const readCredentialsFile = (path: string, host: Host) =>
   readGuarded("credentials file", path, host, "warn", String);
 
-/** Reads a file that begins with a certificate. @throws ExitError that names the file */
+/** Reads certificates, all of which TLS takes. @throws ExitError that names the file */
 export const readCertificates = (kind: string, path: string, host: Host) =>
-  readGuarded(
-    kind,
-    path,
-    host,
-    "public",
-    (bytes) => new X509Certificate(bytes) && bytes
-  );
+  readGuarded(kind, path, host, "public", (cert) => {
+    inPem("CERTIFICATE", cert, () => createSecureContext({ cert }));
+    return cert;
+  });
+
+/** Does a step of OpenSSL. @throws TypeError that says what was expected, and what the file has */
+function inPem<T>(kind: string, bytes: Buffer, step: () => T) {
+  try {
+    return step();
+  } catch {
+    const [found] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
+    throw new TypeError(
+      `expected PEM of a ${kind}, whole, with real line ends, and no weaker than RSA of 2048 bits; found ${found}`
+    );
+  }
+}
+
+export const dayMillis = 86_400_000;
 
 const writableByOthers = 0o022;
 const readableByOthers = 0o004;
@@ -112,18 +128,21 @@ function readGuarded<T>(
 export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
 
 /**
- * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest.
+ * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest. White
+ * space around a line is ignored.
  *
  * @throws TypeError with the number of the first malformed line
  */
 export function parseTokensFile(text: string) {
   const names = new Map<string, string>();
-  for (const [index, line] of text.split(/\r?\n/).entries()) {
-    if (/^\s*(?:#|$)/.test(line)) continue;
-    const [name = "", digest = "", ...rest] = line.split(" ");
+  for (const [index, line] of text.split("\n").entries()) {
+    // Windows writes CRLF and a byte order mark, which is white space, too.
+    const [name = "", digest = "", ...rest] = line.trim().split(/[ \t]+/);
+    if (/^(?:#|$)/.test(name)) continue;
     if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0)
       throw new TypeError(
-        `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits`
+        `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits` +
+          (text.includes("\0") ? ", found UTF-16" : "")
       );
     names.set(digest, name);
   }

@@ -10,7 +10,7 @@ import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { openStore } from "./open-store.ts";
-import { readTlsPair } from "./secrets.ts";
+import { dayMillis, readTlsPair } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -52,8 +52,6 @@ export async function serve(config: Config, host: Host) {
   log("info", `ended, with ${exitCode}`, { exitCode });
   return exitCode;
 }
-
-const dayMillis = 86_400_000;
 
 type Running = Awaited<ReturnType<typeof start>>;
 
@@ -106,7 +104,13 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
     await store.close();
-    throw new ExitError("unavailable", `cannot listen: ${messageOf(error)}`);
+    const message = messageOf(error);
+
+    // A name that leads nowhere: some shells set HOST.
+    const source = message.endsWith(config.host)
+      ? `, from ${config.hostSource}`
+      : "";
+    throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
   }
 }
 
@@ -147,9 +151,9 @@ function announce(
 const endOf = (tls: Running["secrets"]["tls"]) =>
   tls ? `, certificate until ${tls.notAfter.toISOString()}` : "";
 
-/** Warns of the end of the certificate, from 14 days before. */
+/** Warns of the end of the certificate: in the last third of its life, at most 14 days before. */
 function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
-  if (tls && tls.notAfter.getTime() - Date.now() < 14 * dayMillis)
+  if (tls && Date.now() > tls.warnAfter)
     log("warn", `the TLS certificate ends at ${tls.notAfter.toISOString()}`);
 }
 

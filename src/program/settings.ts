@@ -13,15 +13,22 @@ import { tokenForm } from "../http/bearer.ts";
 import { isWindows } from "../journal/lock.ts";
 import type { Host } from "./host.ts";
 
+/**
+ * The ends of a path that is meant so: no white space, quotation mark or line end of an env file,
+ * and no slash at the end.
+ */
+const pathEnds = String.raw`(?!["'\s])(?!.*["'\s/]$)`;
+const pathExpected = "a path without quotes or spaces around it";
+
 /** A path, or none. */
 const path = {
   defaultValue: "",
-  form: /./,
-  expected: "a path"
+  form: new RegExp(`^${pathEnds}\\P{Cc}+$`, "u"),
+  expected: pathExpected
 } as const;
 
 /** The path of a Unix socket: what every system but Windows can bind. */
-const socketForm = isWindows ? "(?!)" : String.raw`[\x01-\x7f]{1,107}`;
+const socketForm = isWindows ? "(?!)" : `${pathEnds}[ -~]{1,107}`;
 
 /** What is expected instead of a socket's path or descriptor on Windows. */
 const noSocket = "left out on Windows";
@@ -39,7 +46,8 @@ export const adminForm = new RegExp(
 
 /** The address of a stream, without credentials and hence without @; or a path that is no URL. */
 const storeForm = new RegExp(
-  String.raw`^(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|[^./].*://)[^\0]+)$`
+  String.raw`^${pathEnds}(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|:memory:|[^./].*://)\P{Cc}+)$`,
+  "u"
 );
 
 /** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
@@ -48,8 +56,8 @@ export const settingTable = {
     flag: "host",
     environment: "HOST",
     defaultValue: "127.0.0.1",
-    form: /^[\w.:%-]+$/,
-    expected: "a host name or an address",
+    form: /^(?:[\w.-]+|(?=.*:.*:)[\w.:%-]+)$/,
+    expected: "a host name or an address, without a port",
     meaning: "address to listen on"
   },
   port: {
@@ -79,7 +87,7 @@ export const settingTable = {
     flag: "store",
     defaultValue: "plants.ndjson",
     form: storeForm,
-    expected: "a path, or nats://HOSTS/STREAM or tls:// without credentials",
+    expected: `${pathExpected}, or nats://HOSTS/STREAM or tls:// without credentials`,
     meaning: "path of the journal; or a stream, nats://HOSTS/STREAM"
   },
   storeCredentials: {
@@ -214,6 +222,9 @@ export function readConfig(given: Given) {
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
     isInherited: isInherited(given),
+
+    /** The flag or variable that `host` is from. */
+    hostSource: lookUp(settingTable.host, given).source,
     limits
   };
 }
@@ -226,7 +237,9 @@ export const isStream = (address: string) => /^(?:nats|tls):/.test(address);
  * address with a password.
  */
 export const quoted = (text: string) =>
-  text.includes("@") ? "a text with an @" : JSON.stringify(text.slice(0, 80));
+  text.includes("@")
+    ? "a text with an @"
+    : JSON.stringify(text.replace(/(?<=^.{40}).+(?=.{40}$)/s, "..."));
 
 /** Returns the known name that was probably meant, as a question; else where to look. */
 export function hintFor(name: string, known: readonly string[]) {
@@ -310,7 +323,9 @@ function checkToken({ command, environment, mistakes }: Given) {
   const { [tokenVariable]: token } = environment;
   if (command === "serve" && token && !tokenForm.test(token))
     mistakes.push(
-      `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end`
+      `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end` +
+        (/^["']/.test(token) ? "; it is in quotes" : "") +
+        (token.endsWith("\n") ? "; it ends with a line feed" : "")
     );
 }
 

@@ -55,17 +55,16 @@ for (const [setting, pattern, skip] of [
   ["[::1]:0", /^http:\/\/\[::1\]:[1-9]\d*$/, noIpv6],
   ["./admin socket", /^unix:\.\/admin socket$/, false],
 ] as const) {
-  test(`--admin ${setting} listens there, and on loopback by default`,
-    { skip, timeout }, async () => {
-      const cwd = temporaryFolder();
-      const server = await startWithAdmin({ cwd, args: ["--admin", setting] });
-      assert.match(String(server.events()[0]?.["admin"]), pattern);
-      const at = adminOf(server);
-      const { socketPath } = at;
-      const found = socketPath ? { socketPath: join(cwd, socketPath) } : at;
-      assert.equal((await pageOf(found, "/livez")).status, 200);
-      assert.equal(await server.end(), 0);
-    });
+  test(`--admin ${setting} listens there, and on loopback by default`, { skip, timeout }, async () => {
+    const cwd = temporaryFolder();
+    const server = await startWithAdmin({ cwd, args: ["--admin", setting] });
+    assert.match(String(server.events()[0]?.["admin"]), pattern);
+    const at = adminOf(server);
+    const { socketPath } = at;
+    const found = socketPath ? { socketPath: join(cwd, socketPath) } : at;
+    assert.equal((await pageOf(found, "/livez")).status, 200);
+    assert.equal(await server.end(), 0);
+  });
 }
 
 test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async () => {
@@ -91,61 +90,58 @@ async function readyAfter(server: Running, before: string): Promise<string> {
   }
 }
 
-test("while the server drains /readyz is 503 and the admin listener stays open",
-  { timeout }, async () => {
-    const server = await startWithAdmin();
-    const socket = await underWay(server);
-    assert.equal(await readyOf(server), "200 ready");
-    assert.equal((await metricsOf(server)).get("plant_store_ready"), 1);
-    server.process.kill("SIGTERM");
-    assert.equal(await readyAfter(server, "200 ready"), "503 draining: SIGTERM");
-    assert.equal((await metricsOf(server)).get("plant_store_ready"), 0);
-    assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-    assert.equal((await pageOf(adminOf(server), "/metrics")).status, 200);
-    assert.deepEqual(await finish(socket), [200]);
-  });
+test("while the server drains /readyz is 503 and the admin listener stays open", { timeout }, async () => {
+  const server = await startWithAdmin();
+  const socket = await underWay(server);
+  assert.equal(await readyOf(server), "200 ready");
+  assert.equal((await metricsOf(server)).get("plant_store_ready"), 1);
+  server.process.kill("SIGTERM");
+  assert.equal(await readyAfter(server, "200 ready"), "503 draining: SIGTERM");
+  assert.equal((await metricsOf(server)).get("plant_store_ready"), 0);
+  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+  assert.equal((await pageOf(adminOf(server), "/metrics")).status, 200);
+  assert.deepEqual(await finish(socket), [200]);
+});
 
-test("after the journal failed /readyz says so",
-  { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "10"] });
-    const socket = await underWay(server);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    assert.equal(await statusOf(server), 503);
-    assert.equal(await readyAfter(server, "200 ready"), "503 draining: the journal has failed");
-    assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-    socket.destroy();
+test("after the journal failed /readyz says so", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "10"] });
+  const socket = await underWay(server);
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  assert.equal(await statusOf(server), 503);
+  assert.equal(await readyAfter(server, "200 ready"), "503 draining: the journal has failed");
+  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+  socket.destroy();
 
-    // It ends by itself: a signal could meet a process that no longer listens to signals.
-    assert.equal(await ended(server), 74);
-  });
+  // It ends by itself: a signal could meet a process that no longer listens to signals.
+  assert.equal(await ended(server), 74);
+});
 
-test("with a full disk /readyz is 503 until there is space, or 10 seconds have passed",
-  { skip: noLimits, timeout }, async () => {
-    // The program's clock stands still until it is set.
-    const nodeArgs = preload(`let now = 0;
-      performance.now = () => now;
-      process.on("SIGUSR2", () => { now += 9_999; });
-      process.on("SIGWINCH", () => { now += 1; });`);
-    const server = await startWithAdmin({ nodeArgs });
-    const { pid } = server.process;
-    const both = async () => [await statusOf(server), await readyOf(server),
-      (await metricsOf(server)).get("plant_store_ready")];
-    limitFiles(pid, 200);
-    assert.deepEqual(await both(), [503, "503 full", 0]);
-    limitFiles(pid, "unlimited");
-    assert.deepEqual(await both(), [200, "200 ready", 1]);
+test("with a full disk /readyz is 503 until there is space, or 10 seconds have passed", { skip: noLimits, timeout }, async () => {
+  // The program's clock stands still until it is set.
+  const nodeArgs = preload(`let now = 0;
+    performance.now = () => now;
+    process.on("SIGUSR2", () => { now += 9_999; });
+    process.on("SIGWINCH", () => { now += 1; });`);
+  const server = await startWithAdmin({ nodeArgs });
+  const { pid } = server.process;
+  const both = async () => [await statusOf(server), await readyOf(server),
+    (await metricsOf(server)).get("plant_store_ready")];
+  limitFiles(pid, 200);
+  assert.deepEqual(await both(), [503, "503 full", 0]);
+  limitFiles(pid, "unlimited");
+  assert.deepEqual(await both(), [200, "200 ready", 1]);
 
-    limitFiles(pid, 300);
-    assert.equal(await statusOf(server), 503);
-    server.process.kill("SIGUSR2");
-    for (let asked = 0; asked < 20; asked++) assert.equal(await readyOf(server), "503 full");
-    server.process.kill("SIGWINCH");
-    assert.equal(await readyAfter(server, "503 full"), "200 ready");
-    assert.deepEqual(await both(), [503, "503 full", 0]);
-    limitFiles(pid, "unlimited");
-    assert.deepEqual(await both(), [200, "200 ready", 1]);
-  });
+  limitFiles(pid, 300);
+  assert.equal(await statusOf(server), 503);
+  server.process.kill("SIGUSR2");
+  for (let asked = 0; asked < 20; asked++) assert.equal(await readyOf(server), "503 full");
+  server.process.kill("SIGWINCH");
+  assert.equal(await readyAfter(server, "503 full"), "200 ready");
+  assert.deepEqual(await both(), [503, "503 full", 0]);
+  limitFiles(pid, "unlimited");
+  assert.deepEqual(await both(), [200, "200 ready", 1]);
+});
 
 test("/readyz is 503 before the public port is open", { timeout }, async () => {
   // The public server asks the admin listener before it listens.
@@ -211,57 +207,55 @@ test("the admin listener has the public listener's limits for heads", { timeout 
   for (const bytes of ["GET /li", ""]) assert.equal((await exchange(Number(port), bytes))[0]?.status, 408);
 });
 
-test("with a stream, readiness and metrics follow its server, and the journal's metrics are missing",
-  { timeout },
-  async () => {
-    const fake = await Fake.start({ greeting: "" });
-    const address = `nats://${fake.host}/plants`;
-    const env = { ...environmentFor(address, "u\ns3cret\n"), PLANTS_STORE_HANDSHAKE_TIMEOUT: "300" };
-    const server = await startWithAdmin({ env });
-    assert.equal(await readyOf(server), "503 unreachable");
-    assert.equal((await metricsOf(server)).get("plant_store_engine_reachable"), 0);
+test("with a stream, readiness and metrics follow its server, and the journal's metrics are missing", { timeout }, async () => {
+  const fake = await Fake.start({ greeting: "" });
+  const address = `nats://${fake.host}/plants`;
+  const env = { ...environmentFor(address, "u\ns3cret\n"), PLANTS_STORE_HANDSHAKE_TIMEOUT: "300" };
+  const server = await startWithAdmin({ env });
+  assert.equal(await readyOf(server), "503 unreachable");
+  assert.equal((await metricsOf(server)).get("plant_store_engine_reachable"), 0);
 
-    // It is there.
-    fake.script = {};
-    await until("it is ready", async () => await readyOf(server) === "200 ready");
-    assert.equal(await statusOf(server), 200);
-    const metrics = await metricsOf(server);
-    assert.equal(metrics.get("plant_store_engine_reachable"), 1);
-    assert.equal(metrics.get("plant_store_append_seconds_count"), 1);
-    assert.equal(metrics.get("plant_store_batch_records_sum"), 1);
-    assert.equal(metrics.get("plant_store_queue_records"), 0);
-    assert.deepEqual([...metrics.keys()].filter((name) => /journal_(?:bytes|records)/.test(name)), []);
+  // It is there.
+  fake.script = {};
+  await until("it is ready", async () => await readyOf(server) === "200 ready");
+  assert.equal(await statusOf(server), 200);
+  const metrics = await metricsOf(server);
+  assert.equal(metrics.get("plant_store_engine_reachable"), 1);
+  assert.equal(metrics.get("plant_store_append_seconds_count"), 1);
+  assert.equal(metrics.get("plant_store_batch_records_sum"), 1);
+  assert.equal(metrics.get("plant_store_queue_records"), 0);
+  assert.deepEqual([...metrics.keys()].filter((name) => /journal_(?:bytes|records)/.test(name)), []);
 
-    // What is not answered is in flight.
-    fake.script = { onPlant: () => undefined };
-    const waiting = statusOf(server);
-    await until("it is in flight", async () =>
-      (await metricsOf(server)).get("plant_store_queue_records") === 1);
-    assert.ok(((await metricsOf(server)).get("plant_store_queue_bytes") ?? 0) > 40);
-    fake.script = {};
-    // On the next connection it is sent again.
-    fake.cut();
-    assert.equal(await waiting, 200);
+  // What is not answered is in flight.
+  fake.script = { onPlant: () => undefined };
+  const waiting = statusOf(server);
+  await until("it is in flight", async () =>
+    (await metricsOf(server)).get("plant_store_queue_records") === 1);
+  assert.ok(((await metricsOf(server)).get("plant_store_queue_bytes") ?? 0) > 40);
+  fake.script = {};
+  // On the next connection it is sent again.
+  fake.cut();
+  assert.equal(await waiting, 200);
 
-    // There is no space, and there is again.
-    const full = { error: { code: 503, err_code: 10077, description: "maximum bytes exceeded" } };
-    fake.script = { onPlant: () => JSON.stringify(full) };
-    assert.equal(await statusOf(server), 503);
-    assert.equal(await readyOf(server), "503 full");
-    fake.script = {};
-    assert.equal(await statusOf(server), 200);
-    assert.equal(await readyOf(server), "200 ready");
+  // There is no space, and there is again.
+  const full = { error: { code: 503, err_code: 10077, description: "maximum bytes exceeded" } };
+  fake.script = { onPlant: () => JSON.stringify(full) };
+  assert.equal(await statusOf(server), 503);
+  assert.equal(await readyOf(server), "503 full");
+  fake.script = {};
+  assert.equal(await statusOf(server), 200);
+  assert.equal(await readyOf(server), "200 ready");
 
-    // It is gone.
-    await fake.stop();
-    await until("none is there", async () => await readyOf(server) === "503 unreachable");
-    assert.equal(await server.end(), 0);
-    const told = server.events().map(({ level, msg }) => `${level} ${msg}`).join("\n");
-    assert.match(told, /^50 the store has no space: plants are refused until it has$/m);
-    assert.match(told, /^30 the store has space again$/m);
-    assert.match(told, new RegExp("^40 plants are acknowledged again$", "m"));
-    const serving = server.events().find(({ msg }) => msg.startsWith("serving"));
-    assert.equal(serving?.["store"], address);
-    assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
-  });
+  // It is gone.
+  await fake.stop();
+  await until("none is there", async () => await readyOf(server) === "503 unreachable");
+  assert.equal(await server.end(), 0);
+  const told = server.events().map(({ level, msg }) => `${level} ${msg}`).join("\n");
+  assert.match(told, /^50 the store has no space: plants are refused until it has$/m);
+  assert.match(told, /^30 the store has space again$/m);
+  assert.match(told, new RegExp("^40 plants are acknowledged again$", "m"));
+  const serving = server.events().find(({ msg }) => msg.startsWith("serving"));
+  assert.equal(serving?.["store"], address);
+  assert.doesNotMatch(server.stdout() + server.stderr(), /s3cret/);
+});
 

@@ -77,22 +77,21 @@ test("cat ends quietly, without reading on, when its reader has gone", { timeout
   assert.deepEqual([damaged, stdout], [65, '{"id":1,"name":"x"}\n'.repeat(5_000)], "the control");
 });
 
-test("the access log says in which record of which file a plant is, also after a rotation",
-  { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const server = await start({ cwd, args: ["--log-requests"] });
-    const path = join(cwd, "plants.ndjson");
-    const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
-    for (const request of [plant, keyed, keyed]) assert.equal((await ask(server, request))[0]?.status, 200);
-    renameSync(path, join(cwd, "old"));
-    await hangUp(server, "now writing to");
-    assert.equal((await ask(server, plant))[0]?.status, 200);
-    await server.end();
-    const fileOf = (name: string) => /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
-    const [old, file] = [fileOf("old"), fileOf("plants.ndjson")];
-    assert.notEqual(old, file);
-    const lines = server.events().filter(({ res }) => res !== undefined);
-    assert.deepEqual(lines.map((line) => [line["seq"], line["file"], line["replayed"]]), [
-      [1, old, undefined], [2, old, undefined], [undefined, undefined, true], [1, file, undefined],
-    ]);
-  });
+test("the access log says in which record of which file a plant is, also after a rotation", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--log-requests"] });
+  const path = join(cwd, "plants.ndjson");
+  const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
+  for (const request of [plant, keyed, keyed]) assert.equal((await ask(server, request))[0]?.status, 200);
+  renameSync(path, join(cwd, "old"));
+  await hangUp(server, "now writing to");
+  assert.equal((await ask(server, plant))[0]?.status, 200);
+  await server.end();
+  const fileOf = (name: string) => /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
+  const [old, file] = [fileOf("old"), fileOf("plants.ndjson")];
+  assert.notEqual(old, file);
+  const lines = server.events().filter(({ res }) => res !== undefined);
+  assert.deepEqual(lines.map((line) => [line["seq"], line["file"], line["replayed"]]), [
+    [1, old, undefined], [2, old, undefined], [undefined, undefined, true], [1, file, undefined],
+  ]);
+});

@@ -1,7 +1,7 @@
 /** Certificate and key: what is served, files that are refused, SIGHUP under load, the end of validity. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { Agent, request } from "node:https";
@@ -10,22 +10,23 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { hangUp, metricsOf, plant, start, timeout } from "../support/operator.ts";
+import { hangUp, metricsOf, plant, preload, start, timeout } from "../support/operator.ts";
 import { exchange, run, temporaryFolder, token, type Running } from "../support/support.ts";
 
 /** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
-function makePair(cwd: string, name: string, days: number): void {
-  execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-    "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`, "-days", `${days}`, "-subj", `/CN=${name}`,
+function makePair(cwd: string, name: string, days: number,
+  kind = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]): void {
+  execFileSync("openssl", ["req", "-x509", "-newkey", ...kind, "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`, "-days", `${days}`, "-subj", `/CN=${name}`,
     "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"], { cwd, stdio: "ignore" });
 }
 
 /** Pairs, made once. */
 const pairs = temporaryFolder();
-for (const [name, days] of [["a", 30], ["b", 30], ["soon", 13], ["later", 15]] as const) {
+for (const [name, days] of [["a", 30], ["b", 30], ["soon", 29], ["later", 33], ["long", 61]] as const) {
   makePair(pairs, name, days);
 }
-const ca = ["a", "b"].map((name) => readFileSync(join(pairs, `${name}.crt`)));
+const read = (file: string): string => readFileSync(join(pairs, file), "utf8");
+const ca = ["a.crt", "b.crt"].map(read);
 
 /** Puts a pair, or of each another one, in the places that the program reads. */
 function put(cwd: string, cert: string, key = cert): void {
@@ -69,26 +70,25 @@ async function ask(port: number, agent: Agent, bearer = token): Promise<number |
   return answer.statusCode;
 }
 
-test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older",
-  { timeout }, async () => {
-    const cwd = folderWith("a");
-    const server = await start({ cwd, args });
-    assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
-    const agent = new Agent();
-    assert.equal(await ask(server.port, agent), 200);
-    agent.destroy();
-    for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
-      const client = await handshake(server.port, { minVersion: version, maxVersion: version });
-      assert.equal(client.getProtocol(), version);
-      client.destroy();
-    }
-    const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT:@SECLEVEL=0" };
-    await assert.rejects(handshake(server.port, old));
-    assert.deepEqual(await exchange(server.port, plant), [],
-      "a client without TLS gets no response");
-    assert.equal(await server.end(), 0);
-    assert.equal(server.stderr(), "");
-  });
+test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older", { timeout }, async () => {
+  const cwd = folderWith("a");
+  const server = await start({ cwd, args });
+  assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
+  const agent = new Agent();
+  assert.equal(await ask(server.port, agent), 200);
+  agent.destroy();
+  for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+    const client = await handshake(server.port, { minVersion: version, maxVersion: version });
+    assert.equal(client.getProtocol(), version);
+    client.destroy();
+  }
+  const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT:@SECLEVEL=0" };
+  await assert.rejects(handshake(server.port, old));
+  assert.deepEqual(await exchange(server.port, plant), [],
+    "a client without TLS gets no response");
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stderr(), "");
+});
 
 for (const where of [[], ["--socket", "s"]]) {
   test(`the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`, { timeout }, async () => {
@@ -110,43 +110,56 @@ const refused: readonly (readonly [says: string, change: (cwd: string) => void, 
     put(cwd, "a", "a");
     const { privateKey } = generateKeyPairSync("ed25519");
     writeFileSync(join(cwd, "key"), privateKey.export({ type: "pkcs8", format: "pem" }));
-  }, /TLS key key: expected the key of crt, found another/],
+  }, /TLS key key: expected the key of the first certificate in crt, found another/],
   ["a key of another certificate", (cwd) => put(cwd, "a", "b"),
-    /TLS key key: expected the key of crt, found another/],
+    /TLS key key: expected the key of the first certificate in crt, found another/],
   ["an encrypted key", (cwd) => {
     put(cwd, "a", "a");
     const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const options = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
     writeFileSync(join(cwd, "key"), privateKey.export(options));
   }, /TLS key key: expected a key without a passphrase/],
-  ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: ./],
-  ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: ./],
+  ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: .* PRIVATE KEY, .* found no PEM/],
+  ["a key in one line", (cwd) => writeFileSync(join(cwd, "key"), read("b.key").replaceAll("\n", "\\n")),
+    /TLS key key: expected PEM of a PRIVATE KEY, whole, with real line ends/],
+  ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: .* found no PEM/],
+  ["a certificate in DER", (cwd) => writeFileSync(join(cwd, "crt"), new X509Certificate(read("b.crt")).raw),
+    /TLS certificate crt: expected PEM of a CERTIFICATE, .* found no PEM/],
+  ["a chain with a broken block", (cwd) => writeFileSync(join(cwd, "crt"), `${read("b.crt")}${read("a.crt").replace(/\w{9}$/m, "")}`),
+    /TLS certificate crt: expected PEM of a CERTIFICATE, whole/],
+  ["a chain in the wrong order", (cwd) => writeFileSync(join(cwd, "crt"), read("a.crt") + read("b.crt")),
+    /TLS key key: expected the key of the first certificate in crt, found another/],
+  ["a key in the certificate's place", (cwd) => copyFileSync(join(cwd, "key"), join(cwd, "crt")),
+    /TLS certificate crt: .* found PRIVATE KEY/],
+  ["a weak RSA key", (cwd) => {
+    makePair(cwd, "weak", 30, ["rsa:512"]);
+    for (const end of ["crt", "key"]) copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
+  }, /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE/],
   ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),
     /TLS key key: expected that group and others cannot write it, found mode 660/],
   ["a certificate that all can write", (cwd) => chmodSync(join(cwd, "crt"), 0o666),
     /TLS certificate crt: expected that group and others cannot write it, found mode 666/],
 ];
 for (const [says, change, message] of refused) {
-  test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, { timeout },
-    async () => {
-      const cwd = folderWith("a");
-      const server = await start({ cwd, args });
-      put(cwd, "b");
-      change(cwd);
-      const { code, stdout, stderr } = await run(["--port", "0", "--store", "x", ...args], {}, cwd);
-      assert.deepEqual([code, stdout], [78, ""]);
-      assert.match(stderr, message);
-      assert.doesNotMatch(stderr, /PRIVATE|BEGIN/);
-      assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
-      await hangUp(server, "the old certificate and key stay");
-      assert.match(server.stderr(), message);
-      assert.equal(await shown(server.port), "a");
-      chmodSync(join(cwd, "crt"), 0o644);
-      put(cwd, "b");
-      await hangUp(server, "certificate and key reloaded");
-      assert.equal(await shown(server.port), "b");
-      assert.equal(await server.end(), 0);
-    });
+  test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, { timeout }, async () => {
+    const cwd = folderWith("a");
+    const server = await start({ cwd, args });
+    put(cwd, "b");
+    change(cwd);
+    const { code, stdout, stderr } = await run(["--port", "0", "--store", "x", ...args], {}, cwd);
+    assert.deepEqual([code, stdout], [78, ""]);
+    assert.match(stderr, message);
+    assert.doesNotMatch(stderr, /BEGIN|[\w+/]{40}/);
+    assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
+    await hangUp(server, "the old certificate and key stay");
+    assert.match(server.stderr(), message);
+    assert.equal(await shown(server.port), "a");
+    chmodSync(join(cwd, "crt"), 0o644);
+    put(cwd, "b");
+    await hangUp(server, "certificate and key reloaded");
+    assert.equal(await shown(server.port), "b");
+    assert.equal(await server.end(), 0);
+  });
 }
 
 test("a key that others can read is served, with one warning", { timeout }, async () => {
@@ -162,33 +175,39 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
 });
 
-test("the end of the certificate is logged, is a metric, and is warned of from 14 days before",
-  { timeout }, async () => {
-    const cwd = folderWith("soon");
-    const server = await start({ cwd, args: [...args, "--admin", "0"] });
-    const scraped = async (): Promise<number> =>
-      (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
-    const inDays = (days: number) => (seconds: number): boolean =>
-      Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
-    assert.ok(inDays(13)(await scraped()));
-    put(cwd, "later");
-    await hangUp(server, "certificate and key reloaded");
-    assert.ok(inDays(15)(await scraped()));
-    const client = await handshake(server.port, { rejectUnauthorized: false });
-    client.resume().end(plant);
-    await once(client, "close");
-    let read = 0;
-    while (read === 0) read = (await metricsOf(server)).get("plant_store_http_received_bytes_total") ?? 0;
-    assert.ok(read > plant.length, "the bytes on the wire are counted, the handshake included");
-    assert.equal(await server.end(), 0);
-    const [warning, ...others] = server.events().filter(({ level }) => level > 30);
-    assert.match(warning?.msg ?? "", /^the TLS certificate ends at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
-    assert.deepEqual(others, [], "none for 15 days");
-    const ends = server.events().flatMap(({ notAfter, msg }) =>
-      (typeof notAfter === "string" && msg.endsWith(`, certificate until ${notAfter}`) ? [notAfter] : []));
-    assert.equal(ends.length, 2, "at the start and at the reload");
-    assert.ok(inDays(13)(Date.parse(ends[0] ?? "") / 1_000) && inDays(15)(Date.parse(ends[1] ?? "") / 1_000));
-  });
+test("the end of the certificate is logged, is a metric, and is warned of in the last third, at most 14 days before", { timeout }, async () => {
+  const cwd = folderWith("soon");
+  // The program's clock is 20 days ahead, and later 46.
+  const nodeArgs = preload(`import { existsSync } from "node:fs";
+    const { now } = Date;
+    Date.now = () => now() + (existsSync("ahead") ? 46 : 20) * 86_400_000;`);
+  const server = await start({ cwd, nodeArgs, args: [...args, "--admin", "0"] });
+  const scraped = async (): Promise<number> =>
+    (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
+  const inDays = (days: number) => (seconds: number): boolean =>
+    Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
+  assert.ok(inDays(29)(await scraped()));
+  put(cwd, "later");
+  await hangUp(server, "certificate and key reloaded");
+  assert.ok(inDays(33)(await scraped()));
+  const client = await handshake(server.port, { rejectUnauthorized: false });
+  client.resume().end(plant);
+  await once(client, "close");
+  let read = 0;
+  while (read === 0) read = (await metricsOf(server)).get("plant_store_http_received_bytes_total") ?? 0;
+  assert.ok(read > plant.length, "the bytes on the wire are counted, the handshake included");
+  writeFileSync(join(cwd, "ahead"), "");
+  put(cwd, "long");
+  await hangUp(server, "certificate and key reloaded", 2);
+  assert.equal(await server.end(), 0);
+  const [warning, ...others] = server.events().filter(({ level }) => level > 30);
+  assert.match(warning?.msg ?? "", /^the TLS certificate ends at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
+  assert.deepEqual(others, [], "none for 13 days of 33, nor for 15 of 61");
+  const ends = server.events().flatMap(({ notAfter, msg }) =>
+    (typeof notAfter === "string" && msg.endsWith(`, certificate until ${notAfter}`) ? [notAfter] : []));
+  assert.equal(ends.length, 3, "at the start and at each reload");
+  assert.ok(inDays(29)(Date.parse(ends[0] ?? "") / 1_000) && inDays(33)(Date.parse(ends[1] ?? "") / 1_000));
+});
 
 /** How many descriptors a process has open. */
 const descriptors = (server: Running): number =>

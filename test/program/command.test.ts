@@ -57,7 +57,7 @@ test("with nothing given, everything has the default of the interface", () => {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
     storeCredentials: "", storeTlsCert: "", storeTlsKey: "", storeTlsCa: "", storeHandshakeMillis: 2_000,
     storeAppendMillis: 10_000, tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
-    admin: "", failedLinesMax: 10, logRequests: false,
+    admin: "", failedLinesMax: 10, logRequests: false, hostSource: "HOST",
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.deepEqual(serve("serve"), config);
@@ -97,24 +97,27 @@ for (const [name, flag, variable] of limits) {
   });
 }
 
+/** Paths as they come from an env file that was not written for a shell; and a folder. */
+const oddPaths: readonly string[] = ["a\r", '"a"', "'a'", " a", "a ", "a\t", "a\n", "data/"];
+
 type Setting = readonly [flag: string, variable: string, name: keyof Config,
   good: readonly string[], bad: readonly string[]];
 const settings: readonly Setting[] = [
-  ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"], ["a b", "http://x", "a/b", "[", "a\0", "a\n", " "]],
+  ["--host", "HOST", "host", ["0.0.0.0", "::1", "::", "localhost", "fe80::1%eth0", "a-b.example"], ["a b", "http://x", "a/b", "[", "a\0", "a\n", " ", "127.0.0.1:8080", "a:1"]],
   ["--port", "PORT", "port", ["0", "1", "80", "8080", "9999", "10000", "59999", "60000", "65535"], ["65536", "70000", "99999", "100000", "-1", "80.0", "1e3", "0x50", " 80", "80 ", "http"]],
-  ["--socket", "PLANTS_SOCKET", "socket", ["/run/plants.sock", "a b", "./s", "s".repeat(107)], ["a\0b", "\0", "s".repeat(108), "/run/pflänzchen"]],
+  ["--socket", "PLANTS_SOCKET", "socket", ["/run/plants.sock", "a b", "./s", "s".repeat(107)], [...oddPaths, "a\0b", "\0", "s".repeat(108), "/run/pflänzchen"]],
   ["--base-path", "PLANTS_BASE_PATH", "basePath", ["/v1", "/a/b", "/a-b_c.d~e", "/%C3%A9", "/a:b"], ["v1", "/", "/v1/", "//", "/a//b", "/a b", "/a?b", "/a#b", "/é", "http://x/v1", "/a\n"]],
-  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b", "a@b", "nats://h:1,h2/plants?replicas=3", "tls://h/p"], ["a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://", "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
-  ["--store-credentials", "PLANTS_STORE_CREDENTIALS", "storeCredentials", ["/run/creds", "c"], []],
-  ["--store-tls-cert", "PLANTS_STORE_TLS_CERT", "storeTlsCert", ["/run/cert.pem", "c"], []],
-  ["--store-tls-key", "PLANTS_STORE_TLS_KEY", "storeTlsKey", ["/run/key.pem", "k"], []],
-  ["--store-tls-ca", "PLANTS_STORE_TLS_CA", "storeTlsCa", ["/run/ca.pem", "c"], []],
+  ["--store", "PLANTS_STORE", "store", ["a.ndjson", "/var/lib/a", "./a b", "a:b", "a@b", "nats://h:1,h2/plants?replicas=3", "tls://h/p"], [...oddPaths, ":memory:", "a\0b", "gopher://x/y", "http://x", "file://elsewhere/a", "file:///a", "nats:x", "nats://", "nats://u:S3cret@h/plants", "tls://S3cret@h/plants", " nats://u:S3cret@h/p", "NATS://h/p"]],
+  ["--store-credentials", "PLANTS_STORE_CREDENTIALS", "storeCredentials", ["/run/creds", "c"], oddPaths],
+  ["--store-tls-cert", "PLANTS_STORE_TLS_CERT", "storeTlsCert", ["/run/cert.pem", "c"], oddPaths],
+  ["--store-tls-key", "PLANTS_STORE_TLS_KEY", "storeTlsKey", ["/run/key.pem", "k"], oddPaths],
+  ["--store-tls-ca", "PLANTS_STORE_TLS_CA", "storeTlsCa", ["/run/ca.pem", "c"], oddPaths],
   ["--store-handshake-timeout", "PLANTS_STORE_HANDSHAKE_TIMEOUT", "storeHandshakeMillis", ["100", "5000", "60000"], ["99", "60001", "5s"]],
   ["--store-append-timeout", "PLANTS_STORE_APPEND_TIMEOUT", "storeAppendMillis", ["1000", "600000"], ["999", "600001"]],
-  ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], []],
-  ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], []],
-  ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], []],
-  ["--admin", "PLANTS_ADMIN", "admin", ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"], ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]", "localhost:", "localhost:x", "localhost:65536", "/a\0", `/${"s".repeat(107)}`, "/é", " 80"]],
+  ["--tokens", "PLANTS_TOKENS_FILE", "tokensFile", ["/etc/plants/tokens", "t"], oddPaths],
+  ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], oddPaths],
+  ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], oddPaths],
+  ["--admin", "PLANTS_ADMIN", "admin", ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"], ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]", "localhost:", "localhost:x", "localhost:65536", "/a\0", "/a\r", "/a ", '"/a"', `/${"s".repeat(107)}`, "/é", " 80"]],
   ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"], ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];
 
@@ -183,6 +186,10 @@ test("PLANTS_TOKEN is the one token itself, and neither the config nor a message
     assert.match(error.message, /^PLANTS_TOKEN /);
     assert.doesNotMatch(error.message, /S3cr/);
   }
+  assert.match(refusal("", { PLANTS_TOKEN: "S3cret\n" }).message, /; it ends with a line feed$/);
+  assert.match(refusal("", { PLANTS_TOKEN: '"S3cret"' }).message, /; it is in quotes$/);
+  // The end of a long path is shown, too.
+  assert.match(refusal("", { PLANTS_STORE: `/${"a".repeat(90)}\r` }).message, /, found "\/aa.*aa\\r"$/);
 });
 
 const others: readonly (readonly [line: string, command: string, operands?: readonly string[],
@@ -357,13 +364,14 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
     }
   }
   assert.match(entryOf("PLANTS_TOKEN"), /one token itself/);
-  for (const line of ["-h", "verify -h", "serve --help", "verify --help"])
+  for (const line of ["help", "-h", "verify -h", "serve --help", "verify --help"])
     assert.equal((await run(words(line))).stdout, stdout, line);
 });
 
 test("--version prints package.json's version and nothing else", async () => {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  assert.deepEqual(await run(["--version"]), { code: 0, stdout: `${version}\n`, stderr: "" });
+  for (const word of ["--version", "-v", "version"])
+    assert.deepEqual(await run([word]), { code: 0, stdout: `${version}\n`, stderr: "" });
 });
 
 const programs: readonly (readonly [line: string, Environment, code: number, stderr: RegExp])[] = [

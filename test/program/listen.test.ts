@@ -72,58 +72,55 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
   const isThere = Object.values(networkInterfaces())
     .some((each) => each?.some((one) => one.address === host));
   const skip = isThere ? noPerl : `there is no ${host} here`;
-  test(`an inherited port of ${host} is served, and stays open for the next process`,
-    { timeout, skip }, async () => {
-      const outcome = await handed(host, { lives: 2 });
-      for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
-        const { pid, line = "" } = await living(outcome, life);
-        const [, port] = /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
-        assert.equal(line, `plant-store listening on http://${address}:${port}`);
-        assert.equal(await post({ host, port: Number(port) }), 200);
-        process.kill(pid, signal);
-      }
-      assert.ok(typeof outcome !== "string");
-      assert.equal(await ended(outcome), 0);
-    });
-}
-
-test("an inherited Unix socket is served, and not removed",
-  { timeout, skip: noPerl }, async () => {
-    const folder = temporaryFolder();
-    const socketPath = join(folder, "s");
-    const outcome = await handed(socketPath, { folder, lives: 3 });
-    for (const [life, signal] of [[1, "SIGTERM"], [2, "SIGKILL"], [3, "SIGTERM"]] as const) {
-      const { pid, line } = await living(outcome, life);
-      assert.equal(line, "plant-store listening on unix:fd 3");
-      assert.equal(await post({ socketPath }), 200);
-      if (life === 2) {
-        // A start with its path does not remove it either: a process listens there.
-        const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
-        assert.equal(other.code, 69, other.stderr);
-      }
+  test(`an inherited port of ${host} is served, and stays open for the next process`, { timeout, skip }, async () => {
+    const outcome = await handed(host, { lives: 2 });
+    for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
+      const { pid, line = "" } = await living(outcome, life);
+      const [, port] = /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
+      assert.equal(line, `plant-store listening on http://${address}:${port}`);
+      assert.equal(await post({ host, port: Number(port) }), 200);
       process.kill(pid, signal);
-      assert.ok(existsSync(socketPath), "it is not ours to remove");
     }
     assert.ok(typeof outcome !== "string");
     assert.equal(await ended(outcome), 0);
-    assert.ok(existsSync(socketPath), "it is not ours to remove");
   });
+}
 
-test("the curl line for an inherited socket names that socket, whatever --socket is",
-  { timeout, skip: noPerl }, async () => {
-    const folder = temporaryFolder();
-    for (const [where, found] of [
-      [join(folder, "s"), /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m],
-      ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m],
-    ] as const) {
-      const outcome = await handed(where, { folder, args: ["--socket", "other"], env: { PLANTS_TOKEN: "" } });
-      const { pid } = await living(outcome, 1);
-      assert.ok(typeof outcome !== "string");
-      assert.match(outcome.stdout(), found);
-      process.kill(pid, "SIGTERM");
-      assert.equal(await ended(outcome), 0);
+test("an inherited Unix socket is served, and not removed", { timeout, skip: noPerl }, async () => {
+  const folder = temporaryFolder();
+  const socketPath = join(folder, "s");
+  const outcome = await handed(socketPath, { folder, lives: 3 });
+  for (const [life, signal] of [[1, "SIGTERM"], [2, "SIGKILL"], [3, "SIGTERM"]] as const) {
+    const { pid, line } = await living(outcome, life);
+    assert.equal(line, "plant-store listening on unix:fd 3");
+    assert.equal(await post({ socketPath }), 200);
+    if (life === 2) {
+      // A start with its path does not remove it either: a process listens there.
+      const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
+      assert.equal(other.code, 69, other.stderr);
     }
-  });
+    process.kill(pid, signal);
+    assert.ok(existsSync(socketPath), "it is not ours to remove");
+  }
+  assert.ok(typeof outcome !== "string");
+  assert.equal(await ended(outcome), 0);
+  assert.ok(existsSync(socketPath), "it is not ours to remove");
+});
+
+test("the curl line for an inherited socket names that socket, whatever --socket is", { timeout, skip: noPerl }, async () => {
+  const folder = temporaryFolder();
+  for (const [where, found] of [
+    [join(folder, "s"), /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m],
+    ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m],
+  ] as const) {
+    const outcome = await handed(where, { folder, args: ["--socket", "other"], env: { PLANTS_TOKEN: "" } });
+    const { pid } = await living(outcome, 1);
+    assert.ok(typeof outcome !== "string");
+    assert.match(outcome.stdout(), found);
+    process.kill(pid, "SIGTERM");
+    assert.equal(await ended(outcome), 0);
+  }
+});
 
 test("a second inherited socket is refused", { timeout, skip: noPerl }, async () => {
   assert.match(String(await handed("127.0.0.1", { env: { LISTEN_FDS: "2" } })), /^78 .*\nplant-store: LISTEN_FDS must be 1/);
@@ -153,21 +150,23 @@ test("a taken port, public or of the admin listener, ends with 69 and is named",
   taken.close();
 });
 
-test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
-  { timeout }, async () => {
-    const socketPath = join(temporaryFolder(), "s");
-    const args = ["--socket", socketPath];
-    assert.equal(await (await start({ args })).end("SIGKILL"), null);
-    assert.ok(existsSync(socketPath));
-    const second = await start({ args });
-    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-    assert.equal(await post({ socketPath }), 200);
-    assert.equal(await second.end(), 0);
-    assert.ok(!existsSync(socketPath));
-    writeFileSync(socketPath, "not a socket");
-    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-    assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
-    const { code, stderr } = await run(["--socket", join(temporaryFolder(), "none", "s")], {}, temporaryFolder());
-    assert.equal(code, 69);
-    assert.match(stderr, /cannot listen: ENOENT: .*none'/, "the missing directory is named");
-  });
+test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not", { timeout }, async () => {
+  const socketPath = join(temporaryFolder(), "s");
+  const args = ["--socket", socketPath];
+  assert.equal(await (await start({ args })).end("SIGKILL"), null);
+  assert.ok(existsSync(socketPath));
+  const second = await start({ args });
+  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+  assert.equal(await post({ socketPath }), 200);
+  assert.equal(await second.end(), 0);
+  assert.ok(!existsSync(socketPath));
+  writeFileSync(socketPath, "not a socket");
+  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+  assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+  const { code, stderr } = await run(["--socket", join(temporaryFolder(), "none", "s")], {}, temporaryFolder());
+  assert.equal(code, 69);
+  assert.match(stderr, /cannot listen: ENOENT: .*none'/, "the missing directory is named");
+  // As conda and tcsh set it.
+  const named = await run([], { HOST: "x86-64.invalid" }, temporaryFolder());
+  assert.match(named.stderr, /^plant-store: cannot listen: getaddrinfo E\w+ x86-64\.invalid, from HOST\n$/);
+});

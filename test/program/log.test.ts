@@ -95,38 +95,37 @@ test("an end at the drain's deadline logs that requests were cut off; unknown va
   ]);
 });
 
-test("only failed requests are logged unless all are asked for, with their time",
-  { timeout }, async () => {
-    const [quiet, all] = [await start(), await start({ args: ["--log-requests"] })];
-    const elsewhere = plant.replace("/plants", "/x?token=y");
-    for (const server of [quiet, all]) {
-      for (const bytes of [plant, elsewhere, stranger, plant, "no HTTP\r\n\r\n"]) {
-        await ask(server, bytes);
-      }
-      assert.equal(await server.end(), 0);
+test("only failed requests are logged unless all are asked for, with their time", { timeout }, async () => {
+  const [quiet, all] = [await start(), await start({ args: ["--log-requests"] })];
+  const elsewhere = plant.replace("/plants", "/x?token=y");
+  for (const server of [quiet, all]) {
+    for (const bytes of [plant, elsewhere, stranger, plant, "no HTTP\r\n\r\n"]) {
+      await ask(server, bytes);
     }
-    const shown = ({ level, msg, req, res, token: name, err, reqId }: LogEvent) =>
-      [level, msg, req?.method, req?.url, res?.statusCode, name, err?.code, reqId !== undefined];
-    const stored = [30, "POST /plants 200 by PLANTS_TOKEN", "POST", "/plants", 200, "PLANTS_TOKEN",
-      undefined, true];
-    const failed = [
-      [40, "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.", "POST",
-        "/x", 404, "PLANTS_TOKEN", 40401, true],
-      [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
-        undefined, 40101, true],
-    ];
-    const garbage = [40, "400 This is not an HTTP message as RFC 9112 defines it.", undefined,
-      undefined, 400, undefined, 40001, false];
-    assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
-    assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);
-    for (const { req } of answersOf(all)) assert.equal(req?.remoteAddress, "127.0.0.1");
-    const hasTime = ({ responseTime }: LogEvent): boolean => responseTime !== undefined;
-    assert.deepEqual(answersOf(quiet).map(hasTime), [false, false, false]);
-    assert.deepEqual(answersOf(all).map(hasTime), [true, true, true, true, false]);
-    const [{ responseTime } = {}] = answersOf(all);
-    assert.ok(responseTime !== undefined && responseTime > 0 && responseTime < timeout);
-    for (const { err } of answersOf(all)) assert.equal(err?.type, err && "ApiError");
-  });
+    assert.equal(await server.end(), 0);
+  }
+  const shown = ({ level, msg, req, res, token: name, err, reqId }: LogEvent) =>
+    [level, msg, req?.method, req?.url, res?.statusCode, name, err?.code, reqId !== undefined];
+  const stored = [30, "POST /plants 200 by PLANTS_TOKEN", "POST", "/plants", 200, "PLANTS_TOKEN",
+    undefined, true];
+  const failed = [
+    [40, "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.", "POST",
+      "/x", 404, "PLANTS_TOKEN", 40401, true],
+    [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
+      undefined, 40101, true],
+  ];
+  const garbage = [40, "400 This is not an HTTP message as RFC 9112 defines it.", undefined,
+    undefined, 400, undefined, 40001, false];
+  assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
+  assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);
+  for (const { req } of answersOf(all)) assert.equal(req?.remoteAddress, "127.0.0.1");
+  const hasTime = ({ responseTime }: LogEvent): boolean => responseTime !== undefined;
+  assert.deepEqual(answersOf(quiet).map(hasTime), [false, false, false]);
+  assert.deepEqual(answersOf(all).map(hasTime), [true, true, true, true, false]);
+  const [{ responseTime } = {}] = answersOf(all);
+  assert.ok(responseTime !== undefined && responseTime > 0 && responseTime < timeout);
+  for (const { err } of answersOf(all)) assert.equal(err?.type, err && "ApiError");
+});
 
 test("neither origin nor query of a target is logged, and 256 characters of its path at most", { timeout }, async () => {
   const server = await start({});
@@ -155,68 +154,65 @@ const stoppedSecond = preload(`
   };`);
 
 for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]], [2, 0, [2]]] as const) {
-  test(`${failures} failed requests in a second, at ${shown} lines: ${shown} lines`, { timeout },
-    async () => {
-      const args = ["--max-failed-lines", `${shown}`];
-      const server = await start({ args, nodeArgs: stoppedSecond });
-      await ask(server, stranger.repeat(failures), failures);
-      server.process.kill("SIGUSR2");
-      await logged(server, "the second is over");
-      // A new second has its own lines.
-      const [answer] = await ask(server, stranger);
-      assert.equal(answer?.headers["x-request-id"] !== undefined, shown > 0);
-      assert.equal(await server.end(), 0);
-      assert.equal(answersOf(server).length, shown && shown + 1);
-      const counts = server.events().filter((event) => "leftOut" in event);
-      assert.deepEqual(counts.slice(0, leftOut.length).map((event) => [event.level, event["leftOut"], event.msg]),
-        leftOut.map((count) => [40, count, `${count} more failed requests are not shown`]));
-    });
+  test(`${failures} failed requests in a second, at ${shown} lines: ${shown} lines`, { timeout }, async () => {
+    const args = ["--max-failed-lines", `${shown}`];
+    const server = await start({ args, nodeArgs: stoppedSecond });
+    await ask(server, stranger.repeat(failures), failures);
+    server.process.kill("SIGUSR2");
+    await logged(server, "the second is over");
+    // A new second has its own lines.
+    const [answer] = await ask(server, stranger);
+    assert.equal(answer?.headers["x-request-id"] !== undefined, shown > 0);
+    assert.equal(await server.end(), 0);
+    assert.equal(answersOf(server).length, shown && shown + 1);
+    const counts = server.events().filter((event) => "leftOut" in event);
+    assert.deepEqual(counts.slice(0, leftOut.length).map((event) => [event.level, event["leftOut"], event.msg]),
+      leftOut.map((count) => [40, count, `${count} more failed requests are not shown`]));
+  });
 }
 
-test("a flood of wrong tokens writes a bounded number of lines, and the others are counted",
-  { timeout }, async () => {
-    const server = await start();
-    const flood = 6_000;
-    const wrong = plant.replace(token, "wrong");
-    await Promise.all(Array.from({ length: 4 }, async () => {
-      for (let sent = 0; sent < flood / 4; sent += 500) await ask(server, wrong.repeat(500), 500);
-    }));
-    assert.equal(await server.end(), 0);
-    let [lines, shown, leftOut] = [0, 0, 0];
-    for (const event of server.events()) {
-      if (event.res) lines++;
-      assert.ok(lines <= 10, "over ten lines between two counts");
-      if (typeof event["leftOut"] !== "number") continue;
-      leftOut += event["leftOut"];
-      shown += lines;
-      lines = 0;
-    }
-    assert.equal(shown + lines + leftOut, flood);
-    assert.ok(leftOut > flood / 2, "the control: it was a flood");
-  });
+test("a flood of wrong tokens writes a bounded number of lines, and the others are counted", { timeout }, async () => {
+  const server = await start();
+  const flood = 6_000;
+  const wrong = plant.replace(token, "wrong");
+  await Promise.all(Array.from({ length: 4 }, async () => {
+    for (let sent = 0; sent < flood / 4; sent += 500) await ask(server, wrong.repeat(500), 500);
+  }));
+  assert.equal(await server.end(), 0);
+  let [lines, shown, leftOut] = [0, 0, 0];
+  for (const event of server.events()) {
+    if (event.res) lines++;
+    assert.ok(lines <= 10, "over ten lines between two counts");
+    if (typeof event["leftOut"] !== "number") continue;
+    leftOut += event["leftOut"];
+    shown += lines;
+    lines = 0;
+  }
+  assert.equal(shown + lines + leftOut, flood);
+  assert.ok(leftOut > flood / 2, "the control: it was a flood");
+});
 
-test("a stalled reader of the log delays no request, and the dropped lines are counted",
-  { timeout }, async () => {
-    const server = await start({ args: ["--log-requests"] });
-    const { stderr } = server.process;
-    assert.ok(stderr);
-    stderr.pause();
-    const requests = 2_000;
-    // Their lines are ten times what pipe and stream take.
-    for (let sent = 0; sent < requests; sent += 500) {
-      const answers = await ask(server, plant.repeat(500), 500);
-      assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
-    }
-    stderr.resume();
-    await logged(server, "lines were dropped");
-    assert.equal(await server.end(), 0);
-    const counts = server.events().map(({ dropped = 0 }) => Number(dropped));
-    assert.ok(server.events().every(({ dropped, level }) => !dropped || level === 40));
-    const dropped = counts.reduce((sum, count) => sum + count, 0);
-    assert.ok(dropped > requests / 4, `${dropped}`);
-    assert.equal(answersOf(server).length + dropped, requests);
-    assert.ok(server.events().some(({ msg }) => msg === "ended, with 0"), "it goes on behind");
-  });
+test("a stalled reader of the log delays no request, and the dropped lines are counted", { timeout }, async () => {
+  const server = await start({ args: ["--log-requests"] });
+  const { stderr } = server.process;
+  assert.ok(stderr);
+  stderr.pause();
+  const requests = 2_000;
+  // Their lines are ten times what pipe and stream take.
+  for (let sent = 0; sent < requests; sent += 500) {
+    const answers = await ask(server, plant.repeat(500), 500);
+    assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
+  }
+  stderr.resume();
+  await logged(server, "lines were dropped");
+  assert.equal(await server.end(), 0);
+  const counts = server.events().map(({ dropped = 0 }) => Number(dropped));
+  assert.ok(server.events().every(({ dropped, level }) => !dropped || level === 40));
+  const dropped = counts.reduce((sum, count) => sum + count, 0);
+  assert.ok(dropped > requests / 4, `${dropped}`);
+  assert.equal(answersOf(server).length + dropped, requests);
+  assert.ok(server.events().some(({ msg }) => msg === "ended, with 0"), "it goes on behind");
+});
 
 /** A log into a stream of this process. */
 function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof createLog> {
@@ -303,85 +299,81 @@ const ids: readonly (readonly [fields: string, id: string | undefined])[] = [
   [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: mine`, "mine"],
   [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: not mine`, trace],
 ];
-test("a client's well-formed request id is returned, even if nothing is logged",
-  { timeout }, async () => {
-    const server = await start();
-    for (const [fields, id] of ids) {
-      const bytes = plant.replace("Host", `${fields}\r\nHost`);
-      const [answer] = await exchange(server.port, Buffer.from(bytes, "latin1"), { answers: 1 });
-      assert.equal(answer?.status, 200, fields);
-      assert.equal(answer.headers["x-request-id"], id, fields);
+test("a client's well-formed request id is returned, even if nothing is logged", { timeout }, async () => {
+  const server = await start();
+  for (const [fields, id] of ids) {
+    const bytes = plant.replace("Host", `${fields}\r\nHost`);
+    const [answer] = await exchange(server.port, Buffer.from(bytes, "latin1"), { answers: 1 });
+    assert.equal(answer?.status, 200, fields);
+    assert.equal(answer.headers["x-request-id"], id, fields);
+  }
+  const [answer] = await ask(server, plant);
+  assert.deepEqual(Object.keys(answer?.headers ?? {}),
+    ["content-type", "content-length", "date", "connection", "keep-alive"], "without an id there is none");
+  assert.equal(await server.end(), 0);
+});
+
+test("a logged request has an id, which is returned: the client's or a generated one", { timeout }, async () => {
+  const server = await start({ args: ["--log-requests"] });
+  const given = plant.replace("Host", "X-Request-Id: mine\r\nHost");
+  const answers: RawAnswer[] = [];
+  for (const bytes of [plant, plant, stranger, given]) answers.push(...await ask(server, bytes));
+  assert.equal(await server.end(), 0);
+  const sent = answers.map(({ headers }) => headers["x-request-id"]);
+  assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
+  assert.equal(new Set(sent).size, 4);
+  assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
+});
+
+test("a request id without a valid token is neither logged nor returned", { timeout }, async () => {
+  const server = await start();
+  for (const fields of [`X-Request-Id: ${token}`, `traceparent: 00-${trace}${rest}`]) {
+    for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
+      const bytes = plant.replace("Host", `${fields}\r\nHost`)
+        .replace(`Authorization: Bearer ${token}\r\n`, bearer && `Authorization: ${bearer}\r\n`);
+      const [answer] = await ask(server, bytes);
+      assert.equal(answer?.status, 401);
+      assert.match(answer.headers["x-request-id"] ?? "", /^[\da-f]{8}-[\da-f-]{27}$/);
     }
-    const [answer] = await ask(server, plant);
-    assert.deepEqual(Object.keys(answer?.headers ?? {}),
-      ["content-type", "content-length", "date", "connection", "keep-alive"], "without an id there is none");
-    assert.equal(await server.end(), 0);
-  });
+  }
+  assert.equal(await server.end(), 0);
+  assert.deepEqual(answersOf(server).map((event) => event.token), Array(6).fill(undefined));
+  assert.doesNotMatch(JSON.stringify(server.events()), RegExp(`${token}|${trace}`));
+});
 
-test("a logged request has an id, which is returned: the client's or a generated one", { timeout },
-  async () => {
-    const server = await start({ args: ["--log-requests"] });
-    const given = plant.replace("Host", "X-Request-Id: mine\r\nHost");
-    const answers: RawAnswer[] = [];
-    for (const bytes of [plant, plant, stranger, given]) answers.push(...await ask(server, bytes));
-    assert.equal(await server.end(), 0);
-    const sent = answers.map(({ headers }) => headers["x-request-id"]);
-    assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
-    assert.equal(new Set(sent).size, 4);
-    assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
-  });
-
-test("a request id without a valid token is neither logged nor returned", { timeout },
-  async () => {
-    const server = await start();
-    for (const fields of [`X-Request-Id: ${token}`, `traceparent: 00-${trace}${rest}`]) {
-      for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
-        const bytes = plant.replace("Host", `${fields}\r\nHost`)
-          .replace(`Authorization: Bearer ${token}\r\n`, bearer && `Authorization: ${bearer}\r\n`);
-        const [answer] = await ask(server, bytes);
-        assert.equal(answer?.status, 401);
-        assert.match(answer.headers["x-request-id"] ?? "", /^[\da-f]{8}-[\da-f-]{27}$/);
-      }
-    }
-    assert.equal(await server.end(), 0);
-    assert.deepEqual(answersOf(server).map((event) => event.token), Array(6).fill(undefined));
-    assert.doesNotMatch(JSON.stringify(server.events()), RegExp(`${token}|${trace}`));
-  });
-
-test("a log on a full disk continues in a new line, and counts the lost lines",
-  { timeout, skip: noLimits }, async () => {
-    const path = join(temporaryFolder(), "log");
-    const launcher = join(temporaryFolder(), "node");
-    writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
-    const cwd = temporaryFolder();
-    const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
-      { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
-    children.push(child);
-    await once(child.stdout, "data");
-    const asked = async (count: number): Promise<void> => {
-      const socket = connect(join(cwd, "s"));
-      const answers = readAnswers(socket, count);
-      socket.write(stranger.repeat(count));
-      assert.equal((await answers).length, count);
-      socket.destroy();
-    };
-    await asked(1);
-    // Half of the next line fits.
-    limitFiles(child.pid, statSync(path).size + 150);
-    await asked(4);
-    limitFiles(child.pid, "unlimited");
-    await asked(1);
-    child.kill("SIGTERM");
-    await once(child, "close");
-    const lines = readFileSync(path, "utf8").split("\n");
-    const events = eventsOf(lines.join("\n"));
-    const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
-    assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
-    assert.equal(events.filter(({ res }) => res).length, 2);
-    const lost = events.find(({ dropped }) => dropped !== undefined);
-    assert.equal(lost?.["dropped"], 3);
-    assert.match(lost.msg, /^3 lines were dropped: stderr is full, or stalled$/);
-  });
+test("a log on a full disk continues in a new line, and counts the lost lines", { timeout, skip: noLimits }, async () => {
+  const path = join(temporaryFolder(), "log");
+  const launcher = join(temporaryFolder(), "node");
+  writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
+  const cwd = temporaryFolder();
+  const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
+    { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
+  children.push(child);
+  await once(child.stdout, "data");
+  const asked = async (count: number): Promise<void> => {
+    const socket = connect(join(cwd, "s"));
+    const answers = readAnswers(socket, count);
+    socket.write(stranger.repeat(count));
+    assert.equal((await answers).length, count);
+    socket.destroy();
+  };
+  await asked(1);
+  // Half of the next line fits.
+  limitFiles(child.pid, statSync(path).size + 150);
+  await asked(4);
+  limitFiles(child.pid, "unlimited");
+  await asked(1);
+  child.kill("SIGTERM");
+  await once(child, "close");
+  const lines = readFileSync(path, "utf8").split("\n");
+  const events = eventsOf(lines.join("\n"));
+  const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
+  assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
+  assert.equal(events.filter(({ res }) => res).length, 2);
+  const lost = events.find(({ dropped }) => dropped !== undefined);
+  assert.equal(lost?.["dropped"], 3);
+  assert.match(lost.msg, /^3 lines were dropped: stderr is full, or stalled$/);
+});
 
 const noScript = missing(["script", "--version"]);
 test("on a terminal the log is lines for people", { skip: noScript, timeout }, async (t) => {
@@ -406,35 +398,34 @@ test("on a terminal the log is lines for people", { skip: noScript, timeout }, a
     + `${time} info: ended, with 0\n$`));
 });
 
-test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds",
-  { skip: noLimits, timeout }, async () => {
-    // The program's clock stands still until it is set.
-    const nodeArgs = preload(`let now = 0;
-      performance.now = () => now;
-      process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`);
-    const server = await start({ nodeArgs });
-    limitFiles(server.process.pid, 4_000);
-    const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
-    const inTurn = async (): Promise<void> => {
-      for (let turn = 0; turn < 4; turn++) {
-        assert.deepEqual([await statusOf(server, large), await statusOf(server)], [503, 200]);
-      }
-      // A lasting lack of space is logged when its time has come, though nothing changes then.
-      assert.equal(await statusOf(server, large), 503);
-    };
-    const later = async (times: number): Promise<void> => {
-      server.process.kill("SIGUSR2");
-      await logged(server, "later", times);
-    };
-    await inTurn();
-    await later(1);
-    await inTurn();
-    await later(2);
-    const statuses: unknown[] = [];
-    for (const bytes of [large, large, plant, large]) statuses.push(await statusOf(server, bytes));
-    assert.deepEqual(statuses, [503, 503, 200, 503]);
-    assert.equal(await server.end(), 0);
-    const pair = ["50 the store has no space: plants are refused until it has", "30 the store has space again"];
-    const shown = server.events().filter(({ msg }) => msg.startsWith("the store has"));
-    assert.deepEqual(shown.map(({ level, msg }) => `${level} ${msg}`), [...pair, ...pair, ...pair]);
-  });
+test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds", { skip: noLimits, timeout }, async () => {
+  // The program's clock stands still until it is set.
+  const nodeArgs = preload(`let now = 0;
+    performance.now = () => now;
+    process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`);
+  const server = await start({ nodeArgs });
+  limitFiles(server.process.pid, 4_000);
+  const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
+  const inTurn = async (): Promise<void> => {
+    for (let turn = 0; turn < 4; turn++) {
+      assert.deepEqual([await statusOf(server, large), await statusOf(server)], [503, 200]);
+    }
+    // A lasting lack of space is logged when its time has come, though nothing changes then.
+    assert.equal(await statusOf(server, large), 503);
+  };
+  const later = async (times: number): Promise<void> => {
+    server.process.kill("SIGUSR2");
+    await logged(server, "later", times);
+  };
+  await inTurn();
+  await later(1);
+  await inTurn();
+  await later(2);
+  const statuses: unknown[] = [];
+  for (const bytes of [large, large, plant, large]) statuses.push(await statusOf(server, bytes));
+  assert.deepEqual(statuses, [503, 503, 200, 503]);
+  assert.equal(await server.end(), 0);
+  const pair = ["50 the store has no space: plants are refused until it has", "30 the store has space again"];
+  const shown = server.events().filter(({ msg }) => msg.startsWith("the store has"));
+  assert.deepEqual(shown.map(({ level, msg }) => `${level} ${msg}`), [...pair, ...pair, ...pair]);
+});

@@ -147,37 +147,35 @@ test("the metrics of the process and of the versions are true, and each has its 
       .map(([name, [type]]) => [name, name, type]), "without a stream and TLS, all but theirs");
 });
 
-test("a metric that cannot be read is left out, and the scrape is no end of the process",
-  { timeout }, async () => {
-    // As without /proc, or without a descriptor for /proc/self/stat.
-    const server = await startWithAdmin({ nodeArgs: preload(`process.memoryUsage.rss = () => {
-      throw new Error("ENOENT: process.memoryUsage.rss");
-    };`) });
-    const metrics = await metricsOf(server);
-    assert.equal(metrics.has("process_resident_memory_bytes"), false);
-    assert.ok((metrics.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
-  });
+test("a metric that cannot be read is left out, and the scrape is no end of the process", { timeout }, async () => {
+  // As without /proc, or without a descriptor for /proc/self/stat.
+  const server = await startWithAdmin({ nodeArgs: preload(`process.memoryUsage.rss = () => {
+    throw new Error("ENOENT: process.memoryUsage.rss");
+  };`) });
+  const metrics = await metricsOf(server);
+  assert.equal(metrics.has("process_resident_memory_bytes"), false);
+  assert.ok((metrics.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
+});
 
-test("silent connections that take all descriptors leave a server that can still be scraped",
-  { timeout }, async () => {
-    const launcher = join(temporaryFolder(), "node");
-    writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
-    const server = await startWithAdmin({ node: launcher });
-    const sockets: Socket[] = [];
-    let last = 0;
-    for (let open = 0; open < 60; open++) {
-      const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
-      await once(socket, "connect");
-      sockets.push(socket);
-      // Once no descriptor is left for the scrape itself, its connection is reset.
-      last = await pageOf(adminOf(server), "/metrics").then(({ status }) => status, () => 0);
-      assert.ok([0, 200].includes(last), `${last}`);
-    }
-    assert.equal(last, 0, "the control: all descriptors were taken");
-    for (const socket of sockets) socket.destroy();
-    await until("it is scraped again", async () =>
-      await pageOf(adminOf(server), "/metrics").then(({ status }) => status === 200, () => false));
-  });
+test("silent connections that take all descriptors leave a server that can still be scraped", { timeout }, async () => {
+  const launcher = join(temporaryFolder(), "node");
+  writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
+  const server = await startWithAdmin({ node: launcher });
+  const sockets: Socket[] = [];
+  let last = 0;
+  for (let open = 0; open < 60; open++) {
+    const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
+    await once(socket, "connect");
+    sockets.push(socket);
+    // Once no descriptor is left for the scrape itself, its connection is reset.
+    last = await pageOf(adminOf(server), "/metrics").then(({ status }) => status, () => 0);
+    assert.ok([0, 200].includes(last), `${last}`);
+  }
+  assert.equal(last, 0, "the control: all descriptors were taken");
+  for (const socket of sockets) socket.destroy();
+  await until("it is scraped again", async () =>
+    await pageOf(adminOf(server), "/metrics").then(({ status }) => status === 200, () => false));
+});
 
 test("whatever the admin listener throws is logged and answered with 500", { timeout }, async () => {
   const server = await startWithAdmin({ nodeArgs: preload(`const { entries } = Object;

@@ -60,57 +60,53 @@ const ended: readonly (readonly [command: string, status: number])[] = [
   ["verify --json sound sound", 0], ["verify damaged damaged", 65],
 ];
 for (const [command, wanted] of ended) {
-  test(`${command}, whose reader goes away, ends with ${wanted} without a complaint`,
-    { skip, timeout }, async () => {
-      // The reader is gone before anything is written.
-      const line = `exec 3> >(true); wait $!; plants ${command} >&3`;
-      const { status, stderr } = shell(line, await journals());
-      assert.equal(status, wanted, stderr);
-      // The token itself is on stderr.
-      assert.match(stderr, command.startsWith("token") ? /^[\w-]{43}\n$/ : /^$/);
-    });
+  test(`${command}, whose reader goes away, ends with ${wanted} without a complaint`, { skip, timeout }, async () => {
+    // The reader is gone before anything is written.
+    const line = `exec 3> >(true); wait $!; plants ${command} >&3`;
+    const { status, stderr } = shell(line, await journals());
+    assert.equal(status, wanted, stderr);
+    // The token itself is on stderr.
+    assert.match(stderr, command.startsWith("token") ? /^[\w-]{43}\n$/ : /^$/);
+  });
 }
 
 const noScript = missing(["script", "--version"]);
-test("token on a terminal has a label before each line, and none elsewhere",
-  { skip: skip || noScript, timeout }, async () => {
-    const cwd = await journals();
-    const typed = shell('script -qec "$node $program token x" /dev/null < /dev/null', cwd).stdout;
-    assert.match(typed.replaceAll("\r", ""), new RegExp("^the token, shown only now:\n[\\w-]{43}\n"
-      + "its line for a tokens file:\nx sha256:[\\da-f]{64}\n$"));
-    const { stdout, stderr } = shell("plants token x", cwd);
-    assert.match(`${stderr}${stdout}`, /^[\w-]{43}\nx sha256:[\da-f]{64}\n$/);
-  });
+test("token on a terminal has a label before each line, and none elsewhere", { skip: skip || noScript, timeout }, async () => {
+  const cwd = await journals();
+  const typed = shell('script -qec "$node $program token x" /dev/null < /dev/null', cwd).stdout;
+  assert.match(typed.replaceAll("\r", ""), new RegExp("^the token, shown only now:\n[\\w-]{43}\n"
+    + "its line for a tokens file:\nx sha256:[\\da-f]{64}\n$"));
+  const { stdout, stderr } = shell("plants token x", cwd);
+  assert.match(`${stderr}${stdout}`, /^[\w-]{43}\nx sha256:[\da-f]{64}\n$/);
+});
 
 const noLimits = missing(["prlimit", "--version"]);
 for (const command of ["openapi", "--help", "verify --json sound sound sound"]) {
-  test(`${command} into a file that has no room for all of it ends with 74`,
-    { skip: skip || noLimits, timeout }, async () => {
-      const cwd = await journals();
-      const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
-      const { status, stderr } = shell(line, cwd);
-      assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
-      assert.equal(status, 74);
-      assert.match(stderr, /cannot write to stdout: EFBIG/);
-    });
+  test(`${command} into a file that has no room for all of it ends with 74`, { skip: skip || noLimits, timeout }, async () => {
+    const cwd = await journals();
+    const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
+    const { status, stderr } = shell(line, cwd);
+    assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
+    assert.equal(status, 74);
+    assert.match(stderr, /cannot write to stdout: EFBIG/);
+  });
 }
 
-test("a server whose first line cannot be written serves, and logs it",
-  { skip, timeout }, async () => {
-    const cwd = temporaryFolder();
-    const line = `exec "$0" "$1" --socket s > ${full}`;
-    const child = spawn("sh", ["-c", line, process.execPath, program],
-      { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
-    const closed = once(child, "close");
-    let log = "";
-    child.stderr.setEncoding("utf8").on("data", (text: string) => { log += text; });
-    while (!log.includes('"msg":"serving ')) await once(child.stderr, "data");
-    const [response] = await once(get({ socketPath: join(cwd, "s") }), "response");
-    assert.match(await text(response), /"error":40101/);
-    child.kill();
-    assert.deepEqual(await closed, [0, null], log);
-    assert.match(complaintsOf(log), /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
-  });
+test("a server whose first line cannot be written serves, and logs it", { skip, timeout }, async () => {
+  const cwd = temporaryFolder();
+  const line = `exec "$0" "$1" --socket s > ${full}`;
+  const child = spawn("sh", ["-c", line, process.execPath, program],
+    { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
+  const closed = once(child, "close");
+  let log = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => { log += text; });
+  while (!log.includes('"msg":"serving ')) await once(child.stderr, "data");
+  const [response] = await once(get({ socketPath: join(cwd, "s") }), "response");
+  assert.match(await text(response), /"error":40101/);
+  child.kill();
+  assert.deepEqual(await closed, [0, null], log);
+  assert.match(complaintsOf(log), /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
+});
 
 test("verify of many files opens one at a time", { skip, timeout }, async () => {
   const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";

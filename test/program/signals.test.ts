@@ -40,30 +40,28 @@ async function signal(server: Running, name: NodeJS.Signals): Promise<void> {
 }
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} again within a second is a repetition: the response in progress still comes`,
-    { timeout }, async () => {
-      const server = await start({ nodeArgs: preload(stoppedClock(999)) });
-      const socket = await underWay(server);
-      await signal(server, name);
-      await signal(server, name);
-      await signal(server, "SIGUSR2");
-      await signal(server, name);
-      assert.deepEqual(await finish(socket), [200]);
-      assert.equal(await server.end(name), 0, server.stderr());
-    });
+  test(`${name} again within a second is a repetition: the response in progress still comes`, { timeout }, async () => {
+    const server = await start({ nodeArgs: preload(stoppedClock(999)) });
+    const socket = await underWay(server);
+    await signal(server, name);
+    await signal(server, name);
+    await signal(server, "SIGUSR2");
+    await signal(server, name);
+    assert.deepEqual(await finish(socket), [200]);
+    assert.equal(await server.end(name), 0, server.stderr());
+  });
 
-  test(`${name} again a second later ends at once: the response in progress is lost`,
-    { timeout }, async () => {
-      // Not by the deadline, which ends with 69, too.
-      const args = ["--drain-timeout", "600000"];
-      const server = await start({ args, nodeArgs: preload(stoppedClock(1_000)) });
-      const socket = await underWay(server);
-      await signal(server, name);
-      await signal(server, "SIGUSR2");
-      const answers = readAnswers(socket, 1);
-      assert.equal(await server.end(name), 69);
-      assert.deepEqual(await answers, []);
-    });
+  test(`${name} again a second later ends at once: the response in progress is lost`, { timeout }, async () => {
+    // Not by the deadline, which ends with 69, too.
+    const args = ["--drain-timeout", "600000"];
+    const server = await start({ args, nodeArgs: preload(stoppedClock(1_000)) });
+    const socket = await underWay(server);
+    await signal(server, name);
+    await signal(server, "SIGUSR2");
+    const answers = readAnswers(socket, 1);
+    assert.equal(await server.end(name), 69);
+    assert.deepEqual(await answers, []);
+  });
 }
 
 /** npm hands its signals on to bash. */
@@ -92,35 +90,33 @@ async function npmStart(t: TestContext, env: Readonly<Record<string, string>> = 
   return { npm, group, socket, ended, failed, errors: () => errors };
 }
 
-test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
-  { timeout, skip: noNpm }, async (t) => {
-    const [, script = ""] = preload(`if (process.argv[1].endsWith("server.js")) {
-      console.error("process", process.pid);
-      ${stoppedClock(0)}
-    }`);
-    const env = { NODE_OPTIONS: `--import=${script}`, npm_config_script_shell: "bash" };
-    const { npm, group, socket, ended: end, failed, errors } = await npmStart(t, env);
-    // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
-    const [, child] = /process (\d+)/.exec(errors()) ?? [];
-    for (const [index, pid] of [Number(child), group].entries()) {
-      process.kill(pid, "SIGINT");
-      while (errors().split("SIGINT was handled").length < index + 2) {
-        await Promise.race([once(npm.stderr, "data"), failed]);
-      }
+test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing", { timeout, skip: noNpm }, async (t) => {
+  const [, script = ""] = preload(`if (process.argv[1].endsWith("server.js")) {
+    console.error("process", process.pid);
+    ${stoppedClock(0)}
+  }`);
+  const env = { NODE_OPTIONS: `--import=${script}`, npm_config_script_shell: "bash" };
+  const { npm, group, socket, ended: end, failed, errors } = await npmStart(t, env);
+  // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
+  const [, child] = /process (\d+)/.exec(errors()) ?? [];
+  for (const [index, pid] of [Number(child), group].entries()) {
+    process.kill(pid, "SIGINT");
+    while (errors().split("SIGINT was handled").length < index + 2) {
+      await Promise.race([once(npm.stderr, "data"), failed]);
     }
-    assert.deepEqual(await finish(socket), [200]);
-    assert.deepEqual(await end, [0, null], errors());
-  });
+  }
+  assert.deepEqual(await finish(socket), [200]);
+  assert.deepEqual(await end, [0, null], errors());
+});
 
-test("SIGTERM at npm start ends npm and the server, which drains",
-  { timeout, skip: noNpm }, async (t) => {
-    const { npm, group, socket } = await npmStart(t);
-    const closed = once(npm, "close");
-    npm.kill("SIGTERM");
-    assert.deepEqual(await finish(socket), [200]);
-    await closed;
-    assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
-  });
+test("SIGTERM at npm start ends npm and the server, which drains", { timeout, skip: noNpm }, async (t) => {
+  const { npm, group, socket } = await npmStart(t);
+  const closed = once(npm, "close");
+  npm.kill("SIGTERM");
+  assert.deepEqual(await finish(socket), [200]);
+  await closed;
+  assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
+});
 
 /** Just before it listens, the program changes the files and gets a signal; it goes on when the
  * signal was delivered. */
@@ -158,13 +154,12 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
 });
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} during the start ends the program with 0 when the start is done`,
-    { timeout }, async () => {
-      const cwd = temporaryFolder();
-      const server = await start({ cwd, nodeArgs: preload(whileStarting(name)) });
-      assert.deepEqual([await ended(server), server.stderr()], [0, ""]);
-      assert.ok(existsSync(join(cwd, "plants.ndjson")));
-    });
+  test(`${name} during the start ends the program with 0 when the start is done`, { timeout }, async () => {
+    const cwd = temporaryFolder();
+    const server = await start({ cwd, nodeArgs: preload(whileStarting(name)) });
+    assert.deepEqual([await ended(server), server.stderr()], [0, ""]);
+    assert.ok(existsSync(join(cwd, "plants.ndjson")));
+  });
 }
 
 test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", { timeout }, async () => {
@@ -176,44 +171,41 @@ test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", { timeou
   assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
 });
 
-test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2",
-  { timeout }, async () => {
-    const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
-    for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
-      const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
-      await once(child.stdout, "data");
-      child.kill(name);
-      if (name === "SIGUSR1") {
-        assert.match(`${await once(child.stderr, "data")}`, /^Debugger listening/);
-        child.kill("SIGKILL");
-      }
-      const [, signalCode] = await once(child, "exit");
-      assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2", { timeout }, async () => {
+  const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
+  for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
+    const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
+    await once(child.stdout, "data");
+    child.kill(name);
+    if (name === "SIGUSR1") {
+      assert.match(`${await once(child.stderr, "data")}`, /^Debugger listening/);
+      child.kill("SIGKILL");
     }
-  });
+    const [, signalCode] = await once(child, "exit");
+    assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+  }
+});
 
-test("a journal that fails makes the end 74, though the drain's deadline cuts requests off",
-  { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const args = ["--rotation-timeout", "10", "--drain-timeout", "100"];
-    const server = await start({ cwd, args });
-    const socket = await underWay(server);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    assert.equal(await statusOf(server), 503);
-    assert.equal(await ended(server), 74);
-    assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
-    socket.destroy();
-  });
+test("a journal that fails makes the end 74, though the drain's deadline cuts requests off", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const args = ["--rotation-timeout", "10", "--drain-timeout", "100"];
+  const server = await start({ cwd, args });
+  const socket = await underWay(server);
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  assert.equal(await statusOf(server), 503);
+  assert.equal(await ended(server), 74);
+  assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
+  socket.destroy();
+});
 
-test("a signal that ends a drain at once does not hide that the journal has failed: 74",
-  { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const args = ["--rotation-timeout", "10", "--drain-timeout", "60000"];
-    const server = await start({ cwd, args, nodeArgs: preload(stoppedClock(1_000)) });
-    const socket = await underWay(server);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    assert.equal(await statusOf(server), 503);
-    await signal(server, "SIGTERM");
-    assert.equal(await server.end("SIGINT"), 74);
-    socket.destroy();
-  });
+test("a signal that ends a drain at once does not hide that the journal has failed: 74", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const args = ["--rotation-timeout", "10", "--drain-timeout", "60000"];
+  const server = await start({ cwd, args, nodeArgs: preload(stoppedClock(1_000)) });
+  const socket = await underWay(server);
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  assert.equal(await statusOf(server), 503);
+  await signal(server, "SIGTERM");
+  assert.equal(await server.end("SIGINT"), 74);
+  socket.destroy();
+});

@@ -23,27 +23,25 @@ async function paste(server: Running): Promise<string> {
   return (await promisify(execFile)("sh", ["-c", line], { encoding: "utf8" })).stdout;
 }
 
-test("a generated token is shown once, with a curl line that works when pasted", { timeout },
-  async () => {
-    const env = { PLANTS_TOKEN: "" };
-    const server = await start({ env });
-    assert.equal(await paste(server), fernAnswer);
-    const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
-    assert.equal(await server.end(), 0);
-    assert.equal(server.stdout().split(bearer).length, 2);
-    assert.deepEqual([server.stderr(), server.events()[0]?.["tokens"]], ["", ["generated"]]);
-    const again = await start({ env });
-    assert.equal(await statusOf(again, withToken(bearer)), 401);
-  });
+test("a generated token is shown once, with a curl line that works when pasted", { timeout }, async () => {
+  const env = { PLANTS_TOKEN: "" };
+  const server = await start({ env });
+  assert.equal(await paste(server), fernAnswer);
+  const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
+  assert.equal(await server.end(), 0);
+  assert.equal(server.stdout().split(bearer).length, 2);
+  assert.deepEqual([server.stderr(), server.events()[0]?.["tokens"]], ["", ["generated"]]);
+  const again = await start({ env });
+  assert.equal(await statusOf(again, withToken(bearer)), 401);
+});
 
-test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout },
-  async () => {
-    const socket = join(temporaryFolder(), "s'o'c k&et");
-    const args = ["--socket", socket, "--base-path", "/a&b(c)"];
-    const server = await start({ args, env: { PLANTS_TOKEN: "" } });
-    assert.equal(await paste(server), fernAnswer);
-    assert.equal(server.stdout().split("\n")[0], `plant-store listening on unix:${socket}`);
-  });
+test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout }, async () => {
+  const socket = join(temporaryFolder(), "s'o'c k&et");
+  const args = ["--socket", socket, "--base-path", "/a&b(c)"];
+  const server = await start({ args, env: { PLANTS_TOKEN: "" } });
+  assert.equal(await paste(server), fernAnswer);
+  assert.equal(server.stdout().split("\n")[0], `plant-store listening on unix:${socket}`);
+});
 
 test("the token command's stdout is a tokens file, and its stderr the token", { timeout }, async () => {
   const tokens = join(temporaryFolder(), "tokens");
@@ -57,8 +55,7 @@ test("the token command's stdout is a tokens file, and its stderr the token", { 
   assert.equal(server.stdout().split("\n").length, 2);
 });
 
-test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged", { timeout },
-  async () => {
+test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged", { timeout }, async () => {
     const cwd = temporaryFolder();
     const tokens = join(cwd, "tokens");
     const write = (text: string, mode = 0o600): void => {
@@ -100,38 +97,36 @@ const user = isRoot ? { uid: 65_534, gid: 65_534 } : {};
 const isReached = spawnSync(process.execPath, [program, "--version"], user).status === 0;
 const notReached = "user 65534 can't read the checkout";
 if (!isReached) console.error(`tokens.test.ts: ${notReached}`);
-test("a tokens file of mode 000 is refused for the true reason",
-  { skip: isReached ? false : notReached, timeout }, () => {
-    const cwd = temporaryFolder();
-    chmodSync(cwd, 0o755);
-    const tokens = join(cwd, "tokens");
-    writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
-    chmodSync(tokens, 0);
-    const args = [program, "--port", "0", "--store", "/dev/null", "--tokens", tokens];
-    const { status, stderr } = spawnSync(process.execPath, args, {
-      ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout,
-    });
-    assert.equal(status, 78);
-    assert.match(stderr, /^plant-store: tokens file .*: EACCES: permission denied, open '.*'\n$/);
+test("a tokens file of mode 000 is refused for the true reason", { skip: isReached ? false : notReached, timeout }, () => {
+  const cwd = temporaryFolder();
+  chmodSync(cwd, 0o755);
+  const tokens = join(cwd, "tokens");
+  writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
+  chmodSync(tokens, 0);
+  const args = [program, "--port", "0", "--store", "/dev/null", "--tokens", tokens];
+  const { status, stderr } = spawnSync(process.execPath, args, {
+    ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout,
   });
+  assert.equal(status, 78);
+  assert.match(stderr, /^plant-store: tokens file .*: EACCES: permission denied, open '.*'\n$/);
+});
 
-test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { timeout },
-  async () => {
-    const cwd = temporaryFolder();
-    execFileSync("mkfifo", ["-m", "600", join(cwd, "pipe")]);
-    const refused = spawnSync(process.execPath, [program, "--port", "0", "--tokens", "pipe"], {
-      cwd, env: cleanEnvironment(), encoding: "utf8", timeout: timeout / 2,
-    });
-    assert.equal(refused.status, 78);
-    assert.match(refused.stderr, /^plant-store: tokens file pipe: expected a regular file\n$/);
-    const tokens = join(cwd, "tokens");
-    writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
-    const server = await start({ cwd, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" } });
-    renameSync(join(cwd, "pipe"), tokens);
-    await hangUp(server, "old tokens stay");
-    assert.equal(await statusOf(server), 200);
-    assert.equal(await server.end(), 0);
+test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  execFileSync("mkfifo", ["-m", "600", join(cwd, "pipe")]);
+  const refused = spawnSync(process.execPath, [program, "--port", "0", "--tokens", "pipe"], {
+    cwd, env: cleanEnvironment(), encoding: "utf8", timeout: timeout / 2,
   });
+  assert.equal(refused.status, 78);
+  assert.match(refused.stderr, /^plant-store: tokens file pipe: expected a regular file\n$/);
+  const tokens = join(cwd, "tokens");
+  writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
+  const server = await start({ cwd, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" } });
+  renameSync(join(cwd, "pipe"), tokens);
+  await hangUp(server, "old tokens stay");
+  assert.equal(await statusOf(server), 200);
+  assert.equal(await server.end(), 0);
+});
 
 const noChown = isRoot ? false : "only root can give a file to another user";
 if (noChown) console.error(`tokens.test.ts: ${noChown}`);
@@ -141,35 +136,33 @@ for (const [name, kind, args] of [
   ["key", "TLS key", certificate],
   ["crt", "TLS certificate", certificate],
 ] as const) {
-  test(`a ${kind} that another user owns is refused, whatever its mode: 78`,
-    { skip: noChown, timeout }, async () => {
-      const cwd = temporaryFolder();
-      execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
-        "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=a"],
-      { cwd, stdio: "ignore" });
-      writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
-      const server = await start({ cwd, args });
-        chownSync(join(cwd, name), 65_533, 0);
-      const refused = spawnSync(process.execPath, [program, "--port", "0", "--store", "x", ...args],
-        { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
-      const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
-      assert.deepEqual([refused.status, refused.stderr], [78, `plant-store: ${message}\n`]);
-      await hangUp(server, message);
-      assert.equal(await server.end(), 0);
-    });
+  test(`a ${kind} that another user owns is refused, whatever its mode: 78`, { skip: noChown, timeout }, async () => {
+    const cwd = temporaryFolder();
+    execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
+      "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=a"],
+    { cwd, stdio: "ignore" });
+    writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
+    const server = await start({ cwd, args });
+      chownSync(join(cwd, name), 65_533, 0);
+    const refused = spawnSync(process.execPath, [program, "--port", "0", "--store", "x", ...args],
+      { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
+    const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
+    assert.deepEqual([refused.status, refused.stderr], [78, `plant-store: ${message}\n`]);
+    await hangUp(server, message);
+    assert.equal(await server.end(), 0);
+  });
 }
 
-test("a server that is not root takes files of its own and of root's, and no others",
-  { skip: noChown || (isReached ? false : notReached), timeout }, () => {
-    const statusOf = (owner: number): number | null => {
-      const cwd = temporaryFolder();
-      chmodSync(cwd, 0o755);
-      const tokens = join(cwd, "tokens");
-      writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o644 });
-      chownSync(tokens, owner, 0);
-      // Past the tokens file the journal is refused: /dev/null is none.
-      const args = [program, "--port", "0", "--store", "/dev/null", "--tokens", tokens];
-      return spawnSync(process.execPath, args, { ...user, cwd, env: cleanEnvironment(), timeout }).status;
-    };
-    assert.deepEqual([0, 65_534, 65_533].map(statusOf), [65, 65, 78]);
-  });
+test("a server that is not root takes files of its own and of root's, and no others", { skip: noChown || (isReached ? false : notReached), timeout }, () => {
+  const statusOf = (owner: number): number | null => {
+    const cwd = temporaryFolder();
+    chmodSync(cwd, 0o755);
+    const tokens = join(cwd, "tokens");
+    writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o644 });
+    chownSync(tokens, owner, 0);
+    // Past the tokens file the journal is refused: /dev/null is none.
+    const args = [program, "--port", "0", "--store", "/dev/null", "--tokens", tokens];
+    return spawnSync(process.execPath, args, { ...user, cwd, env: cleanEnvironment(), timeout }).status;
+  };
+  assert.deepEqual([0, 65_534, 65_533].map(statusOf), [65, 65, 78]);
+});

@@ -45,40 +45,39 @@ test("sockets are refused by the name of the platform, by path and inherited", {
 for (const [node, version] of nodes) {
   const runs = (...args: readonly string[]) => runWine([node, windowsPath(program), ...args]);
 
-  test(`on Windows with Node ${version} a plant survives kill -9, and a second start ends with 75`,
-    { timeout }, async () => {
-      const folder = join(temporaryFolder(), `${"Grüne Pflanzen (für alle) ".repeat(5)}!`);
-      mkdirSync(folder);
-      const path = join(folder, "plants.ndjson");
-      const store = windowsPath(path);
-      const args = ["--store", store];
-      const key = 'Idempotency-Key: "once"\r\n';
-      const server = await startWine(node, { args });
-      assert.deepEqual(await server.post(id, key), [200, undefined]);
-      const second = await runs("--port", "0", ...args);
-      assert.equal(second.code, 75, second.stderr);
-      assert.ok(second.stderr.includes(`has it open: ${store}.lock is locked`), second.stderr);
-      const live = await runs("verify", "--json", store);
-      assert.deepEqual([live.code, live.stdout.includes('"opening"')], [0, false], live.stdout);
-      assert.deepEqual(await runs("cat", store), { code: 0, stdout: `{"id":${id},"name":"Fern"}\n`, stderr: "" });
-      assert.equal((await runs("import", store, "--store", "nats://127.0.0.1:1/plants")).code, 75);
-      assert.equal(await server.end("SIGKILL"), "SIGKILL");
+  test(`on Windows with Node ${version} a plant survives kill -9, and a second start ends with 75`, { timeout }, async () => {
+    const folder = join(temporaryFolder(), `${"Grüne Pflanzen (für alle) ".repeat(5)}!`);
+    mkdirSync(folder);
+    const path = join(folder, "plants.ndjson");
+    const store = windowsPath(path);
+    const args = ["--store", store];
+    const key = 'Idempotency-Key: "once"\r\n';
+    const server = await startWine(node, { args });
+    assert.deepEqual(await server.post(id, key), [200, undefined]);
+    const second = await runs("--port", "0", ...args);
+    assert.equal(second.code, 75, second.stderr);
+    assert.ok(second.stderr.includes(`has it open: ${store}.lock is locked`), second.stderr);
+    const live = await runs("verify", "--json", store);
+    assert.deepEqual([live.code, live.stdout.includes('"opening"')], [0, false], live.stdout);
+    assert.deepEqual(await runs("cat", store), { code: 0, stdout: `{"id":${id},"name":"Fern"}\n`, stderr: "" });
+    assert.equal((await runs("import", store, "--store", "nats://127.0.0.1:1/plants")).code, 75);
+    assert.equal(await server.end("SIGKILL"), "SIGKILL");
 
-      const size = readFileSync(path).length;
-      appendFileSync(path, '{"seq":2,"at":"20');
-      const again = await startWine(node, { args });
-      assert.match(complaintsOf(again.stderr()), /torn/);
-      assert.equal(readFileSync(`${path}.torn-${size}`, "utf8"), '{"seq":2,"at":"20');
-      assert.deepEqual(await again.post(id, key), [200, "true"]);
-      assert.deepEqual(await again.post("-9223372036854775808"), [200, undefined]);
-      assert.equal(await again.end("SIGBREAK"), 0, again.stderr());
-      assert.match(again.stderr(), /"msg":"draining: SIGBREAK"/);
-      const { code, stdout } = await runs("verify", store);
-      assert.deepEqual([code, stdout.includes(`${store}: records 2\n`)], [0, true], stdout);
-      assert.match(stdout, /: opening /, "the control: verify sees whether a server runs");
-      assert.deepEqual(readdirSync(folder).sort(),
-        ["plants.ndjson", "plants.ndjson.lock", `plants.ndjson.torn-${size}`]);
-    });
+    const size = readFileSync(path).length;
+    appendFileSync(path, '{"seq":2,"at":"20');
+    const again = await startWine(node, { args });
+    assert.match(complaintsOf(again.stderr()), /torn/);
+    assert.equal(readFileSync(`${path}.torn-${size}`, "utf8"), '{"seq":2,"at":"20');
+    assert.deepEqual(await again.post(id, key), [200, "true"]);
+    assert.deepEqual(await again.post("-9223372036854775808"), [200, undefined]);
+    assert.equal(await again.end("SIGBREAK"), 0, again.stderr());
+    assert.match(again.stderr(), /"msg":"draining: SIGBREAK"/);
+    const { code, stdout } = await runs("verify", store);
+    assert.deepEqual([code, stdout.includes(`${store}: records 2\n`)], [0, true], stdout);
+    assert.match(stdout, /: opening /, "the control: verify sees whether a server runs");
+    assert.deepEqual(readdirSync(folder).sort(),
+      ["plants.ndjson", "plants.ndjson.lock", `plants.ndjson.torn-${size}`]);
+  });
 }
 
 // What depends on the version least is tested on the first one.
