@@ -70,7 +70,8 @@ function inPem<T>(kind: string, bytes: Buffer, step: () => T) {
   } catch {
     const [found] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
     throw new TypeError(
-      `expected PEM of a ${kind}, whole, with real line ends, and no weaker than RSA of 2048 bits; found ${found}`
+      `expected PEM of a ${kind}, whole, with real line ends, ` +
+        `and no weaker than RSA of 2048 bits; found ${found}`
     );
   }
 }

@@ -104,14 +104,15 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     return { secrets, server, place, store, failed, health, accessLog, admin };
   } catch (error) {
     await store.close();
-    const message = messageOf(error);
-
-    // A name that leads nowhere: some shells set HOST.
-    const source = message.endsWith(config.host)
-      ? `, from ${config.hostSource}`
-      : "";
-    throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
+    throw cannotListen(error, config);
   }
+}
+
+/** Names the source of a host name that leads nowhere: some shells set HOST. */
+function cannotListen(error: unknown, { host, hostSource }: Config) {
+  const message = messageOf(error);
+  const source = message.endsWith(host) ? `, from ${hostSource}` : "";
+  return new ExitError("unavailable", `cannot listen: ${message}${source}`);
 }
 
 /** Logs and prints that the server listens, and where. */

@@ -44,9 +44,11 @@ export const adminForm = new RegExp(
   `^(?:(?:${hostForm}:)?(${portForm})|(?=.*/)${socketForm})$`
 );
 
+const addressForm = "(?:nats|tls)://[^@\\0]+";
+
 /** The address of a stream, without credentials and hence without @; or a path that is no URL. */
 const storeForm = new RegExp(
-  String.raw`^${pathEnds}(?:(?:nats|tls)://[^@\0]+|(?!(?:file|nats|tls):|:memory:|[^./].*://)\P{Cc}+)$`,
+  `^${pathEnds}(?:${addressForm}|(?!(?:file|nats|tls):|:memory:|[^./].*://)\\P{Cc}+)$`,
   "u"
 );
 
