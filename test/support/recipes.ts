@@ -29,10 +29,10 @@ export function recipeWith(name: string, replaced: Readonly<Record<string, strin
 }
 
 /** Runs a recipe's commands in a folder, with this node as its node, and these commands besides. */
-export function runRecipe(name: string, cwd: string, node: string, commands = ""): void {
+export function runRecipe(name: string, cwd: string, node: string, commands = "", flag = ""): void {
   const path = temporaryFolder();
   symlinkSync(node, join(path, "node"));
-  const { status, stderr } = spawnSync("sh", ["-ec", recipeOf(name)], {
+  const { status, stderr } = spawnSync("sh", ["-ec", `${recipeOf(name).trimEnd()} ${flag}`], {
     cwd, encoding: "utf8", timeout: 120_000,
     env: cleanEnvironment({ PATH: `${path}:${process.env["PATH"]}:${commands}` }),
   });
@@ -40,12 +40,12 @@ export function runRecipe(name: string, cwd: string, node: string, commands = ""
 }
 
 /** A folder that the recipes take for the checkout, with the program in one file. */
-export function bundled(): string {
+export function bundled(flag = ""): string {
   const folder = temporaryFolder();
   for (const name of ["src", "node_modules", "package.json"]) {
     symlinkSync(join(root, name), join(folder, name));
   }
-  runRecipe("bundle", folder, process.execPath);
+  runRecipe("bundle", folder, process.execPath, "", flag);
   writeFileSync(join(folder, "sea.json"), recipeOf("sea.json"));
   return folder;
 }
