@@ -138,10 +138,10 @@ function answerOf(newPlant: string, outcome: Outcome): Answer {
     return { status: 200, headers: replayedHeader, body, replayed: true };
   return {
     status: 200,
-    headers: [],
+    headers: {},
     body,
     receipt: typeof outcome === "object" ? outcome : undefined
   };
 }
 
-const replayedHeader = ["Idempotency-Replayed", "true"];
+const replayedHeader = { "Idempotency-Replayed": "true" };

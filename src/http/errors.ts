@@ -163,8 +163,8 @@ export class ApiError extends Error {
   /** Whether the connection closes after this response. */
   readonly close: boolean;
 
-  /** Names and values in turn, without `Connection`. */
-  readonly headers: readonly string[];
+  /** All but those of every response, and without `Connection`. */
+  readonly headers: Readonly<Record<string, string>>;
 
   /** An Error as JSON. Its LF keeps a terminal's prompt on a line of its own. */
   readonly body: string;
@@ -179,7 +179,9 @@ export class ApiError extends Error {
         : message;
     this.status = Math.floor(error / 100);
     this.close = fields.includes(close);
-    this.headers = fields.filter((field) => field !== close).flat();
+    this.headers = Object.fromEntries(
+      fields.filter((field) => field !== close)
+    );
     this.error = error;
     this.body = `${JSON.stringify({ error, message: sentence })}\n`;
   }

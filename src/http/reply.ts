@@ -3,7 +3,7 @@ import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { Receipt } from "../store.ts";
 import type { ApiError } from "./errors.ts";
 
-/** A response as a value. `headers` are names and values in turn, after those of every response. */
+/** A response as a value. */
 export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
   /** Whether nothing was stored because the same request was stored before. */
   readonly replayed?: true;
@@ -13,6 +13,7 @@ export type Answer = Pick<ApiError, "status" | "headers" | "body"> & {
 };
 
 const mediaType = "application/json";
+const closing = { Connection: "close" };
 
 /**
  * Writes a response. Afterwards the connection closes if `shouldKeepAlive` is false.
@@ -24,15 +25,15 @@ export function reply(
   { status, headers, body }: Answer
 ) {
   const bytes = Buffer.byteLength(body);
-  const fields = [
-    "Content-Type",
-    mediaType,
-    "Content-Length",
-    `${bytes}`,
-    ...headers
-  ];
-  if (!response.shouldKeepAlive) fields.push("Connection", "close");
-  response.writeHead(status, fields);
+
+  // An object, not a list of names and values: on-headers 1.0.2, which many middlewares use, reads
+  // a list as one of pairs.
+  response.writeHead(status, {
+    "Content-Type": mediaType,
+    "Content-Length": bytes,
+    ...headers,
+    ...(response.shouldKeepAlive ? undefined : closing)
+  });
 
   // Head and body leave as one string. If it is ASCII, Latin-1 gives 5 to 12 % more responses.
   const coding = bytes === body.length ? "latin1" : "utf8";
@@ -68,16 +69,14 @@ export function endReplies() {
 
 /** Returns a whole response as text, for requests that have no ServerResponse. */
 export function rawReply({ status, body, headers }: Answer) {
-  const own = headers.map((text, index) =>
-    index % 2 === 0 ? `${text}: ` : `${text}\r\n`
+  const own = Object.entries({ ...headers, ...closing }).map(
+    ([name, value]) => `${name}: ${value}\r\n`
   );
   return (
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n` +
     `Date: ${new Date().toUTCString()}\r\n` +
     `Content-Type: ${mediaType}\r\n` +
     `Content-Length: ${Buffer.byteLength(body)}\r\n` +
-    own.join("") +
-    "Connection: close\r\n" +
-    `\r\n${body}`
+    `${own.join("")}\r\n${body}`
   );
 }

@@ -231,8 +231,8 @@ function compress(response: ServerResponse): void {
   const end = response.end.bind(response);
   const pieces: Buffer[] = [];
   Object.assign(response, {
-    writeHead: (status: number, fields: readonly string[]) => writeHead(status, fields
-      .map((each) => (each === "Content-Length" ? "X-Length" : each))),
+    writeHead: (status: number, { "Content-Length": bytes, ...fields }: Record<string, string>) =>
+      writeHead(status, { "X-Length": bytes, ...fields }),
     write: (chunk: string, encoding: BufferEncoding) => pieces.push(Buffer.from(chunk, encoding)),
     end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed)),
   });
@@ -303,6 +303,41 @@ for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) 
       assert.equal(journal.stats.records, isWrapped ? 0 : 1);
       await journal.close();
     });
+}
+
+/** What on-headers 1.0.2 does, below morgan, compression, response-time and express-session. */
+function onHeaders(response: ServerResponse, listener: () => void): void {
+  const { writeHead } = response;
+  response.writeHead = (...args: unknown[]): ServerResponse => {
+    const index = typeof args[1] === "string" ? 2 : 1;
+    const headers = args[index] ?? {};
+    response.statusCode = Number(args[0]);
+    const pairs: readonly string[][] = Array.isArray(headers) ? headers : Object.entries(headers);
+    for (const [name, value] of pairs) response.setHeader(String(name), value ?? "");
+    listener();
+    return Reflect.apply(writeHead, response, args.slice(0, index)) as ServerResponse;
+  };
+}
+
+const wrongToken = plant.toString().replace(token, "wrong");
+for (const [what, bytes, expected] of [
+  ["200", plant, { connection: "keep-alive" }],
+  ["401", wrongToken, { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' }],
+  ["a last response", `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n`, { connection: "close" }],
+] as const) {
+  test(`below on-headers 1.0.2 and replaced methods the headers are right: ${what}`, { timeout }, async () => {
+    const port = await hostThat((_, response) => {
+      onHeaders(response, () => void response.setHeader("X-Response-Time", "1ms"));
+      for (const name of ["setHeader", "write", "end"] as const)
+        Object.assign(response, { [name]: response[name].bind(response) });
+    });
+    const [answer] = await exchange(port, bytes, { answers: 1 });
+    const { headers = {}, body = "" } = answer ?? {};
+    const all = { "content-type": "application/json", "content-length": `${Buffer.byteLength(body)}`,
+      "x-response-time": "1ms", ...expected };
+    assert.deepEqual(headers, { ...headers, ...all });
+    assert.equal(Object.keys(headers).some((name) => name.length === 1), false);
+  });
 }
 
 const { PLANT_TEST_PEERS: peers = "" } = process.env;

@@ -30,7 +30,7 @@ function refusalOf(tokens: BearerTokens, authorization: string | undefined): Ref
   } catch (error) {
     assert.ok(error instanceof ApiError);
     const { body, headers } = error;
-    const challenge = headers[headers.findIndex((name) => name === "WWW-Authenticate") + 1];
+    const { "WWW-Authenticate": challenge } = headers;
     return { error: Number(/"error":(\d+)/.exec(body)?.[1]), challenge, body };
   }
 }
