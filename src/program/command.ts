@@ -7,8 +7,9 @@ import { isTokenName } from "./secrets.ts";
 import { entries, hintFor, quoted, readConfig } from "./settings.ts";
 
 /**
- * Reads `[serve] [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`, `export FILE`,
- * `token [NAME]`, `openapi`. A setting that the command does not take has its default.
+ * Reads `[serve] [options]`, `check [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`,
+ * `export FILE`, `token [NAME]`, `openapi`. A setting that the command does not take has its
+ * default.
  *
  * @throws ExitError with a line for each mistake: `usage` if the command line is wrong, or any
  *   mistake names a flag that is on it; else `config`
@@ -32,6 +33,7 @@ const storeFlags = serveFlags.filter((flag) => flag.startsWith("store"));
 /** Flags of each command, and the least and the greatest number of positionals. */
 const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["serve", [serveFlags, 0, 0]],
+  ["check", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
   ["cat", [["seq", "at"], 1, Infinity]],
   ["import", [storeFlags, 1, Infinity]],

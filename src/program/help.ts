@@ -20,6 +20,7 @@ export function help() {
 
   plant-store [serve] [options]   serve POST /plants; SIGTERM ends it; SIGHUP reloads tokens and
                                   certificate, and begins a new journal if the old one was renamed
+  plant-store check [options]     check settings and secret files for serve; opens nothing else
   plant-store verify FILE...      check whole journals; --json for programs
   plant-store cat FILE...         print each plant as a line of JSON; --seq and --at add its number
                                   and time

@@ -47,7 +47,6 @@ export async function openStream(
 ) {
   // Loaded on demand: a server with a journal never loads an engine.
   const { openNats } = await import("../engines/nats.ts");
-  const { storeCredentials, storeTlsCert, storeTlsKey, storeTlsCa } = config;
   return openNats(config.store, {
     warn: (message) => host.log("warn", message),
 
@@ -59,15 +58,23 @@ export async function openStream(
       ...limits
     },
     ...options,
-    credentials: () =>
-      storeCredentials === ""
-        ? undefined
-        : readCredentialsFile(storeCredentials, host),
-    tls: () => ({
-      ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
-      ...(storeTlsCa && {
-        ca: readCertificates("TLS authority", storeTlsCa, host)
-      })
-    })
+    ...streamSecrets(config, host)
   });
 }
+
+/** Returns what reads the secret files of a stream. */
+export const streamSecrets = (
+  { storeCredentials, storeTlsCert, storeTlsKey, storeTlsCa }: Config,
+  host: Host
+) => ({
+  credentials: () =>
+    storeCredentials === ""
+      ? undefined
+      : readCredentialsFile(storeCredentials, host),
+  tls: () => ({
+    ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
+    ...(storeTlsCa && {
+      ca: readCertificates("TLS authority", storeTlsCa, host)
+    })
+  })
+});

@@ -7,7 +7,7 @@ import { readCommand } from "./command.ts";
 import { reportError } from "./exit.ts";
 import { help, version } from "./help.ts";
 import type { Host } from "./host.ts";
-import { serve } from "./serve.ts";
+import { check, serve } from "./serve.ts";
 import { verify } from "./report.ts";
 
 /** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
@@ -34,6 +34,7 @@ async function runCommand(host: Host): Promise<unknown> {
 
   const { command, operands, flags, config } = readCommand(host);
   if (command === "serve") return serve(config, host);
+  if (command === "check") return check(config, host);
   if (command === "verify") return verify(operands, flags.has("json"), host);
   if (command === "cat") return cat(operands, flags, host);
   if (command === "token") return printToken(operands, host);

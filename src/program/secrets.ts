@@ -13,6 +13,7 @@ import { messageOf } from "../journal/error.ts";
 import { isWindows } from "../journal/lock.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
+import type { Config } from "./settings.ts";
 
 /**
  * Reads a tokens file; names by digest, and each digest as BearerTokens takes it.
@@ -51,6 +52,10 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
     return { cert, key, notAfter, warnAfter };
   });
 }
+
+/** Reads the server's certificate and key, if it has any. */
+export const readTls = ({ tlsCert, tlsKey }: Config, host: Host) =>
+  tlsCert === "" ? undefined : readTlsPair(tlsCert, tlsKey, host);
 
 /** Reads the credentials of a stream. @throws ExitError that names the file */
 export const readCredentialsFile = (path: string, host: Host) =>

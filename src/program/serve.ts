@@ -2,15 +2,16 @@
 import { createPlantServer } from "../index.ts";
 import { messageOf } from "../journal/error.ts";
 import { isWindows } from "../journal/lock.ts";
+import { exitCodes } from "../store.ts";
 import { createAccessLog } from "./access-log.ts";
-import { ExitError, internalErrorMessage } from "./exit.ts";
+import { ExitError, internalErrorMessage, reportError } from "./exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "./help.ts";
 import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
-import { openStore } from "./open-store.ts";
-import { dayMillis, readTlsPair } from "./secrets.ts";
+import { openStore, streamSecrets } from "./open-store.ts";
+import { dayMillis, readTls } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -53,6 +54,23 @@ export async function serve(config: Config, host: Host) {
   return exitCode;
 }
 
+/**
+ * Reads the secret files as `serve` does, and opens neither store nor port. Reports each file that
+ * is refused.
+ */
+export function check(config: Config, host: Host) {
+  const { credentials, tls } = streamSecrets(config, host);
+  const codes = [openTokens, readTls, credentials, tls].map((read) => {
+    try {
+      read(config, host);
+      return exitCodes.done;
+    } catch (error) {
+      return reportError(error, host);
+    }
+  });
+  return codes.find(Boolean) ?? host.print("the settings can be used");
+}
+
 type Running = Awaited<ReturnType<typeof start>>;
 
 /**
@@ -61,12 +79,11 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const { tlsCert, tlsKey } = config;
   const secrets = {
     tokens: openTokens(config, host),
 
     /** The current certificate and key. */
-    tls: tlsCert === "" ? undefined : readTlsPair(tlsCert, tlsKey, host)
+    tls: readTls(config, host)
   };
   const store = await openStore(config, host);
   const failed = new Promise<string>((resolve) =>
@@ -176,8 +193,8 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
   if (config.tokensFile !== "") again("tokens", secrets.tokens.reload);
   if (secrets.tls)
     again("certificate and key", () => {
-      const tls = readTlsPair(config.tlsCert, config.tlsKey, host);
-      server.setSecureContext?.(tls);
+      const tls = readTls(config, host);
+      if (tls) server.setSecureContext?.(tls);
       secrets.tls = tls;
     });
   warnOfExpiry(running, log);

@@ -197,8 +197,6 @@ export const environmentOf = (entry: Entry) =>
 
 /** The command line and the environment, and the mistakes found in them so far. */
 interface Given extends Pick<Host, "environment" | "pid"> {
-  readonly command: string;
-
   /** Values by flag; empty for a flag that lacks its value. */
   readonly flags: ReadonlyMap<string, string>;
 
@@ -314,16 +312,16 @@ function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
 
 /** Whether a server inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
 const isInherited = ({
-  command,
+  allowed,
   environment: { LISTEN_PID, LISTEN_FDS = "0" },
   pid
 }: Given) =>
-  command === "serve" && LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
+  allowed.includes("tokens") && LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
 
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
-function checkToken({ command, environment, mistakes }: Given) {
+function checkToken({ allowed, environment, mistakes }: Given) {
   const { [tokenVariable]: token } = environment;
-  if (command === "serve" && token && !tokenForm.test(token))
+  if (allowed.includes("tokens") && token && !tokenForm.test(token))
     mistakes.push(
       `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end` +
         (/^["']/.test(token) ? "; it is in quotes" : "") +

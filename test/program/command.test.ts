@@ -341,7 +341,7 @@ test("a message has a short, escaped excerpt of what was given", () => {
 test("--help lists every flag and variable, on stdout, and ends with 0", async () => {
   const { code, stdout, stderr } = await run(["--help"]);
   assert.deepEqual([code, stderr], [0, ""]);
-  for (const word of ["serve", "verify", "import", "export", "token", "openapi", "--help", "--version",
+  for (const word of ["serve", "check", "verify", "import", "export", "token", "openapi", "--help", "--version",
     "--json"]) assert.match(stdout, RegExp(`(?<![\\w-])${word}(?![\\w-])`));
   const lines = stdout.split("\n");
   assert.ok(lines.every((line) => line.length <= 100), "at most 100 columns");
@@ -389,3 +389,15 @@ for (const [line, environment, code, found] of programs) {
     assert.doesNotMatch(result.stderr, /\n +at /, "no stack is shown");
   });
 }
+
+test("check reports all mistakes of settings and secret files, and opens neither store nor port", async () => {
+  const cwd = temporaryFolder();
+  const stream = ["--store", "nats://h/p", "--store-credentials", "none"];
+  const [good, bad, usage] = [await run(["check"], {}, cwd), await run(["check", "--tokens", "none", "--tls-cert", "none",
+    "--tls-key", "none", ...stream], {}, cwd), await run(["check", "--port", "x"], { PLANTS_TOKEN: "S3cret x" }, cwd)];
+  assert.deepEqual(good, { code: 0, stdout: "the settings can be used\n", stderr: "" });
+  assert.deepEqual([bad.code, bad.stdout, usage.code], [78, "", 64]);
+  assert.match(bad.stderr, /^plant-store: tokens file none: .*\nplant-store: TLS certificate none: .*\nplant-store: credentials file none: .*\n$/);
+  assert.match(usage.stderr, /^plant-store: --port .*\nplant-store: PLANTS_TOKEN .*\n$/);
+  assert.deepEqual(readdirSync(cwd), []);
+});
