@@ -32,7 +32,7 @@ export function describeApi({ keysBytesMax }: Limits) {
       schemas: {
         Plant: plantSchema,
         NewPlant: { ...newPlantSchema, allOf: [reference("Plant"), withId] },
-        Error: errorSchema
+        Error: { ...errorSchema, examples: [exampleError] }
       },
       securitySchemes: { bearer: { type: "http", scheme: "bearer" } }
     }
@@ -45,7 +45,7 @@ const about = `A 200 means that the plant is on stable storage.
 An \`id\` is stored exactly. A client that reads numbers as doubles, as JavaScript does, rounds an
 \`id\` beyond 2^53 before it sends it.
 
-After no response, or error 50302, it is unknown whether the plant was stored. `;
+After no response, or error 50001 or 50302, it is unknown whether the plant was stored. `;
 
 /** The parts of the description that are there if the store keeps keys. */
 const keysDescription = {
@@ -98,6 +98,9 @@ const createPlant = (keys?: typeof keysDescription) => ({
 /** Beyond 2^53, and even: a double is exact, so that tools show the number that stands here. */
 const exampleId = 2 ** 53 + 2;
 const examplePlant = { name: "Fern", tag: "shade" };
+
+const [error, message] = catalogue.token;
+const exampleError = { error, message: `${message}.` };
 
 const requestId = {
   "X-Request-Id": {

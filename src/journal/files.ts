@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { ifPossible } from "./error.ts";
+import { hasCode, ifPossible } from "./error.ts";
 import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
 const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
@@ -163,7 +163,15 @@ const openedFile = (fd: number) => ({
     return bytesWritten;
   },
 
-  truncate: (bytes: number) => fs.ftruncateSync(fd, bytes),
+  truncate(bytes: number) {
+    try {
+      fs.ftruncateSync(fd, bytes);
+    } catch (error) {
+      if (!hasCode(error, "EPERM")) throw error;
+      const hint = "EPERM, ftruncate: is it append-only (chattr -a ends that)?";
+      throw new Error(hint, { cause: error });
+    }
+  },
 
   /** Makes all of it durable, unless Node's permission model forbids it. */
   sync: () => sync(fd),

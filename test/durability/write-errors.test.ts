@@ -12,6 +12,7 @@ import {
 } from "../support/journals.ts";
 import type { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 test("the rest of a short write is written before the plants are acknowledged", async () => {
   for (const bytes of [1, 50, 200]) {
@@ -163,4 +164,15 @@ test("a file that another process has truncated is not extended after a failed w
   assert.deepEqual(await append(journal, fern), ["unknown"], "its end is not what it was");
   assert.equal(statSync(path).size, headerBytes);
   await journal.close();
+});
+
+test("a torn end that cannot be truncated, because the file is append-only, is an error that says so", async (t) => {
+  const path = join(temporaryFolder(), "plants.ndjson");
+  await (await openJournal(path)).close();
+  appendFileSync(path, '{"seq":1');
+  const reason = missing(["chattr", "+a", path]);
+  if (reason) return t.skip(reason);
+  await assert.rejects(openJournal(path), { exitCode: 74, message: /EPERM, ftruncate: is it append-only \(chattr -a/ });
+  assert.ok(!missing(["chattr", "-a", path]));
+  await (await openJournal(path)).close();
 });

@@ -101,8 +101,7 @@ function tour(found: string): string {
 function facts(): string {
   const others = /for version in ([\d ]+);/.exec(readFileSync(join(root, ".ci/run"), "utf8"))?.[1];
   const nodes = [/\d+/.exec(manifest.engines.node)?.[0], ...others?.split(" ") ?? []].join(", ");
-  return `Tested on Node ${nodes}. The source has ${sources.length} files with ${sumOf(sources)}`
-    + " [tokens](.github/CONTRIBUTING.md#the-rules-of-the-source).";
+  return `Tested on Node ${nodes}. [The source](src/README.md) has ${sources.length} files.`;
 }
 
 /** What loads a file by `import()`, and that file; tidy's layers say where else `import()` may be. */
