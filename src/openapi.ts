@@ -98,9 +98,7 @@ const createPlant = (keys?: typeof keysDescription) => ({
 /** Beyond 2^53, and even: a double is exact, so that tools show the number that stands here. */
 const exampleId = 2 ** 53 + 2;
 const examplePlant = { name: "Fern", tag: "shade" };
-
-const [error, message] = catalogue.token;
-const exampleError = { error, message: `${message}.` };
+const exampleError = { error: 40102, message: "The bearer token is unknown." };
 
 const requestId = {
   "X-Request-Id": {

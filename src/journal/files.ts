@@ -166,10 +166,9 @@ const openedFile = (fd: number) => ({
   truncate(bytes: number) {
     try {
       fs.ftruncateSync(fd, bytes);
-    } catch (error) {
-      if (!hasCode(error, "EPERM")) throw error;
+    } catch (cause) {
       const hint = "EPERM, ftruncate: is it append-only (chattr -a ends that)?";
-      throw new Error(hint, { cause: error });
+      throw hasCode(cause, "EPERM") ? new Error(hint, { cause }) : cause;
     }
   },
 
