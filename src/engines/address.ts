@@ -7,7 +7,7 @@
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
  *   option  = "replicas=" 1-5 / "monitor=" ["https:"] port / "tls-first" / "domain=" name
- *           / "inbox=" prefix
+ *           / "inbox=" prefix / "subject=" subject
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
@@ -88,7 +88,7 @@ function read<T>(what: string, get: () => T) {
 
 const option =
   "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|tls-first" +
-  "|domain=[\\w-]+|inbox=\\w[\\w.-]*)";
+  "|domain=[\\w-]+|inbox=\\w[\\w.-]*|subject=[\\w-]+(?:\\.[\\w-]+)*)";
 const addressForm = new RegExp(
   `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
 );
@@ -104,8 +104,10 @@ function parseAddress(address: string) {
     return {
       hosts: hosts.split(",").map(endpointOf),
 
-      /** The stream's name, and the subject that plants are published to. */
       stream,
+
+      /** The subject that plants are published to. */
+      subject: options.get("subject") ?? stream,
       needsTls: protocol === "tls",
       replicas: Number(options.get("replicas") ?? 3),
 
@@ -123,7 +125,7 @@ function parseAddress(address: string) {
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
         "?replicas=1-5&monitor=PORT or https:PORT&tls-first&domain=NAME" +
-        "&inbox=PREFIX, without credentials"
+        "&inbox=PREFIX&subject=NAME, without credentials"
     );
   }
 }

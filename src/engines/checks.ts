@@ -28,21 +28,23 @@ export async function check(
   patienceMillis: number
 ) {
   const { noProgressMillis } = settings.limits;
+  const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
   let giveUpAt = performance.now() + patienceMillis;
   for (;;) {
     // A leader that has just lost its quorum may never respond: ask again.
     const pause = setTimeout(noProgressMillis / 8);
     const found = objectOf(
-      await Promise.race([
-        connection.ask(`${settings.api}.STREAM.INFO.${settings.stream}`),
-        pause
-      ])
+      await Promise.race([connection.ask(subject), pause])
     );
-    let problem = "nobody leads the stream now";
     const { error, config } = found;
+    const { err_code: code, description } = objectOf(error);
+    let problem = error
+      ? `the stream is away: ${description}`
+      : `nobody leads the stream now, or no server on the way permits ${subject}`;
 
-    // 10008: JetStream is away for now. In an election there is this response or none.
-    const isAway = objectOf(error)["err_code"] === 10008;
+    // 10008: JetStream is away for now. In an election there is this response or none. The others:
+    // the stream is offline, as after a downgrade of its servers.
+    const isAway = [10008, 10118, 10194].includes(Number(code));
     if (!isAway && (error !== undefined || config !== undefined)) {
       requireRight(found, settings);
       const unverified = await unverifiedOf(connection, found, settings);
@@ -119,13 +121,13 @@ function requireRight({ error, config }: JsonObject, settings: Settings) {
  * or leave it without an acknowledgement. */
 function requirements(
   found: JsonObject,
-  { stream, replicas, limits }: Settings
+  { subject, replicas, limits }: Settings
 ) {
   const { max_bytes, max_msgs, discard = "new", persist_mode: mode } = found;
   const atLeast = (name: string, min: number) =>
     Math.max(Number(found[name] ?? 0), min);
   return {
-    subjects: [stream],
+    subjects: [subject],
 
     // Memory is lost with its machine.
     storage: "file",
@@ -155,10 +157,13 @@ function requirements(
     no_ack: undefined,
 
     // With a rollup header, the user that publishes could empty the stream.
-    allow_rollup_hdrs: found["allow_rollup_hdrs"] && false,
+    allow_rollup_hdrs: undefined,
 
     // A sealed stream takes nothing.
-    sealed: found["sealed"] && false
+    sealed: undefined,
+
+    // A stream of counters refuses every other message.
+    allow_msg_counter: undefined
   };
 }
 
@@ -166,11 +171,11 @@ function requirements(
 export const duplicateWindowMillis = ({ appendMillis }: NatsLimits) =>
   4 * appendMillis;
 
-/** Returns a reason for each setting that differs; an undefined setting must be absent. */
+/** Returns a reason for each setting that differs; an undefined setting must be absent or false. */
 const differences = (found: JsonObject, wanted: JsonObject) =>
   Object.keys(wanted).flatMap((name) => {
     const [right = "none", is = "none"] = [wanted, found].map((all) =>
-      JSON.stringify(all[name])
+      JSON.stringify(all[name] || undefined)
     );
     const reason =
       name === "duplicate_window"

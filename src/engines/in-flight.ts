@@ -34,8 +34,9 @@ interface Message {
    */
   readonly deadline: number | undefined;
 
-  /** Replays, and what they need, have twice the room, so that a full queue still replays. */
-  readonly room: "for plants" | "for replays";
+  /** The share of the limits that it may fill up: 2 for replays and what they need, so that a full
+   * queue still replays. */
+  readonly room: 1 | 2;
 
   /** Called with a response, and whether an earlier attempt may have stored the message. */
   readonly judge: (response: JsonObject, isRepeated: boolean) => Verdict;
@@ -101,7 +102,7 @@ export class InFlight implements SessionHandlers {
    * @throws StoreError `unknown` without room: the plant may be stored for the first request
    */
   async share(outcome: Promise<unknown>, bytes: number) {
-    this.#take(bytes, "for replays", "unknown");
+    this.#take(bytes, 2, "unknown");
     await outcome.finally(() => this.#release(bytes));
   }
 
@@ -148,10 +149,9 @@ export class InFlight implements SessionHandlers {
   /** @throws StoreError with the code if there is no room */
   #take(bytes: number, room: Message["room"], code: "busy" | "unknown") {
     const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
-    const factor = room === "for replays" ? 2 : 1;
     if (
-      this.#records >= factor * inFlightRecordsMax ||
-      this.#bytes + bytes > factor * inFlightBytesMax
+      this.#records >= room * inFlightRecordsMax ||
+      this.#bytes + bytes > room * inFlightBytesMax
     )
       throw new StoreError(code, "too much is in flight");
     this.#records++;

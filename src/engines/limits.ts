@@ -28,6 +28,9 @@ export const natsLimits = {
   /** While a connection is used, its stream and the servers are checked again after so long. */
   checkMillis: 10_000,
 
+  /** The same while a server that holds the stream is down, and could not be asked. */
+  unaskedMillis: 1_000,
+
   /**
    * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
    * added.

@@ -191,7 +191,7 @@ export class NatsStore
     // record's checksum, so that the copy never takes another plant's acknowledgement.
     const id = `${this.#idPrefix}.${++this.#count}.${payload.subarray(-10, -2)}`;
     const ack = await this.#inFlight.send({
-      subject: this.#settings.stream,
+      subject: this.#settings.subject,
       headers: headersOf(
         `Nats-Msg-Id: ${key ?? id}\r\n`,
         `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
@@ -200,7 +200,7 @@ export class NatsStore
       ),
       payload,
       deadline,
-      room: key === undefined ? "for plants" : "for replays",
+      room: key === undefined ? 1 : 2,
       judge: (response, isRepeated) =>
         // A message is its own duplicate only if an earlier attempt may have been stored. Requests
         // of many processes may have the same key.
@@ -229,7 +229,7 @@ export class NatsStore
       headers: headersOf(),
       payload: Buffer.from(body),
       deadline,
-      room: "for replays",
+      room: 2,
       judge: (result) => {
         // Any response of the leader's is a result, and so is 10037: there is no such message.
         const { err_code: code = 10037 } = objectOf(result["error"]);

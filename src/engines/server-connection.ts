@@ -47,7 +47,10 @@ export class Connection {
   #onAnswer: ((reply: JsonObject) => void) | undefined;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
-  #info: JsonObject = {};
+  info: JsonObject = {};
+
+  /** Whether the latest bytes belong to a message that is still incomplete. */
+  isReceiving = false;
 
   /** Its errors are thrown by the loop over its bytes. A socket under TLS has no such loop, and its
    * errors are those of the TLS socket: ignoring them here is safe. */
@@ -55,7 +58,6 @@ export class Connection {
 
   /** The pings since the server has sent anything. */
   #pingsMissed = 0;
-  #isReceiving = false;
 
   constructor(settings: Settings, handler: ReplyHandler) {
     this.#settings = settings;
@@ -63,18 +65,9 @@ export class Connection {
     this.#inbox = `${settings.inbox}.${randomId()}`;
   }
 
-  get info(): JsonObject {
-    return this.#info;
-  }
-
   /** Whether messages can be published on it. */
   get isOpen() {
     return this.#socket.writable;
-  }
-
-  /** Whether the latest bytes belong to a message that is still incomplete. */
-  get isReceiving(): boolean {
-    return this.#isReceiving;
   }
 
   /**
@@ -83,8 +76,7 @@ export class Connection {
    * @param onOpen called once, when the server has taken the credentials; its failure is the end
    */
   async talk(endpoint: Endpoint, onOpen: () => Promise<void>) {
-    const { api, keys, isReadOnly, limits, needsTls, isTlsFirst, stream } =
-      this.#settings;
+    const { limits, needsTls, isTlsFirst } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
       if (!pings) this.close("no handshake in time");
@@ -97,7 +89,7 @@ export class Connection {
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      const isDemanded = needsTls || this.#info["tls_required"] === true;
+      const isDemanded = needsTls || this.info["tls_required"] === true;
       if (isDemanded && !isTlsFirst) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#startTls(endpoint);
@@ -105,16 +97,10 @@ export class Connection {
       }
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
-      const nonce = String(this.#info["nonce"] ?? "");
+      const nonce = String(this.info["nonce"] ?? "");
       const hello = JSON.stringify({ ...introduction, ...login(nonce) });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
-
-      // If one of these is not permitted, the server says so before it answers PING. The stream
-      // stores nothing for the second, which expects another stream.
-      if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
-      if (!isReadOnly)
-        this.publish(stream, "0", headersOf("Nats-Expected-Stream: .\r\n"));
-      this.#write("PING\r\n");
+      this.#askPermissions();
       for await (const frame of frames) {
         this.#onFrame(frame);
         if (frame.line !== "PONG" || pings) continue;
@@ -130,6 +116,17 @@ export class Connection {
     }
   }
 
+  /** Publishes what must be permitted: the server refuses it before it answers PING. */
+  #askPermissions() {
+    const { api, keys, isReadOnly, stream, subject } = this.#settings;
+    if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
+
+    // The stream stores nothing, since the message expects another one.
+    if (!isReadOnly)
+      this.publish(subject, "0", headersOf("Nats-Expected-Stream: .\r\n"));
+    this.#write("PING\r\n");
+  }
+
   #startTls(endpoint: Endpoint) {
     this.#socket = connectTls({
       ...this.#settings.tlsOptions(),
@@ -141,7 +138,7 @@ export class Connection {
   async *#chunks() {
     for await (const chunk of this.#socket) {
       this.#pingsMissed = 0;
-      this.#isReceiving = true;
+      this.isReceiving = true;
       yield chunk;
     }
   }
@@ -201,7 +198,7 @@ export class Connection {
 
   /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
   #checkServer() {
-    const { version, headers, tls_required, tls_available } = this.#info;
+    const { version, headers, tls_required, tls_available } = this.info;
     if (version === undefined) throw protocolError("no INFO");
     const { needsTls } = this.#settings;
     const lacks =
@@ -220,7 +217,7 @@ export class Connection {
       line,
       words: [name, subject = ""]
     } = frame;
-    this.#isReceiving = false;
+    this.isReceiving = false;
     switch (name) {
       case "MSG":
       case "HMSG": {
@@ -237,10 +234,10 @@ export class Connection {
       case "PONG":
         return;
       case "INFO":
-        this.#info = readObject(line.slice(5));
+        this.info = readObject(line.slice(5));
 
         // Leaves now, while all hosts can be chosen, rather than when the server cuts off.
-        if (this.#info["ldm"] === true)
+        if (this.info["ldm"] === true)
           throw new EngineError(
             "unreachable",
             "it is about to leave (lame duck)"

@@ -154,7 +154,7 @@ export class Session {
    * @throws EngineError
    */
   async #serve(connection: Connection, onChecked: () => void) {
-    const { appendMillis, checkMillis, noProgressMillis } =
+    const { appendMillis, checkMillis, noProgressMillis, unaskedMillis } =
       this.#settings.limits;
 
     // Appends wait from now on, also while the next host is tried: an election is not an outage.
@@ -176,7 +176,8 @@ export class Session {
         onChecked();
         this.#handlers.onReady();
       }
-      await setTimeout(checkMillis, undefined, { ref: false });
+      const pauseMillis = unasked.length > 0 ? unaskedMillis : checkMillis;
+      await setTimeout(pauseMillis, undefined, { ref: false });
     }
   }
 }

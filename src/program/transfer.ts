@@ -128,6 +128,8 @@ export async function importJournals(
     else progress.onSent(seq - known, records - known);
   }
   if (!messages.next().done) throw changed;
+  if ((await stream.state()).lastSeq > records)
+    throw data(`the stream has messages after the ${records} records`);
   return records - known;
 }
 

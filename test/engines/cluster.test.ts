@@ -43,14 +43,15 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     [{ storage: "memory" }, /storage: expected "file"/],
     [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
     [{ retention: "workqueue" }, /retention: expected "limits"/],
-    [{ max_age: 3_600_000_000_000 }, /max_age: expected 0/],
+    [{ max_age: 3_600_000_000_000 }, /max_age: expected none/],
     [{ max_msgs_per_subject: 5 }, /max_msgs_per_subject: expected -1/],
     [{ discard: "old", max_bytes: 1_000_000 }, /discard: expected "new"/],
     [{ persist_mode: "async", num_replicas: 1 }, /persist_mode: expected none/],
     [{ duplicate_window: 10_000_000_000 }, /duplicate_window: expected 40000000000/],
     [{ subjects: ["wrong", "more.*"] }, /subjects: expected \["wrong"\]/],
     [{ no_ack: true }, /no_ack: expected none/],
-    [{ allow_rollup_hdrs: true, deny_purge: false }, /allow_rollup_hdrs: expected false/],
+    [{ allow_rollup_hdrs: true, deny_purge: false }, /allow_rollup_hdrs: expected none/],
+    [{ allow_msg_counter: true, discard: "old" }, /allow_msg_counter: expected none/],
   ];
   for (const [changes, pattern] of wrong) {
     test(`a stream with ${JSON.stringify(changes)} is refused`, async () => {

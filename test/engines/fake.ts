@@ -232,7 +232,7 @@ export const varzOf = (server_name: string, server_id: string, changes: Varz = {
 /** Limits with which a test need not wait; each test that is about one sets it. */
 export const quick = {
   appendMillis: 3_000, handshakeMillis: 500, unreachableMillis: 300, ackTimeoutMillis: 200,
-  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 60_000,
+  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 60_000, unaskedMillis: 50,
   reconnectMillisMin: 10, reconnectMillisMax: 50,
 };
 

@@ -68,22 +68,22 @@ describe("the bytes of a server", () => {
 
 describe("the address", () => {
   const read = (address: string) => {
-    const { limits, login, keys, warn, tlsOptions, ...target } = settingsOf(address, {});
+    const { limits, login, keys, isReadOnly, warn, tlsOptions, ...target } = settingsOf(address, {});
     return target;
   };
   test("has hosts, a stream and options", () => {
     const { hosts, ...rest } =
-      read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&tls-first&domain=hub&inbox=_INBOX_plants.x");
+      read("tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&tls-first&domain=hub&inbox=_INBOX_plants.x&subject=plants.new");
     assert.deepEqual(hosts.map(({ host, port, shown }) => [host, port, shown]),
       [["h1", 4222, "h1"], ["::1", 4223, "[::1]:4223"], ["10.0.0.1", 1, "10.0.0.1:1"]]);
     assert.deepEqual(rest, {
-      stream: "PLANTS-2", needsTls: true, replicas: 5, monitorPort: "8222", isMonitorTls: false, isTlsFirst: true,
+      stream: "PLANTS-2", subject: "plants.new", needsTls: true, replicas: 5, monitorPort: "8222", isMonitorTls: false, isTlsFirst: true,
       api: "$JS.hub.API", inbox: "_INBOX_plants.x",
     });
   });
   test("has defaults", () => {
     const { hosts, ...rest } = read("nats://h1/plants");
-    assert.deepEqual(rest, { stream: "plants", needsTls: false, replicas: 3, monitorPort: undefined, isMonitorTls: false,
+    assert.deepEqual(rest, { stream: "plants", subject: "plants", needsTls: false, replicas: 3, monitorPort: undefined, isMonitorTls: false,
       isTlsFirst: false, api: "$JS.API", inbox: "_INBOX" });
     assert.equal(read("nats://h1/plants?monitor=https:8222").isMonitorTls, true);
   });
@@ -94,7 +94,7 @@ describe("the address", () => {
     "nats://h1/pla.nts", "nats://h1/plants>", "nats://h1/plants/2", "nats://h1/plants?",
     "nats://h1/plants?replicas=0", "nats://h1/plants?replicas=6", "nats://h1/plants?replicas=",
     "nats://h1/plants?monitor=70000", "nats://h1/plants?monitor=x", "nats://h1/plants?old-server=allow",
-    "nats://h1/plants?s3cret=1", "nats://h1/plants?domain=a.b", "nats://h1/plants?inbox=a.>", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
+    "nats://h1/plants?s3cret=1", "nats://h1/plants?domain=a.b", "nats://h1/plants?inbox=a.>", "nats://h1/plants?subject=a.*", "nats://h1/plants?subject=a..b", "nats://h1/plants?replicas=3&", "nats://h1/plants#s3cret",
     "nats://u:s3cret@h1/plants", "nats://s3cret@h1/plants", "nats://@h1/plants", "nats://h1,u@h2/plants",
     "nats://h1/s3cret@plants", "nats://h1 /plants", "nats://h1/plants\r\nPING", "nats://[::1/plants",
     `nats://h1/${"p".repeat(65)}`,

@@ -118,6 +118,15 @@ describe("the monitors", { timeout }, () => {
       await until("it is verified", () => stores(store));
     });
   }
+  test("of a server that was down are asked once it is back, before the next check", async () => {
+    const fake = await Fake.start({ cluster: { leader: "n1", replicas: [replica("n2", { current: false })] } });
+    const monitors = await startMonitors(varzOf("n1", fake.serverId), undefined);
+    const store = await openNats(`nats://${fake.host},127.0.0.2:1/plants?monitor=${monitors.port}`, { limits: quick });
+    after(() => store.close());
+    assert.equal(await stores(store), true);
+    monitors.varzs[1] = varzOf("n2", "ID2", { version: "2.12.3" });
+    await until("it is refused", () => !store.stats.isReachable);
+  });
   test("of a server that is going down does not stop the others", async () => {
     const { fake, monitors, opened, warnings } = await begin(up, varzOf("n2", "ID2"));
     const store = await opened;
@@ -158,7 +167,8 @@ describe("the stream of a connection that is used", { timeout }, () => {
   const edits: readonly (readonly [Script, RegExp])[] = [
     [{ config: { retention: "interest" } }, /retention: expected/], [{ config: { storage: "memory" } }, /storage: expected/],
     [{ config: { num_replicas: 1 } }, /num_replicas: expected/], [{ stream: gone }, /stream not found/],
-    [{ config: { allow_rollup_hdrs: true } }, /allow_rollup_hdrs: expected/], [{ config: { sealed: true } }, /sealed: expected/],
+    [{ config: { allow_rollup_hdrs: true } }, /allow_rollup_hdrs: expected none, found true/], [{ config: { sealed: true } }, /sealed: expected/],
+    [{ config: { allow_msg_counter: true } }, /allow_msg_counter: expected none/],
   ];
   for (const [script, pattern] of edits) {
     test(`is checked at intervals: with ${JSON.stringify(script)} plants are refused`, async () => {
@@ -194,7 +204,8 @@ describe("the stream of a connection that is used", { timeout }, () => {
   test("without a leader is waited for, as one that is not wrong", async () => {
     const { fake, store } = await open();
     assert.equal(await stores(store), true);
-    for (const stream of [{ error: { err_code: 10008, description: "no leader" } }, {}, "nobody"] as const) {
+    const away = [10008, 10118, 10194].map((code) => ({ error: { err_code: code, description: "stream is offline" } }));
+    for (const stream of [...away, {}, "nobody"] as const) {
       const asked = fake.said[0]?.length ?? 0;
       fake.script = { stream };
       await until("it is asked", () => fake.said[0]?.slice(asked).includes("STREAM.INFO") ?? false);

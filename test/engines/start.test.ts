@@ -127,6 +127,19 @@ describe("a stream that takes some plants, and not others", { timeout }, () => {
 });
 
 describe("a stream without a leader", { timeout }, () => {
+  for (const [what, stream, pattern] of [
+    ["that is offline", { error: { err_code: 10194, description: "stream is offline: it needs a later version" } },
+      /the stream is away: stream is offline: it needs a later version/],
+    ["that nobody responds for", "nobody", /nobody leads .* permits \$JS\.API\.STREAM\.INFO\.plants$/],
+  ] as const) {
+    test(`${what} is reported as such, and waited for`, async () => {
+      const { fake, store, warnings } = await open({ stream }, { noProgressMillis: 100 });
+      assert.equal(await append(store), "unreachable");
+      assert.match(warnings.at(-1) ?? "", pattern);
+      fake.script = {};
+      await until("it takes plants", async () => await append(store) === "stored");
+    });
+  }
   test("is waited for as well while the next host is connected to", async () => {
     const { fake, store } = await open({}, { unreachableMillis: 100, noProgressMillis: 100, reconnectMillisMin: 100 });
     assert.equal(await append(store), "stored");
@@ -196,6 +209,8 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     [{ persist_mode: "default" }, undefined],
     [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append, which can be shortened instead\), found 11999/],
     [{ duplicate_window: 4 * 3_000 * 1e6 }, undefined],
+    [{ subjects: ["plants.new"] }, undefined, "?subject=plants.new"],
+    [{ subjects: ["plants", "plants.new"] }, /subjects: expected \["plants.new"\]/, "?subject=plants.new"],
     [{ subjects: ["plants", "others"] }, /subjects: expected \["plants"\]/],
     [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /],
   ];

@@ -165,7 +165,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     assert.equal(await imported(store, paths), 0);
     assert.deepEqual(await exported(store, "back.ndjson"), paths.flatMap(plantsOf));
     await store.append({ id: 1n, name: "later" });
-    assert.equal(await imported(store, paths), 0, "a stream that has grown since holds the journals still");
+    await refused(imported(store, paths), "data", new RegExp(`the stream has messages after the ${records} records`));
   });
   test("each record keeps its key, also where a journal has one key twice", async () => {
     const { store } = await begin();

@@ -17,9 +17,9 @@ const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/benc
 const budgets = {
   core: 24_101,
 
-  program: 12_190,
+  program: 12_193,
 
-  engines: 9_097,
+  engines: 9_135,
 } as const;
 
 /** Code lines that all tests may have: today's. Not a ratio, which would fall as the source shrinks. */
