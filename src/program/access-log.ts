@@ -8,9 +8,9 @@ import type { Config } from "./settings.ts";
 import type { Tokens } from "./tokens.ts";
 
 /**
- * Creates a listener that logs all responses, or the failed ones at a bounded rate: a flood of
- * them must not fill a disk. Failures beyond the rate are counted, and their number is logged after
- * a second, or by `reportSkipped`.
+ * Creates a listener that logs failed requests at a bounded rate: a flood of them must not fill a
+ * disk. With `logRequests` it logs every request that has a valid token, too. Failures beyond the
+ * rate are counted, and their number is logged after a second, or by `reportSkipped`.
  */
 export function createAccessLog(
   log: Log,
@@ -31,14 +31,15 @@ export function createAccessLog(
   const onResponse: ResponseListener = (summary, socket, response) => {
     const { status, error, message, replayed, receipt } = summary;
     const request = response?.req;
-    const isCounted = status >= 400 && !logRequests;
+    const nameOf = () => tokens.nameOf(request?.headers.authorization);
+    const isCounted = status >= 400 && !(logRequests && nameOf());
     if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
     const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
     const clientId = request && idOf(request);
     if (!isLogged && clientId === undefined) return;
 
     // A client without a valid token may send anything as an id or a path, a token too.
-    const token = tokens.nameOf(request?.headers.authorization);
+    const token = nameOf();
     const reqId = (token && clientId) ?? (isLogged ? randomUUID() : undefined);
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;

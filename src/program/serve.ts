@@ -11,7 +11,7 @@ import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { openStore, streamSecrets } from "./open-store.ts";
-import { dayMillis, readTls } from "./secrets.ts";
+import { dayMillis, readTls, readTlsPair } from "./secrets.ts";
 import { unknownVariables, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -166,8 +166,8 @@ function announce(
 }
 
 /** Returns the end of the certificate for a message, if there is one. */
-const endOf = (tls: Running["secrets"]["tls"]) =>
-  tls ? `, certificate until ${tls.notAfter.toISOString()}` : "";
+const endOf = ({ notAfter }: Reloaded = {}) =>
+  notAfter ? `, certificate until ${notAfter.toISOString()}` : "";
 
 /** Warns of the end of the certificate: in the last third of its life, at most 14 days before. */
 function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
@@ -175,27 +175,35 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
     log("warn", `the TLS certificate ends at ${tls.notAfter.toISOString()}`);
 }
 
+/** What was read again, for the log. */
+interface Reloaded {
+  readonly tokens?: readonly string[];
+  readonly notAfter?: Date;
+}
+
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
 function reloadAndRotate(running: Running, config: Config, host: Host) {
   const { log } = host;
-  const { server, store, secrets, admin } = running;
-  const again = (what: string, read: () => void) => {
+  const { server, store, secrets, admin, health } = running;
+  const again = (what: string, read: () => Reloaded) => {
     try {
-      read();
-      log("info", `${what} reloaded${endOf(secrets.tls)}`, {
-        tokens: secrets.tokens.names(),
-        notAfter: secrets.tls?.notAfter
-      });
+      const fields = read();
+      log("info", `${what} reloaded${endOf(fields)}`, fields);
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
   };
-  if (config.tokensFile !== "") again("tokens", secrets.tokens.reload);
+  if (config.tokensFile !== "")
+    again("tokens", () => {
+      secrets.tokens.reload();
+      return { tokens: secrets.tokens.names() };
+    });
   if (secrets.tls)
     again("certificate and key", () => {
-      const tls = readTls(config, host);
-      if (tls) server.setSecureContext?.(tls);
+      const tls = readTlsPair(config.tlsCert, config.tlsKey, host);
+      server.setSecureContext?.(tls);
       secrets.tls = tls;
+      return { notAfter: tls.notAfter };
     });
   warnOfExpiry(running, log);
 
@@ -203,11 +211,13 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
   store.rotate?.().then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
+      const isReady = health.state === "ready";
+      const reason = isReady ? `${config.store} was not renamed` : health.state;
       log(
         "info",
         isNew
           ? `rotated: now writing to ${config.store}`
-          : `not rotated: ${config.store} was not renamed`
+          : `not rotated: ${reason}`
       );
     },
     (error: unknown) =>

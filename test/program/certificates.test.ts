@@ -254,6 +254,7 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
     kept.destroy();
     assert.equal(await server.end(), 0);
     assert.doesNotMatch(server.stderr(), /stay/);
+  assert.equal(server.events().filter(({ msg }) => msg === "tokens reloaded").length, rounds, "without the old certificate's end");
   });
 
 const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);

@@ -13,7 +13,7 @@ import { version } from "../../src/program/help.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import {
-  ask, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout,
+  ask, ended, finish, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout, underWay,
 } from "../support/operator.ts";
 import {
   cleanEnvironment, eventsOf, exchange, post, program, readAnswers, temporaryFolder, token,
@@ -171,8 +171,8 @@ for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]], 
   });
 }
 
-test("a flood of wrong tokens writes a bounded number of lines, and the others are counted", { timeout }, async () => {
-  const server = await start();
+for (const args of [[], ["--log-requests"]]) test(`a flood of wrong tokens writes a bounded number of lines, and the others are counted ${args.join()}`, { timeout }, async () => {
+  const server = await start({ args });
   const flood = 6_000;
   const wrong = plant.replace(token, "wrong");
   await Promise.all(Array.from({ length: 4 }, async () => {
@@ -190,6 +190,17 @@ test("a flood of wrong tokens writes a bounded number of lines, and the others a
   }
   assert.equal(shown + lines + leftOut, flood);
   assert.ok(leftOut > flood / 2, "the control: it was a flood");
+});
+
+test("a SIGHUP that comes after the journal's failure is not answered with a rename that never was", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
+  const socket = await underWay(server);
+  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  assert.equal(await statusOf(server), 503);
+  await hangUp(server, "not rotated: draining: the journal has failed");
+  assert.deepEqual(await finish(socket), [503]);
+  assert.equal(await ended(server), 74);
 });
 
 test("a stalled reader of the log delays no request, and the dropped lines are counted", { timeout }, async () => {
