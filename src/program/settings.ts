@@ -173,7 +173,7 @@ export const settingTable = {
     form: /^(?:yes|1|true|no|0|false)$/,
     expected: "yes, 1 or true; or no, 0 or false",
     meaning:
-      "log requests with a valid token, timed; the variable is yes, 1 or true: the flag has no value"
+      "log requests with a valid token, timed; the variable is yes, 1 or true: the flag has none"
   }
 } as const;
 
