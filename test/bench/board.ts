@@ -25,7 +25,7 @@ const perSecond = 100;
 const startMillisMax = 60_000;
 
 const folder = mkdtempSync(join(tmpdir(), "plant-store-board-"));
-const readme = readFileSync(join(root, "src", "program", "README.md"), "utf8");
+const readme = readFileSync(join(root, "src", "program", "recipes", "README.md"), "utf8");
 const [, recipe = ""] = /^```sh small\nnode ([^`]+)```$/m.exec(readme) ?? [];
 const args = recipe.replaceAll("\\\n", " ").trim().split(/\s+/);
 
@@ -50,7 +50,7 @@ const run = (command: string, ...words: readonly string[]): string => {
   if (status !== 0) throw new Error(`${command}: ${stderr}`);
   return stdout;
 };
-run("node_modules/.bin/esbuild", "src/server.ts", "--bundle", "--platform=node", "--format=cjs",
+run("node_modules/.bin/esbuild", "src/server.ts", "--bundle", "--platform=node", "--format=cjs", "--minify",
   `--outfile=${join(folder, "plant-store.cjs")}`);
 
 /** Copies Node and its libraries, and drops the copies from the page cache. */

@@ -1,6 +1,6 @@
 /** The cost of the program on a small machine, beside a bare node:http server: start to the first
  * response, memory at rest and under load. `node --import tsx test/bench/small.ts [NODE]` prints
- * the numbers of src/program/README.md, in less than a minute; Linux only. */
+ * the numbers of src/program/recipes/README.md, in less than a minute; Linux only. */
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The typed client of src/http/README.md: types by openapi-typescript, requests by openapi-fetch. */
+/** The typed client of the recipes: types by openapi-typescript, requests by openapi-fetch. */
 import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -75,7 +75,7 @@ test("a journal has one writer, whichever runtimes the two processes have", { sk
 // The program in one file, and as a single executable, by the commands of the README.
 
 const folder = bundled();
-const { text } = documentOf("src/program/README.md");
+const { text } = documentOf("src/program/recipes/README.md");
 const [, kilobytes, minified] = /file of about (\d+) KB[^]*?--minify` it has about (\d+) KB/.exec(text)?.map(Number) ?? [];
 
 for (const { path, version } of nodes) {

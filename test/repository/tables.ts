@@ -1,13 +1,13 @@
 /** The tables of the documents that are computed from the code. */
 import { readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { limitTable } from "../../src/config.ts";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/metrics.ts";
 import { settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { root } from "../support/support.ts";
 import { documents, type Document } from "./documents.ts";
-import { runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
+import { importsOf, runtimeImportsOf, sourcesIn, tokensOf, type Source } from "./source.ts";
 
 export const sources = sourcesIn("src");
 export const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -150,6 +150,22 @@ function loading(): string {
   ]);
 }
 
+/** The folders and single files of src, an arrow from each to what it imports; ways around are left out. */
+function layers(): string {
+  const groupOf = (name: string): string => relative("src", name).replace(/\/.*/, "/");
+  const below = new Map(sources.map(({ name }) => [groupOf(name), new Set<string>()]));
+  for (const source of sources) {
+    for (const to of importsOf(source).map(groupOf)) {
+      if (below.has(to) && to !== groupOf(source.name)) below.get(groupOf(source.name))?.add(to);
+    }
+  }
+  const reaches = (from: string, to: string): boolean =>
+    [...below.get(from) ?? []].some((each) => each === to || reaches(each, to));
+  const arrows = [...below].flatMap(([from, targets]) => [...targets]
+    .filter((to) => ![...targets].some((each) => reaches(each, to))).map((to) => `  ${from} --> ${to}`));
+  return ["```mermaid", "flowchart TD", ...arrows, "```"].join("\n");
+}
+
 /** The names by type; what each one is, its HELP text says. */
 function metrics(): string {
   const entries = Object.entries(metricTable);
@@ -159,7 +175,7 @@ function metrics(): string {
 }
 
 export const tables: Readonly<Record<string, (found: string) => string>> = {
-  facts, metrics, errors, headers, settings, limits, capabilities, tour, loading,
+  facts, metrics, errors, headers, settings, limits, capabilities, tour, layers, loading,
 };
 
 /** The one document that has a table, the table as it stands there, and as it has to be. */
