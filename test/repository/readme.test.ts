@@ -172,6 +172,17 @@ test("the worked example of a journal is valid; the command for the lines after 
   }
 });
 
+test("the command for a key finds its record, and no other", async () => {
+  const folder = checkout();
+  const server = await startIn(folder);
+  for (const [id, key] of [[1, "a"], [2, '"b c"'], [3, "b"]] as const) {
+    assert.equal((await fetchPlant(server.url, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key })).status, 200);
+  }
+  await server.end();
+  const { stdout, stderr } = shell(blockOf("sh", "key"), folder, { PLANTS_TOKEN: token, KEY: "b c" });
+  assert.match(stdout, /^\{"seq":2,.*\n$/, stderr);
+});
+
 test("the commands to verify end well on a valid journal, after a rotation by its commands", async () => {
   const folder = checkout();
   const server = await startIn(folder);
