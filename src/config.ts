@@ -193,6 +193,13 @@ export const basePathExpected = "a path such as /v1, with no / at its end";
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
+/** Limits of a part, each with that of the whole, which must not be below it. */
+export const orderedLimits = [
+  // Node requires this, too.
+  ["headMillis", "requestMillis"],
+  ["bodyBytesMax", "bodiesBytesMax"]
+] as const;
+
 const table = new Map<string, Limit>(Object.entries(limitTable));
 
 /**
@@ -220,9 +227,9 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
   }
 
-  // Node requires this, too: the head is a part of the request.
-  if (limits.headMillis > limits.requestMillis)
-    throw new RangeError("headMillis must not exceed requestMillis");
+  for (const [lower, upper] of orderedLimits)
+    if (limits[lower] > limits[upper])
+      throw new RangeError(`${lower} must not exceed ${upper}`);
   return Object.freeze(limits);
 }
 

@@ -97,7 +97,7 @@ export class PlantService implements Application {
           key
         );
       } catch (error) {
-        refuse(error);
+        refuse(key === undefined ? error : inDoubt(error));
       }
     });
   };
@@ -130,6 +130,21 @@ export class PlantService implements Application {
     );
   }
 }
+
+/**
+ * Returns the refusal of a request with a key. An equal request may be in progress, or may have
+ * stored the plant.
+ */
+const inDoubt = (refusal: unknown) =>
+  refusal instanceof ApiError && refusal.status === 503
+    ? new ApiError(
+        "unknown",
+        refusal.message.replace(
+          "nothing was stored",
+          "it is unknown whether the plant was stored"
+        )
+      )
+    : refusal;
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
 function answerOf(newPlant: string, outcome: Outcome): Answer {

@@ -62,22 +62,31 @@ type State =
   /** Node's parser has stopped: nothing that arrives is a request. */
   | "unparsed";
 
-/** One socket and its requests in turn. */
+/** What all handlers of a host's server share of a socket. */
+interface Shared {
+  state: State;
+
+  /** The response to the latest request. The responses to all requests before it leave first. */
+  latest?: ServerResponse;
+}
+
+const sharedBySocket = new WeakMap<Socket, Shared>();
+
+/** One socket and its requests in turn, as far as one application gets them. */
 export class Connection {
   readonly #socket: Socket;
   readonly #all: Connections;
-  #state: State = "open";
-
-  /** The response to the latest request. The responses to all requests before it leave first. */
-  #latest: ServerResponse | undefined;
+  readonly #shared: Shared;
 
   constructor(socket: Socket, all: Connections) {
     this.#socket = socket;
     this.#all = all;
+    this.#shared = sharedBySocket.get(socket) ?? { state: "open" };
+    sharedBySocket.set(socket, this.#shared);
 
     // Node does not end a body after its response has left: a reader would wait for ever.
     socket.once("close", () => {
-      if (this.#latest?.req.complete === false) this.#latest.req.destroy();
+      if (this.#shared.latest?.req.complete === false) this.#shared.latest.req.destroy();
     });
 
     // Node calls `destroySoon` after a last response, whether we, a host or its listener made it
@@ -93,15 +102,15 @@ export class Connection {
    * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
   begin(response: ServerResponse) {
-    if (this.#state !== "open" || this.#socket.destroyed) {
+    if (this.#shared.state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
     }
-    this.#latest = response;
+    this.#shared.latest = response;
 
     // Node loses the bytes after an Upgrade in its segment: what follows is not a whole request.
     if (response.req.headers.upgrade !== undefined) {
-      this.#state = "closing";
+      this.#shared.state = "closing";
       response.shouldKeepAlive = false;
     }
     return true;
@@ -110,10 +119,10 @@ export class Connection {
   /** Responds to a whole request, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer) {
     if (response.headersSent) return;
-    if (this.#all.isDraining && this.#latest === response)
+    if (this.#all.isDraining && this.#shared.latest === response)
       response.shouldKeepAlive = false;
-    if (!response.shouldKeepAlive && this.#state === "open")
-      this.#state = "closing";
+    if (!response.shouldKeepAlive && this.#shared.state === "open")
+      this.#shared.state = "closing";
 
     this.#all.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
@@ -143,7 +152,7 @@ export class Connection {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
-    this.#state = "unparsed";
+    this.#shared.state = "unparsed";
     this.#answerRaw(error);
   }
 
@@ -151,15 +160,15 @@ export class Connection {
   onParserError(code: string) {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
-    if (this.#state === "unparsed") return;
+    if (this.#shared.state === "unparsed") return;
 
-    this.#state = "unparsed";
+    this.#shared.state = "unparsed";
     this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
     const error = parserErrorOf(code);
-    const latest = this.#latest;
+    const latest = this.#shared.latest;
     if (latest === undefined || latest.req.complete) this.#answerRaw(error);
     else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());
     else this.refuse(latest, error);
@@ -173,14 +182,14 @@ export class Connection {
    */
   onTimeout() {
     const isWaiting =
-      this.#latest?.writableFinished === false &&
+      this.#shared.latest?.writableFinished === false &&
       this.#socket.writableLength === 0;
     if (!isWaiting) this.#socket.destroy();
   }
 
   /** Returns whether each request whose head has arrived has its whole response. */
   isAnswered() {
-    const latest = this.#latest;
+    const latest = this.#shared.latest;
     // The kernel has all of it: a response is written as a whole.
     return (
       latest === undefined ||
@@ -191,16 +200,16 @@ export class Connection {
   /** Closes, unless a request whose head has arrived is in progress. */
   closeIfIdle() {
     // Any other state closes by itself, after its last response.
-    if (this.#state !== "open") return;
+    if (this.#shared.state !== "open") return;
     endReplies();
 
-    if (this.#latest === undefined) {
+    if (this.#shared.latest === undefined) {
       // Nothing was ever written that could be lost.
       this.#socket.destroy();
     } else if (
       this.isAnswered() &&
-      this.#latest.writableEnded &&
-      this.#latest.req.complete
+      this.#shared.latest.writableEnded &&
+      this.#shared.latest.req.complete
     ) {
       this.#closeGently();
     }
@@ -210,7 +219,7 @@ export class Connection {
   #answerRaw(error: ApiError) {
     this.#afterLatest(() => {
       // The response before it may have become the last one.
-      if (!this.#socket.writable || this.#latest?.shouldKeepAlive === false)
+      if (!this.#socket.writable || this.#shared.latest?.shouldKeepAlive === false)
         return;
       this.#all.onResponse?.(error, this.#socket);
       this.#socket.write(rawReply(error));
@@ -222,8 +231,8 @@ export class Connection {
   /** Calls `act` when the latest response has left. */
   #afterLatest(act: () => void) {
     // Runs before node's own listener, which ends the connection of a client that has half-closed.
-    if (this.#latest?.writableFinished === false)
-      this.#latest.prependOnceListener("finish", act);
+    if (this.#shared.latest?.writableFinished === false)
+      this.#shared.latest.prependOnceListener("finish", act);
     else act();
   }
 
@@ -235,7 +244,7 @@ export class Connection {
    * a response that it has not read yet (RFC 9112, 9.6).
    */
   #closeGently() {
-    if (this.#state === "open") this.#state = "closing";
+    if (this.#shared.state === "open") this.#shared.state = "closing";
     if (!this.#socket.writable) return;
     this.#socket.end();
     const timer = setTimeout(

@@ -10,7 +10,7 @@ export function checkExpect({ expect = "100-continue" }: IncomingHttpHeaders) {
 /**
  * Checks that the body can be one JSON text within the limit.
  *
- * @throws ApiError 415 or 413, in this order
+ * @throws ApiError 415, 413 or 400, in this order
  */
 export function checkContent(
   headers: IncomingHttpHeaders,
@@ -19,7 +19,8 @@ export function checkContent(
   const {
     "content-type": contentType,
     "content-encoding": contentCoding = "identity",
-    "content-length": length = 0
+    "content-length": length,
+    "transfer-encoding": transferCoding
   } = headers;
 
   // Nearly every client writes it this way: there is nothing to parse then.
@@ -33,10 +34,18 @@ export function checkContent(
   );
 
   must(
-    Number(length) <= bodyBytesMax,
+    !(Number(length) > bodyBytesMax),
     "declaredSize",
     "The body must not exceed % bytes, but Content-Length does.",
     bodyBytesMax
+  );
+
+  must(
+    Number(length) > 0 || transferCoding !== undefined,
+    "empty",
+    length === undefined
+      ? "The body is empty, because neither Content-Length nor Transfer-Encoding is given."
+      : undefined
   );
 }
 

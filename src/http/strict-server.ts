@@ -141,7 +141,7 @@ export const optionsOf = (limits: Limits): TlsOptions => ({
 function withoutSecrets<Secured extends TlsServer>(server: Secured) {
   const { setSecureContext } = server;
   const deleteSecrets = () => {
-    for (const name of ["key", "passphrase", "pfx"])
+    for (const name of ["key", "passphrase", "pfx", "ticketKeys"])
       Reflect.deleteProperty(server, name);
   };
   server.setSecureContext = (options) => {

@@ -6,6 +6,7 @@ import {
   describeBounds,
   isWithin,
   limitTable,
+  orderedLimits,
   type Limit,
   type Limits
 } from "../config.ts";
@@ -330,7 +331,7 @@ function checkToken({ allowed, environment, mistakes }: Given) {
 }
 
 /** Checks the settings that need, exclude or bound one another. */
-function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
+function checkCompanions(limits: Limits, given: Given) {
   const { mistakes, environment } = given;
   const { store, tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
   const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
@@ -351,11 +352,14 @@ function checkCompanions({ headMillis, requestMillis }: Limits, given: Given) {
     for (const entry of entries)
       if (entry.flag.startsWith("store-") && isGiven(entry))
         mistakes.push(`--${entry.flag} needs a stream as --store`);
-  if (headMillis > requestMillis)
-    mistakes.push(
-      "--head-timeout must not be above --request-timeout: " +
-        `${headMillis} and ${requestMillis} milliseconds`
-    );
+  for (const [lower, upper] of orderedLimits) {
+    const { flag, unit } = limitTable[lower];
+    if (limits[lower] > limits[upper])
+      mistakes.push(
+        `--${flag} must not be above --${limitTable[upper].flag}: ` +
+          `${limits[lower]} and ${limits[upper]} ${unit}`
+      );
+  }
 }
 
 /** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */

@@ -222,7 +222,9 @@ function refusalsOf(
   if (typed) return typed;
   const coding = one("content-encoding");
   if (coding !== undefined && !/^identity$/i.test(coding)) return [41503];
-  return Number(one("content-length") ?? 0) > limits.body ? [41301] : undefined;
+  const length = Number(one("content-length") ?? 0);
+  if (length > limits.body) return [41301];
+  return length === 0 && !values.has("transfer-encoding") ? [40008] : undefined;
 }
 
 const quoted = String.raw`"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"`;

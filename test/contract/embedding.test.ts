@@ -92,14 +92,42 @@ for (const [what, length] of [["a body", "Content-Length: 5\r\n"], ["none", ""]]
     });
 }
 
-test("a body that the host has read is 50002, an empty one too", { timeout }, async () => {
+test("a body that the host has read is 50002, and an empty one is empty", { timeout }, async () => {
   const port = await hostThat((request) =>
     new Promise((resolve) => request.resume().once("end", resolve)));
-  for (const bytes of [plant, post("")]) {
+  for (const [bytes, error] of [
+    [plant, "50002"], [post(""), "40008"],
+    [`${post("")}`.replace(/Content-Length.*\r\n/, ""), "40008"],
+  ] as const) {
     const [answer] = await exchange(port, bytes, { answers: 1 });
-    assert.match(answer?.body ?? "", /^\{"error":50002,/);
+    assert.match(answer?.body ?? "", new RegExp(`^\\{"error":${error},`));
   }
 });
+
+test("an empty body that Node has dumped (optimizeEmptyRequests) is 40008", { timeout }, async () => {
+  const options: object = { optimizeEmptyRequests: true };
+  const port = await listen(createServer(options, createPlantHandler({ store, tokens: [token] })));
+  const [first, second] = await exchange(port, `${post("")}${plant}`, { answers: 2 });
+  assert.match(first?.body ?? "", /^\{"error":40008,/);
+  assert.equal(second?.status, 200);
+});
+
+for (const first of ["/a", "/b"]) {
+  test(`two handlers share a connection: after the last response of ${first} neither executes`, { timeout },
+    async () => {
+      const handlers = ["/a", "/b"].map((basePath) =>
+        [basePath, createPlantHandler({ store, tokens: [token], basePath })] as const);
+      const port = await listen(createServer((request, response) =>
+        handlers.find(([path]) => request.url?.startsWith(path))?.[1](request, response)));
+      const stored = store.names.length;
+      const at = (path: string, fields = ""): string =>
+        post(json, fields).toString().replace("/plants", `${path}/plants`);
+      const last = at(first, "Host: b\r\n");
+      const answers = await exchange(port, at("/a") + at("/b") + last + at("/a") + at("/b"));
+      assert.deepEqual(answers.map(({ status }) => status), [200, 200, 400]);
+      assert.equal(store.names.length, stored + 2);
+    });
+}
 
 test("HEAD gets its response from a server that throws for a body", { timeout }, async () => {
   const handler = createPlantHandler({ store, tokens: [token] });
@@ -237,45 +265,31 @@ function compress(response: ServerResponse): void {
     end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed)),
   });
 }
-/** As the same packages do with small bodies: all works, except for the callback. */
-function forget(response: ServerResponse): void {
-  const write = response.write.bind(response);
-  Object.assign(response, {
-    write: (chunk: string, encoding: BufferEncoding) => write(chunk, encoding),
-  });
-}
 const head = (version: string, lengthBytes: number, bearer: string): string =>
   `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n`
   + `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
-const closings = [
+for (const [what, bytes, status] of [
   ["HTTP/1.0", `${head("1.0", json.length, token)}\r\n${json}`, 200],
   ["Connection: close", `${head("1.1", json.length, token)}Connection: close\r\n\r\n${json}`, 200],
   ["HTTP/1.0, early", `${head("1.0", json.length + 10, "weeds")}\r\n${json}`, 401],
   ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${json}`, 413],
-] as const;
-for (const wrap of [compress, forget]) {
-  for (const [what, bytes, status] of closings) {
-    test(`a last response leaves a host whose write would ${wrap.name}: ${what}`, { timeout },
-      async () => {
-        const limits = { discardMillis: never };
-        const handler = createPlantHandler({ store, tokens: [token], limits });
-        const server = createServer((request, response) => {
-          wrap(response);
-          handler(request, response);
-        });
-        const ends = await open(server, await listen(server));
-        await send(ends, bytes);
-        const answer = await readAll(ends);
-        assert.match(answer, new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`));
+] as const) {
+  test(`a last response leaves a host whose write would compress: ${what}`, { timeout }, async () => {
+    const handler = createPlantHandler({ store, tokens: [token], limits: { discardMillis: never } });
+    const server = createServer((request, response) => {
+      compress(response);
+      handler(request, response);
+    });
+    const ends = await open(server, await listen(server));
+    await send(ends, bytes);
+    const answer = await readAll(ends);
+    assert.match(answer, new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`));
 
-        // In 1.1 as one chunk, after its size.
-        const start = answer.indexOf(wrap === compress ? "\x1f\x8b" : "{");
-        const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
-        const sent = Buffer.from(answer.slice(start, end), "latin1");
-        const body = wrap === compress ? gunzipSync(sent) : sent;
-        assert.match(body.toString(), status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/);
-      });
-  }
+    // In 1.1 as one chunk, after its size.
+    const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
+    const sent = Buffer.from(answer.slice(answer.indexOf("\x1f\x8b"), end), "latin1");
+    assert.match(gunzipSync(sent).toString(), status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/);
+  });
 }
 
 for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) {

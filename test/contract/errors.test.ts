@@ -10,7 +10,7 @@ import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
 import {
   chunked, fern, good, halfBody, halfHead, headersOf, nested, optional, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
-import { listen } from "../support/serving.ts";
+import { listen, open, send } from "../support/serving.ts";
 import { assertError, exchange, post, token } from "../support/support.ts";
 
 const timeout = 20_000;
@@ -26,6 +26,8 @@ interface Case {
   readonly bytes: string | Buffer;
   readonly limits?: Partial<Limits>;
   readonly halfClose?: true;
+  /** What another connection has sent before. */
+  readonly before?: string;
   /** What the store, or the host application, does. */
   readonly fails?: Error;
   readonly host?: (options: PlantOptions) => Server;
@@ -80,7 +82,10 @@ const causes: Readonly<Record<Cause, Case>> = {
   full: failing("full"),
   unknown: failing("unknown"),
   busy: failing("busy"),
-  bodies: { bytes: post(plantOf(101)), limits: { bodiesBytesMax: 100 } },
+  bodies: {
+    before: post(plantOf(99)).toString().slice(0, -30), bytes: post(plantOf(99)),
+    limits: { bodyBytesMax: 100, bodiesBytesMax: 100 },
+  },
   closed: failing("closed"),
   tooLarge: failing("tooLarge"),
   conflict: failing("conflict"),
@@ -92,7 +97,7 @@ const causes: Readonly<Record<Cause, Case>> = {
 describe("every cause of the catalogue is reached, with its number and its headers", () => {
   for (const [cause, [number]] of Object.entries(catalogue)) {
     test(cause, { timeout }, async () => {
-      const { bytes, limits = {}, halfClose = false, fails, host = createPlantServer } =
+      const { bytes, limits = {}, halfClose = false, fails, host = createPlantServer, before = "" } =
         causes[cause as Cause];
       const store = {
         appendOnce: () => Promise.resolve("stored" as const),
@@ -101,7 +106,9 @@ describe("every cause of the catalogue is reached, with its number and its heade
       };
       const faults: unknown[] = [];
       const onFault = (fault: unknown): void => void faults.push(fault);
-      const port = await listen(host({ store, tokens: [token], limits, onFault }));
+      const server = host({ store, tokens: [token], limits, onFault });
+      const port = await listen(server);
+      if (before) await send(await open(server, port), before);
       const [answer] = await exchange(port, bytes, { answers: 1, halfClose });
       assert.equal(assertError(answer, [Math.floor(number / 100)]).error, number);
       const { headers = {} } = answer ?? {};

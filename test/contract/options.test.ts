@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type Limits, limitsWith, limitTable } from "../../src/config.ts";
+import { type Limits, limitsWith, limitTable, orderedLimits } from "../../src/config.ts";
 import {
   BearerTokens, createPlantHandler, createPlantServer, openJournal, type ResponseListener,
 } from "../../src/index.ts";
@@ -65,10 +65,9 @@ test("only a server with tls has setSecureContext", () => {
 
 // The limits that an embedder may set: each within its bounds, and no other name.
 
-/** headMillis must not exceed requestMillis. With these, each of the two may have any value. */
-const apart = {
-  headMillis: limitTable.headMillis.min, requestMillis: limitTable.requestMillis.max,
-};
+/** With these, each of the ordered limits may have any value. */
+const apart = Object.fromEntries(orderedLimits.flatMap(([lower, upper]) =>
+  [[lower, limitTable[lower].min], [upper, limitTable[upper].max]]));
 
 for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
   test(`${name} is a whole number from ${min} to ${max}, or a RangeError`, () => {
@@ -82,10 +81,13 @@ for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
   });
 }
 
-test("headMillis may equal requestMillis, and a millisecond more is a RangeError", () => {
-  assert.equal(limitsWith({ headMillis: 500, requestMillis: 500 }).headMillis, 500);
-  assert.throws(() => limitsWith({ headMillis: 501, requestMillis: 500 }), RangeError);
-});
+for (const [lower, upper] of orderedLimits) {
+  test(`${lower} may equal ${upper}, and one more is a RangeError`, () => {
+    assert.equal(limitsWith({ [lower]: 500, [upper]: 500 })[lower], 500);
+    const message = `${lower} must not exceed ${upper}`;
+    assert.throws(() => limitsWith({ [lower]: 501, [upper]: 500 }), { name: "RangeError", message });
+  });
+}
 
 test("an unknown name of a limit is a RangeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { underWay } from "../support/operator.ts";
-import { closed, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
+import { closed, HeldStore, listen, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
 import {
   cleanEnvironment, exchange, post, program, readAnswers, start, temporaryFolder, token,
 } from "../support/support.ts";
@@ -244,4 +244,28 @@ test("a reader that does not read stderr does not delay the exit", { timeout: 60
   child.kill("SIGTERM");
   assert.deepEqual(await ended, [0, null]);
   child.stderr.destroy();
+});
+
+test("a refused request with a key says that it is unknown whether its plant was stored", { timeout }, async () => {
+  let release = (): void => undefined;
+  const hold = new Promise<"stored">((resolve) => { release = () => resolve("stored"); });
+  const store = Object.assign(new HeldStore(), { appendOnce: () => hold });
+  const server = createPlantServer({ store, tokens: [token], limits: { bodyBytesMax: 90, bodiesBytesMax: 90 } });
+  const port = await listen(server);
+  const keyed = post(fern.padEnd(80), "Idempotency-Key: k\r\n");
+  const ends = await open(server, port);
+  await send(ends, keyed);
+  const upload = await open(server, port);
+  await send(upload, post(fern.padEnd(79)).subarray(0, -1));
+  const [full] = await exchange(port, keyed, { answers: 1 });
+  assert.match(full?.body ?? "", /"error":50302,.*is the largest; it is unknown whether the plant was stored/);
+  upload.client.resetAndDestroy();
+  await closed(upload.ours);
+  void server.drain();
+  const answers = readAnswers(ends.client.resume(), 2);
+  await send(ends, keyed);
+  release();
+  const [first, second] = await answers;
+  assert.deepEqual([first?.status, second?.status], [200, 503]);
+  assert.match(second?.body ?? "", /"error":50302,.*shutting down; it is unknown whether the plant was stored/);
 });

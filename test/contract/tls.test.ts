@@ -121,7 +121,8 @@ test("an idle connection over TLS is closed by a drain", { timeout }, async () =
 test("inspecting or logging a server, its sockets or its tokens shows no secret", { timeout },
   async () => {
     const passphrase = "a passphrase";
-    const secret = { ...tls, key: String(tls.key), passphrase };
+    const ticketKeys = Buffer.alloc(48, "ticket");
+    const secret = { ...tls, key: String(tls.key), passphrase, ticketKeys };
     const tokens = new BearerTokens([token]);
     const seen: unknown[] = [tokens];
     const onResponse: ResponseListener = (...shown) => { seen.push(...shown); };
@@ -132,7 +133,8 @@ test("inspecting or logging a server, its sockets or its tokens shows no secret"
       showHidden: true, depth: 9, maxStringLength: Infinity, maxArrayLength: Infinity,
     })).join();
     const names = [passphrase, "BEGIN PRIVATE KEY", tokenDigest(token).slice(7),
-      Buffer.from(tokenDigest(token)).toString("hex").match(/../g)?.join(" ") ?? ""];
+      ...[Buffer.from(tokenDigest(token)), ticketKeys].map((each) =>
+        each.toString("hex").match(/../g)?.join(" ") ?? "")];
     const assertHidden = (): void => {
       for (const name of names) assert.ok(!show().includes(name), name);
     };

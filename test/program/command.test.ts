@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { readCommand } from "../../src/program/command.ts";
-import { limitTable } from "../../src/config.ts";
+import { limitTable, orderedLimits } from "../../src/config.ts";
 import { environmentOf, settingTable, unknownVariables, type Config } from "../../src/program/settings.ts";
 import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
@@ -37,6 +37,9 @@ function refusal(line: string | readonly string[], environment: Environment = {}
 const pid = 4711;
 const mib = 1024 * 1024;
 
+const variableOf = ({ flag }: { readonly flag: string }): string =>
+  `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
+
 /** Each limit's flag, and its default as the interface says. */
 const limits = ([
   ["bodyBytesMax", "max-body", mib], ["headBytesMax", "max-head", 16_384],
@@ -49,7 +52,7 @@ const limits = ([
   ["batchBytesMax", "max-batch", mib], ["keysBytesMax", "key-window", 64 * mib],
   ["rotationMillis", "rotation-timeout", 2_000], ["drainMillis", "drain-timeout", 10_000],
 ] as const).map(([name, flag, defaultValue]) =>
-  [name, `--${flag}`, `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`, defaultValue] as const);
+  [name, `--${flag}`, variableOf({ flag }), defaultValue] as const);
 
 test("with nothing given, everything has the default of the interface", () => {
   const config = serve("");
@@ -71,9 +74,10 @@ test("the tables of this test know every limit and every setting", () => {
 
 for (const [name, flag, variable] of limits) {
   const { min, max } = limitTable[name];
-  /** So that the head's time-out never is above the whole request's. */
-  const others: Environment = name === "headMillis" ? { PLANTS_REQUEST_TIMEOUT: String(max) }
-    : name === "requestMillis" ? { PLANTS_HEAD_TIMEOUT: String(min) } : {};
+  /** So that no limit is above the one that it must not exceed. */
+  const others: Environment = Object.fromEntries(orderedLimits.flatMap(([lower, upper]) => (
+    name === lower ? [[variableOf(limitTable[upper]), String(limitTable[upper].max)]]
+    : name === upper ? [[variableOf(limitTable[lower]), String(limitTable[lower].min)]] : [])));
   test(`${flag} and ${variable} set ${name} from ${min} to ${max}, and no further`, () => {
     for (const value of [min, min + 1, max - 1, max]) {
       assert.equal(serve([flag, `${value}`], others).limits[name], value);
@@ -258,6 +262,7 @@ const mistakes: readonly Mistakes[] = [
     [/^--head-timeout must not be above --request-timeout: 40000 and 30000 milliseconds$/]],
   ["", { PLANTS_HEAD_TIMEOUT: "30001" }, 78,
     [/^--head-timeout must not be above --request-timeout: 30001 and 30000 /]],
+  ["--max-body 2000 --max-bodies 1999", {}, 64, [/^--max-body must not be above --max-bodies: 2000 and 1999 bytes$/]],
   ["--port 1", { PLANTS_REQUEST_TIMEOUT: "199" }, 78, [/^--head-timeout .* 10000 and 199 /]],
   // Both, or neither.
   ["--tls-cert c", {}, 64, [/^--tls-cert and --tls-key need each other$/]],

@@ -247,17 +247,6 @@ test("random bytes are refused where the longest text that TextDecoder accepts e
   }
 });
 
-test("an object of 5,000 names is read, and a repeated name is refused at its byte", () => {
-  const members = Array.from({ length: 5_000 }, (_, index) =>
-    `"${index % 2 === 0 ? "n" : "\\u006e"}${index}":${index}`).join();
-  const kept = parseJson(Buffer.from(`{${members}}`), 1, ["n4999"]);
-  assert.deepStrictEqual(kept, new Map([["n4999", "4999"]]));
-  for (const index of [0, 7, 8, 2_500, 4_999]) {
-    const error = errorOf(`{${members},"n${index}":0}`);
-    assert.deepEqual([error?.code, error?.offset], ["duplicate", members.length + 2]);
-  }
-});
-
 /** The CPU time of a run, in microseconds: the least of several runs, if there is time for them. */
 function costOf(run: () => void, times: number): number {
   const costs: number[] = [];
