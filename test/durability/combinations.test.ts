@@ -122,7 +122,7 @@ async function verdictOf(facts: Facts): Promise<string> {
   if (facts.isHeld) await disk.lock(path, look(path)?.identity ?? "", []);
   if (!facts.isReadable) disk.fail("read", { errno: 5 });
   try {
-    await (await openJournal(path, { disk })).close();
+    await (await openJournal(path, { disk, limits: { keysBytesMax: 4096 } })).close();
   } catch (error) {
     assert.ok(error instanceof JournalError);
     assert.deepEqual(disk.bytes(path), file ?? Buffer.alloc(0), "a refusal touches nothing");

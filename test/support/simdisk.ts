@@ -71,6 +71,13 @@ export class SimulatedDisk implements Disk {
     this.#durableNames.set(path, inode);
   }
 
+  /** Leaves a stale lock beside a file, as a process that was killed. */
+  leaveLock(path: string): void {
+    const identity = this.identityOf(path) ?? "";
+    this.#locks.set(identity, "stale");
+    this.#durableLocks.add(identity);
+  }
+
   /** What a reader sees, or undefined where no file is. */
   bytes(path: string): Buffer | undefined {
     return this.#names.get(path)?.cached;
