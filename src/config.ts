@@ -19,6 +19,9 @@ export interface Limit {
   readonly meaning: string;
 }
 
+/** Version of the package; a test compares it with package.json. */
+export const version = "1.0.0";
+
 const kib = 1024;
 const mib = 1024 * kib;
 const minute = 60_000;

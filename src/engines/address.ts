@@ -63,7 +63,7 @@ export function settingsOf(address: string, options: NatsOptions) {
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
-  const { credentials, keys = true, isReadOnly = false, tls, warn } = options;
+  const { credentials, keys = true, isReadOnly, tls, warn } = options;
   const target = parseAddress(address);
   const login = () =>
     read("credentials", () =>

@@ -1,6 +1,5 @@
 /** Every limit of the engine, with its unit and reason. */
-const kib = 1024;
-const mib = 1024 * kib;
+const mib = 1_048_576;
 
 export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
@@ -50,7 +49,7 @@ export const natsLimits = {
   reconnectMillisMax: 2_000,
 
   /** A line of the protocol: the longest is a large cluster's INFO. */
-  lineBytesMax: 64 * kib,
+  lineBytesMax: 65_536,
 
   /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
   messageBytesMax: 8 * mib,

@@ -3,7 +3,10 @@
  * It goes to a listed host only: the addresses in INFO's `connect_urls` are ignored.
  */
 import { Socket } from "node:net";
+import { hostname } from "node:os";
+import { pid } from "node:process";
 import { connect as connectTls } from "node:tls";
+import { version } from "../config.ts";
 import { EngineError } from "../store.ts";
 import type { Endpoint, Settings } from "./address.ts";
 import {
@@ -17,9 +20,12 @@ import {
   type JsonObject
 } from "./protocol.ts";
 
-/** `protocol` 1: the server may send INFO at any time, as one does that is about to leave. */
+/** `name` tells processes apart in the servers' lists of connections. `protocol` 1: the server may
+ * send INFO at any time, as one does that is about to leave. */
 const introduction = {
-  name: "plant-store",
+  name: `plant-store ${hostname()} ${pid}`,
+  lang: "node",
+  version,
   verbose: false,
   pedantic: false,
   protocol: 1,
@@ -79,7 +85,9 @@ export class Connection {
     const { limits, needsTls, isTlsFirst } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
-      if (!pings) this.close("no handshake in time");
+      const isHeard = isTlsFirst || this.#socket.bytesRead > 0;
+      const hint = isHeard ? "" : ": does it begin with TLS (tls-first)?";
+      if (!pings) this.close(`no handshake in time${hint}`);
     }, limits.handshakeMillis).unref();
     try {
       const login = this.#settings.login();
@@ -257,9 +265,12 @@ export class Connection {
 
     // An error of the system names its call. Any other error over TLS is about trust.
     const isTrust = "authorized" in this.#socket && !("syscall" in error);
+
+    // The message of OpenSSL is a record of its own over two lines: its reason is the text in it.
+    const text = "reason" in error ? String(error.reason) : error.message;
     return new EngineError(
       isTrust ? "refused" : "unreachable",
-      error.message || "cannot connect"
+      text || "cannot connect"
     );
   }
 }

@@ -101,11 +101,19 @@ export class Session {
       isStarting = false;
       resolve();
     };
+    let last = "";
     let pauseMillis = limits.reconnectMillisMin;
     for (;;) {
-      const endpoints = await endpointsOf(this.#settings);
+      // In a random order: processes must not all choose the same. The last one comes last again.
+      const endpoints = (await endpointsOf(this.#settings))
+        .map((endpoint) => ({
+          ...endpoint,
+          rank: Math.random() + Number(endpoint.shown === last)
+        }))
+        .sort((one, other) => one.rank - other.rank);
       let refusals = 0;
       for (const endpoint of endpoints) {
+        last = endpoint.shown;
         if (this.#isClosed) return;
         const begunAt = performance.now();
         const error = await this.#use(endpoint, endStart);

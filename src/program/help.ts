@@ -1,8 +1,6 @@
 /** The text of `--help`: its tables are those of settings.ts and config.ts. */
+import { version } from "../config.ts";
 import { entries, environmentOf, tokenVariable } from "./settings.ts";
-
-/** Version of the package; a test compares it with package.json. */
-export const version = "1.0.0";
 
 /** Returns the text: its tables are generated, so that they list every setting. */
 export function help() {

@@ -1,11 +1,12 @@
 /** Runs the command of the command line. */
+import { version } from "../config.ts";
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
 import { exitCodes } from "../store.ts";
 import { cat } from "./cat.ts";
 import { readCommand } from "./command.ts";
 import { reportError } from "./exit.ts";
-import { help, version } from "./help.ts";
+import { help } from "./help.ts";
 import type { Host } from "./host.ts";
 import { check, serve } from "./serve.ts";
 import { verify } from "./report.ts";

@@ -6,7 +6,7 @@ import { exitCodes } from "../store.ts";
 import { createAccessLog } from "./access-log.ts";
 import { ExitError, internalErrorMessage, reportError } from "./exit.ts";
 import { watchHealth } from "./health.ts";
-import { version } from "./help.ts";
+import { version } from "../config.ts";
 import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";

@@ -270,7 +270,7 @@ export class Cluster {
   /** The server that the engine's only connection is to. */
   async connected(): Promise<number> {
     const found = await Promise.all(this.servers.map((server) => fetchText(server, "/connz")));
-    return found.findIndex((text) => /"name": *"plant-store"/.test(text));
+    return found.findIndex((text) => /"name": *"plant-store /.test(text));
   }
 
   /** Reads every message of a stream in order, once every server has the same leader and end. Each

@@ -2,8 +2,10 @@
  * PLANT_TEST_CLUSTER_ROUNDS=10 also kills the leader. */
 import assert from "node:assert/strict";
 import { createPublicKey, verify } from "node:crypto";
+import { hostname } from "node:os";
 import { after, describe, test } from "node:test";
 import { inspect } from "node:util";
+import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/engines/credentials.ts";
 import { openNats } from "../../src/engines/nats.ts";
 import type { NatsOptions } from "../../src/engines/nats.ts";
@@ -79,14 +81,14 @@ describe("the credentials", { timeout }, () => {
       const options: NatsOptions = credentials === undefined ? {} : { credentials };
       await (await openNats(`nats://${fake.host}/plants`, options)).close();
       const [, connect = ""] = /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
-      const { name, verbose, pedantic, protocol, headers, no_responders, sig, ...sent } =
+      const { name, lang, version: sentVersion, verbose, pedantic, protocol, headers, no_responders, sig, ...sent } =
         JSON.parse(Buffer.from(connect, "latin1").toString());
       assert.deepEqual(sent, login);
       const hasSeed = "nkey" in login || "jwt" in login;
       assert.equal(sig !== undefined, hasSeed);
       if (hasSeed) assert.ok(isSigned(sig, "n0nce-_"));
-      assert.deepEqual([name, verbose, pedantic, protocol, headers, no_responders],
-        ["plant-store", false, false, 1, true, true]);
+      assert.deepEqual([name, lang, sentVersion, verbose, pedantic, protocol, headers, no_responders],
+        [`plant-store ${hostname()} ${process.pid}`, "node", version, false, false, 1, true, true]);
     });
   }
   const wrong = ["", "\n", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx", "token ",

@@ -224,6 +224,7 @@ describe("a name with several addresses", { timeout }, () => {
     const lookup = t.mock.method(dns, "lookup", (name: string) => Promise.resolve(
       name === "cluster.test" ? [{ address: "127.0.0.1" }, { address: "127.0.0.2" }] : []));
     syncBuiltinESMExports();
+    t.mock.method(Math, "random", () => 0.5);
     t.after(() => {
       lookup.mock.restore();
       syncBuiltinESMExports();
@@ -236,6 +237,11 @@ describe("a name with several addresses", { timeout }, () => {
     assert.ok(stuck.plants.length > 0, "the fault fired");
     assert.equal(good.plants.length, 1);
     assert.match(warnings.join("\n"), /^cluster\.test:\d+ \(127\.0\.0\.1\): it acknowledges nothing$/m);
+  });
+  test("and others are tried in a random order", async () => {
+    const fakes = [await Fake.start(), await Fake.start(), await Fake.start()];
+    for (let turn = 0; turn < 40; turn++) await (await openFake(fakes)).close();
+    assert.ok(fakes.every(({ connections }) => connections > 0));
   });
   test("that cannot be resolved is reported, and the next host is tried", async () => {
     const good = await Fake.start();

@@ -1,12 +1,15 @@
 /** Connections: what a store starts with, what it refuses, and which server it uses. */
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, mock, test } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
 import { ack, append, fails, Fake, open, openFake, refused } from "./fake.ts";
 import type { Script } from "./fake.ts";
 
 const timeout = 30_000;
+
+// Hosts are tried in the order of the address.
+mock.method(Math, "random", () => 0.5);
 
 describe("a connection", { timeout, concurrency: 8 }, () => {
   test("that is away for long: not stored, at once; and it comes back by itself", async () => {

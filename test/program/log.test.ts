@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { after, test } from "node:test";
 import { tokenDigest } from "../../src/index.ts";
-import { version } from "../../src/program/help.ts";
+import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import {

@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
-import { version } from "../../src/program/help.ts";
+import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createMetrics, metricTable } from "../../src/program/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
