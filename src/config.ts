@@ -203,32 +203,40 @@ export const orderedLimits = [
   ["bodyBytesMax", "bodiesBytesMax"]
 ] as const;
 
-const table = new Map<string, Limit>(Object.entries(limitTable));
+/** @throws TypeError for a name that is not known: JavaScript would pass over a misspelled one */
+export function checkNames(
+  what: "limit" | "option",
+  given: object,
+  known: readonly string[]
+) {
+  for (const name of Object.keys(given))
+    if (!known.includes(name))
+      throw new TypeError(
+        `there is no ${what} ${name}; the ${what}s are ${known.join(", ")}`
+      );
+}
 
 /**
  * Returns all limits, frozen: the given ones, and the defaults of the others.
  *
- * @throws RangeError for an unknown name, or a value outside its bounds
+ * @throws TypeError for an unknown name, RangeError for a value outside its bounds
  */
 export function limitsWith(given: Partial<Limits> = {}): Limits {
-  const defaults = [...table].map(([name, limit]) => [
+  const table = Object.entries(limitTable);
+  const defaults = table.map(([name, { defaultValue }]) => [
     name,
-    limit.defaultValue
+    defaultValue
   ]);
+  checkNames("limit", given, Object.keys(limitTable));
 
   // Reads each value once: a getter may return something else the second time.
-  const limits: Limits = { ...Object.fromEntries(defaults), ...given };
-  for (const [name, value] of Object.entries(limits)) {
-    const limit = table.get(name);
-    if (!limit) {
-      const names = [...table.keys()].join(", ");
-      throw new RangeError(
-        `there is no limit ${name}; the limits are ${names}`
-      );
-    }
-    if (!isWithin(limit, value))
+  const limits: Limits & Readonly<Record<string, number>> = {
+    ...Object.fromEntries(defaults),
+    ...given
+  };
+  for (const [name, limit] of table)
+    if (!isWithin(limit, limits[name]))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);
-  }
 
   for (const [lower, upper] of orderedLimits)
     if (limits[lower] > limits[upper])
@@ -239,7 +247,7 @@ export function limitsWith(given: Partial<Limits> = {}): Limits {
 /** Returns whether a limit, or a port, may have this value. */
 export const isWithin = (
   { min, max }: Pick<Limit, "min" | "max">,
-  value: number
+  value = NaN
 ) => Number.isInteger(value) && value >= min && value <= max;
 
 /** Returns what a limit must be, in words. */

@@ -21,7 +21,7 @@ export type PlantServerOptions = PlantOptions & {
 export function createPlantServer(
   options: PlantServerOptions
 ): DrainableServer {
-  return createStrictServer(new PlantService(options), options.tls);
+  return createStrictServer(new PlantService(options, ["tls"]), options.tls);
 }
 
 /**

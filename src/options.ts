@@ -1,5 +1,10 @@
 /** The options of a service, from an embedder or from the program. */
-import { basePathExpected, basePathForm, type Limits } from "./config.ts";
+import {
+  basePathExpected,
+  basePathForm,
+  checkNames,
+  type Limits
+} from "./config.ts";
 import { BearerTokens } from "./http/bearer.ts";
 import type { ResponseListener } from "./http/connection.ts";
 import type { PlantStore } from "./store.ts";
@@ -24,12 +29,27 @@ export interface PlantOptions {
   readonly onResponse?: ResponseListener | undefined;
 }
 
+const optionNames = [
+  "store",
+  "tokens",
+  "basePath",
+  "limits",
+  "onFault",
+  "onResponse"
+] as const satisfies readonly (keyof PlantOptions)[];
+
 /**
  * Checks options as JavaScript may give them, so that a mistake fails before the first request.
  *
+ * @param others the names of options of the caller
  * @throws TypeError that names the option and what was expected
  */
-export function checkOptions({ store, tokens, basePath = "" }: PlantOptions) {
+export function checkOptions(
+  options: PlantOptions,
+  others: readonly string[] = []
+) {
+  checkNames("option", options, [...optionNames, ...others]);
+  const { store, tokens, basePath = "" } = options;
   if (typeof store?.append !== "function")
     throw new TypeError("store must be a PlantStore, with append and close");
 

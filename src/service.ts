@@ -31,8 +31,8 @@ export class PlantService implements Application {
   readonly #keepsKeys: boolean;
 
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
-  constructor(options: PlantOptions) {
-    checkOptions(options);
+  constructor(options: PlantOptions, otherOptions?: readonly string[]) {
+    checkOptions(options, otherOptions);
     const { store, tokens, basePath = "", onResponse } = options;
     const limits = limitsWith(options.limits);
     this.#options = options;

@@ -15,6 +15,7 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
+import { checkNames } from "../config.ts";
 import { EngineError } from "../store.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
@@ -56,9 +57,18 @@ export type Endpoint = Settings["hosts"][number];
 /**
  * Checks an address and options, credentials included.
  *
- * @throws EngineError `config`, RangeError for a limit
+ * @throws EngineError `config`, RangeError for a limit, TypeError for an unknown option or limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
+  checkNames("option", options, [
+    "credentials",
+    "keys",
+    "isReadOnly",
+    "limits",
+    "tls",
+    "warn"
+  ]);
+  checkNames("limit", options.limits ?? {}, Object.keys(natsLimits));
   const limits = { ...natsLimits, ...options.limits };
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))

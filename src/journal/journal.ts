@@ -10,7 +10,7 @@ import { EventEmitter } from "node:events";
 import { constants } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { limitsWith, type Limits } from "../config.ts";
+import { checkNames, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
@@ -43,12 +43,15 @@ export interface JournalOptions {
 /**
  * Opens the journal at a path, or creates it.
  *
- * Rejects with a JournalError, or with a RangeError for a limit out of bounds.
+ * Rejects with a JournalError, a RangeError for a limit out of bounds, or a TypeError for an option
+ * that does not exist.
  */
 export async function openJournal(
   path: string,
-  { disk = realDisk, warn = () => {}, ...options }: JournalOptions = {}
+  options: JournalOptions = {}
 ): Promise<Journal> {
+  checkNames("option", options, ["limits", "warn", "disk"]);
+  const { disk = realDisk, warn = () => {} } = options;
   const limits = limitsWith(options.limits);
   const { keysBytesMax } = limits;
   const keys = ifPossible(() => new KeyWindow(keysBytesMax));

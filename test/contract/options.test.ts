@@ -8,6 +8,7 @@ import { type Limits, limitsWith, limitTable, orderedLimits } from "../../src/co
 import {
   BearerTokens, createPlantHandler, createPlantServer, openJournal, type ResponseListener,
 } from "../../src/index.ts";
+import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { HeldStore, listen, serve } from "../support/serving.ts";
 import { exchange, post, temporaryFolder, token } from "../support/support.ts";
@@ -38,6 +39,21 @@ for (const [says, options, message] of bad) {
     }
   });
 }
+
+test("an unknown option is a TypeError that lists the known ones", async () => {
+  const known = "store, tokens, basePath, limits, onFault, onResponse";
+  for (const [name, create, names] of [
+    ["TLS", createPlantServer, `${known}, tls`], ["basepath", createPlantHandler, known],
+    ["tls", createPlantHandler, known], ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
+    ["url", openNats.bind(null, "nats://a/B"), "credentials, keys, isReadOnly, limits, tls, warn"],
+  ] as const) {
+    const options = { ...name !== "bodyBytesMax" && name !== "url" && { store, tokens }, [name]: 1 };
+    const message = `there is no option ${name}; the options are ${names}`;
+    await assert.rejects(async () => create(options as never), { name: "TypeError", message });
+  }
+  const limits: object = { pingMilis: 1 };
+  await assert.rejects(openNats("nats://a/B", { limits }), /^TypeError: there is no limit pingMilis; .*, pingMillis,/);
+});
 
 const good: readonly (readonly [says: string, options: PlantOptions])[] = [
   ["the required options alone", { store, tokens }],
@@ -89,11 +105,11 @@ for (const [lower, upper] of orderedLimits) {
   });
 }
 
-test("an unknown name of a limit is a RangeError", async () => {
+test("an unknown name of a limit is a TypeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   for (const name of ["maxBody", "bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
-    const expected = { name: "RangeError", message: new RegExp(`^there is no limit ${name}; the limits are bodyBytesMax, headBytesMax, .* drainMillis$`) };
+    const expected = { name: "TypeError", message: new RegExp(`^there is no limit ${name}; the limits are bodyBytesMax, headBytesMax, .* drainMillis$`) };
     assert.throws(() => limitsWith(limits), expected);
     const options = { store: new HeldStore(), tokens: ["a"], limits };
     assert.throws(() => createPlantServer(options), expected);
