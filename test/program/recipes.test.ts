@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, truncateSync,
-  writeFileSync } from "node:fs";
+  utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -338,6 +338,20 @@ test("load.mjs, killed while it posts and run again, stores each line once, and 
     const control = await loadWithKills(recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' }));
     assert.ok(control.ids.length > lines.length);
   });
+
+test("load.mjs warns when it continues after the window of a stream", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}');
+  const env = cleanEnvironment({ PLANTS_URL: "http://127.0.0.1:2", PLANTS_TOKEN: token });
+  const load = (): string => spawnSync(process.execPath, [join(root, "src/program/recipes/load.mjs"), "a"],
+    { cwd, encoding: "utf8", env }).stderr;
+  const isRefused = /^connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
+  assert.match(load(), isRefused);
+  assert.match(load(), isRefused);
+  const before = Date.now() / 1000 - 300;
+  utimesSync(join(cwd, "a.loaded"), before, before);
+  assert.match(load(), /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nconnect/);
+});
 
 test("load.mjs ends with 2, and says why, if it cannot load the file", { timeout }, async () => {
   const cwd = temporaryFolder();

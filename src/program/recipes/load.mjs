@@ -6,7 +6,7 @@
  * if there is such a line, with 2 if it stopped before the end: run it again, it continues there.
  */
 import { createHash } from "node:crypto";
-import { appendFileSync, createReadStream, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { appendFileSync, createReadStream, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } = process.env;
@@ -17,6 +17,9 @@ const [loaded, refused] = [`${path}.loaded`, `${path}.refused`];
 const linesMax = 64;
 const bytesMax = 2_000_000;
 
+// How long a stream knows a key, its duplicate_window. A journal's window is in bytes.
+const windowMillis = 120_000;
+
 async function load() {
   if (!path) throw new Error("usage: PLANTS_TOKEN=TOKEN node load.mjs FILE");
   if (!token) throw new Error("PLANTS_TOKEN is not set: it must be a token of the server");
@@ -24,10 +27,17 @@ async function load() {
   for await (const block of createReadStream(path)) hash.update(block);
   const digest = hash.digest("base64url");
   const isNew = !existsSync(loaded);
-  const [known, done] = isNew ? [digest, 0] : readFileSync(loaded, "utf8").split(" ");
+  const record = (lines) => {
+    writeFileSync(`${loaded}.part`, `${digest} ${lines}`, { flush: true });
+    renameSync(`${loaded}.part`, loaded);
+  };
+  if (isNew) record(0);
+  const [known, done] = readFileSync(loaded, "utf8").split(" ");
   if (known !== digest) throw new Error(`${path} has changed since ${loaded} was written`);
   writeFileSync(refused, "", { flag: isNew ? "w" : "a" });
 
+  const ageMillis = Date.now() - statSync(loaded).mtimeMs;
+  let isWarned = ageMillis <= windowMillis;
   let line = 0;
   let batch = [];
   let bytes = 0;
@@ -35,8 +45,7 @@ async function load() {
     const messages = await Promise.all(batch.map((each) => postLine(each, digest)));
     // Before the progress: after a kill between the two, these lines are posted and refused again.
     appendFileSync(refused, messages.join(""), { flush: true });
-    writeFileSync(`${loaded}.part`, `${digest} ${last}`, { flush: true });
-    renameSync(`${loaded}.part`, loaded);
+    record(last);
     [batch, bytes] = [[], 0];
   };
 
@@ -45,6 +54,12 @@ async function load() {
   for await (const text of createInterface({ input, crlfDelay: Infinity })) {
     line++;
     if (line <= Number(done) || /^[ \t]*$/.test(text)) continue;
+    if (!isWarned)
+      console.error(
+        `${loaded} is ${Math.round(ageMillis / 1000)} s old: if the store is a stream, it may have ` +
+          `forgotten the last run's keys, and up to ${linesMax} lines after line ${done} may be stored twice`
+      );
+    isWarned = true;
     if (batch.length === linesMax || bytes + text.length > bytesMax) await post(line - 1);
     batch.push({ text, line });
     bytes += text.length;
