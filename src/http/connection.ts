@@ -86,7 +86,8 @@ export class Connection {
 
     // Node does not end a body after its response has left: a reader would wait for ever.
     socket.once("close", () => {
-      if (this.#shared.latest?.req.complete === false) this.#shared.latest.req.destroy();
+      if (this.#shared.latest?.req.complete === false)
+        this.#shared.latest.req.destroy();
     });
 
     // Node calls `destroySoon` after a last response, whether we, a host or its listener made it
@@ -219,7 +220,10 @@ export class Connection {
   #answerRaw(error: ApiError) {
     this.#afterLatest(() => {
       // The response before it may have become the last one.
-      if (!this.#socket.writable || this.#shared.latest?.shouldKeepAlive === false)
+      if (
+        !this.#socket.writable ||
+        this.#shared.latest?.shouldKeepAlive === false
+      )
         return;
       this.#all.onResponse?.(error, this.#socket);
       this.#socket.write(rawReply(error));
