@@ -40,8 +40,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
 
   // What the server itself makes of each of these settings is what the check sees.
   const wrong: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
-    [{ storage: "memory" }, /storage: expected "file"/],
-    [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
+    [{ storage: "memory" }, /storage: expected "file"/], [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
     [{ retention: "workqueue" }, /retention: expected "limits"/],
     [{ max_age: 3_600_000_000_000 }, /max_age: expected none/],
     [{ max_msgs_per_subject: 5 }, /max_msgs_per_subject: expected -1/],
@@ -116,8 +115,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     const store = await cluster.open("plants");
     const port = await serve(store);
     const large = `{"id":1,"name":"${"x".repeat(1_048_500)}"}`;
-    const [refusal, next] = await exchange(port, [post(large), post('{"id":2,"name":"Fern"}')],
-      { answers: 2 });
+    const [refusal, next] = await exchange(port, [post(large), post('{"id":2,"name":"Fern"}')], { answers: 2 });
     assert.match(`${refusal?.status} ${refusal?.body}`, /^413 \{"error":41304,/);
     assert.equal(next?.status, 200);
     await store.close();

@@ -135,8 +135,7 @@ describe("the credentials", { timeout }, () => {
     let read = (): string => "u\ns3cret";
     const fake = await Fake.start();
     const warnings: string[] = [];
-    const store = await openFake([fake],
-      { credentials: () => read(), warn: (line) => warnings.push(line) });
+    const store = await openFake([fake], { credentials: () => read(), warn: (line) => warnings.push(line) });
     for (const next of ["s3cret", new Error("cannot read FILE")]) {
       read = () => {
         if (typeof next === "string") return next;

@@ -40,8 +40,7 @@ describe("a plant with a key", { timeout }, () => {
   const messageOf = (plant: string, ofKey: string): string =>
     `{"at":"2026-11-21T10:47:01.578Z","key":"${ofKey}","plant":${plant},"crc":"00000000"}`;
   for (const [what, kind, outcome] of [
-    ["the same plant", "same", "replayed"],
-    ["another plant", "other", "conflict"],
+    ["the same plant", "same", "replayed"], ["another plant", "other", "conflict"],
     ["a message of another key", "key", "unknown"],
     ["a message that is not a record", messageOf('{"id":1,"name":"Fern"}', key), "unknown"],
     ["no message", undefined, "unknown"],

@@ -134,8 +134,7 @@ export async function underLoad(
   const stream = `faults${++streams}`;
   await cluster.create(stream);
   const warnings: string[] = [];
-  const store = await cluster.open(stream,
-    { user: "admin", warn: (line) => warnings.push(line), ...options });
+  const store = await cluster.open(stream, { user: "admin", warn: (line) => warnings.push(line), ...options });
   t.after(() => store.close());
   const load = new Load(await serve(store), connections);
   await load.more(200);

@@ -24,6 +24,14 @@ const leaf = await Cluster.start({ servers: 1, domain: "none", more: toHub,
 const edge = await Cluster.start({ servers: 1, domain: "edge", more: toHub,
   users: `{ user: far, password: farpw, permissions: { subscribe: [ "_INBOX.>" ],
     publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }` });
+const importing = await Cluster.start({ servers: 1, accounts: `accounts {
+    $SYS { users: [ { user: sys, password: syspw } ] }
+    PLANTS { jetstream: enabled, users: [ { user: admin, password: adminpw } ]
+      exports: [ { service: "$JS.API.>" }, { service: "plants.new" } ] }
+    OTHERS { users: [ { user: other, password: otherpw } ], imports: [
+      { service: { account: PLANTS, subject: "$JS.API.>" }, to: "$JS.GARDEN.API.>" }
+      { service: { account: PLANTS, subject: "plants.new" } } ] }
+  }` });
 const cluster = await Cluster.start();
 const query = "?replicas=1";
 const user = "admin";
@@ -48,6 +56,19 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
   });
   test("is not served without the domain: the message says how, and no second stream is made", async () => {
     await refused(edge.open("plants", { user, query }), "config", /stream not found"\n.*\(domain=NAME\)/);
+  });
+});
+
+describe("a stream of another account", { ...withCluster, timeout }, () => {
+  test("is served by the name of the import, and by its subject", async () => {
+    await importing.create("PLANTS", { num_replicas: 1, subjects: ["plants.new"] });
+    const store = await importing.open("PLANTS", { user: "other", query: `${query}&domain=GARDEN&subject=plants.new` });
+    await store.append(fern);
+    assert.equal(await store.appendOnce?.(fern, "A".repeat(22)), "stored");
+    assert.equal(await store.appendOnce?.(fern, "A".repeat(22)), "replayed");
+    await store.close();
+    assert.equal((await importing.read("PLANTS")).length, 2);
+    await refused(importing.open("PLANTS", { user, query }), "config", /subjects: expected \["PLANTS"\]/);
   });
 });
 

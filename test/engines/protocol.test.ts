@@ -41,8 +41,7 @@ describe("the bytes of a server", () => {
   });
   test("are parsed the same, split anywhere", async () => {
     for (let cut = 1; cut < stream.length; cut++) {
-      assert.deepEqual(await read([stream.subarray(0, cut), stream.subarray(cut)]), expected,
-        `cut at ${cut}`);
+      assert.deepEqual(await read([stream.subarray(0, cut), stream.subarray(cut)]), expected, `cut at ${cut}`);
     }
   });
 
@@ -55,8 +54,7 @@ describe("the bytes of a server", () => {
     ["a message of the limit", `MSG a 1 ${message}\r\n`, true],
     ["a message of one byte more", `MSG a 1 ${message + 1}\r\n`, false],
     ["a length that is none", "MSG a 1 x\r\n", false],
-    ["a length below zero", "MSG a 1 -1\r\n", false],
-    ["no length", "MSG\r\n", false],
+    ["a length below zero", "MSG a 1 -1\r\n", false], ["no length", "MSG\r\n", false],
     ["headers longer than the message", "HMSG a 1 3 2\r\n", false],
   ] as const) {
     test(`${isGood ? "takes" : "refuses"} ${name}`, async () => {

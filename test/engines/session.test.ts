@@ -93,8 +93,7 @@ describe("the monitors", { timeout }, () => {
     await until("it is verified", () => stores(store));
   });
   test("must include each server that holds the stream and is up", async () => {
-    const { fake, opened, warnings } = await begin({ replicas: [replica("n2"), replica("n3")] },
-      varzOf("n2", "ID2"));
+    const { fake, opened, warnings } = await begin({ replicas: [replica("n2"), replica("n3")] }, varzOf("n2", "ID2"));
     const store = await opened;
     assert.equal(await stores(store), false);
     assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host has its monitor at the given port; plants are refused/);

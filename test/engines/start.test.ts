@@ -202,12 +202,10 @@ describe("at start", { timeout, concurrency: 8 }, () => {
   const configs: readonly (readonly [
     config: Readonly<Record<string, unknown>>, refusal: RegExp | undefined, query?: string,
   ])[] = [
-    [{}, undefined],
-    [{ num_replicas: 5 }, undefined],
+    [{}, undefined], [{ num_replicas: 5 }, undefined],
     [{ num_replicas: 1 }, undefined, "?replicas=1"],
     [{ discard: "old", max_msgs: 5 }, /discard: expected "new", found "old"/],
-    [{ discard: "new", ...noDiscard }, undefined],
-    [{ discard: "old" }, undefined],
+    [{ discard: "new", ...noDiscard }, undefined], [{ discard: "old" }, undefined],
     [{ persist_mode: "async" }, /persist_mode: expected none, found "async"/],
     [{ persist_mode: "default" }, undefined],
     [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append, which can be shortened instead\), found 11999/],

@@ -55,8 +55,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
 
   // Each response in turn. Each is sent once more, unchanged, as long as another response is listed.
   const cases: readonly (readonly [what: string, outcome: string, ...responses: Response[]])[] = [
-    ["a PubAck", "stored", good],
-    ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
+    ["a PubAck", "stored", good], ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
     ["number 0", "stored", ack(0), good],
     ["10008, away", "stored", fails(10008, "JetStream system temporarily unavailable"), good],
     ["10167, too many requests", "stored", fails(10167, "too many requests", 429), good],
@@ -92,13 +91,11 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     test(`is ${outcome} after ${what}`, async () => {
       const { fake, store } = await open({ onPlant: inTurn(responses) }, { noProgressMillis: 300 });
       assert.equal(await append(store), outcome);
-      assert.deepEqual(fake.plants.map(({ message }) => message),
-        responses.map(() => fake.plants[0]?.message));
+      assert.deepEqual(fake.plants.map(({ message }) => message), responses.map(() => fake.plants[0]?.message));
     });
   }
   const hopeless: readonly (readonly [what: string, outcome: string, ...responses: Response[]])[] = [
-    ["no leader", "unreachable", noLeader],
-    ["no response", "unknown", undefined],
+    ["no leader", "unreachable", noLeader], ["no response", "unknown", undefined],
     ["no response to one attempt, and to the others twice that there is no leader", "unknown",
       undefined, twiceNoLeader],
     ["a PubAck for another subject", "unknown", raw(() => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`)],

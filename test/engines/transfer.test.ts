@@ -221,8 +221,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     const { store, stream } = await begin();
     await store.append({ id: 1n, name: "another" });
     const path = await journalOf("e.ndjson", 10);
-    await refused(imported(store, [path]), "data",
-      /message 1 of the stream is not record 1/);
+    await refused(imported(store, [path]), "data", /message 1 of the stream is not record 1/);
     assert.equal((await cluster.read(stream)).length, 1);
   });
   test("another client's message among the records is never taken for one, however often it is begun",
@@ -282,8 +281,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     const { success } = await cluster.admin<{ success?: boolean }>(
       `STREAM.MSG.DELETE.${stream}`, { seq: 3, no_erase: true });
     assert.equal(success, true);
-    await refused(exportStream(store, join(folder, "holes.ndjson"), ignore), "data",
-      /has 4 of the messages 1 to 5/);
+    await refused(exportStream(store, join(folder, "holes.ndjson"), ignore), "data", /has 4 of the messages 1 to 5/);
   });
   test("what came to be at the path meanwhile is kept, and nothing is left beside it", async () => {
     const { store } = await begin();
@@ -292,8 +290,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     const onProgress: OnProgress = () => writeFileSync(path, "a journal in use");
     await assert.rejects(exportStream(store, path, onProgress), { code: "EEXIST" });
     assert.equal(readFileSync(path, "utf8"), "a journal in use");
-    assert.deepEqual(readdirSync(folder).filter((name) => name.startsWith("meanwhile.")),
-      ["meanwhile.ndjson"]);
+    assert.deepEqual(readdirSync(folder).filter((name) => name.startsWith("meanwhile.")), ["meanwhile.ndjson"]);
   });
   test("of two exports to one path one is refused, and the other is whole", async () => {
     const { store } = await begin();
