@@ -133,13 +133,13 @@ export class Connection {
   refuse(response: ServerResponse, error: ApiError) {
     if (this.#socket.destroyed || response.headersSent) return;
     const request = response.req;
-    const { expect, "content-length": length } = request.headers;
+    const { expect = "", "content-length": length } = request.headers;
 
     // A client that expects 100 and does not get it may send the body or not. Node closes then,
     // whatever our headers say.
     const isUnread = request.readableFlowing !== true;
     const isEndInDoubt =
-      expect !== undefined || Number(length) > this.#all.limits.discardBytesMax;
+      expect !== "" || Number(length) > this.#all.limits.discardBytesMax;
     if (error.close || (isUnread && isEndInDoubt))
       response.shouldKeepAlive = false;
     this.answer(response, error);
@@ -158,7 +158,7 @@ export class Connection {
   }
 
   /** Responds to what node's parser refuses. Every request before it keeps its own response. */
-  onParserError(code: string) {
+  onParserError(code: string, packet = "") {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
     if (this.#shared.state === "unparsed") return;
@@ -168,7 +168,7 @@ export class Connection {
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
-    const error = parserErrorOf(code);
+    const error = parserErrorOf(code, packet);
     const latest = this.#shared.latest;
     if (latest === undefined || latest.req.complete) this.#answerRaw(error);
     else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());

@@ -2,9 +2,9 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { must } from "./errors.ts";
 
-/** @throws ApiError 417 unless Expect is absent, or 100-continue */
-export function checkExpect({ expect = "100-continue" }: IncomingHttpHeaders) {
-  must(expect.toLowerCase() === "100-continue", "expectation");
+/** @throws ApiError 417 unless Expect is absent, empty, or 100-continue */
+export function checkExpect({ expect = "" }: IncomingHttpHeaders) {
+  must(/^(?:100-continue)?$/i.test(expect), "expectation");
 }
 
 /**
@@ -29,7 +29,7 @@ export function checkContent(
   must(
     contentCoding.toLowerCase() === "identity",
     "contentCoding",
-    "Content-Encoding must be identity or absent, but is %.",
+    "Content-Encoding must be identity or absent, but %.",
     shown(contentCoding)
   );
 
@@ -64,7 +64,7 @@ function checkMediaType(contentType = "") {
   must(
     essence.toLowerCase() === "application/json",
     "mediaType",
-    "Content-Type must be application/json, but is %.",
+    "Content-Type must be application/json, but %.",
     shown(essence)
   );
 
@@ -88,8 +88,8 @@ function checkMediaType(contentType = "") {
     must(
       !isCharsetKnown && charset.toLowerCase() === "utf-8",
       "charset",
-      "The charset of Content-Type must be utf-8, once, or absent, but is %.",
-      isCharsetKnown ? "repeated" : shown(charset)
+      "The charset of Content-Type must be utf-8, once, or absent, but %.",
+      isCharsetKnown ? "is repeated" : shown(charset)
     );
     isCharsetKnown = true;
   }
@@ -98,9 +98,9 @@ function checkMediaType(contentType = "") {
 /** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
 const common = new RegExp(
   "^(?:(?:text|application)/(?:plain|html|csv|xml|octet-stream|" +
-    "x-www-form-urlencoded)|multipart/form-data|gzip|br|zstd|utf-?16|iso-8859-1)$",
+    "x-www-form-urlencoded)|multipart/form-data|gzip|br|zstd|utf-?16|utf8|iso-8859-1)$",
   "i"
 );
 
 const shown = (name: string) =>
-  name === "" ? "empty or absent" : common.test(name) ? name : "another one";
+  name === "" ? "has no value" : `is ${common.test(name) ? name : "another one"}`;

@@ -41,7 +41,7 @@ export const catalogue = {
   ],
   host: [
     40003,
-    "Host must be one name or address, with or without a port",
+    "Host must be one name or address without a zone, with or without a port",
     close
   ],
   framing: [
@@ -62,7 +62,7 @@ export const catalogue = {
   duplicate: [40011, "An object has a repeated member name"],
   surrogate: [40012, "An escaped surrogate is unpaired"],
   nesting: [40013, "Arrays and objects are nested beyond the limit"],
-  schema: [40014, "The JSON is not a NewPlant"],
+  schema: [40014, "The body is not a NewPlant"],
   truncated: [
     40015,
     "The client half-closed the connection within a request",
@@ -144,7 +144,7 @@ export const catalogue = {
     "The store is unreachable; nothing was stored",
     retryAfter
   ],
-  version: [50501, "The HTTP version must be 1.0 or 1.1", close]
+  version: [50501, "The HTTP version must be 1.0 or 1.1, and CRLF must follow", close]
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** The name of what is wrong. */
@@ -215,8 +215,7 @@ export function apiErrorOf(thrown: unknown, onFault: () => void) {
   if (thrown instanceof ApiError) return thrown;
   if (thrown instanceof JsonError) {
     const { code, message } = thrown;
-    const expected = code === "schema" ? "a NewPlant" : "I-JSON";
-    return new ApiError(code, `The body is not ${expected}: ${message}.`);
+    return new ApiError(code, `${catalogue[code][1]}: ${message}.`);
   }
 
   // A host's store may reject with anything, such as a StoreError with an unknown code. Its own
@@ -233,9 +232,24 @@ export function apiErrorOf(thrown: unknown, onFault: () => void) {
   );
 }
 
-/** Returns the response to what node's parser (llhttp) refuses with this code. */
-export const parserErrorOf = (code: string) =>
-  new ApiError(parserCauses.get(code) ?? "malformed");
+/**
+ * Returns the response to what node's parser (llhttp) refuses.
+ *
+ * @param packet the bytes in which the error is
+ */
+export function parserErrorOf(code: string, packet: string) {
+  const cause = parserCauses.get(code);
+  const [, protocol] = prefaces.find(([form]) => form.test(packet)) ?? [];
+  return cause || !protocol
+    ? new ApiError(cause ?? "malformed")
+    : new ApiError("malformed", `This is not HTTP, but ${protocol}.`);
+}
+
+/** How other protocols begin that a load balancer or a client may be set to. */
+const prefaces = [
+  [/^\x16\x03/, "TLS"],
+  [/^PROXY |^\r\n\r\n\0\r\nQUIT\n/, "the PROXY protocol"]
+] as const;
 
 /** Causes by the parser's codes. Any other code is `malformed`. */
 const parserCauses: ReadonlyMap<string, Cause> = new Map([

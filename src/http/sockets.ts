@@ -3,6 +3,11 @@ import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
 
+type ParserError = Error & {
+  readonly code?: string;
+  readonly rawPacket?: Buffer;
+};
+
 /** Tracks the sockets of a server that does not listen yet, and closes them when they are idle. */
 export function trackSockets(
   server: Server,
@@ -26,9 +31,10 @@ export function trackSockets(
   server.on(event, (socket) => track(http, socket));
 
   // Without this, node responds without a body.
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+  server.on("clientError", (error: ParserError, socket: Socket) => {
+    const { code = "", rawPacket } = error;
     if (http.has(socket))
-      connections.of(socket).onParserError(error.code ?? "");
+      connections.of(socket).onParserError(code, rawPacket?.toString("latin1"));
     // The TLS handshake failed: the client cannot read a response.
     else socket.destroy();
   });

@@ -217,7 +217,7 @@ function refusalsOf(
   if (target.replace(/^https?:\/\/[^/?]*/i, "").replace(/\?.*$/, "") !== "/plants") return [40401];
   if (method !== "POST") return [40501];
   const expect = one("expect");
-  if (expect !== undefined && !/^100-continue$/i.test(expect)) return [41701];
+  if (expect !== undefined && !/^(?:100-continue)?$/i.test(expect)) return [41701];
   const typed = judgeType(one("content-type"));
   if (typed) return typed;
   const coding = one("content-encoding");

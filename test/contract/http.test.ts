@@ -120,7 +120,7 @@ table("a 415 repeats what was sent if clients send it by mistake, and nothing el
   ["a form with a boundary", "Content-Type", "multipart/form-data; boundary=a",
     /but is multipart\/form-data\.$/],
   ["in capitals", "Content-Type", "Text/Plain", /but is Text\/Plain\.$/],
-  ["nothing", "Content-Type", undefined, /but is empty or absent\.$/],
+  ["nothing", "Content-Type", undefined, /^Content-Type must be application\/json, but has no value\.$/],
   ["a token, misplaced", "Content-Type", "S3cret", /^(?!.*S3cret).*but is another one\.$/],
   ["a charset", "Content-Type", "application/json; charset=ISO-8859-1",
     /^The charset of Content-Type must be utf-8, once, or absent, but is ISO-8859-1\.$/],
@@ -130,9 +130,31 @@ table("a 415 repeats what was sent if clients send it by mistake, and nothing el
     /^(?!.*S3cret).*but is another one\.$/],
   ["a coding", "Content-Encoding", "gzip",
     /^Content-Encoding must be identity or absent, but is gzip\.$/],
+  ["an empty coding", "Content-Encoding", "", /^Content-Encoding must be identity or absent, but has no value\.$/],
+  ["utf8", "Content-Type", "application/json; charset=utf8", /, but is utf8\.$/],
   ["a coding that is a token", "Content-Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
 ] as const, async ([, name, value, expected]) => {
   assert.match(assertError(await answerTo({ fields: { [name]: value } }), [415]).message, expected);
+});
+
+const head = `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+table("an error says what is wrong with what other programs send", [
+  ["LF after the version", 505, head.replace("\r\n", "\n"), /^The HTTP version must be 1\.0 or 1\.1, and CRLF must follow\.$/],
+  ["a zone", 400, head.replace("Host: a", "Host: [fe80::1%eth0]:80"), /^Host must be one name or address without a zone,/],
+  ["no length", 400, head, /^The body is empty, because neither Content-Length nor Transfer-Encoding is given\.$/],
+  ["the PROXY protocol", 400, `PROXY TCP4 10.0.0.1 10.0.0.2 5 80\r\n${head}`, /^This is not HTTP, but the PROXY protocol\.$/],
+  ["its version 2", 400, `\r\n\r\n\0\r\nQUIT\n${head}`, /^This is not HTTP, but the PROXY protocol\.$/],
+  ["TLS", 400, "\x16\x03\x01\x02\0\x01", /^This is not HTTP, but TLS\.$/],
+  ["anything else", 400, "PROXIMA\r\n", /^This is not an HTTP message as RFC 9112 defines it\.$/],
+  ["malformed JSON", 400, `${head}Content-Length: 1\r\n\r\n{`, /^The body is not JSON: at byte 1, found the end/],
+  ["a name twice", 400, `${head}Content-Length: 13\r\n\r\n{"a":1,"a":1}`, /^An object has a repeated member name: at byte 7/],
+] as const, async ([, status, bytes, expected]) => {
+  const [answer] = await exchange(server.port, bytes.includes("Length") ? bytes : `${bytes}\r\n`, { answers: 1 });
+  assert.match(assertError(answer, [status]).message, expected);
+});
+
+test("an empty Expect is as if absent", async () => {
+  assertAnswer(await answerTo({ fields: { Expect: "" } }), 200, { name: "Fern" });
 });
 
 /** The contract's order of checks. */
