@@ -89,7 +89,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
   ];
   for (const [what, outcome, ...responses] of cases) {
     test(`is ${outcome} after ${what}`, async () => {
-      const { fake, store } = await open({ onPlant: inTurn(responses) }, { noProgressMillis: 300 });
+      const { fake, store } = await open({ onPlant: inTurn(responses) }, { noProgressMillis: 1_000 });
       assert.equal(await append(store), outcome);
       assert.deepEqual(fake.plants.map(({ message }) => message), responses.map(() => fake.plants[0]?.message));
     });
