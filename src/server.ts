@@ -16,6 +16,7 @@ const host: Host = {
   pid: process.pid,
   userId: process.geteuid?.(),
   isTerminal: stdout.isTTY,
+  stdin: () => process.stdin,
   print: (line) => write("stdout", line),
   printError: (line) => write("stderr", line),
   warn,

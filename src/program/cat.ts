@@ -1,68 +1,100 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
+import { createInterface } from "node:readline";
 import { JournalError } from "../journal/error.ts";
-import { blockBytes, linesOf, type Bytes } from "../journal/lines.ts";
-import { plantIn } from "../journal/record.ts";
+import { blockBytes, linesOf, type Line } from "../journal/lines.ts";
+import { decodeRecord, plantIn } from "../journal/record.ts";
 import { problemOf } from "../journal/recover.ts";
-import { planOpening } from "../journal/rewrite.ts";
+import { planOpening, type Plan } from "../journal/rewrite.ts";
 import type { Host } from "./host.ts";
 import { readJournal } from "./report.ts";
 
-/** Prints the plants of each file, as an opening would leave it. A closed pipe ends the command. */
+/**
+ * Prints the plants of each file, as an opening would leave it; `-` is standard input. A closed
+ * pipe ends the command.
+ */
 export async function cat(
   files: readonly string[],
   flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
   for (const path of files) {
-    const stdout = await readJournal(path, (file, { copy }) => {
-      const plan = planOpening(file, copy);
-      if (plan.copy.kind !== "damaged")
-        return printPlants(path, plan.whole, flags, host);
-      const { reason, offset } = plan.copy;
-      throw new JournalError("damaged", path, reason, offset);
-    });
+    const print = (lines: Lines) => printPlants(path, lines, flags, host);
+    const stdout = await (path === "-"
+      ? print(linesOfStream(host.stdin()))
+      : readJournal(path, (file, { copy }) =>
+          print(linesAsOpened(path, planOpening(file, copy), host))
+        ));
     if (stdout === "closed") break;
   }
 }
 
+type Lines = Iterable<Line> | AsyncIterable<Line>;
+
+/** Yields the lines that an opening keeps. @throws JournalError if it would refuse the file */
+function* linesAsOpened(
+  path: string,
+  { copy, end, whole }: Plan,
+  host: Host
+): Generator<Line, void> {
+  const isNone = copy.kind === "damaged" || end.kind === "new";
+  const size = isNone ? 0 : end.kind === "torn" ? end.end : whole.size();
+  yield* linesOf(whole, 0, size);
+  if (end.kind === "torn")
+    host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
+  if (end.kind === "damaged")
+    throw new JournalError("damaged", path, end.reason, end.offset);
+}
+
+/** Yields the lines of a stream as they come. Latin-1 keeps every byte as it is. */
+async function* linesOfStream(
+  input: NodeJS.ReadableStream
+): AsyncGenerator<Line, void> {
+  let offset = 0;
+  for await (const latin1 of createInterface(input.setEncoding("latin1"))) {
+    const text = Buffer.from(latin1, "latin1");
+    const end = offset + text.length + 1;
+    yield { offset, end, isWhole: true, text, record: decodeRecord(text) };
+    offset = end;
+  }
+}
+
 /**
- * Prints the plants of a journal. Warns of a last line that is not whole, as beside a live server.
+ * Prints the plants of a journal's lines.
  *
  * @throws JournalError `damaged` at the first damaged line, once the plants before it are printed
  */
 async function printPlants(
   path: string,
-  file: Bytes,
+  lines: Lines,
   flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
   let last = { seq: 0, synced: 0 };
   let plants = "";
+  let stdout = "written";
   const print = async () => {
     const text = plants.slice(0, -1);
     plants = "";
-    return text === "" ? "written" : host.print(text);
+    if (text !== "") stdout = await host.print(text);
   };
-  for (const line of linesOf(file, 0, file.size())) {
-    const { offset, end, isWhole, text, record } = line;
-    if (!isWhole) {
-      host.warn(
-        `${path}: left out the last ${end - offset} bytes: not a whole line`
-      );
-      break;
-    }
-    const problem = problemOf(line, last);
-    if (problem !== undefined || plants.length > blockBytes)
-      if ((await print()) === "closed") return "closed";
-    if (problem !== undefined)
-      throw new JournalError("damaged", path, problem, offset);
+  try {
+    for await (const line of lines) {
+      const { offset, text, record } = line;
+      const problem = problemOf(line, last);
+      if (problem !== undefined || plants.length > blockBytes) await print();
+      if (stdout === "closed") break;
+      if (problem !== undefined)
+        throw new JournalError("damaged", path, problem, offset);
 
-    // The first line is the header.
-    if (!text || !record) continue;
-    last = record;
-    const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
-    const at = flags.has("at") ? `"at":"${record.at}",` : "";
-    plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
+      // The first line is the header.
+      if (!text || !record) continue;
+      last = record;
+      const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
+      const at = flags.has("at") ? `"at":"${record.at}",` : "";
+      plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
+    }
+  } finally {
+    await print();
   }
-  return print();
+  return stdout;
 }

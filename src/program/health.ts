@@ -12,7 +12,7 @@ const fullMillis = 10_000;
 export type Health = ReturnType<typeof watchHealth>;
 
 /** Watches a store from now on. */
-export function watchHealth(log: Log, store: Store) {
+export function watchHealth(log: Log, store: Store, name: string) {
   /** Time of the last plant that found no space, if none was stored since. */
   let fullAt = -Infinity;
 
@@ -23,13 +23,13 @@ export function watchHealth(log: Log, store: Store) {
   store.on("full", () => {
     fullAt = performance.now();
     if (isFullLogged || fullAt - loggedAt < fullMillis) return;
-    log("error", "the store has no space: plants are refused until it has");
+    log("error", `${name}: no space, plants are refused until there is`);
     loggedAt = fullAt;
     isFullLogged = true;
   });
   store.on("batch", () => {
     fullAt = -Infinity;
-    if (isFullLogged) log("info", "the store has space again");
+    if (isFullLogged) log("info", `${name}: there is space again`);
     isFullLogged = false;
   });
 

@@ -15,6 +15,9 @@ export interface Host {
   /** Whether stdout is a terminal, where a person reads it. */
   readonly isTerminal: boolean;
 
+  /** Standard input, which nothing reads before. */
+  stdin(): NodeJS.ReadableStream;
+
   /**
    * Writes a line to stdout. A reader that has gone away, as in `| head -1`, is no error: its pipe
    * is closed.

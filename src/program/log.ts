@@ -1,6 +1,7 @@
-/** The log: one line on stderr for each event, for people on a terminal, else JSON as pino's. */
+/** The log: one line on stderr for each event, as text for people or as JSON with pino's members. */
 import { hostname } from "node:os";
 import type { Host, Log } from "./host.ts";
+import type { Config } from "./settings.ts";
 
 /** Pino's numbers. */
 const levels = { info: 30, warn: 40, error: 50 };
@@ -12,7 +13,11 @@ const levels = { info: 30, warn: 40, error: 50 };
  * Lines are dropped and counted while that is full, and while they cannot be written. The next line
  * that gets through is followed by their number.
  */
-export function createLog({ stderr, pid }: Host): Log {
+export function createLog(
+  { stderr, pid }: Host,
+  format: Config["logFormat"]
+): Log {
+  const isText = format === "text" || (format === "" && stderr.isTTY);
   const common = { pid, hostname: hostname() };
   let dropped = 0;
   let isTruncated = false;
@@ -31,7 +36,7 @@ export function createLog({ stderr, pid }: Host): Log {
       return;
     }
     const time = Date.now();
-    const line = stderr.isTTY
+    const line = isText
       ? `${new Date(time).toISOString()} ${level}: ${msg}`
       : JSON.stringify({
           level: levels[level],

@@ -74,6 +74,12 @@ export async function readJournal<T>(
     const size = file.size();
     const copy = readCopy(realDisk, resolved);
     const whole = fixed(file, path, Math.max(size, file.size()));
+    if (whole.read(0, 2).toString("hex") === "1f8b")
+      throw new JournalError(
+        "unreadable",
+        path,
+        'is compressed: use "gzip -dc FILE | plant-store cat -"'
+      );
     return await read(whole, { copy, isLive });
   } finally {
     file.close();
@@ -116,11 +122,27 @@ const jsonOf = (path: string, report: Report) =>
 
 /** Returns lines that begin with the path, for grep. */
 function textOf(path: string, { spots, ...totals }: Report) {
+  const { opening, spotsTotal } = totals;
+
+  // What opening repairs is the last spot.
+  const isTorn =
+    opening?.startsWith("repairs") &&
+    (spotsTotal === 1 || opening.endsWith(` ${spots[0]?.offset}`));
+  const verdict =
+    spotsTotal === 0
+      ? "whole"
+      : isTorn
+        ? "torn: opening repairs it"
+        : `damaged, spots: ${spotsTotal}`;
+  const holder = opening === undefined ? "; a server has it open" : "";
+
   const lines = Object.entries(totals).map(
     ([name, value = "-"]) => `${name} ${value}`
   );
   const damage = spots.map(
     ({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`
   );
-  return [...lines, ...damage].map((line) => `${path}: ${line}`).join("\n");
+  return [...lines, ...damage, verdict + holder]
+    .map((line) => `${path}: ${line}`)
+    .join("\n");
 }

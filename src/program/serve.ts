@@ -18,7 +18,7 @@ import { openTokens } from "./tokens.ts";
 
 /** Serves until a signal or a failed journal requests the shutdown; resolves with the exit code. */
 export async function serve(config: Config, host: Host) {
-  host.log = createLog(host);
+  host.log = createLog(host, config.logFormat);
   const { log } = host;
   const unknown = unknownVariables(host.environment);
   if (unknown !== "") log("warn", unknown);
@@ -93,7 +93,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       resolve("the journal has failed");
     })
   );
-  const health = watchHealth(log, store);
+  const health = watchHealth(log, store, config.store);
   const accessLog = createAccessLog(log, secrets.tokens, config);
 
   try {

@@ -159,6 +159,14 @@ export const settingTable = {
       : "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
+  logFormat: {
+    flag: "log-format",
+    defaultValue: "",
+    form: /^(?:text|json)$/,
+    expected: "text or json",
+    meaning:
+      "format of the log, text or json: by default text on a terminal alone"
+  },
   failedLinesMax: {
     flag: "max-failed-lines",
     defaultValue: 10,

@@ -251,8 +251,8 @@ test("with a stream, readiness and metrics follow its server, and the journal's 
   await until("none is there", async () => await readyOf(server) === "503 unreachable");
   assert.equal(await server.end(), 0);
   const told = server.events().map(({ level, msg }) => `${level} ${msg}`).join("\n");
-  assert.match(told, /^50 the store has no space: plants are refused until it has$/m);
-  assert.match(told, /^30 the store has space again$/m);
+  assert.match(told, /^50 nats:.*\/plants: no space, plants are refused until there is$/m);
+  assert.match(told, /^30 nats:.*\/plants: there is space again$/m);
   assert.match(told, new RegExp("^40 plants are acknowledged again$", "m"));
   const serving = server.events().find(({ msg }) => msg.startsWith("serving"));
   assert.equal(serving?.["store"], address);

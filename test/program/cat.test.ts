@@ -1,15 +1,19 @@
 /** `cat` prints plants exactly as they are stored, and stops at damage. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { at, crcOf, header, headerBytes, record, uuid } from "../support/journals.ts";
 import { ask, hangUp, plant, start } from "../support/operator.ts";
-import { cleanEnvironment, program, run, temporaryFolder } from "../support/support.ts";
+import { recipeOf } from "../support/recipes.ts";
+import { cleanEnvironment, program, root, run, temporaryFolder, token } from "../support/support.ts";
+import { missing } from "../support/tools.ts";
 
 const timeout = 30_000;
+const noJq = missing(["jq", "--version"]);
 const plants = [
   '{"id":9223372036854775807,"name":"Färn \\u0000\\"","tag":"shade"}', '{"id":0,"name":""}',
 ];
@@ -25,7 +29,9 @@ const copyOf = (tail: string, size: number): string => {
 };
 const bytes = Buffer.byteLength(whole);
 
-const cases: readonly (readonly [says: string, args: string, files: Readonly<Record<string, string>>,
+const leftOut = new RegExp(`^plant-store: a: left out the end, from offset ${offset}: it is torn\n$`);
+
+const cases: readonly (readonly [says: string, args: string, files: Readonly<Record<string, string | Buffer>>,
   stdout: string, code: number, stderr: RegExp])[] = [
   ["prints plants as they are stored", "a", { a: whole }, printed, 0, /^$/],
   ["adds seq and at", "--at a --seq", { a: whole },
@@ -34,8 +40,13 @@ const cases: readonly (readonly [says: string, args: string, files: Readonly<Rec
   ["prints several files in their order", "b a", { a: first, b: whole },
     `${printed}${plants[0]}\n`, 0, /^$/],
   ["prints nothing of a journal without records", "a b", { a: header, b: "" }, "", 0, /^$/],
-  ["leaves out a last line without LF", "a", { a: whole.slice(0, -1) }, `${plants[0]}\n`, 0,
-    /^plant-store: a: left out the last \d+ bytes: not a whole line\n$/],
+  ["keeps a last record that lacks only its LF", "a", { a: whole.slice(0, -1) }, printed, 0, /^$/],
+  ["leaves out an unfinished line", "a", { a: whole.slice(0, -9) }, `${plants[0]}\n`, 0, leftOut],
+  ["leaves out a torn write with NULs and an LF", "a", { a: `${first}${"\0".repeat(40)}\n` }, `${plants[0]}\n`, 0, leftOut],
+  ["refuses a text without LF", "a", { a: "plants" }, "", 65, /: at offset 0, expected the header of a journal/],
+  ["refuses NULs", "a", { a: "\0".repeat(300_000) }, "", 65, /: at offset 0, expected the header of a journal/],
+  ["names a compressed journal, and the command that helps", "a", { a: gzipSync(whole) }, "", 65,
+    /^plant-store: a: is compressed: use "gzip -dc FILE \| plant-store cat -"\n$/],
   ["reads the end that an interrupted opening left in .rewrite", "a",
     { a: first, "a.rewrite": copyOf(whole.slice(first.length), bytes) }, printed, 0, /^$/],
   ["refuses a .rewrite of other records", "a",
@@ -57,14 +68,48 @@ for (const [says, args, files, stdout, code, stderr] of cases) {
     const found = await run(["cat", ...args.split(" ")], {}, cwd);
     assert.match(found.stderr, stderr);
     assert.deepEqual([found.stdout, found.code], [stdout, code]);
-    for (const [name, text] of Object.entries(files)) assert.equal(readFileSync(join(cwd, name), "utf8"), text);
+    for (const [name, text] of Object.entries(files)) assert.deepEqual(readFileSync(join(cwd, name)), Buffer.from(text));
   });
 }
+
+test("cat - prints what comes on standard input, and verifies it", { timeout }, () => {
+  const long = record(3, bytes, `{"id":3,"name":"${"ä\u2028".repeat(100_000)}"}`);
+  const catOf = (input: string | Buffer) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [program, "cat", "-"], { input, encoding: "utf8", env: cleanEnvironment({}), maxBuffer: 1e7 });
+    return [status, stdout, stderr] as const;
+  };
+  assert.deepEqual(catOf(whole + long), [0, `${printed}${/"plant":(.*),"crc"/s.exec(long)?.[1]}\n`, ""]);
+  assert.deepEqual(catOf(""), [0, "", ""]);
+  const damage = `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`;
+  assert.deepEqual(catOf(whole.replace('"name":""', '"name":"x"') + long), [65, `${plants[0]}\n`, damage]);
+  assert.equal(catOf(gzipSync(whole))[0], 65);
+  const cwd = temporaryFolder();
+  symlinkSync(join(root, "dist"), join(cwd, "dist"));
+  for (const [text, status] of [[whole, 0], [whole.replace("shade", "x"), 65]] as const) {
+    writeFileSync(join(cwd, "plants.ndjson-1.gz"), gzipSync(text));
+    assert.equal(spawnSync("sh", ["-c", recipeOf("compressed")], { cwd, env: cleanEnvironment({}) }).status, status);
+  }
+});
+
+test("verify ends with a verdict, and says whether a server has the file open", { timeout }, async () => {
+  const cwd = temporaryFolder();
+  const torn = "torn: opening repairs it";
+  for (const [text, verdict] of [[whole, "whole"], [whole.slice(0, -1), torn], [`${first}${"\0".repeat(40)}\n`, torn],
+    [`${first}x`, torn], [whole.replace("shade", "x"), "damaged, spots: 1"], [`${whole.replace("shade", "x")}x`, "damaged, spots: 2"]]) {
+    writeFileSync(join(cwd, "a"), `${text}`);
+    assert.equal((await run(["verify", "a"], {}, cwd)).stdout.split("\n").at(-2), `a: ${verdict}`);
+  }
+  writeFileSync(join(cwd, "a.gz"), gzipSync(whole));
+  assert.match((await run(["verify", "a.gz"], {}, cwd)).stderr, /^plant-store: a\.gz: is compressed: /);
+  const server = await start({ cwd });
+  assert.match((await run(["verify", "plants.ndjson"], {}, cwd)).stdout, /: whole; a server has it open\n$/);
+  assert.equal(await server.end(), 0);
+});
 
 test("cat ends quietly, without reading on, when its reader has gone", { timeout }, async () => {
   const cwd = temporaryFolder();
   let text = header;
-  for (let seq = 1; seq <= 5_000; seq++) text += record(seq, text.length, '{"id":1,"name":"x"}');
+  for (let seq = 1; seq <= 20_000; seq++) text += record(seq, text.length, '{"id":1,"name":"x"}');
   // Neither the damage at its end is met, nor the next file, which is missing.
   writeFileSync(join(cwd, "damaged"), `${text}x\n`);
   const child = spawn(process.execPath, [program, "cat", "damaged", "none"], { cwd, env: cleanEnvironment({}) });
@@ -74,7 +119,7 @@ test("cat ends quietly, without reading on, when its reader has gone", { timeout
   const [code] = await once(child, "close");
   assert.deepEqual([code, stderr], [0, ""]);
   const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
-  assert.deepEqual([damaged, stdout], [65, '{"id":1,"name":"x"}\n'.repeat(5_000)], "the control");
+  assert.deepEqual([damaged, stdout], [65, '{"id":1,"name":"x"}\n'.repeat(20_000)], "the control");
 });
 
 test("the access log says in which record of which file a plant is, also after a rotation", { timeout }, async () => {
@@ -87,6 +132,12 @@ test("the access log says in which record of which file a plant is, also after a
   await hangUp(server, "now writing to");
   assert.equal((await ask(server, plant))[0]?.status, 200);
   await server.end();
+  const keyEnv = { cwd, env: cleanEnvironment({ TOKEN: token, KEY: "k" }), encoding: "utf8" } as const;
+  const found = spawnSync("sh", ["-c", recipeOf("replay").replace("plants.ndjson", "old")], keyEnv).stdout;
+  assert.equal(found, `${readFileSync(join(cwd, "old"), "utf8").split("\n")[2]}\n`);
+  const log = server.events().map((event) => JSON.stringify(event)).join("\n");
+  const { stdout } = spawnSync("sh", ["-c", recipeOf("readable").replace(" log", " -")], { ...keyEnv, input: log });
+  if (noJq === false) assert.match(stdout, /^\d{4}-\d\d-\d\dT[\d:]+Z 30 serving http:.*\n/);
   const fileOf = (name: string) => /"file":"(.*?)"/.exec(readFileSync(join(cwd, name), "utf8"))?.[1];
   const [old, file] = [fileOf("old"), fileOf("plants.ndjson")];
   assert.notEqual(old, file);

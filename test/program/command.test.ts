@@ -60,7 +60,7 @@ test("with nothing given, everything has the default of the interface", () => {
     host: "127.0.0.1", port: 8080, socket: "", basePath: "", store: resolve("plants.ndjson"),
     storeCredentials: "", storeTlsCert: "", storeTlsKey: "", storeTlsCa: "", storeHandshakeMillis: 2_000,
     storeAppendMillis: 10_000, tokensFile: "", tlsCert: "", tlsKey: "", isInherited: false,
-    admin: "", failedLinesMax: 10, logRequests: false, hostSource: "HOST",
+    admin: "", failedLinesMax: 10, logRequests: false, hostSource: "HOST", logFormat: "",
     limits: Object.fromEntries(limits.map(([name, , , standard]) => [name, standard])),
   });
   assert.deepEqual(serve("serve"), config);
@@ -122,6 +122,7 @@ const settings: readonly Setting[] = [
   ["--tls-cert", "PLANTS_TLS_CERT", "tlsCert", ["/etc/plants/cert.pem", "c"], oddPaths],
   ["--tls-key", "PLANTS_TLS_KEY", "tlsKey", ["/etc/plants/key.pem", "k"], oddPaths],
   ["--admin", "PLANTS_ADMIN", "admin", ["0", "9090", "10000", "59999", "64999", "65499", "65529", "65535", "127.0.0.1:9090", "localhost:1", "[::1]:9090", "/run/a.sock", "./a b"], ["65536", "99999", "100000", "-1", ":80", "::1:80", "a b:80", "localhost", "a.sock", "[::1]", "localhost:", "localhost:x", "localhost:65536", "/a\0", "/a\r", "/a ", '"/a"', `/${"s".repeat(107)}`, "/é", " 80"]],
+  ["--log-format", "PLANTS_LOG_FORMAT", "logFormat", ["text", "json"], ["pretty", "TEXT", "json "]],
   ["--max-failed-lines", "PLANTS_MAX_FAILED_LINES", "failedLinesMax", ["0", "1", "10", "100000"], ["-1", "100001", "1.5", "ten", "1e3", " 1"]],
 ];
 

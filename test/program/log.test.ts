@@ -226,9 +226,9 @@ test("a stalled reader of the log delays no request, and the dropped lines are c
 });
 
 /** A log into a stream of this process. */
-function logInto(stream: PassThrough, isTTY = false): ReturnType<typeof createLog> {
+function logInto(stream: PassThrough, isTTY = false, format = ""): ReturnType<typeof createLog> {
   const stderr = Object.assign(stream, { isTTY }) as unknown as Host["stderr"];
-  return createLog({ stderr, pid: 1 } as Host);
+  return createLog({ stderr, pid: 1 } as Host, format);
 }
 
 for (const [lines, highWaterMark] of [[10_000, 16_384], [2, 10]] as const) {
@@ -278,6 +278,14 @@ for (const isTTY of [false, true]) {
     }
   });
 }
+
+test("--log-format decides in place of the terminal", () => {
+  for (const [isTTY, format, isText] of [[false, "text", true], [true, "json", false], [true, "", true], [false, "", false]] as const) {
+    const stream = new PassThrough();
+    logInto(stream, isTTY, format)("info", "x");
+    assert.equal(/^\d{4}-.*Z info: x\n$/.test(`${stream.read()}`), isText);
+  }
+});
 
 test("neither a path nor a token's name forges a line", { timeout }, async () => {
   const cwd = temporaryFolder();
@@ -436,7 +444,7 @@ test("near a full disk, plants that fit in turn with others make one pair of lin
   for (const bytes of [large, large, plant, large]) statuses.push(await statusOf(server, bytes));
   assert.deepEqual(statuses, [503, 503, 200, 503]);
   assert.equal(await server.end(), 0);
-  const pair = ["50 the store has no space: plants are refused until it has", "30 the store has space again"];
-  const shown = server.events().filter(({ msg }) => msg.startsWith("the store has"));
-  assert.deepEqual(shown.map(({ level, msg }) => `${level} ${msg}`), [...pair, ...pair, ...pair]);
+  const pair = ["50 no space, plants are refused until there is", "30 there is space again"];
+  const shown = server.events().filter(({ res, msg }) => !res && msg.includes(" space"));
+  assert.deepEqual(shown.map(({ level, msg }) => `${level} ${msg.replace(/^\/.*plants\.ndjson: /, "")}`), [...pair, ...pair, ...pair]);
 });
