@@ -229,8 +229,7 @@ test("with a stream, readiness and metrics follow its server, and the journal's 
   // What is not answered is in flight.
   fake.script = { onPlant: () => undefined };
   const waiting = statusOf(server);
-  await until("it is in flight", async () =>
-    (await metricsOf(server)).get("plant_store_queue_records") === 1);
+  await until("it is in flight", async () => (await metricsOf(server)).get("plant_store_queue_records") === 1);
   assert.ok(((await metricsOf(server)).get("plant_store_queue_bytes") ?? 0) > 40);
   fake.script = {};
   // On the next connection it is sent again.

@@ -182,10 +182,8 @@ test("the end of the certificate is logged, is a metric, and is warned of in the
     const { now } = Date;
     Date.now = () => now() + (existsSync("ahead") ? 46 : 20) * 86_400_000;`);
   const server = await start({ cwd, nodeArgs, args: [...args, "--admin", "0"] });
-  const scraped = async (): Promise<number> =>
-    (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
-  const inDays = (days: number) => (seconds: number): boolean =>
-    Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
+  const scraped = async (): Promise<number> => (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
+  const inDays = (days: number) => (seconds: number): boolean => Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
   assert.ok(inDays(29)(await scraped()));
   put(cwd, "later");
   await hangUp(server, "certificate and key reloaded");
@@ -210,8 +208,7 @@ test("the end of the certificate is logged, is a metric, and is warned of in the
 });
 
 /** How many descriptors a process has open. */
-const descriptors = (server: Running): number =>
-  readdirSync(`/proc/${server.process.pid}/fd`).length;
+const descriptors = (server: Running): number => readdirSync(`/proc/${server.process.pid}/fd`).length;
 
 test("SIGHUP under load, with other certificates and tokens each time, fails no request",
   { timeout, skip: process.platform === "linux" ? false : "there is no /proc" }, async () => {

@@ -37,8 +37,7 @@ function refusal(line: string | readonly string[], environment: Environment = {}
 const pid = 4711;
 const mib = 1024 * 1024;
 
-const variableOf = ({ flag }: { readonly flag: string }): string =>
-  `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
+const variableOf = ({ flag }: { readonly flag: string }): string => `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** Each limit's flag, and its default as the interface says. */
 const limits = ([
@@ -51,8 +50,7 @@ const limits = ([
   ["queueRecordsMax", "max-queue", 4_096], ["queueBytesMax", "max-queue-bytes", 16 * mib],
   ["batchBytesMax", "max-batch", mib], ["keysBytesMax", "key-window", 64 * mib],
   ["rotationMillis", "rotation-timeout", 2_000], ["drainMillis", "drain-timeout", 10_000],
-] as const).map(([name, flag, defaultValue]) =>
-  [name, `--${flag}`, variableOf({ flag }), defaultValue] as const);
+] as const).map(([name, flag, defaultValue]) => [name, `--${flag}`, variableOf({ flag }), defaultValue] as const);
 
 test("with nothing given, everything has the default of the interface", () => {
   const config = serve("");
@@ -155,8 +153,7 @@ for (const [flag, variable, name, good, bad] of settings) {
   const need = companions[flag] ?? {};
   test(`${flag} and ${variable} set ${name}`, () => {
     /** The path of a journal becomes absolute. */
-    const read = (value: string): string =>
-      name === "store" && !value.includes("://") ? resolve(value) : value;
+    const read = (value: string): string => name === "store" && !value.includes("://") ? resolve(value) : value;
     for (const value of good) {
       const other = { ...need, [variable]: good.find((one) => one !== value) ?? "" };
       assert.equal(`${serve([flag, value], need)[name]}`, read(value));
@@ -216,8 +213,7 @@ for (const [line, command, operands = [], switches = []] of others) {
 }
 
 test("openapi reads the setting that changes the description, and import those of a stream", () => {
-  const configOf = (line: string, environment: Environment = {}): Config =>
-    readCommand({ args: words(line), environment, pid }).config;
+  const configOf = (line: string, environment: Environment = {}): Config => readCommand({ args: words(line), environment, pid }).config;
   assert.equal(configOf("openapi --key-window 0").limits.keysBytesMax, 0);
   const { store, storeCredentials, port } = configOf("import a --store nats://h/p",
     { PLANTS_STORE: "x", PLANTS_STORE_CREDENTIALS: "c", PORT: "1" });
@@ -317,8 +313,7 @@ test("one warning names all unknown variables, with suggestions and without thei
     "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
     + "PLANTS_TOKENS (did you mean PLANTS_TOKEN?), PLANTS_PORT (did you mean PORT?), "
     + "PLANTS_ (see --help), PLANTS_MAXBODY (did you mean PLANTS_MAX_BODY?), "
-    + "PLANTS_COLOUR (see --help), PLANTS_SERVICE_HOST (see --help), "
-    + "PLANTS_PORT_80_TCP (see --help)");
+    + "PLANTS_COLOUR (see --help), PLANTS_SERVICE_HOST (see --help), " + "PLANTS_PORT_80_TCP (see --help)");
   assert.equal(unknownVariables({ PLANTS_TOKEN: "a", PLANTS_SOCKET: "s" }), "");
   assert.match(unknownVariables({ PLANTS_X: "1" }), /^unknown variables are ignored: PLANTS_X /);
   assert.deepEqual(serve("", unknown), serve(""), "and nothing else comes of them");

@@ -69,8 +69,7 @@ async function living(outcome: Running | string, life: number) {
 }
 
 for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as const) {
-  const isThere = Object.values(networkInterfaces())
-    .some((each) => each?.some((one) => one.address === host));
+  const isThere = Object.values(networkInterfaces()).some((each) => each?.some((one) => one.address === host));
   const skip = isThere ? noPerl : `there is no ${host} here`;
   test(`an inherited port of ${host} is served, and stays open for the next process`, { timeout, skip }, async () => {
     const outcome = await handed(host, { lives: 2 });

@@ -12,21 +12,15 @@ import { tokenDigest } from "../../src/index.ts";
 import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
-import {
-  ask, ended, finish, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout, underWay,
-} from "../support/operator.ts";
-import {
-  cleanEnvironment, eventsOf, exchange, post, program, readAnswers, temporaryFolder, token,
-  type LogEvent, type RawAnswer, type Running,
-} from "../support/support.ts";
+import { ask, ended, finish, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
+import { cleanEnvironment, eventsOf, exchange, post, program, readAnswers, temporaryFolder, token, type LogEvent, type RawAnswer, type Running } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const children: Running["process"][] = [];
 after(() => children.map((child) => child.kill("SIGKILL")));
 
 /** Those that tell of a request. */
-const answersOf = (server: Running): LogEvent[] =>
-  server.events().filter(({ res }) => res !== undefined);
+const answersOf = (server: Running): LogEvent[] => server.events().filter(({ res }) => res !== undefined);
 
 test("each event of a life is one JSON object, with pino's names", { timeout }, async () => {
   const cwd = temporaryFolder();
@@ -413,8 +407,7 @@ test("on a terminal the log is lines for people", { skip: noScript, timeout }, a
   await once(child, "close");
   const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
   assert.match(text.replaceAll("\r", "").replace("^C", ""), new RegExp(`^${time} info: serving unix:s, .*\n`
-    + `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n`
-    + `${time} info: ended, with 0\n$`));
+    + `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n` + `${time} info: ended, with 0\n$`));
 });
 
 test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds", { skip: noLimits, timeout }, async () => {

@@ -12,15 +12,12 @@ import type { Host } from "../../src/program/host.ts";
 import { createMetrics, metricTable } from "../../src/program/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
 import { until } from "../engines/cluster.ts";
-import {
-  adminOf, hangUp, metricsOf, pageOf, plant, preload, startWithAdmin, statusOf, stranger, timeout,
-} from "../support/operator.ts";
+import { adminOf, hangUp, metricsOf, pageOf, plant, preload, startWithAdmin, statusOf, stranger, timeout } from "../support/operator.ts";
 import { exchange, readAnswers, temporaryFolder } from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
 
 /** The parts of the metrics that count answers. */
-const requests = (status: number, error: number | ""): string =>
-  `plant_store_http_requests_total{status="${status}",error="${error}"}`;
+const requests = (status: number, error: number | ""): string => `plant_store_http_requests_total{status="${status}",error="${error}"}`;
 
 test("the metrics add up to what has happened, and their labels are those of the catalogue", { timeout }, async () => {
   const cwd = temporaryFolder();
@@ -72,8 +69,7 @@ test("the metrics add up to what has happened, and their labels are those of the
 
   const metrics = await metricsOf(server);
   assert.deepEqual([...metrics.keys()], [...none.keys()], "no label is a client's");
-  const counted = [...metrics].filter(([sample, count]) =>
-    sample.startsWith("plant_store_http_requests") && count > 0);
+  const counted = [...metrics].filter(([sample, count]) => sample.startsWith("plant_store_http_requests") && count > 0);
   assert.deepEqual(Object.fromEntries(counted), {
     [requests(200, "")]: 13, [requests(401, 40101)]: 7, [requests(400, 40001)]: 1, [requests(404, 40401)]: 1,
   });
@@ -209,8 +205,7 @@ test("waiting records are in the metrics while they wait", { timeout }, async ()
 const noPromtool = missing(["promtool", "--version"]);
 test("promtool finds no fault in the metrics", { skip: noPromtool, timeout }, async () => {
   const server = await startWithAdmin();
-  const check = (input: string) =>
-    spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8", timeout });
+  const check = (input: string) => spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8", timeout });
   const { body } = await pageOf(adminOf(server), "/metrics");
   await statusOf(server);
   await statusOf(server, stranger);

@@ -56,8 +56,7 @@ test("promtool accepts the scrape configuration, the rules and the dashboard's q
     assert.match(check([...queries, "rate(plant_store_queue_records)"]), /expected type range/);
   });
 
-const requests = (error: string): string =>
-  `plant_store_http_requests_total{status="503",error="${error}"}`;
+const requests = (error: string): string => `plant_store_http_requests_total{status="503",error="${error}"}`;
 const bucket = (le: string): string => `plant_store_append_seconds_bucket{le="${le}"}`;
 /** Each alert: the minute in which it fires, and series that are well up to minute 10. */
 const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, string>>]>> = {
@@ -88,10 +87,8 @@ test("each alert fires in its minute, alone and not before", { skip }, () => {
     rule_files: [join(folder, "alerts.yml")], evaluation_interval: "15s",
     tests: Object.entries(alerts).map(([name, [minute, series]]) => ({
       interval: "1m",
-      input_series: Object.entries(series)
-        .map(([metric, values]) => ({ series: labelled(metric), values })),
-      promql_expr_test: [[minute - 1], [minute, { labels: `{alertname="${name}"}`, value: 1 }]]
-        .map(([at = 0, ...samples]) => ({
+      input_series: Object.entries(series).map(([metric, values]) => ({ series: labelled(metric), values })),
+      promql_expr_test: [[minute - 1], [minute, { labels: `{alertname="${name}"}`, value: 1 }]].map(([at = 0, ...samples]) => ({
           eval_time: `${Number(at) + late}m`, exp_samples: samples,
           expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
         })),
@@ -118,8 +115,7 @@ test("no alert tells of an older journal when a server rotates, restarts or stor
 
 test("the container's health check succeeds beside a server, and fails when it has gone",
   async () => {
-    const [, place = "", check = "[]"] =
-      /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(recipeOf("healthcheck")) ?? [];
+    const [, place = "", check = "[]"] = /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(recipeOf("healthcheck")) ?? [];
     const server = await start({ args: ["--admin", "0"] });
     const [admin] = server.events().flatMap(({ admin: url }) => (url ? [new URL(`${url}`)] : []));
     const [, ...args] = JSON.parse(check.replaceAll(place, admin?.port ?? "")) as readonly string[];

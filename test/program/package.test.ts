@@ -59,10 +59,7 @@ test("its program runs, its library loads, and so do the description and package
 
 /** What a consumer may write: every option that may be left out is undefined here. */
 const good = `
-import {
-  BearerTokens, createPlantHandler, createPlantServer, JournalError, openJournal, StoreError,
-  tokenDigest, type DrainableServer, type Limits, type PlantOptions, type PlantStore,
-} from "plant-store";
+import { BearerTokens, createPlantHandler, createPlantServer, JournalError, openJournal, StoreError, tokenDigest, type DrainableServer, type Limits, type PlantOptions, type PlantStore } from "plant-store";
 
 declare const basePath: string | undefined;
 declare const limits: Partial<Limits> | undefined;
@@ -119,8 +116,7 @@ for (const [says, options] of [
   ["skipLibCheck instead of @types/node", { types: [], skipLibCheck: true }],
 ] as const) {
   test(`with ${says}, a strict consumer may pass undefined, and its mistakes are found`, () => {
-    const places = compile({ "good.ts": good, "bad.ts": bad }, options)
-      .map((error) => /^(.*?),/.exec(error)?.[1]);
+    const places = compile({ "good.ts": good, "bad.ts": bad }, options).map((error) => /^(.*?),/.exec(error)?.[1]);
     assert.deepEqual(places, ["bad.ts(4", "bad.ts(5", "bad.ts(6", "bad.ts(7", "bad.ts(8"]);
   });
 }

@@ -2,16 +2,11 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import {
-  existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
-import {
-  ask, ended, fern, hangUp, internalError, logged, post, preload, start, statusOf, stranger, timeout,
-  withToken,
-} from "../support/operator.ts";
+import { ask, ended, fern, hangUp, internalError, logged, post, preload, start, statusOf, stranger, timeout, withToken } from "../support/operator.ts";
 import { cleanEnvironment, post as bytesOf, program, run, temporaryFolder } from "../support/support.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {

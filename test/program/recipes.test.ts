@@ -12,9 +12,7 @@ import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import {
-  cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running,
-} from "../support/support.ts";
+import { cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -64,8 +62,7 @@ const unit = "plant-store.service";
 
 test("systemd finds no fault in the units, and exposes the service at most 1.2 of 10", { skip: noSystemd }, () => {
     const cwd = temporaryFolder();
-    const analyze = (...args: readonly string[]) =>
-      spawnSync("systemd-analyze", args, { cwd, encoding: "utf8" });
+    const analyze = (...args: readonly string[]) => spawnSync("systemd-analyze", args, { cwd, encoding: "utf8" });
     writeFileSync(join(cwd, unit), recipeWith(unit, { "/usr/bin/node": process.execPath }));
     writeFileSync(join(cwd, "plant-store.socket"), recipeOf("plant-store.socket"));
     const secure = ["security", "--offline=yes", "--threshold=12", `./${unit}`];
@@ -168,11 +165,9 @@ function rotate(cwd: string, then: string, replaced: Readonly<Record<string, str
 const hangUp = (server: Running): string => `kill -HUP ${server.process.pid}`;
 
 /** All plants of a folder's journals, packed or not. */
-const idsIn = (folder: string): readonly number[] => readdirSync(folder)
-  .filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
+const idsIn = (folder: string): readonly number[] => readdirSync(folder).filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
   .map((name) => ({ name, bytes: readFileSync(join(folder, name)) }))
-  .flatMap(({ name, bytes }) => idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes)
-    .toString()));
+  .flatMap(({ name, bytes }) => idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes).toString()));
 
 test("logrotate rotates under load, by the recipe: no plant is refused, lost or kept twice",
   { skip: noLogrotate, timeout }, async () => {

@@ -148,8 +148,7 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
   assert.equal(await statusOf(server, withToken("revoked")), 401);
   assert.equal(await statusOf(server, withToken("new")), 200);
   assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "plant-store: tokens reloaded\n"
-    + `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`);
+  assert.equal(server.stderr(), "plant-store: tokens reloaded\n" + `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`);
   assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
 });
 

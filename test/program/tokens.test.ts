@@ -86,8 +86,7 @@ test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is l
       `30 tokens file ${tokens}: others can read it, mode 644`,
       "30 tokens reloaded",
       `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits; the old tokens stay`,
-      `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; `
-        + "the old tokens stay",
+      `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; ` + "the old tokens stay",
     ]);
   });
 

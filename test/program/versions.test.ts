@@ -18,10 +18,8 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
 const { PLANT_TEST_ARM_NODES: arm = "", PLANT_TEST_ARM_LIBRARIES: libraries = "" } = process.env;
 const qemu = "qemu-aarch64-static";
 const noArm = unless(arm !== "" && libraries !== "",
-  "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both")
-  || missing([qemu, "--version"]);
-const emulated = noArm ? [] : arm.split(":").filter(Boolean)
-  .map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
+  "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both") || missing([qemu, "--version"]);
+const emulated = noArm ? [] : arm.split(":").filter(Boolean).map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
   .map((node) => ({ ...node, version: execFileSync(qemu,
     [...node.nodeArgs, "-p", "`${process.version} on ${process.arch}`"], { encoding: "utf8" }).trim() }));
 test("PLANT_TEST_ARM_NODES names Nodes for arm64", { skip: noArm }, () => {

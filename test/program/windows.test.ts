@@ -1,9 +1,7 @@
 /** The program on Windows, which Node's builds for Windows under Wine stand for. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import {
-  appendFileSync, chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync,
-} from "node:fs";
+import { appendFileSync, chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
@@ -12,9 +10,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake, found, holding } from "../engines/fake.ts";
 import { plant, preload } from "../support/operator.ts";
 import { temporaryTls } from "../support/serving.ts";
-import {
-  cleanEnvironment, complaintsOf, eventsOf, program, readAnswers, temporaryFolder, token,
-} from "../support/support.ts";
+import { cleanEnvironment, complaintsOf, eventsOf, program, readAnswers, temporaryFolder, token } from "../support/support.ts";
 import { eager } from "../support/tools.ts";
 import { noWine, runWine, startWine, windowsNodes, windowsPath } from "../support/wine.ts";
 
