@@ -1,4 +1,4 @@
-/** The log: one line on stderr for each event, as text for people or as JSON with pino's members. */
+/** The log: one line on stderr for each event, text or JSON with pino's members. */
 import { hostname } from "node:os";
 import type { Host, Log } from "./host.ts";
 import type { Config } from "./settings.ts";

@@ -36,7 +36,6 @@ const cases: readonly (readonly [says: string, args: string, files: Readonly<Rec
   ["prints plants as they are stored", "a", { a: whole }, printed, 0, /^$/],
   ["adds seq and at", "--at a --seq", { a: whole },
     plants.map((text, index) => `{"seq":${index + 1},"at":"${at}",${text.slice(1)}\n`).join(""), 0, /^$/],
-  ["adds seq alone", "--seq a", { a: first }, `{"seq":1,${plants[0]?.slice(1)}\n`, 0, /^$/],
   ["prints several files in their order", "b a", { a: first, b: whole },
     `${printed}${plants[0]}\n`, 0, /^$/],
   ["prints nothing of a journal without records", "a b", { a: header, b: "" }, "", 0, /^$/],

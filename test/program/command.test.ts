@@ -371,8 +371,7 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
 
 test("--version prints package.json's version and nothing else", async () => {
   const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  for (const word of ["--version", "-v", "version"])
-    assert.deepEqual(await run([word]), { code: 0, stdout: `${version}\n`, stderr: "" });
+  for (const word of ["--version", "-v", "version"]) assert.deepEqual(await run([word]), { code: 0, stdout: `${version}\n`, stderr: "" });
 });
 
 const programs: readonly (readonly [line: string, Environment, code: number, stderr: RegExp])[] = [

@@ -121,10 +121,6 @@ test("the curl line for an inherited socket names that socket, whatever --socket
   }
 });
 
-test("a second inherited socket is refused", { timeout, skip: noPerl }, async () => {
-  assert.match(String(await handed("127.0.0.1", { env: { LISTEN_FDS: "2" } })), /^78 .*\nplant-store: LISTEN_FDS must be 1/);
-});
-
 test("an inherited descriptor that is not a socket ends with 69", { timeout }, async () => {
   const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
   const child = spawn("sh", ["-c", line, process.execPath, program], {

@@ -64,8 +64,6 @@ test("an error that ends the program is an event of the log, an operator's mista
   const [locked, [event]] = ends();
   assert.deepEqual([locked, event?.level], [75, 50]);
   assert.match(event?.msg ?? "", /another process, or this one, has it open/);
-  const [taken, [refusal]] = ends("--store", "other", "--port", `${first.port}`);
-  assert.deepEqual([taken, refusal], [64, undefined], "the port stands twice");
   for (const [args, code] of [[["--shiny"], 64], [["--tokens", "none"], 78]] as const) {
     const [status, events, text] = ends(...args);
     assert.deepEqual([status, events], [code, []]);
