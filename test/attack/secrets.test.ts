@@ -19,7 +19,7 @@ const digestOf = (text: string): string => createHash("sha256").update(text).dig
 const cwd = temporaryFolder();
 const digests = [token, first, second].map((text, index) => `t${index} sha256:${digestOf(text)}\n`);
 writeFileSync(join(cwd, "tokens"), digests.join(""), { mode: 0o600 });
-const args = ["--tokens", "tokens", "--idle-timeout", "10000", "--log-requests"];
+const args = ["--tokens", "tokens", "--idle-timeout", "10000", "--log-requests", "--max-failed-lines", "10000"];
 const server = await start({ cwd, args });
 after(() => server.end("SIGKILL"));
 
