@@ -1,6 +1,6 @@
 /**
- * A session with a cluster: one connection at a time, to each address in a random order. It is ready to use
- * once the stream and the servers are checked.
+ * A session with a cluster: one connection at a time, to each address in a random order. It is
+ * ready to use once the stream and the servers are checked.
  *
  *   address -> handshake -> check -> ready -> lost -> the next address …
  */
