@@ -58,13 +58,13 @@ export class PlantService implements Application {
     // Checks all that needs only the head before it reads a byte of the body or sends 100.
     let key: string | undefined;
     try {
-      this.#admit(request);
+      const scope = this.#admit(request);
       checkExpect(request.headers);
 
       // The key of the record is a digest, so that the store does not hold what the client sent.
-      const { "idempotency-key": value, authorization } = request.headers;
+      const { "idempotency-key": value } = request.headers;
       if (this.#keepsKeys && value !== undefined)
-        key = scopedDigest(authorization, readIdempotencyKey(String(value)));
+        key = scopedDigest(scope, readIdempotencyKey(String(value)));
 
       checkContent(request.headers, limits.bodyBytesMax);
       checkUnread(request);
@@ -114,12 +114,14 @@ export class PlantService implements Application {
   /**
    * Checks that a request is unambiguous, then its token, path and method.
    *
+   * @returns what a key is scoped to: the token's digest
    * @throws ApiError of the first check that fails; always for CONNECT
    */
   #admit(request: IncomingMessage) {
     const path = readHead(request, this.connections.limits, this.#keepsKeys);
-    this.#tokens.check(request.headers.authorization);
+    const scope = this.#tokens.check(request.headers.authorization);
     checkRoute(request.method, path, this.#path);
+    return scope;
   }
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */

@@ -1,6 +1,6 @@
 /** The seam between the service and its store. Everything above a store knows only this file. */
 import { int64 } from "./json/number.ts";
-import { newPlantOf, type NewPlant } from "./plant.ts";
+import { newPlantJson, newPlantOf, type NewPlant } from "./plant.ts";
 
 /** A store of plants: the journal, a replicated store, or a host's own. */
 export interface PlantStore {
@@ -163,6 +163,72 @@ export interface StoreEvents<Failure extends Error> {
 }
 
 /**
+ * The most bytes of a plant's JSON, so that its line has at most 64 MiB.
+ *
+ * It is nearly four times the largest body that can be set: only a library's plant can be longer.
+ */
+export const plantBytesMax = 64 * 1024 * 1024 - 160;
+
+/** 16 bytes in base64url. */
+export const keyForm = String.raw`[\w-]{21}[AQgw]`;
+const wholeKey = new RegExp(`^${keyForm}$`);
+
+/**
+ * Appends the plant of a library's caller, with a key or without one; resolves or rejects as
+ * `append` settles.
+ *
+ * @throws StoreError `invalid`, as a rejection
+ */
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson
+): Promise<Receipt | void>;
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson,
+  key: string
+): Promise<"stored" | "replayed">;
+export function appendPlant(
+  plant: NewPlant,
+  append: AppendJson,
+  key?: string
+): Promise<Outcome> {
+  return new Promise((resolve, reject) => {
+    const json = plantText(plant);
+    if (key !== undefined && !wholeKey.test(key))
+      throw new StoreError("invalid", "a key is 16 bytes in base64url");
+    append(
+      json,
+      (outcome) => {
+        if (outcome instanceof Error) reject(outcome);
+        else if (key === undefined || outcome === "replayed") resolve(outcome);
+        else resolve("stored");
+      },
+      key
+    );
+  });
+}
+
+/**
+ * Returns the JSON in which a library's plant is kept.
+ *
+ * @throws StoreError `invalid` if it cannot be stored
+ */
+export function plantText(given: NewPlant) {
+  const plant = checkPlant(given);
+
+  // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
+  if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
+    const text = newPlantJson(plant);
+    if (Buffer.byteLength(text) <= plantBytesMax) return text;
+  }
+  throw new StoreError(
+    "invalid",
+    `a plant has at most ${plantBytesMax} bytes in the journal`
+  );
+}
+
+/**
  * Copies a plant that a library's caller gives, if it can be stored.
  *
  * Reads each member once: a getter may return something else the second time, and only what was
@@ -170,7 +236,7 @@ export interface StoreEvents<Failure extends Error> {
  *
  * @throws StoreError `invalid` for what int64 or JSON cannot represent
  */
-export function checkPlant(given: NewPlant): NewPlant {
+function checkPlant(given: NewPlant): NewPlant {
   let cause: unknown;
   try {
     const { id, name, tag } = given;

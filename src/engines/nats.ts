@@ -1,10 +1,10 @@
 /** The store on a replicated log: one stream of NATS JetStream, for any number of processes. */
 import { EventEmitter } from "node:events";
 import type { JournalError } from "../journal/error.ts";
-import { appendPlant } from "../journal/record.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
+  appendPlant,
   conflict,
   EngineError,
   StoreError,

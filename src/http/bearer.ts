@@ -34,16 +34,19 @@ export class BearerTokens {
   /**
    * Checks the value of an Authorization field.
    *
+   * @returns the token's digest, to which keys are scoped
    * @throws ApiError 400 or 401 if it does not contain an accepted token
    */
   check(authorization: string | undefined) {
-    this.#presented.write(tokenDigest(tokenOf(authorization)), "latin1");
+    const digest = tokenDigest(tokenOf(authorization));
+    this.#presented.write(digest, "latin1");
 
     // Compares all digests, each in constant time: the duration reveals nothing of any token.
     let isKnown = false;
     for (const known of this.#digests)
       isKnown = timingSafeEqual(known, this.#presented) || isKnown;
     must(isKnown, "token");
+    return digest;
   }
 }
 
@@ -51,14 +54,12 @@ export class BearerTokens {
  * Returns a digest of an ASCII text within the scope of a token: 16 bytes in base64url. With
  * another token the same text has another digest.
  *
- * @param authorization a value that `check` has accepted
+ * @param scope the token's digest
  */
-export function scopedDigest(authorization: string | undefined, text: string) {
-  // The digests are strings, a character for each byte: `hash` makes Buffers more slowly.
-  const token = hash("sha256", tokenOf(authorization), "binary");
-  const bytes = Buffer.from(token + text, "latin1");
-  const digest = Buffer.from(hash("sha256", bytes, "binary"), "latin1");
-  return digest.toString("base64url", 0, 16);
+export function scopedDigest(scope: string, text: string) {
+  const token = Buffer.from(scope.slice("sha256:".length), "hex");
+  const digest = hash("sha256", Buffer.concat([token, Buffer.from(text)]), "hex");
+  return Buffer.from(digest, "hex").toString("base64url", 0, 16);
 }
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */

@@ -14,6 +14,7 @@ import { checkNames, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
+  appendPlant,
   StoreError,
   type AppendJson,
   type PlantStore,
@@ -25,7 +26,7 @@ import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, type OpenFile, type Place } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { Queue } from "./queue.ts";
-import { appendPlant, fillChecksums, recordText } from "./record.ts";
+import { fillChecksums, recordText } from "./record.ts";
 
 export interface JournalOptions {
   readonly limits?: Partial<Limits> | undefined;

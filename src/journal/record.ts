@@ -29,27 +29,14 @@
  *   399
  */
 import { crc32 } from "node:zlib";
-import {
-  newPlantJson,
-  newPlantOf,
-  plainForm,
-  readNewPlant,
-  type NewPlant
-} from "../plant.ts";
-import {
-  checkPlant,
-  StoreError,
-  type AppendJson,
-  type Outcome,
-  type Receipt
-} from "../store.ts";
+import { newPlantOf, plainForm, readNewPlant } from "../plant.ts";
+import { keyForm, plantBytesMax, plantText } from "../store.ts";
 
-/**
- * The most bytes of a line, with its LF, and of a write: a bound for every reader's memory.
- *
- * It is four times the largest body that can be set, so only a library's plant can be too long.
- */
-export const lineBytesMax = 64 * 1024 * 1024;
+/** More bytes than a line has besides its plant, whatever seq and synced are: at most 140. */
+export const frameBytesMax = 160;
+
+/** The most bytes of a line, with its LF, and of a write: a bound for every reader's memory. */
+export const lineBytesMax = plantBytesMax + frameBytesMax;
 
 export const lineFeed = 0x0a;
 
@@ -90,12 +77,6 @@ const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
 /** The length of every header, with its LF. */
 export const headerBytes = emptyHeader.length;
 
-/** More bytes than a line has besides its plant, whatever seq and synced are: at most 140. */
-export const frameBytesMax = 160;
-
-/** The most bytes of a plant's JSON. */
-const plantBytesMax = lineBytesMax - frameBytesMax;
-
 const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
 
 const headerForm = new RegExp(
@@ -103,68 +84,11 @@ const headerForm = new RegExp(
     String.raw`"at":"${time}","crc":"[\da-f]{8}"}$`
 );
 
-const keyForm = String.raw`[\w-]{21}[AQgw]`;
-
-const wholeKey = new RegExp(`^${keyForm}$`);
-
 /** A record without its checksum; the last groups are a plain plant's, if it holds one. */
 const recordForm = new RegExp(
   String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
     `(?:,"key":"(${keyForm})")?,"plant":(?:${plainForm}$)?`
 );
-
-/**
- * A plant as its record holds it: encoded once, before seq, time and offset are known.
- *
- * @throws StoreError `invalid` if its line could be too long
- */
-export function plantText(plant: NewPlant) {
-  // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
-  if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
-    const text = newPlantJson(plant);
-    if (Buffer.byteLength(text) <= plantBytesMax) return text;
-  }
-  throw new StoreError(
-    "invalid",
-    `a plant has at most ${plantBytesMax} bytes in the journal`
-  );
-}
-
-/**
- * Appends the plant of a library's caller, with a key or without one; resolves or rejects as
- * `append` settles.
- *
- * @throws StoreError `invalid`, as a rejection
- */
-export function appendPlant(
-  plant: NewPlant,
-  append: AppendJson
-): Promise<Receipt | void>;
-export function appendPlant(
-  plant: NewPlant,
-  append: AppendJson,
-  key: string
-): Promise<"stored" | "replayed">;
-export function appendPlant(
-  plant: NewPlant,
-  append: AppendJson,
-  key?: string
-): Promise<Outcome> {
-  return new Promise((resolve, reject) => {
-    const json = plantText(checkPlant(plant));
-    if (key !== undefined && !wholeKey.test(key))
-      throw new StoreError("invalid", "a key is 16 bytes in base64url");
-    append(
-      json,
-      (outcome) => {
-        if (outcome instanceof Error) reject(outcome);
-        else if (key === undefined || outcome === "replayed") resolve(outcome);
-        else resolve("stored");
-      },
-      key
-    );
-  });
-}
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
 export function fillChecksums(lines: string) {

@@ -1,7 +1,8 @@
 /** Does a long journal slow the server down? Its rate, memory and start with old records. */
 import { closeSync, fsyncSync, openSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { headerText, plantText, recordText, fillChecksums } from "../../src/journal/record.ts";
+import { headerText, recordText, fillChecksums } from "../../src/journal/record.ts";
+import { plantText } from "../../src/store.ts";
 import { settings } from "./child.ts";
 import { freeGiB, memoryOf } from "./machine.ts";
 import { root } from "./options.ts";

@@ -11,7 +11,8 @@ import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
 import type { Limits } from "../../src/config.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
-import { frameBytesMax, plantText } from "../../src/journal/record.ts";
+import { frameBytesMax } from "../../src/journal/record.ts";
+import { plantText } from "../../src/store.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { appendJson } from "../../src/store.ts";
 import {

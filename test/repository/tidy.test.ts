@@ -15,7 +15,7 @@ const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/benc
 
 /** Tokens that each part may have: today's size. The design asks for 23,500, 11,500 and 7,500. */
 const budgets = {
-  core: 24_558,
+  core: 24_573,
 
   program: 12_716,
 

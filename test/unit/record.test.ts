@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import {
   decodeHeader, decodeRecord, fillChecksums, frameBytesMax, hasValidChecksum, headerBytes,
-  headerText, lineBytesMax, placeholderCrc, plantText, recordText,
+  headerText, lineBytesMax, placeholderCrc, recordText,
 } from "../../src/journal/record.ts";
+import { plantText } from "../../src/store.ts";
 import { limitTable } from "../../src/config.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { root } from "../support/support.ts";
