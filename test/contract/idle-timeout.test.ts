@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { closed, open, send, serve, temporaryTls, type Ends } from "../support/serving.ts";
-import { post, readAnswers, temporaryFolder } from "../support/support.ts";
+import { post, readAnswers, socketFolder } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Longer than the test's own time. */
@@ -62,7 +62,7 @@ describe("the idle timeout", { concurrency: true }, () => {
       test(`a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
         { timeout }, async () => {
           const slow = { headMillis: never, requestMillis: never };
-          const path = join(temporaryFolder(), "socket");
+          const path = join(socketFolder(), "socket");
           const { server } = await serve({ limits: { ...limits, ...slow }, path });
           const ends = await open(server, path);
           await leaveUnread(ends, nameBytes);
@@ -126,7 +126,7 @@ test("a connection with a request now and then is not idle, and is closed after 
 
 test("a client that reads a large response slowly is not idle", { timeout }, async () => {
   const bytes = 4_000_000;
-  const path = join(temporaryFolder(), "socket");
+  const path = join(socketFolder(), "socket");
   const slow = { ...limits, idleMillis: 2_000, bodyBytesMax: bytes + 100 };
   const { server } = await serve({ limits: slow, path });
   const { client, ours } = await open(server, path);

@@ -13,7 +13,7 @@ import {
 import {
   closed, HeldStore, listen, open, send, serve, temporaryTls, type Ends,
 } from "../support/serving.ts";
-import { post, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import { post, readAnswers, socketFolder, token } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Longer than the test's own time. */
@@ -25,7 +25,7 @@ const plant = post('{"id":1,"name":"Fern"}');
 const hello = Buffer.from("160301020001", "hex");
 const strangers: readonly (readonly [says: string, bytes: Buffer, path?: string])[] = [
   ["nothing", Buffer.alloc(0)], ["a part of a ClientHello", hello],
-  ["a byte of a ClientHello, on a Unix socket,", hello.subarray(0, 1), join(temporaryFolder(), "s")],
+  ["a byte of a ClientHello, on a Unix socket,", hello.subarray(0, 1), join(socketFolder(), "s")],
 ];
 
 /** Waits until the server has closed the connection. */

@@ -8,7 +8,9 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { ended, post, start, timeout } from "../support/operator.ts";
-import { cleanEnvironment, program, run, temporaryFolder, token, type Running } from "../support/support.ts";
+import {
+  cleanEnvironment, program, run, type Running, socketFolder, temporaryFolder, token,
+} from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
 const children: Running["process"][] = [];
@@ -48,7 +50,7 @@ interface Handed {
 }
 
 /** The program on a socket that was handed in; or its exit code and stderr, if it ends at once. */
-function handed(where: string, { folder = temporaryFolder(), lives = 1, args = [], env = {} }: Handed) {
+function handed(where: string, { folder = socketFolder(), lives = 1, args = [], env = {} }: Handed) {
   const child = spawn("perl", ["-MPOSIX", "-e", manager, where, `${lives}`, process.execPath, program,
     ...args], {
     cwd: folder, stdio: ["ignore", "pipe", "pipe"],
@@ -86,7 +88,7 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
 }
 
 test("an inherited Unix socket is served, and not removed", { timeout, skip: noPerl }, async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const socketPath = join(folder, "s");
   const outcome = await handed(socketPath, { folder, lives: 3 });
   for (const [life, signal] of [[1, "SIGTERM"], [2, "SIGKILL"], [3, "SIGTERM"]] as const) {
@@ -107,7 +109,7 @@ test("an inherited Unix socket is served, and not removed", { timeout, skip: noP
 });
 
 test("the curl line for an inherited socket names that socket, whatever --socket is", { timeout, skip: noPerl }, async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   for (const [where, found] of [
     [join(folder, "s"), /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m],
     ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m],
@@ -146,7 +148,7 @@ test("a taken port, public or of the admin listener, ends with 69 and is named",
 });
 
 test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not", { timeout }, async () => {
-  const socketPath = join(temporaryFolder(), "s");
+  const socketPath = join(socketFolder(), "s");
   const args = ["--socket", socketPath];
   assert.equal(await (await start({ args })).end("SIGKILL"), null);
   assert.ok(existsSync(socketPath));

@@ -13,7 +13,9 @@ import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import { ask, ended, finish, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
-import { cleanEnvironment, eventsOf, exchange, post, program, readAnswers, temporaryFolder, token, type LogEvent, type RawAnswer, type Running } from "../support/support.ts";
+import {
+  cleanEnvironment, eventsOf, exchange, type LogEvent, post, program, type RawAnswer, readAnswers, type Running, socketFolder, temporaryFolder, token,
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const children: Running["process"][] = [];
@@ -356,7 +358,7 @@ test("a log on a full disk continues in a new line, and counts the lost lines", 
   const path = join(temporaryFolder(), "log");
   const launcher = join(temporaryFolder(), "node");
   writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
-  const cwd = temporaryFolder();
+  const cwd = socketFolder();
   const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
     { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
   children.push(child);
@@ -388,7 +390,7 @@ test("a log on a full disk continues in a new line, and counts the lost lines", 
 
 const noScript = missing(["script", "--version"]);
 test("on a terminal the log is lines for people", { skip: noScript, timeout }, async (t) => {
-  const cwd = temporaryFolder();
+  const cwd = socketFolder();
   const line = `exec "${process.execPath}" "${program}" --socket s > /dev/null`;
   const child = spawn("script", ["-qec", line, "/dev/null"],
     { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["pipe", "pipe", "inherit"] });

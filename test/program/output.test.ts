@@ -8,7 +8,9 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { fern, journalWith } from "../support/journals.ts";
-import { cleanEnvironment, complaintsOf, program, temporaryFolder } from "../support/support.ts";
+import {
+  cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder,
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -93,7 +95,7 @@ for (const command of ["openapi", "--help", "verify --json sound sound sound"]) 
 }
 
 test("a server whose first line cannot be written serves, and logs it", { skip, timeout }, async () => {
-  const cwd = temporaryFolder();
+  const cwd = socketFolder();
   const line = `exec "$0" "$1" --socket s > ${full}`;
   const child = spawn("sh", ["-c", line, process.execPath, program],
     { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
 import { ask, ended, fern, hangUp, internalError, logged, post, preload, start, statusOf, stranger, timeout, withToken } from "../support/operator.ts";
-import { cleanEnvironment, post as bytesOf, program, run, temporaryFolder } from "../support/support.ts";
+import {
+  cleanEnvironment, post as bytesOf, program, run, socketFolder, temporaryFolder,
+} from "../support/support.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {
   const server = await start({ nodeArgs: internalError });
@@ -169,7 +171,7 @@ test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one 
 });
 
 test("a reader of stdout that goes away does not end the server", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const socketPath = join(folder, "s");
   const inner = 'echo $$ >&2; exec "$0" "$@"';
   const child = spawn("sh", ["-c", `sh -c '${inner}' "$0" "$@" | true`, process.execPath,

@@ -1,12 +1,12 @@
 /** The program on a Unix socket, which every user and network namespace can reach. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { chmodSync } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { json } from "node:stream/consumers";
 import { after } from "node:test";
-import { cleanEnvironment, complaintsOf, program, temporaryFolder, token } from "./support.ts";
+import { cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder, token } from "./support.ts";
 
 export interface Answer { readonly status: number; readonly error: number | undefined }
 
@@ -15,13 +15,12 @@ export const children = new Set<ChildProcess>();
 after(() => children.forEach((child) => child.kill("SIGKILL")));
 let sockets = 0;
 
-/** A socket's address has at most 107 bytes, also below a long TMPDIR: then it is in /tmp. */
+/** Another folder for sockets, which every user may write to, for a folder whose path is too long. */
 let shortFolder: string | undefined;
-after(() => shortFolder && rmSync(shortFolder, { recursive: true, force: true }));
 function folderOfSockets(folder: string): string {
   if (Buffer.byteLength(folder) < 90) return folder;
   if (shortFolder === undefined) {
-    shortFolder = mkdtempSync("/tmp/plant-store-");
+    shortFolder = socketFolder();
     chmodSync(shortFolder, 0o1777);
   }
   return shortFolder;

@@ -28,11 +28,15 @@ export function refuseOldBuild(source: string, built: string): void {
 export const token = "test-token";
 
 /** A fresh folder, removed after the file's tests. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "plant-store-"));
+export function temporaryFolder(parent = tmpdir()): string {
+  const folder = mkdtempSync(join(parent, "plant-store-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
+
+/** One for a Unix socket, whose address has at most 107 bytes, also where TMPDIR is long. */
+export const socketFolder = (): string =>
+  temporaryFolder(Buffer.byteLength(tmpdir()) < 70 ? tmpdir() : "/tmp");
 
 /** An event of the program's log. */
 export interface LogEvent {
