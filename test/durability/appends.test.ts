@@ -18,7 +18,7 @@ import { appendJson } from "../../src/store.ts";
 import {
   append, ENOSPC, EIO, fern, headerBytes, outcomeOf, plantOf, simulated,
 } from "../support/journals.ts";
-import { root, temporaryFolder } from "../support/support.ts";
+import { library, temporaryFolder } from "../support/support.ts";
 
 const many = (count: number): NewPlant[] => Array<NewPlant>(count).fill(fern);
 const stored = (count: number): string[] => Array<string>(count).fill("stored");
@@ -223,10 +223,9 @@ for (const [says, arrange] of obstacles) {
 }
 
 test("a caller's function that throws fails neither the journal nor its batch", () => {
-  const dist = join(root, "dist");
   const script = `
-    import { openJournal } from ${JSON.stringify(join(dist, "index.js"))};
-    import { appendJson } from ${JSON.stringify(join(dist, "store.js"))};
+    import { openJournal } from ${JSON.stringify(library)};
+    import { appendJson } from ${JSON.stringify(new URL("store.js", library))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
     journal[appendJson].variant('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
@@ -245,7 +244,7 @@ test('a listener to "failed" that throws does not prevent closing', () => {
   const folder = temporaryFolder();
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
     import { rmSync } from "node:fs";
-    import { openJournal } from ${JSON.stringify(join(root, "dist", "index.js"))};
+    import { openJournal } from ${JSON.stringify(library)};
     process.on("uncaughtException", (error) => console.log(error.message));
     const journal = await openJournal("plants.ndjson");
     journal.once("failed", () => { throw new Error("thrown"); });

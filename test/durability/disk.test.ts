@@ -15,7 +15,7 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
 import { fern, journalWith } from "../support/journals.ts";
 import { start } from "../support/operator.ts";
-import { cleanEnvironment, program, root, run, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, library, program, run, socketFolder, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
@@ -58,7 +58,7 @@ test("symbolic links that form a cycle are refused", async () => {
 
 test("a journal that is left open, and its locks, keep no process alive", () => {
   const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
-    import { openJournal } from ${JSON.stringify(join(root, "dist", "index.js"))};
+    import { openJournal } from ${JSON.stringify(library)};
     const journal = await openJournal("plants.ndjson");
     await journal.append({ id: 1n, name: "" });
     console.log("stored");`],
@@ -123,7 +123,7 @@ test("the control: a file that stays open is noticed", { skip: noDescriptors }, 
 
 test("a client of a lock's socket is disconnected at once: no descriptor stays open",
   { timeout: 20_000 }, async (t) => {
-    const cwd = temporaryFolder();
+    const cwd = socketFolder();
     await start({ cwd });
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));

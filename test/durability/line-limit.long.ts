@@ -12,7 +12,7 @@ import { frameBytesMax, lineBytesMax } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { bytesIn, header, headerBytes, record, uuid } from "../support/journals.ts";
-import { cleanEnvironment, program, root, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, library, program, temporaryFolder, token } from "../support/support.ts";
 
 const mib = 2 ** 20;
 
@@ -100,7 +100,7 @@ test("the most escapes that a line can have are appended and opened in a heap of
   const escapesMax = Math.floor((plantBytesMax - emptyBytes) / 6);
   const { status, stdout, stderr } = spawnSync(process.execPath,
     ["--max-old-space-size=192", "--input-type=module", "-e", `
-    import { openJournal } from ${JSON.stringify(join(root, "dist", "index.js"))};
+    import { openJournal } from ${JSON.stringify(library)};
     const name = "\\u0001".repeat(${escapesMax});
     for (const id of [1n, 2n]) {
       const journal = await openJournal("plants.ndjson");

@@ -10,7 +10,7 @@ import {
   appendFileSync, chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync,
   lchownSync, renameSync, statSync, symlinkSync, writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
@@ -18,7 +18,7 @@ import { abstractOf, probe } from "../../src/journal/lock.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
-import { cleanEnvironment, program, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, program, socketFolder } from "../support/support.ts";
 import { missing, patched, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
@@ -60,7 +60,7 @@ function forAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): st
  * kill -9 while the next is refused.
  */
 async function takeTurns(mode: number, server = forAll()): Promise<void> {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   chownSync(folder, 0, group);
   chmodSync(folder, mode);
@@ -82,13 +82,13 @@ async function takeTurns(mode: number, server = forAll()): Promise<void> {
 }
 
 test("a file has one writer, by whatever name", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   const journal = await openJournal(path);
   linkSync(path, join(folder, "hard"));
   symlinkSync(path, join(folder, "soft"));
   const before = readFileSync(path);
-  for (const name of ["plants.ndjson", "hard", "soft", "../" + folder.slice(5) + "/soft"]) {
+  for (const name of ["plants.ndjson", "hard", "soft", `../${basename(folder)}/soft`]) {
     await assert.rejects(openJournal(join(folder, name)), { code: "locked", exitCode: 75 });
   }
   assert.deepEqual(readFileSync(path), before);
@@ -120,8 +120,8 @@ for (const [says, file, from, to] of [
 
 test("verify sees from another network namespace, and by a link, that a server runs",
   { skip: noUsers }, async () => {
-    const path = join(temporaryFolder(), "plants.ndjson");
-    const link = join(temporaryFolder(), "link");
+    const path = join(socketFolder(), "plants.ndjson");
+    const link = join(socketFolder(), "link");
     symlinkSync(path, link);
     const server = await serving(path);
     assert.doesNotMatch(verified(link), /"opening"/);
@@ -130,7 +130,7 @@ test("verify sees from another network namespace, and by a link, that a server r
   });
 
 test("a lock of a kill -9 goes with the next start; what is no such socket stays", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   await (await openJournal(path)).close();
   const { identity = "" } = realDisk.look(path) ?? {};
@@ -151,7 +151,7 @@ test("a lock of a kill -9 goes with the next start; what is no such socket stays
 
 test("a stale lock of another journal stays; the next start of its own journal removes it",
   async () => {
-    const folder = temporaryFolder();
+    const folder = socketFolder();
     const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other.ndjson")];
     await (await serving(path)).end("SIGKILL");
     const stale = locksIn(folder);
@@ -167,7 +167,7 @@ test("a stale lock of another journal stays; the next start of its own journal r
   });
 
 test("a journal and what stands beside it are for their owner and group alone", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   // An umask that takes nothing away shows the modes themselves.
   const before = process.umask(0);
@@ -189,7 +189,7 @@ test("a journal and what stands beside it are for their owner and group alone", 
 });
 
 test("a journal whose lock cannot be removed closes without an error", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   const journal = await openJournal(path);
   const [lock] = locksIn(folder);
@@ -203,7 +203,7 @@ test("a journal whose lock cannot be removed closes without an error", async () 
 
 test("a name that another user has taken is 75, and the message leads to its process",
   { skip: noUsers || noSs }, async () => {
-    const path = join(temporaryFolder(), "plants.ndjson");
+    const path = join(socketFolder(), "plants.ndjson");
     await (await openJournal(path)).close();
     const { identity = "" } = realDisk.look(path) ?? {};
     const name = JSON.stringify(abstractOf(identity)[0] ?? "");
@@ -225,7 +225,7 @@ test("a name that another user has taken is 75, and the message leads to its pro
 /** The number of the bind call that a program makes for its lock beside the journal; looked up once. */
 let bindNumber: Promise<number> | undefined;
 async function bindBeside(): Promise<number> {
-  const path = join(temporaryFolder(), "plants.ndjson");
+  const path = join(socketFolder(), "plants.ndjson");
   const trace = join(dirname(path), "trace");
   await (await serving(path, ["strace", "-D", "-f", "-q", "-o", trace, "-e", "trace=bind"])).end();
   const binds = readFileSync(trace, "utf8").split("\n").filter((line) => line.includes("bind("));
@@ -239,7 +239,7 @@ for (const [says, call, errno] of [
 ] as const) {
   test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,
     { skip: noStrace }, async () => {
-      const path = join(temporaryFolder(), "plants.ndjson");
+      const path = join(socketFolder(), "plants.ndjson");
       const when = call === "bind" ? await (bindNumber ??= bindBeside()) : 1;
       const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null",
         "-e", `trace=${call}`, "-e", `inject=${call}:error=${errno}:when=${when}`]);
@@ -253,14 +253,14 @@ for (const [says, call, errno] of [
 }
 
 test("without any lock it ends with 74", { skip: noStrace }, async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
+  const path = join(socketFolder(), "plants.ndjson");
   await refused(/^74 [^]*listen EPERM/, path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
     "trace=bind", "-e", "inject=bind:error=EPERM:when=1+"]);
 });
 
 /** A new journal's path of so many bytes, in folders that are not too long. */
 function pathOf(bytes: number): string {
-  let folder = temporaryFolder();
+  let folder = socketFolder();
   while (bytes - folder.length > 200) folder = join(folder, "d".repeat(99));
   mkdirSync(folder, { recursive: true });
   return join(folder, "p".repeat(bytes - folder.length - 1));
@@ -298,7 +298,7 @@ test("beside a long path, verify sees a live server and a killed one; another na
 test("without /proc a long path is reached by a symbolic link, which is removed",
   { skip: noMount }, async () => {
     const path = pathOf(200);
-    const folder = temporaryFolder();
+    const folder = socketFolder();
     const hidden = [...apart, "-m", "sh", "-c", 'mount -t tmpfs none /proc && TMPDIR="$0" exec "$@"', folder];
     const server = await serving(path, hidden);
     assert.equal(server.stderr(), "");
@@ -314,7 +314,7 @@ const mounting = (path: string): readonly string[] =>
 
 test("a journal that is mounted without its folder is refused with 74; with it, it is served",
   { skip: noMount }, async () => {
-    const folder = join(temporaryFolder(), "a b\\c\td");
+    const folder = join(socketFolder(), "a b\\c\td");
     mkdirSync(folder);
     const path = join(folder, "plants.ndjson");
     await (await openJournal(path)).close();
@@ -328,7 +328,7 @@ const otherSocket = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sock
   or die; $| = 1; print "bound\\n"; sleep 60;`;
 test("--socket at another program's datagram socket ends with 69, and leaves it", {
   skip: noPerl }, async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const socketPath = nextSocket(folder);
   const other = spawn("perl", ["-e", otherSocket, socketPath]);
   children.add(other);
@@ -343,7 +343,7 @@ test("--socket at another program's datagram socket ends with 69, and leaves it"
 
 test("--socket at one that may be another user's ends with 69, and leaves it", {
   skip: noUsers }, async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   chmodSync(folder, 0o777);
   const socketPath = nextSocket(folder);
   const other = spawn(process.execPath, ["-e",
@@ -382,7 +382,7 @@ test("a .rewrite of neither root nor the journal's owner is refused with 65, the
       [0o1770, 5002, true], [0o1770, 5001, false], [0o1770, 5003, true], [0o1770, 0, false],
       [0o777, 5002, true], [0o777, 5001, false],
     ] as const) {
-      const folder = temporaryFolder();
+      const folder = socketFolder();
       const { path, file } = await withForgery(folder);
       chmodSync(folder, mode);
       chownSync(folder, 5003, group);
@@ -409,8 +409,8 @@ test("another user's link or file at the journal's path is refused in a director
       [0o1770, 5002, false],
     ] as const) {
       for (const put of [link, empty, journal]) {
-        const folder = temporaryFolder();
-        const [path, target] = [join(folder, "plants.ndjson"), join(temporaryFolder(), "victim")];
+        const folder = socketFolder();
+        const [path, target] = [join(folder, "plants.ndjson"), join(socketFolder(), "victim")];
         put(path, target);
         chmodSync(folder, mode);
         chownSync(folder, 5003, group);
@@ -425,7 +425,7 @@ test("another user's link or file at the journal's path is refused in a director
   });
 
 test("a link in the place of a copy to be made is replaced, not followed", async () => {
-  const folder = temporaryFolder();
+  const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   await journalWith(path, fern);
   writeFileSync(path, "torn", { flag: "a" });
@@ -442,7 +442,7 @@ test("a link in the place of a copy to be made is replaced, not followed", async
 
 test("a journal in use is found by its other names in the folder, from another namespace",
   { skip: missing([...apart, "true"]) }, async () => {
-    const folder = temporaryFolder();
+    const folder = socketFolder();
     const store = join(folder, "plants.ndjson");
     const first = await serving(store, apart);
     assert.equal((await first.post(1)).status, 200);
@@ -457,7 +457,7 @@ test("a journal in use is found by its other names in the folder, from another n
   });
 
 /** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
-const shim = join(temporaryFolder(), "shim.so");
+const shim = join(socketFolder(), "shim.so");
 const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap((name) => ["-include", `${name}.h`]);
 const compiled = spawnSync("cc", ["-shared", "-fPIC", "-D_GNU_SOURCE", ...included, "-x", "c", "-o", shim, "-"], { input: `
   #define OPEN(name) int name(const char *path, int flags, ...) { \\
@@ -476,7 +476,7 @@ const simulated = { node: nodeOn("darwin"), env: { LD_PRELOAD: shim } };
 test("on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",
   { skip: noShim }, async () => {
     const store = pathOf(300);
-    const link = join(temporaryFolder(), "hard");
+    const link = join(socketFolder(), "hard");
     const seen = (): string => verified(link, simulated.node, simulated.env);
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       const server = await launch({ store, ...simulated });
@@ -498,7 +498,7 @@ test("a system that ignores the lock, and one that is not known, end the start w
     ["darwin", /^74 .* cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK$/m],
     ["sunos", /^74 .* cannot be locked on sunos: expected Linux, Android, macOS, /m],
   ] as const) {
-    const store = join(temporaryFolder(), "plants.ndjson");
+    const store = join(socketFolder(), "plants.ndjson");
     await assert.rejects(launch({ store, node: nodeOn(system) }), { message });
     assert.equal(existsSync(store), system === "darwin", "on an unknown system nothing is created");
   }
@@ -509,7 +509,7 @@ test("nobody listens where nothing is, however long the path", async () => {
 });
 
 test("an opening that fails keeps no lock, though its file can't be closed either", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
+  const path = join(socketFolder(), "plants.ndjson");
   const broken = diskWith((file) => ({
     close() {
       file.close();

@@ -15,16 +15,11 @@ export const children = new Set<ChildProcess>();
 after(() => children.forEach((child) => child.kill("SIGKILL")));
 let sockets = 0;
 
-/** Another folder for sockets, which every user may write to, for a folder whose path is too long. */
-let shortFolder: string | undefined;
-function folderOfSockets(folder: string): string {
-  if (Buffer.byteLength(folder) < 90) return folder;
-  if (shortFolder === undefined) {
-    shortFolder = socketFolder();
-    chmodSync(shortFolder, 0o1777);
-  }
-  return shortFolder;
-}
+/** A folder for sockets, which every user may write to, in place of one whose path is too long. */
+const shortFolder = socketFolder();
+chmodSync(shortFolder, 0o1777);
+const folderOfSockets = (folder: string): string =>
+  Buffer.byteLength(folder) < 90 ? folder : shortFolder;
 
 /** The path of the next program's socket. */
 export const nextSocket = (folder: string): string =>

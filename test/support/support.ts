@@ -10,11 +10,14 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The built program: `npm test` builds it first. */
 export const program = join(root, "dist", "server.js");
+
+/** The URL of the library, for an import. */
+export const library = pathToFileURL(join(root, "dist", "index.js")).href;
 refuseOldBuild(join(root, "src"), program);
 
 /** Throws where a file of the source is newer than the program that was built of it. */
