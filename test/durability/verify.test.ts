@@ -89,8 +89,8 @@ test("verify draws a bar on a terminal, and wipes it", { skip: noScript }, async
   const path = await journalOf(folder);
   // More blocks than the bar has cells.
   appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 15)}no LF`);
-  const line = `${process.execPath} ${program} verify plants.ndjson`;
-  const drawn = spawnSync("script", ["-qec", line, "/dev/null"], { cwd: folder, encoding: "utf8" });
+  const drawn = spawnSync("script", ["-qec", '"$NODE" "$PROGRAM" verify plants.ndjson', "/dev/null"],
+    { cwd: folder, encoding: "utf8", env: { ...process.env, NODE: process.execPath, PROGRAM: program } });
   assert.equal(drawn.status, 65);
   const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
   assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
