@@ -68,6 +68,7 @@ function readLine(args: readonly string[], mistakes: string[]) {
 
   // The value of a flag that lacks one is empty.
   const flags = new Map<string, string>();
+  let refusedAt = -1;
   for (const token of tokens) {
     if (token.kind !== "option") continue;
     const { name: flag, rawName, value, inlineValue } = token;
@@ -75,11 +76,14 @@ function readLine(args: readonly string[], mistakes: string[]) {
 
     // parseArgs takes a flag that follows for the value.
     const isMissing = !value || (!inlineValue && value.startsWith("-"));
-    if (!allowed.includes(flag))
-      mistakes.push(
-        `there is no option ${quoted(rawName)} here: ${hintFor(rawName, known)}`
-      );
-    else if (isSwitch && value !== undefined)
+    if (!allowed.includes(flag)) {
+      // Each letter after one dash is an option, and may be a secret's: the first is named.
+      if (token.index !== refusedAt)
+        mistakes.push(
+          `there is no option ${quoted(rawName)} here: ${hintFor(rawName, known)}`
+        );
+      refusedAt = token.index;
+    } else if (isSwitch && value !== undefined)
       mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
     else if (!isSwitch && isMissing) mistakes.push(`${rawName} needs a value`);
     else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);

@@ -18,7 +18,7 @@ const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 const addresses: readonly (readonly [args: readonly string[], code: number, RegExp, env?: string])[] = [
   [["--store", "nats://h/pla.nts"], 78, /the store's address: expected nats:\/\//],
   [["--store", "nats://u:s3cret@h/plants"], 64, /--store must be a path .*, or nats:.*a text with an @\n$/],
-  [["-store=nats://u:s3@h/plants"], 64, /^plant-store: there is no option "-s" here: see --help\n/],
+  [["-store=nats://u:s3@h/plants"], 64, /^plant-store: there is no option "-s" here: see --help\n$/],
   [[], 78, /PLANTS_STORE must be a path .*, or nats:/, '"nats://u:s3cret@h/plants"'],
 ];
 for (const [args, code, pattern, PLANTS_STORE] of addresses) {
