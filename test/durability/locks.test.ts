@@ -314,7 +314,7 @@ const mounting = (path: string): readonly string[] =>
 
 test("a journal that is mounted without its folder is refused with 74; with it, it is served",
   { skip: noMount }, async () => {
-    const folder = join(socketFolder(), "a b\\c\td");
+    const folder = join(socketFolder(), "a b\\c d");
     mkdirSync(folder);
     const path = join(folder, "plants.ndjson");
     await (await openJournal(path)).close();
