@@ -58,7 +58,11 @@ export class BearerTokens {
  */
 export function scopedDigest(scope: string, text: string) {
   const token = Buffer.from(scope.slice("sha256:".length), "hex");
-  const digest = hash("sha256", Buffer.concat([token, Buffer.from(text)]), "hex");
+  const digest = hash(
+    "sha256",
+    Buffer.concat([token, Buffer.from(text)]),
+    "hex"
+  );
   return Buffer.from(digest, "hex").toString("base64url", 0, 16);
 }
 

@@ -103,4 +103,6 @@ const common = new RegExp(
 );
 
 const shown = (name: string) =>
-  name === "" ? "has no value" : `is ${common.test(name) ? name : "another one"}`;
+  name === ""
+    ? "has no value"
+    : `is ${common.test(name) ? name : "another one"}`;

@@ -144,7 +144,11 @@ export const catalogue = {
     "The store is unreachable; nothing was stored",
     retryAfter
   ],
-  version: [50501, "The HTTP version must be 1.0 or 1.1, and CRLF must follow", close]
+  version: [
+    50501,
+    "The HTTP version must be 1.0 or 1.1, and CRLF must follow",
+    close
+  ]
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** The name of what is wrong. */
