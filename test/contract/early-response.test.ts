@@ -18,7 +18,7 @@ import { missing } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } = process.env;
 const rounds = Number(given ?? 1);
-const timeout = 30_000 + rounds * 20_000;
+const timeout = 60_000 + rounds * 60_000;
 const server = await start({ node });
 after(() => server.end());
 
