@@ -24,15 +24,25 @@ export async function* framesOf(
   chunks: AsyncIterable<Buffer>,
   limits: NatsLimits
 ) {
-  let rest: Buffer = Buffer.alloc(0);
+  let parts: Buffer[] = [];
+  let length = 0;
+  let needed = 0;
   for await (const chunk of chunks) {
-    rest = Buffer.concat([rest, chunk]);
+    parts.push(chunk);
+    length += chunk.length;
+
+    // Joined once a message is whole: joining at each chunk would copy 8 MiB thousands of times.
+    if (length < needed) continue;
+    let rest = Buffer.concat(parts);
     for (;;) {
       const frame = parseFrame(rest, limits);
+      needed = frame.line === "" ? 0 : frame.end;
       if (frame.end > rest.length) break;
       rest = rest.subarray(frame.end);
       yield frame;
     }
+    parts = [rest];
+    length = rest.length;
   }
 }
 

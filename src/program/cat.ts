@@ -1,8 +1,7 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
-import { createInterface } from "node:readline";
 import { JournalError } from "../journal/error.ts";
 import { blockBytes, linesOf, type Line } from "../journal/lines.ts";
-import { decodeRecord, plantIn } from "../journal/record.ts";
+import { decodeRecord, lineBytesMax, plantIn } from "../journal/record.ts";
 import { problemOf } from "../journal/recover.ts";
 import { planOpening, type Plan } from "../journal/rewrite.ts";
 import type { Host } from "./host.ts";
@@ -45,17 +44,31 @@ function* linesAsOpened(
     throw new JournalError("damaged", path, end.reason, end.offset);
 }
 
-/** Yields the lines of a stream as they come. Latin-1 keeps every byte as it is. */
+/**
+ * Yields the lines of a stream as they come. They end in LF alone, as in a file. A line that is too
+ * long ends the stream. Latin-1 keeps every byte as it is.
+ */
 async function* linesOfStream(
   input: NodeJS.ReadableStream
 ): AsyncGenerator<Line, void> {
   let offset = 0;
-  for await (const latin1 of createInterface(input.setEncoding("latin1"))) {
+  let rest = "";
+  const next = (latin1: string) => {
     const text = Buffer.from(latin1, "latin1");
-    const end = offset + text.length + 1;
-    yield { offset, end, isWhole: true, text, record: decodeRecord(text) };
+    const [start, end] = [offset, offset + text.length + 1];
     offset = end;
+    const record = decodeRecord(text);
+    return { offset: start, end, isWhole: true, text, record };
+  };
+  for await (const chunk of input.setEncoding("latin1")) {
+    // A string that grows is not copied until it is split.
+    rest += chunk;
+    const lines = chunk.includes("\n") ? rest.split("\n") : [rest];
+    rest = lines.pop() ?? "";
+    for (const line of lines) yield next(line);
+    if (rest.length > lineBytesMax) break;
   }
+  if (rest !== "") yield next(rest);
 }
 
 /**

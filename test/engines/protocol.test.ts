@@ -45,6 +45,15 @@ describe("the bytes of a server", () => {
     }
   });
 
+  test("are copied a few times, not at each of a message's segments", async (t) => {
+    const concat = t.mock.method(Buffer, "concat");
+    const bytes = Buffer.from(`MSG a 1 1000000\r\n${"x".repeat(1_000_000)}\r\nPING\r\n`);
+    const segments = Array.from({ length: 1_001 }, (_, n) => bytes.subarray(n * 1_000, (n + 1) * 1_000));
+    assert.equal((await read(segments)).length, 2);
+    const copied = concat.mock.calls.reduce((sum, { result }) => sum + (result?.length ?? 0), 0);
+    assert.ok(copied >= 1e6 && copied < 3e6, `${copied}`);
+  });
+
   const line = natsLimits.lineBytesMax;
   const message = natsLimits.messageBytesMax;
   for (const [name, bytes, isGood] of [

@@ -6,6 +6,7 @@ import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
+import { lineBytesMax } from "../../src/journal/record.ts";
 import { at, crcOf, header, headerBytes, record, uuid } from "../support/journals.ts";
 import { ask, hangUp, plant, start } from "../support/operator.ts";
 import { recipeOf } from "../support/recipes.ts";
@@ -82,6 +83,11 @@ test("cat - prints what comes on standard input, and verifies it", { timeout }, 
   const damage = `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`;
   assert.deepEqual(catOf(whole.replace('"name":""', '"name":"x"') + long), [65, `${plants[0]}\n`, damage]);
   assert.equal(catOf(gzipSync(whole))[0], 65);
+  assert.deepEqual(catOf(whole.slice(0, -1)), [0, printed, ""], "a last record that lacks only its LF");
+  assert.equal(catOf(whole.slice(0, -9))[0], 65);
+  assert.match(catOf(whole.replaceAll("\n", "\r\n"))[2], /: at offset 0, expected the header/);
+  assert.match(catOf(`${first}${record(2, offset).replace("\n", "\r\n")}`)[2], /the line ends in CRLF\n$/);
+  assert.match(catOf(first + "x".repeat(lineBytesMax + 1))[2], new RegExp(`at offset ${offset}, `));
   const cwd = temporaryFolder();
   symlinkSync(join(root, "dist"), join(cwd, "dist"));
   for (const [text, status] of [[whole, 0], [whole.replace("shade", "x"), 65]] as const) {
