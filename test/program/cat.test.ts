@@ -137,8 +137,8 @@ test("the access log says in which record of which file a plant is, also after a
   await hangUp(server, "now writing to");
   assert.equal((await ask(server, plant))[0]?.status, 200);
   await server.end();
-  const keyEnv = { cwd, env: cleanEnvironment({ TOKEN: token, KEY: "k" }), encoding: "utf8" } as const;
-  const found = spawnSync("sh", ["-c", recipeOf("replay").replace("plants.ndjson", "old")], keyEnv).stdout;
+  const keyEnv = { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, KEY: "k" }), encoding: "utf8" } as const;
+  const found = spawnSync("sh", ["-c", recipeOf("key").replace("plants.ndjson", "old")], keyEnv).stdout;
   assert.equal(found, `${readFileSync(join(cwd, "old"), "utf8").split("\n")[2]}\n`);
   const log = server.events().map((event) => JSON.stringify(event)).join("\n");
   const { stdout } = spawnSync("sh", ["-c", recipeOf("readable").replace(" log", " -")], { ...keyEnv, input: log });

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fetchPlant, logged, start } from "../support/operator.ts";
@@ -375,6 +375,16 @@ test("the front page has at most 160 lines, and each folder of src with several 
   assert.ok(frontPage.text.split("\n").length <= 160, "a folder's README is the place for more");
   const folders = new Set(sources.map(({ name }) => dirname(name)));
   for (const folder of folders) assert.ok(existsSync(join(root, folder, "README.md")), folder);
+});
+
+test("no file has the marks that git leaves of a conflict", () => {
+  const marks = new RegExp(`^(?:<{7}|>{7}) `, "m");
+  assert.match(`a\n${"<".repeat(7)} HEAD\n`, marks, "the control");
+  const names = [".", "src", "test", ".ci", ".github"].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: folder !== "." }).map((name) => join(root, folder, `${name}`)))
+    .filter((name) => !name.includes("node_modules") && statSync(name).isFile());
+  assert.ok(names.length > 200, "the control: files are found");
+  assert.deepEqual(names.filter((name) => marks.test(readFileSync(name, "latin1"))), []);
 });
 
 test("a paragraph has fewer than 80 words", () => {
