@@ -6,7 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -44,7 +44,7 @@ async function until(holds: () => boolean | Promise<boolean>, says: string): Pro
  * @param inject what happens to writes to the journal; nothing: all writes are traced */
 async function traced(inject: readonly string[], server = program, wrapper: string[] = []) {
   // strace -P knows a file by its real path.
-  const folder = realpathSync(temporaryFolder());
+  const folder = temporaryFolder();
   const [trace, store] = [join(folder, "trace"), join(folder, "plants.ndjson")];
   const which = inject.length > 0 ? ["-P", store] : ["-y", "-s", "65536"];
   const running = await launch({ folder, store, server, env: { UV_THREADPOOL_SIZE: "1" },

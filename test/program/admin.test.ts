@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { environmentFor, until } from "../engines/cluster.ts";
 import { Fake } from "../engines/fake.ts";
 import { adminOf, ended, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, startWithAdmin, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
-import { exchange, readAnswers, temporaryFolder, token, type Running } from "../support/support.ts";
+import { exchange, readAnswers, socketFolder, temporaryFolder, token, type Running } from "../support/support.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
   const server = await startWithAdmin();
@@ -56,7 +56,7 @@ for (const [setting, pattern, skip] of [
   ["./admin socket", /^unix:\.\/admin socket$/, false],
 ] as const) {
   test(`--admin ${setting} listens there, and on loopback by default`, { skip, timeout }, async () => {
-    const cwd = temporaryFolder();
+    const cwd = socketFolder();
     const server = await startWithAdmin({ cwd, args: ["--admin", setting] });
     assert.match(String(server.events()[0]?.["admin"]), pattern);
     const at = adminOf(server);

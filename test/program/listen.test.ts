@@ -160,7 +160,7 @@ test("a socket that kill -9 left behind is replaced; one that is served, and a f
   writeFileSync(socketPath, "not a socket");
   assert.equal((await run(args, {}, temporaryFolder())).code, 69);
   assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
-  const { code, stderr } = await run(["--socket", join(temporaryFolder(), "none", "s")], {}, temporaryFolder());
+  const { code, stderr } = await run(["--socket", join(socketFolder(), "none", "s")], {}, temporaryFolder());
   assert.equal(code, 69);
   assert.match(stderr, /cannot listen: ENOENT: .*none'/, "the missing directory is named");
   // As conda and tcsh set it.

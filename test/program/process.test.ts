@@ -31,10 +31,10 @@ test("a command with an internal error ends with 70", async () => {
 
 test("a program that cannot listen leaves nothing but its journal, although its admin listener is open", async () => {
   const cwd = temporaryFolder();
-  const args = ["--admin", "0", "--socket", join(cwd, "no", "socket")];
+  const folder = join(socketFolder(), "no");
+  const args = ["--admin", "0", "--socket", join(folder, "socket")];
   const { code, stderr } = await run(args, {}, cwd);
   assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
-  const folder = join(cwd, "no");
   assert.equal(stderr,
     `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`);
 });

@@ -12,7 +12,7 @@ import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, program, root, run, start, temporaryFolder, token, type Running } from "../support/support.ts";
+import { cleanEnvironment, root, run, start, temporaryFolder, token, type Running } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -85,11 +85,12 @@ test("the unit's command serves with a credential as systemd provides it, mode 0
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
   chmodSync(tokens, 0o440);
   const [, line = ""] = /^ExecStart=(.*)$/m.exec(recipeWith(unit, {
-    "/opt/plant-store/dist/server.js": program, "/var/lib/plant-store": folder,
-    "${CREDENTIALS_DIRECTORY}": folder,
+    "/opt/plant-store/dist/server.js": "PROGRAM", "/var/lib/plant-store": "FOLDER",
+    "${CREDENTIALS_DIRECTORY}": "FOLDER",
   })) ?? [];
-  const [, path = "", ...args] = line.split(" ");
-  assert.equal(path, program);
+  // The folder takes its place after the split: its path may have spaces.
+  const [, path = "", ...args] = line.split(" ").map((word) => word.replace("FOLDER", folder));
+  assert.equal(path, "PROGRAM");
   const server = await start({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await post(server.url, 1), 200);
   assert.equal(await server.end(), 0);

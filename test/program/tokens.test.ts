@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { hangUp, start, statusOf, timeout, withToken } from "../support/operator.ts";
-import { cleanEnvironment, program, run, temporaryFolder, token, type Running } from "../support/support.ts";
+import { cleanEnvironment, program, run, socketFolder, temporaryFolder, token, type Running } from "../support/support.ts";
 
 /** Waits for the text on stdout. */
 async function printed({ stdout, process: child }: Running, text: string): Promise<string> {
@@ -36,7 +36,7 @@ test("a generated token is shown once, with a curl line that works when pasted",
 });
 
 test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout }, async () => {
-  const socket = join(temporaryFolder(), "s'o'c k&et");
+  const socket = join(socketFolder(), "s'o'c k&et");
   const args = ["--socket", socket, "--base-path", "/a&b(c)"];
   const server = await start({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await paste(server), fernAnswer);

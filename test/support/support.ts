@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import type { Server, Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -30,9 +30,9 @@ export function refuseOldBuild(source: string, built: string): void {
 
 export const token = "test-token";
 
-/** A fresh folder, removed after the file's tests. */
+/** A fresh folder, removed after the file's tests. The program shows real paths, and so does this. */
 export function temporaryFolder(parent = tmpdir()): string {
-  const folder = mkdtempSync(join(parent, "plant-store-"));
+  const folder = mkdtempSync(join(realpathSync(parent), "plant-store-"));
   after(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
