@@ -86,6 +86,43 @@ export function appendJsonOf(store: PlantStore): AppendJson {
   };
 }
 
+/**
+ * Returns an AppendJson that calls another one once for all calls with the same key and plant that
+ * are in progress: these wait, take no room in a queue, and share its outcome.
+ *
+ * @throws StoreError `conflict` while a call with the key and another plant is in progress
+ */
+export function shareOutcomes(append: AppendJson): AppendJson {
+  const inProgress = new Map<string, { json: string; waiting: Settle[] }>();
+  return (json, settle, key) => {
+    if (key === undefined) return append(json, settle);
+    const first = inProgress.get(key);
+    if (first) {
+      if (first.json !== json) throw conflict();
+      first.waiting.push(settle);
+      return;
+    }
+
+    // V8 keeps what a Map's former tables refer to until a full collection. With the functions that
+    // would be whole requests: collecting took 19 % of a server's time, not 4 %.
+    const waiting: Settle[] = [];
+    append(
+      json,
+      (outcome) => {
+        inProgress.delete(key);
+        const others = outcome instanceof Error ? outcome : "replayed";
+
+        // Called later, one by one: an error of one caller's function is no other caller's.
+        for (const each of waiting.splice(0))
+          queueMicrotask(() => each(others));
+        settle(outcome);
+      },
+      key
+    );
+    inProgress.set(key, { json, waiting });
+  };
+}
+
 /** `unknown`: the plant may have been stored. Any other code: nothing was stored. */
 export const storeErrorCodes = [
   "full",

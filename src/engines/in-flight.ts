@@ -34,9 +34,9 @@ interface Message {
    */
   readonly deadline: number | undefined;
 
-  /** The share of the limits that it may fill up: 2 for replays and what they need, so that a full
-   * queue still replays. */
-  readonly room: 1 | 2;
+  /** How many times the limits may be in flight for it: 2 for replays and what they need, so that
+   * a full queue still replays. */
+  readonly limitFactor: 1 | 2;
 
   /** Called with a response, and whether an earlier attempt may have stored the message. */
   readonly judge: (response: JsonObject, isRepeated: boolean) => Verdict;
@@ -68,7 +68,6 @@ export class InFlight implements SessionHandlers {
   readonly session: Session;
   readonly #limits: NatsLimits;
   readonly #entries = new Map<string, Entry>();
-  #records = 0;
   #bytes = 0;
 
   /** The number of messages so far. */
@@ -87,23 +86,13 @@ export class InFlight implements SessionHandlers {
     this.session = new Session(settings, this);
   }
 
-  /** The messages in flight and the requests that share an outcome, with their bytes; and whether
-   * a server is reachable, or was a moment ago. */
+  /** The messages in flight, with their bytes; and whether a server is reachable, or was a moment
+   * ago. */
   get stats() {
     return {
-      queue: { records: this.#records, bytes: this.#bytes },
+      queue: { records: this.#entries.size, bytes: this.#bytes },
       isReachable: this.session.isReachable
     };
-  }
-
-  /**
-   * Waits for the outcome of a plant in flight with a second request, which counts as much.
-   *
-   * @throws StoreError `unknown` without room: the plant may be stored for the first request
-   */
-  async share(outcome: Promise<unknown>, bytes: number) {
-    this.#take(bytes, 2, "unknown");
-    await outcome.finally(() => this.#release(bytes));
   }
 
   /**
@@ -113,15 +102,22 @@ export class InFlight implements SessionHandlers {
    */
   send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
-      const bytes = message.headers.length + message.payload.length;
+      const { messageBytesMax, inFlightRecordsMax, inFlightBytesMax } =
+        this.#limits;
+      const { headers, payload, limitFactor } = message;
+      const bytes = headers.length + payload.length;
 
       // While no server can be reached, messages would fill the memory and keep clients waiting.
       if (!this.session.isReachable) throw notAcknowledged();
 
       // A stored message must be readable: it comes back as base64, within other members of JSON.
-      if (bytes > ((this.#limits.messageBytesMax - 1024) * 3) / 4)
-        throw tooLarge();
-      this.#take(bytes, message.room, "busy");
+      if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
+      if (
+        this.#entries.size >= limitFactor * inFlightRecordsMax ||
+        this.#bytes + bytes > limitFactor * inFlightBytesMax
+      )
+        throw new StoreError("busy", "too much is in flight");
+      this.#bytes += bytes;
       const entry: Entry = {
         ...message,
         token: String(++this.#number),
@@ -144,23 +140,6 @@ export class InFlight implements SessionHandlers {
   /** Resolves when nothing is in flight: each message is settled by its deadline at the latest. */
   async drain() {
     while (this.#entries.size > 0) await pause(this.#limits.retryMillis);
-  }
-
-  /** @throws StoreError with the code if there is no room */
-  #take(bytes: number, room: Message["room"], code: "busy" | "unknown") {
-    const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
-    if (
-      this.#records >= room * inFlightRecordsMax ||
-      this.#bytes + bytes > room * inFlightBytesMax
-    )
-      throw new StoreError(code, "too much is in flight");
-    this.#records++;
-    this.#bytes += bytes;
-  }
-
-  #release(bytes: number) {
-    this.#records--;
-    this.#bytes -= bytes;
   }
 
   /** Sends everything in the order of its arrival, which a Map keeps. */
@@ -267,7 +246,7 @@ export class InFlight implements SessionHandlers {
   #settle(entry: Entry, outcome: JsonObject | Error) {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
-    this.#release(entry.bytes);
+    this.#bytes -= entry.bytes;
     if (!(outcome instanceof Error)) entry.resolve(outcome);
     else if (!entry.mayBeStored) entry.reject(outcome);
     else

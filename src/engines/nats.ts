@@ -7,9 +7,8 @@ import {
   appendPlant,
   conflict,
   EngineError,
+  shareOutcomes,
   StoreError,
-  type AppendJson,
-  type Outcome,
   type PlantStore,
   type Receipt,
   type StoreEvents
@@ -51,15 +50,6 @@ export class NatsStore
   readonly #idPrefix = randomId();
   #count = 0;
 
-  /** The plants whose keys are in flight, as their records have them. */
-  readonly #pending = new Map<
-    string,
-    {
-      readonly json: string;
-      readonly outcome: Promise<Outcome>;
-    }
-  >();
-
   /** The number of the message that was acknowledged last, of those that were new. */
   #lastSeq = 0;
 
@@ -90,21 +80,9 @@ export class NatsStore
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append: AppendJson = (json, settle, key) =>
-    void this.#storeOnce(json, key).then(settle, settle);
-
-  async #storeOnce(json: string, key?: string) {
-    if (key === undefined) return this.#store(json);
-    const first = this.#pending.get(key);
-    if (first) {
-      if (first.json !== json) throw conflict();
-      await this.#inFlight.share(first.outcome, Buffer.byteLength(json));
-      return "replayed";
-    }
-    const outcome = this.#store(json, key);
-    this.#pending.set(key, { json, outcome });
-    return outcome.finally(() => this.#pending.delete(key));
-  }
+  readonly #append = shareOutcomes(
+    (json, settle, key) => void this.#store(json, key).then(settle, settle)
+  );
 
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */
   async publishAfter(last: number, payload: Buffer): Promise<void> {
@@ -200,7 +178,7 @@ export class NatsStore
       ),
       payload,
       deadline,
-      room: key === undefined ? 1 : 2,
+      limitFactor: key === undefined ? 1 : 2,
       judge: (response, isRepeated) =>
         // A message is its own duplicate only if an earlier attempt may have been stored. Requests
         // of many processes may have the same key.
@@ -229,7 +207,7 @@ export class NatsStore
       headers: headersOf(),
       payload: Buffer.from(body),
       deadline,
-      room: 2,
+      limitFactor: 2,
       judge: (result) => {
         // Any response of the leader's is a result, and so is 10037: there is no such message.
         const { err_code: code = 10037 } = objectOf(result["error"]);

@@ -15,8 +15,8 @@ import type { NewPlant } from "../plant.ts";
 import {
   appendJson,
   appendPlant,
+  shareOutcomes,
   StoreError,
-  type AppendJson,
   type PlantStore,
   type Receipt,
   type StoreEvents
@@ -134,16 +134,16 @@ export class Journal
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append: AppendJson = (json, settle, key) => {
-    const found = this.#settings.keys.find(key, json);
-    if (found instanceof StoreError) throw found;
-    if (found) {
+  readonly #append = shareOutcomes((json, settle, key) => {
+    const remembered = this.#settings.keys.find(key, json);
+    if (remembered instanceof StoreError) throw remembered;
+    if (remembered) {
       this.#checkReplay();
-      return queueMicrotask(() => settle(found));
+      return queueMicrotask(() => settle(remembered));
     }
     this.#queue.push(json, this.#settings.limits, settle, key);
     this.#wakeUp();
-  };
+  });
 
   /** @throws StoreError `unknown` once there is a refusal, or if the file lost what was durable */
   #checkReplay() {

@@ -222,21 +222,26 @@ for (const [says, arrange] of obstacles) {
   });
 }
 
-test("a caller's function that throws fails neither the journal nor its batch", () => {
+test("a caller's function that throws fails neither the journal nor its batch, nor a call that waits for its key", () => {
   const script = `
     import { openJournal } from ${JSON.stringify(library)};
     import { appendJson } from ${JSON.stringify(new URL("store.js", library))};
     process.on("uncaughtException", ({ message }) => console.log("heard", message));
     const journal = await openJournal("plants.ndjson");
-    journal[appendJson].variant('{"id":1,"name":"Fern"}', () => { throw new Error("boom"); });
-    await journal.append({ id: 2n, name: "Moss" });
+    const throws = () => { throw new Error("boom"); };
+    journal[appendJson].variant('{"id":1,"name":"Fern"}', throws);
+    const key = "A".repeat(22);
+    const replay = (settle) => journal[appendJson].variant('{"id":2,"name":"Moss"}', settle, key);
+    replay(throws);
+    replay(throws);
+    console.log(await new Promise(replay));
     await journal.append({ id: 3n, name: "Ivy" });
     await journal.close();
     console.log("closed");`;
   const folder = temporaryFolder();
   const { status, stdout, stderr } = spawnSync(process.execPath,
     ["--input-type=module", "--eval", script], { cwd: folder, encoding: "utf8", timeout: 60_000 });
-  assert.deepEqual([status, stdout, stderr], [0, "heard boom\nclosed\n", ""]);
+  assert.deepEqual([status, stdout, stderr], [0, `${"heard boom\n".repeat(3)}replayed\nclosed\n`, ""]);
   assert.match(readFileSync(join(folder, "plants.ndjson"), "utf8"), /Fern.*\n.*Moss.*\n.*Ivy/);
 });
 

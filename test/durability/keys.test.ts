@@ -190,19 +190,24 @@ test("after an unknown outcome the file decides: a retry on the reopened journal
   }
 });
 
-test("a waiting call counts as one record; a replay and a conflict need no room", async () => {
-  await using journal = await open(freshPath(), { queueRecordsMax: 2 });
+test("a call that waits for an equal one, a replay and a conflict need no room in the queue", async () => {
+  await using journal = await open(freshPath(), { queueRecordsMax: 1 });
   await once(journal, "old");
-  const outcomes = ["k", "k", "k", "old"].map((key) => once(journal, key));
+  const outcomes = ["k", "k", "k", "old", "new"].map((key) => once(journal, key));
   outcomes.push(once(journal, "k", plantOf(30)), once(journal, "old", plantOf(30)));
-  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "unknown", "replayed", "conflict", "conflict"]);
+  assert.equal(journal.stats.queue.records, 1);
+  assert.deepEqual(await Promise.all(outcomes),
+    ["stored", "replayed", "replayed", "replayed", "busy", "conflict", "conflict"]);
+  assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
 });
 
-test("calls that wait for one key count with their bytes, and are unknown over the limit", async () => {
-  await using journal = await open(freshPath(), { queueBytesMax: 1024 });
-  const outcomes = await Promise.all(Array.from({ length: 5 }, () => once(journal, "k", plantOf(300))));
-  assert.deepEqual(outcomes, ["stored", "replayed", "replayed", "unknown", "unknown"]);
-  assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
+test("a call waits for an equal one also while the journal closes", async () => {
+  const journal = await open(freshPath());
+  const outcomes = [once(journal, "k")];
+  const closed = journal.close();
+  outcomes.push(once(journal, "k"), once(journal, "new"));
+  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "closed"]);
+  await closed;
 });
 
 for (const [name, damage] of [

@@ -69,7 +69,7 @@ export function patched(
 
 /** A program that responds before it writes; the wait makes sure that the response has left. */
 export const eager = (): string => patched("journal.js", [["await appendAll(file, bytes);",
-  `for (const each of this.#queue.batch) each.settles[0]();
+  `for (const each of this.#queue.batch) each.settle();
    await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`]]);
 
 /** Resolves when a started program listens, or with exit code and stderr when it ends. */
