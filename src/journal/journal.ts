@@ -9,7 +9,7 @@
 import { EventEmitter } from "node:events";
 import { constants } from "node:os";
 import { resolve } from "node:path";
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout as pause } from "node:timers/promises";
 import { checkNames, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
 import {
@@ -21,10 +21,11 @@ import {
   type Receipt,
   type StoreEvents
 } from "../store.ts";
-import { ifPossible, JournalError } from "./error.ts";
+import { attempt, ifPossible, JournalError } from "./error.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
-import { openFile, type OpenFile, type Place } from "./open.ts";
+import { openFile, type OpenFile, type OpenOptions } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
+import type { FileEnd } from "./lock.ts";
 import { Queue } from "./queue.ts";
 import { fillChecksums, recordText } from "./record.ts";
 
@@ -55,18 +56,20 @@ export async function openJournal(
   const { disk = realDisk, warn = () => {} } = options;
   const limits = limitsWith(options.limits);
   const { keysBytesMax } = limits;
-  const keys = ifPossible(() => new KeyWindow(keysBytesMax));
-  if (!keys) {
-    const reason = `no memory for a window of keys of ${keysBytesMax} bytes`;
-    throw new JournalError("failed", path, reason);
-  }
+  const keys =
+    keysBytesMax > 0
+      ? attempt("failed", path, () => new KeyWindow(keysBytesMax))
+      : undefined;
   const settings = { path: resolve(path), disk, warn, limits, keys };
   return new Journal(settings, await openFile(settings));
 }
 
-interface Settings extends Place {
+interface Settings extends OpenOptions {
   readonly limits: Limits;
 }
+
+/** How often a journal that was renamed is looked at, in milliseconds. */
+const watchMillis = 10;
 
 interface RotationRequest {
   resolve(isNew: boolean): void;
@@ -89,10 +92,10 @@ export class Journal
   /** The file. `bytes` is where its durable records end, `seq` the last one's number. */
   #current: OpenFile;
 
-  /** The place where the file must be: after a failed rotation it may have been moved anywhere. */
-  #watched: "path" | "anywhere" = "path";
+  /** Whether a rotation has failed: the file may have any name, until it is found at its path. */
+  #mayBeRenamed = false;
 
-  /** Whether the loop has ended: the journal is closed, or has failed for good. */
+  /** Whether the loop has ended: the file is closed, or can never be written again. */
   #hasEnded = false;
 
   /**
@@ -102,15 +105,13 @@ export class Journal
   #wakeUp = () => {};
 
   readonly #loop: Promise<void>;
-  #closed: Promise<void> | undefined;
 
   constructor(settings: Settings, current: OpenFile) {
     super();
     this.#settings = settings;
     this.#current = current;
-    if (settings.limits.keysBytesMax > 0) {
+    if (settings.keys)
       this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
-    }
     const { append, appendOnce } = this;
     this[appendJson] = { append, appendOnce, variant: this.#append };
     this.#loop = this.#run();
@@ -121,12 +122,11 @@ export class Journal
    * how many seconds a key is remembered.
    */
   get stats() {
-    const { keys, limits } = this.#settings;
     return {
       records: this.#current.seq,
       bytes: this.#current.bytes,
       queue: this.#queue.size,
-      keysSeconds: limits.keysBytesMax > 0 ? keys.seconds : undefined
+      keysSeconds: this.#settings.keys?.seconds
     };
   }
 
@@ -135,7 +135,7 @@ export class Journal
   }
 
   readonly #append = shareOutcomes((json, settle, key) => {
-    const remembered = this.#settings.keys.find(key, json);
+    const remembered = this.#settings.keys?.find(key, json);
     if (remembered instanceof StoreError) throw remembered;
     if (remembered) {
       this.#checkReplay();
@@ -155,8 +155,8 @@ export class Journal
       throw new StoreError("unknown", refusal.message, { cause: refusal });
 
     // During a write the file may be longer. A file that cannot be looked at shows no loss.
-    const found = ifPossible(() => file.look());
-    if (found && (found.links === 0 || found.bytes < bytes))
+    const now = ifPossible(() => file.look());
+    if (now && (now.links === 0 || now.bytes < bytes))
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
 
@@ -181,16 +181,17 @@ export class Journal
     // A batch that waits for a rotation keeps waiting: its appends have not settled.
     this.#queue.refusal ??= new StoreError("closed", "the journal is closed");
     this.#wakeUp();
-    return (this.#closed ??= this.#loop.then(() => {
-      const hasFailed = this.#queue.refusal?.code === "unknown";
-      this.#current.release(hasFailed ? "unknown" : "durable");
-    }));
+    return this.#loop;
   }
 
   readonly [Symbol.asyncDispose] = () => this.close();
 
-  /** Runs until the journal is closed. An error is final: no later write could be trusted. */
+  /**
+   * Runs until the journal is closed, and closes the file. An error is final: no later write could
+   * be trusted.
+   */
   async #run() {
+    let end: FileEnd = "durable";
     try {
       for (;;) {
         const [rotation] = this.#rotations;
@@ -200,6 +201,7 @@ export class Journal
         else await this.#sleep();
       }
     } catch (cause) {
+      end = "unknown";
       const { path, bytes } = this.#current;
       const error = new JournalError("failed", path, cause, bytes);
       this.#queue.fail(
@@ -211,6 +213,7 @@ export class Journal
 
     this.#hasEnded = true;
     for (const rotation of this.#rotations) rotation.resolve(false);
+    this.#current.release(end);
   }
 
   #sleep() {
@@ -230,19 +233,18 @@ export class Journal
       const isNew = disk.look(path)?.identity !== old.identity;
       if (isNew) {
         // The window continues. A file that cannot be opened leaves it as it is.
-        const unread = new KeyWindow(0);
-        this.#current = await openFile({ ...this.#settings, keys: unread });
+        this.#current = await openFile({ ...this.#settings, keys: undefined });
         old.release("durable");
       }
-      this.#watched = "path";
+      this.#mayBeRenamed = false;
       request.resolve(isNew);
     } catch (error) {
-      this.#watched = "anywhere";
+      this.#mayBeRenamed = true;
       request.reject(error);
     }
 
     this.#rotations.shift();
-    if (this.#current === old) return;
+    if (this.#current === old || !keys) return;
 
     // The file may be a journal, whose keys count from now on. It is durable here.
     keys.addFile(this.#current.file);
@@ -275,7 +277,7 @@ export class Journal
     this.#current.seq += records;
 
     await this.#watch();
-    this.#settings.keys.addLines(bytes, this.#queue.batch);
+    this.#settings.keys?.addLines(bytes, this.#queue.batch);
     // A listener that throws does not prevent what follows.
     queueMicrotask(() => this.emit("batch", records, millis));
     this.#queue.settle({ seq: seq + 1, file: uuid });
@@ -307,13 +309,17 @@ export class Journal
    */
   #takeBack(error: unknown, bytes: number) {
     const { file, bytes: end } = this.#current;
-    const found = file.size();
+    const size = file.size();
     // Bytes beyond the batch may be another process's: they are not truncated.
-    if (found >= end && found <= end + bytes) file.truncate(end);
+    if (size < end || size > end + bytes) throw error;
+    file.truncate(end);
 
-    const isFull =
-      error instanceof Error && "errno" in error && noSpace.has(error.errno);
-    if (!isFull || file.size() !== end) throw error;
+    if (!(
+      error instanceof Error &&
+      "errno" in error &&
+      noSpace.has(error.errno)
+    ))
+      throw error;
     this.#queue.settle(
       new StoreError("full", "there is no space left", { cause: error })
     );
@@ -322,21 +328,16 @@ export class Journal
 
   /** @throws Error if the file is not where, or not as long as, this process has left it */
   async #watch() {
-    if (this.#isInPlace()) return;
-
     // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
-    // the file may have been deleted, truncated or put back, so it is looked at again.
-    let isTimeOver = false;
-    const timer = setTimeout(() => {
-      isTimeOver = true;
-      this.#wakeUp();
-    }, this.#settings.limits.rotationMillis);
-    while (this.#rotations.length === 0 && !isTimeOver) await this.#sleep();
-    clearTimeout(timer);
-    if (this.#isInPlace() || this.#rotations.length > 0) return;
-    throw new Error(
-      "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
-    );
+    // the file may be deleted, truncated or put back.
+    const deadline = performance.now() + this.#settings.limits.rotationMillis;
+    while (!this.#isInPlace() && this.#rotations.length === 0) {
+      if (performance.now() > deadline)
+        throw new Error(
+          "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
+        );
+      await pause(watchMillis);
+    }
   }
 
   /**
@@ -349,13 +350,13 @@ export class Journal
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
     // The cause of a failed rotation may still be at the path, and make this fail.
-    const there = this.#watched === "anywhere" ? ifPossible(look) : look();
+    const there = this.#mayBeRenamed ? ifPossible(look) : look();
     const isAtPath = there?.identity === identity;
     this.#check(isAtPath ? there : file.look());
 
     // A file that was put back after a failed rotation must stay at the path again.
-    if (isAtPath) this.#watched = "path";
-    return isAtPath || this.#watched === "anywhere";
+    if (isAtPath) this.#mayBeRenamed = false;
+    return isAtPath || this.#mayBeRenamed;
   }
 
   /** @throws Error if the file was deleted, or is not as long as this process has left it */

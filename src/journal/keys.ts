@@ -6,6 +6,7 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { conflict } from "../store.ts";
+import { ifPossible } from "./error.ts";
 import { find, linesOf, type Bytes } from "./lines.ts";
 import { decodeRecord, headerBytes, lineFeed, plantIn } from "./record.ts";
 
@@ -57,12 +58,17 @@ export class KeyWindow {
   readonly #digests = Buffer.alloc(2 * digestBytes);
 
   /**
-   * @param bytesMax the length of the window; 0 remembers nothing
-   * @throws RangeError without memory for it: a key that is added later never lacks it
+   * @param bytesMax the length of the window
+   * @throws Error without memory for it: a key that is added later never lacks it
    */
   constructor(bytesMax: number) {
+    const slots = ifPossible(() =>
+      slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1)
+    );
+    if (!slots)
+      throw new Error(`no memory for a window of keys of ${bytesMax} bytes`);
     this.#bytesMax = bytesMax;
-    this.#slots = slotsOf(Math.ceil(bytesMax / lineBytesMin) + 1);
+    this.#slots = slots;
   }
 
   /** For how long a record has been remembered at least, in seconds; since opening at most. */
@@ -127,7 +133,6 @@ export class KeyWindow {
    * each block.
    */
   addFile(file: Bytes) {
-    if (this.#bytesMax === 0) return;
     const size = file.size();
     const start = this.#startIn(file, size);
     this.skip(start - headerBytes);

@@ -26,10 +26,13 @@ import {
 export type Warn = (message: string) => void;
 
 /**
- * Ends a lock. `durable`: so is the file, and nothing says any more that it was locked; `unknown`:
- * the socket beside the file stays, stale, as after kill -9.
+ * What a process knows of a file's end when it releases it. `durable`: nothing says any more that it
+ * was locked; `unknown`: the socket beside the file stays, stale, as after kill -9.
  */
-export type Release = (end: "durable" | "unknown") => void;
+export type FileEnd = "durable" | "unknown";
+
+/** Ends a lock. */
+export type Release = (end: FileEnd) => void;
 
 const system: string = platform();
 

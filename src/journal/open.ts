@@ -31,7 +31,7 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
-import { checkSystem, type Release, type Warn } from "./lock.ts";
+import { checkSystem, type FileEnd, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
   checkSize,
@@ -42,12 +42,12 @@ import {
   withEnd
 } from "./rewrite.ts";
 
-/** What an opening needs. Each one resolves the links of `path`, and adds the file to `keys`. */
-export interface Place {
+/** What an opening needs. It resolves the links of `path`, and adds the file to `keys`. */
+export interface OpenOptions {
   readonly disk: Disk;
   readonly path: string;
   readonly warn: Warn;
-  readonly keys: KeyWindow;
+  readonly keys: KeyWindow | undefined;
 }
 
 /**
@@ -61,9 +61,9 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  *
  * @throws JournalError
  */
-export async function openFile(place: Place) {
-  const { disk, path: given, warn } = place;
-  const path = attempt("failed", given, () => disk.resolve(given));
+export async function openFile(options: OpenOptions) {
+  const { disk, path: link, warn } = options;
+  const path = attempt("failed", link, () => disk.resolve(link));
   attempt("failed", path, () => checkPath(path));
   const before = attempt("unreadable", path, () => disk.look(path));
   if (before?.isFile === false)
@@ -72,25 +72,24 @@ export async function openFile(place: Place) {
   const file = attempt(before ? "unreadable" : "failed", path, () =>
     disk.open(path)
   );
-  const releases: Release[] = [];
+  const releases: Release[] = [() => file.close()];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
   // the same.
   const release: Release = (end) => {
-    ifPossible(() => file.close());
-    for (const each of releases) each(end);
+    for (const each of releases) ifPossible(() => each(end));
   };
-  let end: Parameters<Release>[0] = "durable";
+  let end: FileEnd = "durable";
   try {
     const { identity, links } = file.look();
     const lock = await disk.lock(path, identity, releases, warn);
     const isClosed = lock.isClosed && links === 1;
     const plan = attempt("unreadable", path, () =>
-      planRepair(place, path, file, isClosed)
+      planRepair(options, path, file, isClosed)
     );
     end = "unknown";
     try {
-      await repair(place, path, file, plan);
+      await repair(options, path, file, plan);
     } catch (error) {
       // An empty file that stays keeps logrotate's notifempty from ever rotating again.
       if (
@@ -140,16 +139,16 @@ type Plan = ReturnType<typeof planRepair>;
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  */
 function planRepair(
-  { disk, keys }: Place,
+  { disk, keys }: OpenOptions,
   path: string,
   file: JournalFile,
   isClosed: boolean
 ) {
-  const found = readCopy(disk, path);
+  const copyBytes = readCopy(disk, path);
   const size = file.size();
-  const { copy, whole, end } = planOpening(
+  const { copy, completed, end } = planOpening(
     { ...file, size: () => size },
-    found
+    copyBytes
   );
   checkSize(path, file, size);
 
@@ -162,7 +161,7 @@ function planRepair(
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
   const { seq, file: uuid } = end;
   if (isClosed && end.kind === "clean" && copy.kind === "none") {
-    keys.addFile(whole);
+    keys?.addFile(completed);
     return { kind: "clean", seq, uuid } as const;
   }
 
@@ -171,18 +170,18 @@ function planRepair(
     copy.kind === "pending" ? copy.offset : size,
     end.certified
   );
-  const tail = whole.read(offset, whole.size() - offset);
+  const tail = completed.read(offset, completed.size() - offset);
   const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
   const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
   const rewrite = { file: uuid, offset, size, bytes };
-  keys.addFile(withEnd(whole, rewrite));
+  keys?.addFile(withEnd(completed, rewrite));
   const torn = { offset: end.end, bytes: tail.subarray(end.end - offset) };
   return { kind: "rewrite", seq, uuid, rewrite, torn } as const;
 }
 
 /** Writes what was planned: leaves a file that ends with its last record, durably. */
 async function repair(
-  { disk, warn }: Place,
+  { disk, warn }: OpenOptions,
   path: string,
   file: JournalFile,
   plan: Plan

@@ -54,13 +54,15 @@ export function readCopy(disk: Disk, path: string) {
  *
  * Only reads, so that `verify` can report the plan.
  *
- * @param found the journal as it is
- * @param bytes the copy, if there is one
+ * @param file the journal as it is
+ * @param copyBytes the copy, if there is one
+ * @returns also the journal as it will be once a pending rewrite is completed
  */
-export function planOpening(found: Bytes, bytes: Buffer | undefined) {
-  const copy = examineCopy(found, bytes);
-  const whole = copy.kind === "pending" ? withEnd(found, copy) : found;
-  return { copy, whole, end: copy.kind === "damaged" ? copy : examine(whole) };
+export function planOpening(file: Bytes, copyBytes: Buffer | undefined) {
+  const copy = examineCopy(file, copyBytes);
+  const completed = copy.kind === "pending" ? withEnd(file, copy) : file;
+  const end = copy.kind === "damaged" ? copy : examine(completed);
+  return { copy, completed, end };
 }
 
 /** Rewrites the end of a journal durably, as the head of this file describes. */
@@ -79,8 +81,7 @@ export async function rewriteEnd(
 
 /** Checks that no other process has written to a file: that would not be a torn end. */
 export function checkSize(path: string, file: JournalFile, expected: number) {
-  const size = attempt("unreadable", path, () => file.size());
-  if (size !== expected)
+  if (file.size() !== expected)
     throw new JournalError("locked", path, "another process writes to it");
 }
 

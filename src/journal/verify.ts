@@ -26,12 +26,12 @@ export interface VerifyOptions {
  * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
  */
 export function verifyJournal(
-  found: Bytes,
+  file: Bytes,
   { copy, isLive, onProgress }: VerifyOptions = {}
 ) {
-  const plan = planOpening(found, copy);
-  const { whole, end } = plan;
-  const size = whole.size();
+  const plan = planOpening(file, copy);
+  const { completed, end } = plan;
+  const size = completed.size();
 
   // From here on a live server may truncate what it had no space for, and write other lines.
   const certifiedEnd = isLive && end.kind !== "new" ? end.certified : undefined;
@@ -50,7 +50,7 @@ export function verifyJournal(
 
   // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
-  for (const next of linesOf(whole, 0, size)) {
+  for (const next of linesOf(completed, 0, size)) {
     const { offset, isWhole, record } = next;
     if (++line % 1_000 === 0) onProgress?.(offset, size);
     if (copySpot && offset >= copySpot.offset) {

@@ -32,12 +32,12 @@ type Lines = Iterable<Line> | AsyncIterable<Line>;
 /** Yields the lines that an opening keeps. @throws JournalError if it would refuse the file */
 function* linesAsOpened(
   path: string,
-  { copy, end, whole }: Plan,
+  { copy, completed, end }: Plan,
   host: Host
 ): Generator<Line, void> {
   const isNone = copy.kind === "damaged" || end.kind === "new";
-  const size = isNone ? 0 : end.kind === "torn" ? end.end : whole.size();
-  yield* linesOf(whole, 0, size);
+  const size = isNone ? 0 : end.kind === "torn" ? end.end : completed.size();
+  yield* linesOf(completed, 0, size);
   if (end.kind === "torn")
     host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
   if (end.kind === "damaged")
