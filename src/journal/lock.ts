@@ -26,8 +26,8 @@ import {
 export type Warn = (message: string) => void;
 
 /**
- * What a process knows of a file's end when it releases it. `durable`: nothing says any more that it
- * was locked; `unknown`: the socket beside the file stays, stale, as after kill -9.
+ * What is known of a file's end when its lock is released. `durable`: nothing shows any more that
+ * the file was locked; `unknown`: the socket beside it stays, stale, as after kill -9.
  */
 export type FileEnd = "durable" | "unknown";
 

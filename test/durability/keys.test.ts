@@ -190,24 +190,18 @@ test("after an unknown outcome the file decides: a retry on the reopened journal
   }
 });
 
-test("a call that waits for an equal one, a replay and a conflict need no room in the queue", async () => {
+test("a call that waits for an equal one, a replay and a conflict need no room; the first one waits also while the journal closes", async () => {
   await using journal = await open(freshPath(), { queueRecordsMax: 1 });
   await once(journal, "old");
   const outcomes = ["k", "k", "k", "old", "new"].map((key) => once(journal, key));
   outcomes.push(once(journal, "k", plantOf(30)), once(journal, "old", plantOf(30)));
   assert.equal(journal.stats.queue.records, 1);
-  assert.deepEqual(await Promise.all(outcomes),
-    ["stored", "replayed", "replayed", "replayed", "busy", "conflict", "conflict"]);
-  assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
-});
-
-test("a call waits for an equal one also while the journal closes", async () => {
-  const journal = await open(freshPath());
-  const outcomes = [once(journal, "k")];
   const closed = journal.close();
   outcomes.push(once(journal, "k"), once(journal, "new"));
-  assert.deepEqual(await Promise.all(outcomes), ["stored", "replayed", "closed"]);
+  assert.deepEqual(await Promise.all(outcomes),
+    ["stored", "replayed", "replayed", "replayed", "busy", "conflict", "conflict", "replayed", "closed"]);
   await closed;
+  assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
 });
 
 for (const [name, damage] of [
