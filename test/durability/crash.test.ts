@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { idsIn, read } from "../support/journals.ts";
+import { idsIn, journalWith, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import {
   cleanEnvironment, program, run, seeded, start, temporaryFolder, token,
@@ -132,22 +132,16 @@ test("a program that responds before it writes loses some: the control", async (
 });
 
 test("a lost plant, a torn line, a gap and a missing LF are noticed", async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  const server = await start({ args: ["--store", path] });
-  const { acknowledged } = await load(server, 1, 50);
-  await (await start({ args: ["--store", path] })).end();
+  const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" })));
   const text = readFileSync(path, "utf8");
   const lines = text.split(/(?<=\n)/);
-  const last = lines.at(-1) ?? "";
-  const { plant: { id } } = JSON.parse(last) as { plant: { id: number } };
-  const faults = (changed: string, ids = acknowledged): string[] =>
-    faultsOf(Buffer.from(changed), ids);
-  assert.deepEqual(faults(text), []);
-  assert.deepEqual(faults(text, [...acknowledged, 999]), ["lost: 999"]);
-  assert.deepEqual(faults(text.slice(0, -last.length), [id]), [`lost: ${id}`]);
-  assert.deepEqual(faults(text.slice(0, -9), [id]), ["it does not end in LF", `lost: ${id}`]);
-  assert.deepEqual(faults(`${text.slice(0, -9)}\n`, []), [`line ${lines.length} is not whole`]);
-  assert.equal(faults(lines.toSpliced(5, 1).join(""), [])[0], "line 6 has seq 6");
+  const faults = (changed: string, ...ids: readonly number[]): string[] => faultsOf(Buffer.from(changed), ids);
+  const at = text.length - (lines.at(-1) ?? "").length;
+  assert.deepEqual(faults(text, 1, 2, 3), []);
+  assert.deepEqual(faults(text, 3, 9), ["lost: 9"]);
+  assert.deepEqual(faults(text.slice(0, -9), 3), [`no LF at ${at}`, "lost: 3"]);
+  assert.deepEqual(faults(`${text.slice(0, -9)}\n`), [`a wrong checksum at ${at}`]);
+  assert.deepEqual(faults(lines.toSpliced(2, 1).join(""), 1), [`seq 3 at ${lines.slice(0, 2).join("").length}`]);
 });
 
 const starts = process.env["PLANT_TEST_ROUNDS"] === undefined ? 8 : 20;

@@ -503,31 +503,6 @@ const between = (change: (file: JournalFile) => Partial<JournalFile>) => () => (
 const disk = (change: Partial<SimulatedDisk>) => () => () => Object.assign(new WatchedDisk(), change);
 const nothing = (): undefined => undefined;
 
-/** Opening overwrites the end, and truncates what is beyond it: a truncation without a write before. */
-const rewritingInPlace = () => (): WatchedDisk => {
-  const disk = new WatchedDisk();
-  const open = disk.open.bind(disk);
-  return Object.assign(disk, { open: (name: string): JournalFile => {
-    const file = open(name);
-    let from: number | undefined;
-    return {
-      ...file,
-      truncate(to) {
-        if (disk.bytes(`${name}.rewrite`)) from = to;
-        else file.truncate(to);
-      },
-      async append(bytes) {
-        if (from === undefined) return file.append(bytes);
-        disk.overwrite(name, from, bytes);
-        const end = from + bytes.length;
-        from = undefined;
-        if (file.size() > end) file.truncate(end);
-        return bytes.length;
-      },
-    };
-  } });
-};
-
 /** Opening takes each file for closed. */
 const neverRewriting = () => (): WatchedDisk => {
   const disk = new WatchedDisk();
@@ -554,7 +529,6 @@ const controls: readonly (readonly [
   ["a file that is not truncated", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
   ["a lock that is always free", disk({ lock: () => Promise.resolve({ isClosed: true, removeStale: nothing }) })],
-  ["an end that is rewritten in place", rewritingInPlace],
   ["an end that is never rewritten", neverRewriting],
   ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],
   ["a window that finds nothing", without("find"), twice],

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { exchange, post, run, temporaryFolder } from "../support/support.ts";
-import { Cluster, rightStream, until, withCluster } from "./cluster.ts";
-import type { OpenOptions } from "./cluster.ts";
+import { Cluster, rightStream, until, withCluster, type OpenOptions } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { serve } from "./load.ts";
 

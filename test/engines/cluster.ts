@@ -1,20 +1,16 @@
 /** A real cluster of three servers on loopback, and a small client of the tests' own, which reads
  * what the engine has stored. */
 import assert from "node:assert/strict";
-import { execFileSync, spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, openSync, writeFileSync } from "node:fs";
 import { get } from "node:http";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { connect as connectTls } from "node:tls";
-import type { ConnectionOptions } from "node:tls";
-import { openNats } from "../../src/engines/nats.ts";
-import type { NatsOptions, NatsStore } from "../../src/engines/nats.ts";
+import { connect as connectTls, type ConnectionOptions } from "node:tls";
+import { openNats, type NatsOptions, type NatsStore } from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 /** The server's binary, or why there is none. */

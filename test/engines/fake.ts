@@ -4,11 +4,9 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
-import { createServer } from "node:net";
-import type { AddressInfo, Server, Socket } from "node:net";
+import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { after } from "node:test";
-import { openNats } from "../../src/engines/nats.ts";
-import type { NatsLimits, NatsOptions, NatsStore } from "../../src/engines/nats.ts";
+import { openNats, type NatsLimits, type NatsOptions, type NatsStore } from "../../src/engines/nats.ts";
 import { EngineError, StoreError } from "../../src/store.ts";
 import { rightStream } from "./cluster.ts";
 

@@ -1,16 +1,15 @@
-/** A plant with a key: what the stream stores once, and what a client's retry becomes.
- * PLANT_TEST_CLUSTER_ROUNDS=10 sends more, and kills the leader. */
+/** A plant with a key: what the stream stores once, and what a client's retry becomes; retries.long.ts
+ * has clients that retry while leaders are killed. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { decodeMessage } from "../../src/engines/message.ts";
 import type { NatsStore } from "../../src/engines/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
-import { ack, Fake, fails, found, open as openScript, openFake, outcomeOf, storing } from "./fake.ts";
-import type { Published, Script } from "./fake.ts";
+import {
+  ack, Fake, fails, found, open as openScript, openFake, outcomeOf, storing, type Published, type Script,
+} from "./fake.ts";
 
 const timeout = 120_000;
-const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
 const fern = { id: 1n, name: "Fern" };
 const moss = { id: 1n, name: "Moss" };
 const duplicate = ',"duplicate":true';
@@ -188,26 +187,5 @@ describe("a plant with a key, on a cluster", { ...withCluster, timeout }, () => 
     assert.equal(await once(store, fern, key), "replayed");
     assert.equal(await once(store, moss, key), "conflict");
     await store.close();
-  });
-  test(`requests through two processes${isLong ? " while the leader is killed" : ""}: each is stored once`, async () => {
-    await cluster.create("killkeys");
-    const stores = await Promise.all([1, 2].map(() => cluster.open("killkeys", { user: "admin" })));
-    const requests = Array.from({ length: isLong ? 1_000 : 100 }, (_, n) =>
-      [newKey(), { id: BigInt(n), name: "Fern" }] as const);
-    const leader = await cluster.leader("killkeys");
-    let killed: Promise<void> | undefined;
-    await Promise.all(stores.map(async (store) => {
-      for (const [key, plant] of requests) {
-        if (plant.id === 50n && isLong) killed ??= cluster.kill(leader);
-        while (!/stored|replayed/.test(await once(store, plant, key)));
-      }
-    }));
-    await killed;
-    if (isLong) cluster.restart(leader);
-    await cluster.ready(leader);
-    const keys = (await cluster.read("killkeys")).map((text) => decodeMessage(Buffer.from(text))?.key);
-    assert.equal(keys.length, requests.length);
-    assert.equal(new Set(keys).size, requests.length);
-    for (const store of stores) await store.close();
   });
 });

@@ -1,16 +1,15 @@
 /** Plants over HTTP on a replicated store, and what the stream holds of them afterwards. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
-import { after } from "node:test";
-import type { TestContext } from "node:test";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { after, type TestContext } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { fromMessage } from "../../src/engines/message.ts";
 import type { PlantStore } from "../../src/store.ts";
+import { sendInTurn } from "../support/load.ts";
 import { post, token } from "../support/support.ts";
-import { until } from "./cluster.ts";
-import type { Cluster, OpenOptions } from "./cluster.ts";
+import { until, type Cluster, type OpenOptions } from "./cluster.ts";
 
 /** A server of this process on a free port. */
 export async function serve(store: PlantStore): Promise<number> {
@@ -21,19 +20,6 @@ export async function serve(store: PlantStore): Promise<number> {
     server.closeAllConnections();
   });
   return (server.address() as AddressInfo).port;
-}
-
-/** Whether the long tests run, in which leaders are killed. */
-export const isLong = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1) > 1;
-
-/** In the long tests, kills the leader of a stream under load, and restarts it. */
-export async function killLeader(cluster: Cluster, load: Load): Promise<void> {
-  if (!isLong) return;
-  const leader = await cluster.leader("plants");
-  await cluster.kill(leader);
-  await load.more(500);
-  cluster.restart(leader);
-  await cluster.ready(leader);
 }
 
 let nextId = 1;
@@ -68,36 +54,22 @@ export class Load {
   }
 
   #connect(port: number): Promise<unknown> {
-    const socket = connect(port, "127.0.0.1");
     let id = 0;
-    const send = (): void => {
-      if (this.#isOver) return void socket.end();
+    return sendInTurn(port, () => {
+      if (this.#isOver) return undefined;
       id = nextId++;
-      socket.write(post(JSON.stringify({ id, name: "Fern", tag: "shade" })));
-    };
-    let text = "";
-    socket.setEncoding("latin1").on("connect", send).on("error", () => undefined);
-    socket.on("data", (chunk: string) => {
-      text += chunk;
-      const end = text.indexOf("\r\n\r\n") + 4;
-      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
-      if (end < 4 || text.length < end + length) return;
-      const isStored = text.startsWith("HTTP/1.1 200 ");
-      const body = text.slice(end);
-      text = "";
-      if (!isStored) {
-        const { error } = JSON.parse(body) as { error: number };
+      return post(JSON.stringify({ id, name: "Fern", tag: "shade" }));
+    }, async (answer) => {
+      if (!answer.startsWith("HTTP/1.1 200 ")) {
+        const error = Number(/"error":(\d+)/.exec(answer)?.[1]);
         this.refused.set(error, (this.refused.get(error) ?? 0) + 1);
-        return void setTimeout(send, 20);
+        return setTimeout(20);
       }
       const now = performance.now();
       this.gapMillisMax = Math.max(this.gapMillisMax, now - this.#lastAt);
       this.#lastAt = now;
       this.acknowledged.push(id);
-      send();
     });
-    // Whether it was reset or closed: what counts is what was answered.
-    return new Promise((resolve) => socket.on("close", resolve));
   }
 }
 
@@ -215,7 +187,7 @@ export class Proxy {
     }
     if (this.isCut) client.destroy();
     const send = (socket: Socket, bytes: Buffer): unknown => (this.delayMillis === 0
-      ? socket.write(bytes) : setTimeout(() => socket.write(bytes), this.delayMillis));
+      ? socket.write(bytes) : globalThis.setTimeout(() => socket.write(bytes), this.delayMillis));
     client.on("data", (bytes) => send(server, this.rewrite(bytes)));
     server.on("data", (bytes) => {
       if (this.isMute) this.lost += bytes.length;

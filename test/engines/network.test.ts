@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Cluster, freePorts, until, withCluster } from "./cluster.ts";
 import { refused } from "./fake.ts";
-import { compare, proxied, underLoad } from "./load.ts";
+import { proxied, underLoad } from "./load.ts";
 
 const timeout = 60_000;
 const fern = { id: 1n, name: "Fern" };
@@ -107,26 +107,4 @@ describe("what was acknowledged is there", { ...withCluster, timeout: 120_000, c
       assert.equal(twice > 0, isControl);
     });
   }
-
-  test("two stores have the same message ids, as clones of a machine have, and lose acknowledgements", async (t) => {
-    await cluster.create("clones");
-    const { proxies, ports } = await proxied(cluster);
-    for (const proxy of proxies) proxy.ids = (line) => line.replace(/[\da-f]{27}/, "0".repeat(27));
-    const acknowledged: number[] = [];
-    const stores = await Promise.all([1, 2].map(() => cluster.open("clones", { user: "admin", ports })));
-    for (let round = 0; round < 10; round++) {
-      const all = Promise.all(stores.flatMap((store, index) => Array.from({ length: 5 }, async (_, n) => {
-        const id = 100 * round + 10 * index + n;
-        await store.append({ id: BigInt(id), name: "Fern" }).then(() => acknowledged.push(id), () => undefined);
-      })));
-      for (const proxy of proxies) proxy.isMute = round % 2 === 0;
-      await until("acknowledgements are lost", () => round % 2 !== 0 || proxies.some(({ lost }) => lost > 200));
-      for (const proxy of proxies) Object.assign(proxy, { isMute: false, lost: 0 }).cut();
-      await all;
-    }
-    await Promise.all(stores.map((store) => store.close()));
-    const { missing, stored, twice } = await compare(cluster, acknowledged, "clones");
-    t.diagnostic(`${acknowledged.length} acknowledged, ${stored} stored`);
-    assert.deepEqual([missing, twice, acknowledged.length], [0, 0, 100]);
-  });
 });

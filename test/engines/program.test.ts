@@ -14,21 +14,18 @@ const timeout = 120_000;
 const cluster = await Cluster.start();
 const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
-// The command line's own test has every form; here they are refused by the program as a whole.
-const addresses: readonly (readonly [args: readonly string[], code: number, RegExp, env?: string])[] = [
-  [["--store", "nats://h/pla.nts"], 78, /the store's address: expected nats:\/\//],
-  [["--store", "nats://u:s3cret@h/plants"], 64, /--store must be a path .*, or nats:.*a text with an @\n$/],
-  [["-store=nats://u:s3@h/plants"], 64, /^plant-store: there is no option "-s" here: see --help\n$/],
-  [[], 78, /PLANTS_STORE must be a path .*, or nats:/, '"nats://u:s3cret@h/plants"'],
-];
-for (const [args, code, pattern, PLANTS_STORE] of addresses) {
-  test(`${args.join(" ")} ${PLANTS_STORE ?? ""}: exit ${code}, and no password is shown`, { timeout }, async () => {
-    const ended = await run(args, PLANTS_STORE === undefined ? {} : { PLANTS_STORE }, temporaryFolder());
-    assert.equal(ended.code, code, ended.stderr);
-    assert.match(ended.stderr, pattern);
-    assert.doesNotMatch(ended.stdout + ended.stderr, /s3/);
-  });
-}
+// The command line's own test has what is refused without a look at the address.
+test("a wrong address ends with 78, and no password is shown", { timeout }, async () => {
+  for (const [PLANTS_STORE, pattern] of [
+    ["nats://h/pla.nts", /the store's address: expected nats:\/\//],
+    ['"nats://u:s3cret@h/plants"', /PLANTS_STORE must be a path .*, or nats:/],
+  ] as const) {
+    const { code, stdout, stderr } = await run([], { PLANTS_STORE }, temporaryFolder());
+    assert.equal(code, 78, stderr);
+    assert.match(stderr, pattern);
+    assert.doesNotMatch(stdout + stderr, /s3/);
+  }
+});
 
 test("credentials come from a file, and refused ones are not shown: 78", { timeout }, async () => {
   const fake = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });

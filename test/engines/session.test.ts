@@ -6,11 +6,11 @@ import { createServer } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { after, describe, mock, test } from "node:test";
-import { openNats } from "../../src/engines/nats.ts";
-import type { NatsLimits } from "../../src/engines/nats.ts";
+import { openNats, type NatsLimits } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { ack, Fake, open as openScript, openFake, quick, refused, startMonitors, varzOf } from "./fake.ts";
-import type { Script, Varz } from "./fake.ts";
+import {
+  ack, Fake, open as openScript, openFake, quick, refused, startMonitors, varzOf, type Script, type Varz,
+} from "./fake.ts";
 
 const timeout = 30_000;
 

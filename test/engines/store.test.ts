@@ -10,8 +10,10 @@ import { settingTable } from "../../src/program/settings.ts";
 import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
-import { ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf, storing } from "./fake.ts";
-import type { Answer, Published } from "./fake.ts";
+import {
+  ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf, storing, type Answer,
+  type Published,
+} from "./fake.ts";
 
 const timeout = 30_000;
 const duplicate = ', "duplicate": true';

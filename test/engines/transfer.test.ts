@@ -13,8 +13,7 @@ import { verifyJournal } from "../../src/journal/verify.ts";
 import { exportStream, importJournals } from "../../src/program/transfer.ts";
 import type { OnProgress } from "../../src/program/report.ts";
 import { run, temporaryFolder } from "../support/support.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
-import type { OpenOptions } from "./cluster.ts";
+import { Cluster, until, withCluster, type OpenOptions } from "./cluster.ts";
 import { ack, Fake, found, holding, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
 

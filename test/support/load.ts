@@ -1,26 +1,40 @@
 /** Puts load on a running server, and checks that a journal has what was acknowledged. */
 import assert from "node:assert/strict";
 import { connect } from "node:net";
-import { crc32 } from "node:zlib";
+import { read } from "./journals.ts";
 import { post, type Running } from "./support.ts";
 
 /** Returns what is wrong with a journal's bytes. It must have the plants with these ids. */
 export function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
-  const lines = bytes.toString().split("\n");
-  const faults = lines.pop() === "" ? [] : ["it does not end in LF"];
-  const found = new Set<number>();
-  for (const [n, line] of lines.entries()) {
-    const [, start = "", crc = ""] = /^(.*),"crc":"([\da-f]{8})"\}$/.exec(line) ?? [];
-    if (crc32(start).toString(16).padStart(8, "0") !== crc) {
-      faults.push(`line ${n + 1} is not whole`);
-    } else if (n > 0) {
-      const { seq, plant } = JSON.parse(line) as { seq: number; plant: { id: number } };
-      if (seq !== n) faults.push(`line ${n + 1} has seq ${seq}`);
-      found.add(plant.id);
-    }
-  }
+  const { ids, fault } = read(bytes);
+  const found = new Set(ids);
   const lost = acknowledged.filter((id) => !found.has(id));
-  return lost.length === 0 ? faults : [...faults, `lost: ${lost.join()}`];
+  return [...fault ? [fault] : [], ...lost.length > 0 ? [`lost: ${lost.join()}`] : []];
+}
+
+/** Sends requests over one connection, each after the response to the one before it, until there is
+ * none, or the connection closes. */
+export async function sendInTurn(
+  port: number, next: () => Buffer | undefined, onAnswer: (answer: string) => Promise<void> | void,
+): Promise<void> {
+  const socket = connect(port, "127.0.0.1").setEncoding("latin1");
+  const send = (): void => {
+    const bytes = next();
+    if (bytes) socket.write(bytes);
+    else socket.end();
+  };
+  let text = "";
+  socket.on("connect", send).on("error", () => undefined).on("data", (chunk: string) => {
+    text += chunk;
+    const end = text.indexOf("\r\n\r\n") + 4;
+    const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
+    if (end < 4 || text.length < end + length) return;
+    const answer = text;
+    text = "";
+    void Promise.resolve(onAnswer(answer)).then(send);
+  });
+  // Whether it was reset or closed: what counts is what was answered.
+  await new Promise((resolve) => socket.on("close", resolve));
 }
 
 /**
@@ -32,32 +46,20 @@ export async function load(
   nameOf = (id: number): string => "Fern ".repeat(id % 300), aim = (): void => undefined,
 ) {
   const acknowledged: number[] = [];
-  let nextId = firstId;
-  let unanswered = 0;
   const refusals: string[] = [];
+  let [nextId, unanswered] = [firstId, 0];
   const connection = async (): Promise<void> => {
-    const socket = connect(server.port, "127.0.0.1");
     let id = 0;
-    const send = (): void => {
+    await sendInTurn(server.port, () => {
       id = nextId++;
-      socket.write(post(JSON.stringify({ id, name: nameOf(id) })));
-    };
-    let text = "";
-    socket.on("connect", send).on("error", () => undefined).on("data", (chunk) => {
-      text += chunk.toString("latin1");
-      const end = text.indexOf("\r\n\r\n") + 4;
-      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
-      if (end < 4 || text.length < end + length) return;
-      if (text.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
-      else refusals.push(text);
-      text = "";
-      if (acknowledged.length === killAt) {
-        aim();
-        server.process.kill("SIGKILL");
-      }
-      send();
+      return post(JSON.stringify({ id, name: nameOf(id) }));
+    }, (answer) => {
+      if (answer.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
+      else refusals.push(answer);
+      if (acknowledged.length !== killAt) return;
+      aim();
+      server.process.kill("SIGKILL");
     });
-    await new Promise((resolve) => socket.on("close", resolve));
     unanswered++;
   };
   await Promise.all(Array.from({ length: 32 }, connection));
@@ -101,34 +103,21 @@ export class RetryingClients {
 
   /** Sends one plant after another until there is none, or the connection closes. */
   async #connect(server: Running, next: () => number | undefined, onAcknowledged: () => void) {
-    const socket = connect(server.port, "127.0.0.1");
     let id: number | undefined;
-    const send = (again?: number): void => {
-      id = again ?? next();
-      if (id === undefined) return void socket.end();
+    await sendInTurn(server.port, () => {
+      id ??= next();
+      if (id === undefined) return undefined;
       this.sent++;
       const key = this.#isKeyed ? `Idempotency-Key: "${id}"\r\n` : "";
-      socket.write(post(JSON.stringify({ id, name: "Fern ".repeat(id % 300) }), key));
-    };
-    let text = "";
-    socket.on("connect", () => send()).on("error", () => undefined).on("data", (chunk) => {
-      text += chunk.toString("latin1");
-      const end = text.indexOf("\r\n\r\n") + 4;
-      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
-      if (end < 4 || text.length < end + length || id === undefined) return;
-      const [, status] = /^HTTP\/1\.1 (\d+) /.exec(text) ?? [];
-      if (status === "503") this.unavailable++;
-      else {
-        assert.equal(status, "200", text);
-        if (text.includes("Idempotency-Replayed: true")) this.replays++;
-        this.acknowledged.push(id);
-        id = undefined;
-        onAcknowledged();
-      }
-      text = "";
-      send(id);
+      return post(JSON.stringify({ id, name: "Fern ".repeat(id % 300) }), key);
+    }, (answer) => {
+      if (answer.startsWith("HTTP/1.1 503 ")) return void this.unavailable++;
+      assert.match(answer, /^HTTP\/1\.1 200 /);
+      if (answer.includes("Idempotency-Replayed: true")) this.replays++;
+      this.acknowledged.push(id ?? assert.fail(answer));
+      id = undefined;
+      onAcknowledged();
     });
-    await new Promise((resolve) => socket.on("close", resolve));
     if (id !== undefined) this.#pending.push(id);
   }
 }

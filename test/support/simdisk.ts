@@ -211,12 +211,6 @@ export class SimulatedDisk implements Disk {
     if (inode) this.#names.set(to, inode);
   }
 
-  /** Writes over what is there, as no journal does: for a broken program. */
-  overwrite(path: string, offset: number, bytes: Buffer): void {
-    this.#change();
-    this.#names.get(path)?.overwrite(offset, bytes);
-  }
-
   #file(inode: Inode): JournalFile {
     const life = this.#life;
     const enter = (operation: Operation): Fault => {
@@ -346,14 +340,6 @@ class Inode {
   sync(): void {
     this.durable = this.#flushed();
     this.#truncatedAt = Infinity;
-  }
-
-  overwrite(offset: number, bytes: Buffer): void {
-    const end = Math.max(this.cached.length, offset + bytes.length);
-    this.cached = Buffer.concat([
-      this.cached.subarray(0, offset), bytes, this.cached.subarray(offset + bytes.length),
-    ], end);
-    this.sync();
   }
 
   /** What stable storage has once everything is flushed: NULs where a flush has failed. */
