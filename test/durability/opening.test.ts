@@ -254,22 +254,6 @@ for (const [line, text] of Object.entries(linesAtX)) {
   });
 }
 
-test("a lock decides before what can be read, and that before what the file has", async () => {
-  const faults: readonly (readonly [code: string, arrange: (disk: SimulatedDisk, path: string) => unknown])[] = [
-    ["locked", (disk, path) => disk.lock(path, disk.identityOf(path) ?? "", [])],
-    ["unreadable", (disk) => disk.fail("read", { errno: 5 })],
-  ];
-  for (const file of [bytesOf(""), six, bytesOf(six, "torn"), changed(six, 20, "x")]) {
-    for (const [index, [code]] of faults.entries()) {
-      const disk = new SimulatedDisk();
-      const { path } = simulated(file, disk);
-      for (const [, arrange] of faults.slice(index)) await arrange(disk, path);
-      await assert.rejects(openJournal(path, { disk }), { code });
-      assert.deepEqual(disk.bytes(path), file, "a refusal touches nothing");
-    }
-  }
-});
-
 /** The design's table once more, as a program: of the whole file, and as slow as it likes. */
 function predict(file: Buffer): Verdict {
   const text = file.toString("latin1");
@@ -336,6 +320,22 @@ const changes: readonly (readonly [says: string, from: number, change: (k: numbe
   ...[0x00, 0x0a, 0x0d].map((byte) => [`any byte made ${byte}`, lastTwo, (k: number) =>
     changed(made, k, Buffer.of(byte))] as const),
 ];
+
+test("a lock decides before what can be read, and that before what the file has", async () => {
+  const faults: readonly (readonly [code: string, arrange: (disk: SimulatedDisk, path: string) => unknown])[] = [
+    ["locked", (disk, path) => disk.lock(path, disk.identityOf(path) ?? "", [])],
+    ["unreadable", (disk) => disk.fail("read", { errno: 5 })],
+  ];
+  for (const file of [bytesOf(""), six, bytesOf(six, "torn"), changed(six, 20, "x")]) {
+    for (const [index, [code]] of faults.entries()) {
+      const disk = new SimulatedDisk();
+      const { path } = simulated(file, disk);
+      for (const [, arrange] of faults.slice(index)) await arrange(disk, path);
+      await assert.rejects(openJournal(path, { disk }), { code });
+      assert.deepEqual(disk.bytes(path), file, "a refusal touches nothing");
+    }
+  }
+});
 
 test("a wrong verdict is noticed", async () => {
   const files: readonly (readonly [Buffer, Verdict])[] = [
