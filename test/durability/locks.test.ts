@@ -19,7 +19,7 @@ import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/jo
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
 import { cleanEnvironment, program, socketFolder } from "../support/support.ts";
-import { missing, patched, unless } from "../support/tools.ts";
+import { missing, readableByAll, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
 const group = 5000;
@@ -48,18 +48,11 @@ const locksIn = (folder: string): readonly string[] =>
 const verified = (path: string, node: readonly string[] = [...apart, process.execPath], env = {}): string =>
   spawnSync("env", [...node, program, "verify", "--json", path], { encoding: "utf8", env: cleanEnvironment(env) }).stdout;
 
-/** A program in a folder that all may read; with a change, it is broken. */
-function forAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
-  const server = patched(file, changes);
-  chmodSync(dirname(dirname(server)), 0o755);
-  return server;
-}
-
 /**
  * Three users take turns on one journal: each meets the stale lock of another, and each dies of
  * kill -9 while the next is refused.
  */
-async function takeTurns(mode: number, server = forAll()): Promise<void> {
+async function takeTurns(mode: number, server = readableByAll()): Promise<void> {
   const folder = socketFolder();
   const path = join(folder, "plants.ndjson");
   chownSync(folder, 0, group);
@@ -113,7 +106,7 @@ for (const [says, file, from, to] of [
     "{ isClosed: false, removeStale() {} }"],
 ] as const) {
   test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
-    const server = forAll(file, [from, to]);
+    const server = readableByAll(file, [from, to]);
     await assert.rejects(takeTurns(0o770, server), { name: "AssertionError" });
   });
 }
@@ -352,7 +345,7 @@ test("--socket at one that may be another user's ends with 69, and leaves it", {
   children.add(other);
   await once(other.stdout, "data");
   await refused(/^69 .*something else is at .*: a process may listen there: EACCES\n$/,
-    join(folder, "plants.ndjson"), as(5001), forAll());
+    join(folder, "plants.ndjson"), as(5001), readableByAll());
   assert.ok(existsSync(socketPath));
   other.kill("SIGKILL");
 });

@@ -17,11 +17,12 @@ import { crc32 } from "node:zlib";
 import { realDisk, type Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { cleanEnvironment, program, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, temporaryFolder, token } from "../support/support.ts";
 import {
   at, diskWith, headerStart, header, headerBytes, lineOf, record, recordStart,
 } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
+import { readableByAll } from "../support/tools.ts";
 
 const bytesOf = (...parts: readonly (Buffer | string)[]): Buffer =>
   Buffer.concat(parts.map((part) => Buffer.from(part)));
@@ -435,6 +436,7 @@ const refusals: readonly (readonly [
   ["a damaged file", 65, (path) => writeFileSync(path, bytesOf(six, "\n")), /at offset \d+, .*verify/],
 ];
 
+const readable = readableByAll();
 for (const [says, code, make, message = /./] of refusals) {
   test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
     const folder = temporaryFolder();
@@ -445,7 +447,7 @@ for (const [says, code, make, message = /./] of refusals) {
     const isRoot = process.getuid?.() === 0;
     if (isRoot && isOurs) chownSync(path, nobody, nobody);
     chmodSync(folder, 0o555);
-    const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0"], {
+    const { status, stderr } = spawnSync(process.execPath, [readable, "--port", "0"], {
       cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8", timeout: 60e3,
       ...(isRoot && { uid: nobody, gid: nobody }),
     });

@@ -67,6 +67,13 @@ export function patched(
   return join(folder, "server.js");
 }
 
+/** Copies the program to where every user can read it, whatever the checkout's mode; or breaks it, too. */
+export function readableByAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
+  const server = patched(file, changes);
+  assert.equal(spawnSync("chmod", ["-R", "a+rX", dirname(dirname(server))]).status, 0);
+  return server;
+}
+
 /** A program that responds before it writes; the wait makes sure that the response has left. */
 export const eager = (): string => patched("journal.js", [["await appendAll(file, bytes);",
   `for (const each of this.#queue.batch) each.settle();
