@@ -268,4 +268,4 @@ function judgeAck(ack: JsonObject, expected: string): Verdict {
   return new StoreError(meaning ?? "unknown", reason);
 }
 
-export { EngineError, type NatsLimits, type NatsOptions };
+export { EngineError, settingsOf, type NatsLimits, type NatsOptions };

@@ -31,15 +31,15 @@ export function createAccessLog(
   const onResponse: ResponseListener = (summary, socket, response) => {
     const { status, error, message, replayed, receipt } = summary;
     const request = response?.req;
-    const nameOf = () => tokens.nameOf(request?.headers.authorization);
-    const isCounted = status >= 400 && !(logRequests && nameOf());
+    const clientId = request && idOf(request);
+    if (status < 400 && !logRequests && clientId === undefined) return;
+
+    const token = tokens.nameOf(request?.headers.authorization);
+    const isCounted = status >= 400 && !(logRequests && token);
     if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
     const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
-    const clientId = request && idOf(request);
-    if (!isLogged && clientId === undefined) return;
 
     // A client without a valid token may send anything as an id or a path, a token too.
-    const token = nameOf();
     const reqId = (token && clientId) ?? (isLogged ? randomUUID() : undefined);
     if (reqId !== undefined) response?.setHeader("X-Request-Id", reqId);
     if (!isLogged) return;

@@ -5,7 +5,7 @@ import { decodeRecord, lineBytesMax, plantIn } from "../journal/record.ts";
 import { problemOf } from "../journal/recover.ts";
 import { planOpening, type Plan } from "../journal/rewrite.ts";
 import type { Host } from "./host.ts";
-import { readJournal } from "./report.ts";
+import { readJournal } from "./read-journal.ts";
 
 /**
  * Prints the plants of each file, as an opening would leave it; `-` is standard input. A closed
@@ -52,23 +52,29 @@ async function* linesOfStream(
   input: NodeJS.ReadableStream
 ): AsyncGenerator<Line, void> {
   let offset = 0;
-  let rest = "";
+  let unfinished = "";
   const next = (latin1: string) => {
     const text = Buffer.from(latin1, "latin1");
-    const [start, end] = [offset, offset + text.length + 1];
+    const end = offset + text.length + 1;
+    const line = {
+      offset,
+      end,
+      isWhole: true,
+      text,
+      record: decodeRecord(text)
+    };
     offset = end;
-    const record = decodeRecord(text);
-    return { offset: start, end, isWhole: true, text, record };
+    return line;
   };
   for await (const chunk of input.setEncoding("latin1")) {
     // A string that grows is not copied until it is split.
-    rest += chunk;
-    const lines = chunk.includes("\n") ? rest.split("\n") : [rest];
-    rest = lines.pop() ?? "";
+    unfinished += chunk;
+    const lines = chunk.includes("\n") ? unfinished.split("\n") : [unfinished];
+    unfinished = lines.pop() ?? "";
     for (const line of lines) yield next(line);
-    if (rest.length > lineBytesMax) break;
+    if (unfinished.length > lineBytesMax) break;
   }
-  if (rest !== "") yield next(rest);
+  if (unfinished !== "") yield next(unfinished);
 }
 
 /**

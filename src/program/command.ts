@@ -4,7 +4,14 @@ import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import { entries, hintFor, quoted, readConfig } from "./settings.ts";
+import {
+  entries,
+  environmentOf,
+  hintFor,
+  quoted,
+  readConfig,
+  type Given
+} from "./settings.ts";
 
 /**
  * Reads `[serve] [options]`, `check [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`,
@@ -16,14 +23,16 @@ import { entries, hintFor, quoted, readConfig } from "./settings.ts";
  */
 export function readCommand(host: Pick<Host, "args" | "environment" | "pid">) {
   const mistakes: string[] = [];
-  const line = readLine(host.args, mistakes);
+  const line = readLine(host, mistakes);
   const isLineWrong = mistakes.length > 0;
   const config = readConfig({ ...host, ...line, mistakes });
   if (mistakes.length === 0) return { ...line, config };
   const message = mistakes.join("\n");
   const isUsage =
     isLineWrong ||
-    [...line.flags.keys()].some((flag) => message.includes(`--${flag}`));
+    [...line.given.values()].some(
+      ({ source }) => source.startsWith("--") && message.includes(source)
+    );
   throw new ExitError(isUsage ? "usage" : "config", message);
 }
 
@@ -31,7 +40,10 @@ const serveFlags = entries.map(({ flag }) => flag);
 const storeFlags = serveFlags.filter((flag) => flag.startsWith("store"));
 
 /** Flags of each command, and the least and the greatest number of positionals. */
-const forms = new Map<string, readonly [readonly string[], number, number]>([
+const commands = new Map<
+  string,
+  readonly [flags: readonly string[], least: number, most: number]
+>([
   ["serve", [serveFlags, 0, 0]],
   ["check", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
@@ -42,19 +54,18 @@ const forms = new Map<string, readonly [readonly string[], number, number]>([
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);
 
-/** Flags without a value. */
-const switches = ["log-requests", "json", "seq", "at"];
-
-/** All flags, as parseArgs takes them. */
+/** The flags that have a value: parseArgs takes all others for switches. */
 const options = Object.fromEntries(
-  [...serveFlags, ...switches].map((flag) => {
-    const type = switches.includes(flag) ? "boolean" : "string";
-    return [flag, { type } as const];
-  })
+  serveFlags
+    .filter((flag) => flag !== "log-requests")
+    .map((flag) => [flag, { type: "string" } as const])
 );
 
-/** Reads the line, and adds its mistakes. */
-function readLine(args: readonly string[], mistakes: string[]) {
+/** Reads the line, and adds its mistakes. A flag wins over its variable. */
+function readLine(
+  { args, environment }: Pick<Host, "args" | "environment">,
+  mistakes: string[]
+) {
   // In strict mode parseArgs would throw at the first mistake.
   const { tokens, positionals } = parseArgs({
     args: [...args],
@@ -63,16 +74,22 @@ function readLine(args: readonly string[], mistakes: string[]) {
     tokens: true
   });
   const [command = "serve", ...operands] = positionals;
-  const [allowed] = forms.get(command) ?? [serveFlags];
+  const [allowed] = commands.get(command) ?? [serveFlags];
   const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
 
-  // The value of a flag that lacks one is empty.
-  const flags = new Map<string, string>();
+  // An empty variable counts as none.
+  const given = new Map<string, Given>();
+  for (const entry of entries) {
+    const source = environmentOf(entry);
+    const { [source]: text } = environment;
+    if (text && allowed.includes(entry.flag))
+      given.set(entry.flag, { source, text });
+  }
   let refusedAt = -1;
   for (const token of tokens) {
     if (token.kind !== "option") continue;
-    const { name: flag, rawName, value, inlineValue } = token;
-    const isSwitch = switches.includes(flag);
+    const { name: flag, rawName: source, value, inlineValue } = token;
+    const isSwitch = !options[flag];
 
     // parseArgs takes a flag that follows for the value.
     const isMissing = !value || (!inlineValue && value.startsWith("-"));
@@ -80,30 +97,34 @@ function readLine(args: readonly string[], mistakes: string[]) {
       // Each letter after one dash is an option, and may be a secret's: the first is named.
       if (token.index !== refusedAt)
         mistakes.push(
-          `there is no option ${quoted(rawName)} here: ${hintFor(rawName, known)}`
+          `there is no option ${quoted(source)} here: ${hintFor(source, known)}`
         );
       refusedAt = token.index;
     } else if (isSwitch && value !== undefined)
-      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
-    else if (!isSwitch && isMissing) mistakes.push(`${rawName} needs a value`);
-    else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
-    flags.set(flag, isSwitch ? "yes" : isMissing ? "" : value);
+      mistakes.push(`${source} takes no value, found ${quoted(value)}`);
+    else if (!isSwitch && isMissing) mistakes.push(`${source} needs a value`);
+    else if (given.get(flag)?.source === source)
+      mistakes.push(`${source} is given twice`);
+    given.set(flag, {
+      source,
+      text: isSwitch ? "yes" : isMissing ? "" : value
+    });
   }
 
   // After a mistake a word may be the value of a flag, and a secret.
-  if (mistakes.length === 0) checkWords(command, operands, mistakes);
-  return { command, operands, flags, allowed };
+  if (mistakes.length === 0) checkOperands(command, operands, mistakes);
+  return { command, operands, given, isServe: allowed === serveFlags };
 }
 
-/** Checks the words of a line whose flags are good. */
-function checkWords(
+/** Checks the positionals of a line whose flags are good. */
+function checkOperands(
   command: string,
   operands: readonly string[],
   mistakes: string[]
 ) {
-  const form = forms.get(command);
+  const form = commands.get(command);
   if (!form) {
-    const hint = hintFor(command, [...forms.keys()]);
+    const hint = hintFor(command, [...commands.keys()]);
     mistakes.push(`there is no command ${quoted(command)}: ${hint}`);
     return;
   }

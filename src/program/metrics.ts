@@ -22,7 +22,7 @@ export interface Sources {
  * Reads a metric. If the result is undefined or the metric cannot be read, it is left out. True is
  * 1, false 0; a text has labels, too.
  */
-type Read = (
+type Reading = (
   stats: Store["stats"],
   sources: Sources
 ) => number | boolean | string | undefined;
@@ -32,7 +32,7 @@ type Metric = readonly [
   help: string,
 
   /** How it is read; or what follows its name in each sample that is counted. Default: nothing. */
-  source?: Read | readonly string[]
+  source?: Reading | readonly string[]
 ];
 
 /** Returns the labels of the responses with an error, or of those without one. */
@@ -172,10 +172,10 @@ export function createMetrics(sources: Sources) {
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
 
-  const linesOf = (name: string, source: Read | readonly string[] = [""]) => {
+  const linesOf = (name: string, source: Reading | readonly string[] = [""]) => {
     if (typeof source !== "function")
       return source
-        .map((rest) => `${name}${rest} ${samples.get(name + rest) ?? 0}\n`)
+        .map((labels) => `${name}${labels} ${samples.get(name + labels) ?? 0}\n`)
         .join("");
     const value = ifPossible(() => source(sources.store.stats, sources));
     if (value === undefined) return "";

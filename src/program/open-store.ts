@@ -62,8 +62,21 @@ export async function openStream(
   });
 }
 
+/** Returns what checks a stream's address, credentials and certificates, each by itself. */
+export async function streamChecks(config: Config, host: Host) {
+  if (!isStream(config.store)) return [];
+  const { settingsOf } = await import("../engines/nats.ts");
+  const { credentials, tls } = streamSecrets(config, host);
+  const anyAddress = "nats://host/stream";
+  return [
+    () => settingsOf(config.store, {}),
+    () => settingsOf(anyAddress, { credentials }),
+    () => settingsOf(anyAddress, { tls })
+  ];
+}
+
 /** Returns what reads the secret files of a stream. */
-export const streamSecrets = (
+const streamSecrets = (
   { storeCredentials, storeTlsCert, storeTlsKey, storeTlsCa }: Config,
   host: Host
 ) => ({

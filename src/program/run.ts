@@ -9,7 +9,7 @@ import { reportError } from "./exit.ts";
 import { help } from "./help.ts";
 import type { Host } from "./host.ts";
 import { check, serve } from "./serve.ts";
-import { verify } from "./report.ts";
+import { verify } from "./verify.ts";
 
 /** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
 export async function run(host: Host) {
@@ -33,11 +33,11 @@ async function runCommand(host: Host): Promise<unknown> {
   if (asksFor("help")) return host.print(help());
   if (asksFor("version")) return host.print(version);
 
-  const { command, operands, flags, config } = readCommand(host);
+  const { command, operands, given, config } = readCommand(host);
   if (command === "serve") return serve(config, host);
   if (command === "check") return check(config, host);
-  if (command === "verify") return verify(operands, flags.has("json"), host);
-  if (command === "cat") return cat(operands, flags, host);
+  if (command === "verify") return verify(operands, given.has("json"), host);
+  if (command === "cat") return cat(operands, given, host);
   if (command === "token") return printToken(operands, host);
   if (command === "openapi")
     return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));

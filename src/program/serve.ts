@@ -10,9 +10,9 @@ import { version } from "../config.ts";
 import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
-import { openStore, streamSecrets } from "./open-store.ts";
+import { openStore, streamChecks } from "./open-store.ts";
 import { dayMillis, readTls, readTlsPair } from "./secrets.ts";
-import { unknownVariables, type Config } from "./settings.ts";
+import { warnOfUnknown, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 
@@ -20,8 +20,7 @@ import { openTokens } from "./tokens.ts";
 export async function serve(config: Config, host: Host) {
   host.log = createLog(host, config.logFormat);
   const { log } = host;
-  const unknown = unknownVariables(host.environment);
-  if (unknown !== "") log("warn", unknown);
+  warnOfUnknown(host);
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
@@ -55,20 +54,24 @@ export async function serve(config: Config, host: Host) {
 }
 
 /**
- * Reads the secret files as `serve` does, and opens neither store nor port. Reports each file that
- * is refused.
+ * Checks settings and secret files as `serve` does, and opens neither store nor port. Reports each
+ * mistake.
  */
-export function check(config: Config, host: Host) {
-  const { credentials, tls } = streamSecrets(config, host);
-  const codes = [openTokens, readTls, credentials, tls].map((read) => {
+export async function check(config: Config, host: Host) {
+  warnOfUnknown(host);
+  const checks = [
+    () => openTokens(config, host),
+    () => readTls(config, host),
+    ...(await streamChecks(config, host))
+  ];
+  let code: number = exitCodes.done;
+  for (const check of checks)
     try {
-      read(config, host);
-      return exitCodes.done;
+      check();
     } catch (error) {
-      return reportError(error, host);
+      code = reportError(error, host);
     }
-  });
-  return codes.find(Boolean) ?? host.print("the settings can be used");
+  return code || host.print("the settings can be used");
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
@@ -194,10 +197,7 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
     }
   };
   if (config.tokensFile !== "")
-    again("tokens", () => {
-      secrets.tokens.reload();
-      return { tokens: secrets.tokens.names() };
-    });
+    again("tokens", () => ({ tokens: secrets.tokens.reload() }));
   if (secrets.tls)
     again("certificate and key", () => {
       const tls = readTlsPair(config.tlsCert, config.tlsKey, host);
@@ -205,7 +205,6 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
       secrets.tls = tls;
       return { notAfter: tls.notAfter };
     });
-  warnOfExpiry(running, log);
 
   // A stream has nothing to rotate.
   store.rotate?.().then(

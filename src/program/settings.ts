@@ -117,19 +117,19 @@ export const settingTable = {
   },
   storeHandshakeMillis: {
     flag: "store-handshake-timeout",
+    unit: "milliseconds",
     defaultValue: 2_000,
     min: 100,
     max: 60_000,
-    expected: "milliseconds, 100 to 60000",
     meaning:
       "milliseconds to connect to a stream's server: five round trips, with TLS"
   },
   storeAppendMillis: {
     flag: "store-append-timeout",
+    unit: "milliseconds",
     defaultValue: 10_000,
     min: 1_000,
     max: 600_000,
-    expected: "milliseconds, 1000 to 600000",
     meaning:
       "milliseconds until an append to a stream fails: an election takes 4 to 9 s"
   },
@@ -169,10 +169,10 @@ export const settingTable = {
   },
   failedLinesMax: {
     flag: "max-failed-lines",
+    unit: "lines",
     defaultValue: 10,
     min: 0,
     max: 100_000,
-    expected: "a number of lines",
     meaning:
       "log lines a second for failed requests: a flood must not fill a disk"
   },
@@ -204,15 +204,23 @@ export const environmentOf = (entry: Entry) =>
     ? entry.environment
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
-/** The command line and the environment, and the mistakes found in them so far. */
-interface Given extends Pick<Host, "environment" | "pid"> {
-  /** Values by flag; empty for a flag that lacks its value. */
-  readonly flags: ReadonlyMap<string, string>;
+/** What a setting is given as, and the flag or variable that says so. */
+export interface Given {
+  readonly source: string;
 
-  /** The flags that the command takes, and whose variables it reads. */
-  readonly allowed: readonly string[];
+  /** Empty for a flag that lacks its value. */
+  readonly text: string;
+}
 
-  /** One line for each. */
+/** What a command reads its settings from. */
+export interface Sources extends Pick<Host, "environment" | "pid"> {
+  /** By flag. */
+  readonly given: ReadonlyMap<string, Given>;
+
+  /** Whether tokens and inherited sockets are read. */
+  readonly isServe: boolean;
+
+  /** Those found so far, one line for each. */
   readonly mistakes: string[];
 }
 
@@ -220,20 +228,21 @@ interface Given extends Pick<Host, "environment" | "pid"> {
 export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the settings. Adds each mistake to the list, and uses the default instead. */
-export function readConfig(given: Given) {
-  const settings = readTable(settingTable, given);
-  const limits: Limits = readTable(limitTable, given);
-  checkToken(given);
-  checkCompanions(limits, given);
+export function readConfig(sources: Sources) {
+  const { given, isServe } = sources;
+  const settings = readTable(settingTable, sources);
+  const limits: Limits = readTable(limitTable, sources);
+  if (isServe) checkToken(sources);
+  checkCompanions(limits, sources);
   const { logRequests, store } = settings;
   return {
     ...settings,
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
-    isInherited: isInherited(given),
+    isInherited: isServe && isInherited(sources),
 
     /** The flag or variable that `host` is from. */
-    hostSource: lookUp(settingTable.host, given).source,
+    hostSource: given.get("host")?.source ?? "HOST",
     limits
   };
 }
@@ -279,12 +288,12 @@ function shortened(name: string) {
 /** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
 const readTable = <Table extends Readonly<Record<string, Entry>>>(
   table: Table,
-  given: Given
+  sources: Sources
 ) =>
   Object.fromEntries(
     Object.entries(table).map(([name, entry]) => [
       name,
-      readValue(entry, given)
+      readValue(entry, sources)
     ])
   ) as {
     readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
@@ -293,9 +302,9 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
   };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-function readValue(entry: Entry, given: Given) {
-  const { source, text } = lookUp(entry, given);
-  if (!text) return entry.defaultValue;
+function readValue(entry: Entry, { given, mistakes }: Sources) {
+  const { source, text = "" } = given.get(entry.flag) ?? {};
+  if (text === "") return entry.defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -303,34 +312,26 @@ function readValue(entry: Entry, given: Given) {
   if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
-  given.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return entry.defaultValue;
 }
 
-/**
- * Returns the value of an entry, and the flag or variable that it comes from; undefined if neither
- * is given. A flag wins over its variable, and an empty variable counts as none.
- */
-function lookUp(entry: Entry, { flags, allowed, environment }: Given) {
-  const ofFlag = flags.get(entry.flag);
-  if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
-  const source = environmentOf(entry);
-  const text = allowed.includes(entry.flag) && environment[source];
-  return { source, text: text || undefined };
+/** Whether a server inherits a socket to listen on, as from systemd (sd_listen_fds(3)). */
+function isInherited({ environment, pid, mistakes }: Sources) {
+  const { LISTEN_PID, LISTEN_FDS = "0" } = environment;
+  if (LISTEN_PID !== `${pid}` || LISTEN_FDS === "0") return false;
+  const expected = isWindows ? noSocket : "1";
+  if (LISTEN_FDS !== expected)
+    mistakes.push(
+      `LISTEN_FDS must be ${expected}, found ${quoted(LISTEN_FDS)}`
+    );
+  return true;
 }
 
-/** Whether a server inherits sockets to listen on, as from systemd (sd_listen_fds(3)). */
-const isInherited = ({
-  allowed,
-  environment: { LISTEN_PID, LISTEN_FDS = "0" },
-  pid
-}: Given) =>
-  allowed.includes("tokens") && LISTEN_PID === `${pid}` && LISTEN_FDS !== "0";
-
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
-function checkToken({ allowed, environment, mistakes }: Given) {
+function checkToken({ environment, mistakes }: Sources) {
   const { [tokenVariable]: token } = environment;
-  if (allowed.includes("tokens") && token && !tokenForm.test(token))
+  if (token && !tokenForm.test(token))
     mistakes.push(
       `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end` +
         (/^["']/.test(token) ? "; it is in quotes" : "") +
@@ -338,28 +339,17 @@ function checkToken({ allowed, environment, mistakes }: Given) {
     );
 }
 
-/** Checks the settings that need, exclude or bound one another. */
-function checkCompanions(limits: Limits, given: Given) {
-  const { mistakes, environment } = given;
-  const { store, tlsCert, tlsKey, storeTlsCert, storeTlsKey } = settingTable;
-  const isGiven = (entry: Entry) => lookUp(entry, given).text !== undefined;
-
-  const sockets = `${environment["LISTEN_FDS"]}`;
-  const socketsExpected = isWindows ? noSocket : "1";
-  if (isInherited(given) && sockets !== socketsExpected)
-    mistakes.push(
-      `LISTEN_FDS must be ${socketsExpected}, found ${quoted(sockets)}`
-    );
-  for (const [cert, key] of [
-    [tlsCert, tlsKey],
-    [storeTlsCert, storeTlsKey]
-  ] as const)
-    if (isGiven(cert) !== isGiven(key))
-      mistakes.push(`--${cert.flag} and --${key.flag} need each other`);
-  if (!isStream(lookUp(store, given).text ?? ""))
-    for (const entry of entries)
-      if (entry.flag.startsWith("store-") && isGiven(entry))
-        mistakes.push(`--${entry.flag} needs a stream as --store`);
+/** Checks the settings that need or bound one another. */
+function checkCompanions(limits: Limits, { given, mistakes }: Sources) {
+  for (const prefix of ["", "store-"]) {
+    const [cert, key] = [`${prefix}tls-cert`, `${prefix}tls-key`];
+    if (given.has(cert) !== given.has(key))
+      mistakes.push(`--${cert} and --${key} need each other`);
+  }
+  if (!isStream(given.get("store")?.text ?? ""))
+    for (const flag of given.keys())
+      if (flag.startsWith("store-"))
+        mistakes.push(`--${flag} needs a stream as --store`);
   for (const [lower, upper] of orderedLimits) {
     const { flag, unit } = limitTable[lower];
     if (limits[lower] > limits[upper])
@@ -370,8 +360,11 @@ function checkCompanions(limits: Limits, given: Given) {
   }
 }
 
-/** Returns one message that names all unknown PLANTS_ variables, without what they hold; or "". */
-export function unknownVariables(environment: Host["environment"]) {
+/** Warns of all unknown PLANTS_ variables, without what they hold: each may be a slip. */
+export function warnOfUnknown({
+  environment,
+  log
+}: Pick<Host, "environment" | "log">) {
   const known = [...entries.map(environmentOf), tokenVariable];
   const names = Object.keys(environment)
     .filter(
@@ -379,5 +372,6 @@ export function unknownVariables(environment: Host["environment"]) {
         name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
     )
     .map((name) => `${name} (${hintFor(name, known)})`);
-  return names[0] ? `unknown variables are ignored: ${names.join(", ")}` : "";
+  if (names[0])
+    log("warn", `unknown variables are ignored: ${names.join(", ")}`);
 }

@@ -42,14 +42,15 @@ export function openTokens({ tokensFile }: Config, host: Host) {
       names.get(tokenDigest(/^bearer +(\S+)$/i.exec(authorization)?.[1] ?? "")),
 
     /**
-     * Reads the tokens file again. The old tokens stay if it is refused: a bad edit must not lock
-     * everybody out.
+     * Reads the tokens file again, and returns the names. The old tokens stay if it is refused: a
+     * bad edit must not lock everybody out.
      *
      * @throws ExitError as at the start
      */
     reload() {
       names = readAll();
       accepted.replace([...names.keys()]);
+      return [...names.values()];
     }
   };
 }

@@ -17,7 +17,7 @@ import { EngineError, StoreError } from "../store.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { openStream } from "./open-store.ts";
-import { progressOf, reportOn, type OnProgress } from "./report.ts";
+import { progressOf, reportOn, type OnProgress } from "./verify.ts";
 import { isStream, type Config } from "./settings.ts";
 
 /** Does the command `import` or `export`, and prints what was done. */
@@ -48,10 +48,8 @@ export async function transfer(
   });
   try {
     if (command === "import") {
-      const sent = await importJournals(stream, files, records, {
-        onCompared: progressOf("import: comparing", host),
-        onSent: progressOf("import: sending", host)
-      });
+      const onProgress = progressOf("import", host);
+      const sent = await importJournals(stream, files, records, onProgress);
       await host.print(`the stream has all ${records} records, ${sent} new`);
     } else {
       const [path = ""] = files;
@@ -95,7 +93,6 @@ async function recordsOf(path: string, host: Host) {
  * Puts the records of clean journals, `records` in all, into a stream as its first messages.
  * Compares the messages that the stream has already, then sends the others.
  *
- * @param progress called with the number of messages that are done and the number of all
  * @returns the number of records that were sent
  * @throws EngineError `data` if the stream or a journal has other content than expected
  */
@@ -103,7 +100,7 @@ export async function importJournals(
   stream: NatsStore,
   paths: readonly string[],
   records: number,
-  progress: Readonly<Record<"onCompared" | "onSent", OnProgress>>
+  onProgress: OnProgress
 ) {
   const { lastSeq } = await stream.state();
   const known = Math.min(lastSeq, records);
@@ -111,22 +108,30 @@ export async function importJournals(
     `a journal changed during the import: expected ${records} records`
   );
   const messages = messagesOf(paths);
-  for (let seq = 0; seq < records;) {
-    // Compares each message: if another client's message took the place of a record, the messages
-    // after it may be right again. Nothing is sent before all of them have been compared.
-    const isKnown = seq < known;
-    const batch = nextBatch(messages, (isKnown ? known : records) - seq);
-    if (batch.length === 0) throw changed;
-    await Promise.all(
-      batch.map((message) =>
-        isKnown
-          ? compare(stream, ++seq, message)
-          : stream.publishAfter(seq++, message)
-      )
-    );
-    if (isKnown) progress.onCompared(seq, known);
-    else progress.onSent(seq - known, records - known);
-  }
+  let seq = 0;
+  const proceedTo = async (
+    end: number,
+    step: (seq: number, message: Buffer) => Promise<void>
+  ) => {
+    while (seq < end) {
+      const batch = nextBatch(messages, end - seq);
+      if (batch.length === 0) throw changed;
+      await Promise.all(batch.map((message) => step(++seq, message)));
+      onProgress(seq, records);
+    }
+  };
+
+  // Compares each message: if another client's message took the place of a record, the messages
+  // after it may be right again. Nothing is sent before all of them have been compared.
+  await proceedTo(known, async (place, message) => {
+    if (!(await stream.messageAt(place))?.payload.equals(message))
+      throw data(
+        `message ${place} of the stream is not record ${place} of the journals`
+      );
+  });
+  await proceedTo(records, (place, message) =>
+    stream.publishAfter(place - 1, message)
+  );
   if (!messages.next().done) throw changed;
   if ((await stream.state()).lastSeq > records)
     throw data(`the stream has messages after the ${records} records`);
@@ -145,13 +150,6 @@ function nextBatch(messages: Iterator<Buffer>, most: number) {
     bytes += value.length;
   }
   return batch;
-}
-
-async function compare(stream: NatsStore, seq: number, message: Buffer) {
-  if ((await stream.messageAt(seq))?.payload.equals(message)) return;
-  throw data(
-    `message ${seq} of the stream is not record ${seq} of the journals`
-  );
 }
 
 /** Returns every record of the journals as a message. */
@@ -188,23 +186,19 @@ export async function exportStream(
   const part = `${path}.${randomUUID()}.part`;
   const file = realDisk.openBeside(part);
   try {
-    let offset = 0;
-    const append = async (lines: string) => {
-      const bytes = fillChecksums(lines);
-      await appendAll(file, bytes);
-      offset += bytes.length;
-    };
-    const lineAt = async (seq: number) => {
+    const append = (lines: string) => appendAll(file, fillChecksums(lines));
+    const lineAt = async (seq: number, synced: number) => {
       const message = await stream.messageAt(seq);
-      const line = message && fromMessage(message.payload, seq, offset);
+      const line = message && fromMessage(message.payload, seq, synced);
       if (line !== undefined) return line;
       throw data(`message ${seq} of the stream is missing, or not a record`);
     };
     await append(headerText(randomUUID(), new Date().toISOString()));
     for (let seq = 0; seq < lastSeq;) {
+      const synced = file.size();
       const length = Math.min(transferLimits.fetchRecordsMax, lastSeq - seq);
       const lines = await Promise.all(
-        Array.from({ length }, () => lineAt(++seq))
+        Array.from({ length }, () => lineAt(++seq, synced))
       );
       await append(lines.join(""));
       onProgress(seq, lastSeq);

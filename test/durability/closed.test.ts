@@ -11,7 +11,7 @@ import { after, test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import { realDisk } from "../../src/journal/files.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { readJournal } from "../../src/program/report.ts";
+import { readJournal } from "../../src/program/read-journal.ts";
 import { idsIn, journalWith } from "../support/journals.ts";
 import { children, launch } from "../support/launch.ts";
 import { cleanEnvironment, run, temporaryFolder, token } from "../support/support.ts";
@@ -105,7 +105,7 @@ test("verify and cat beside a start that has truncated the end have every plant"
   assert.deepEqual([printed.code, printed.stdout.match(/"id":\d/g)?.length], [0, 5]);
 
   // Before, a lock was taken for a sign that the start is over.
-  const before = patched("report.js", [["readCopy(realDisk, resolved)",
+  const before = patched("read-journal.js", [["readCopy(realDisk, resolved)",
     "isLive ? undefined : readCopy(realDisk, resolved)"]], "program");
   const { stdout } = spawnSync(process.execPath, [before, "cat", path], { encoding: "utf8" });
   assert.ok((stdout.match(/"id":\d/g)?.length ?? 0) < 5, "the control");

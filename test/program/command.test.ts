@@ -1,12 +1,12 @@
 /** The command line and the environment: what is read, and how mistakes are reported. */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { readCommand } from "../../src/program/command.ts";
 import { limitTable, orderedLimits } from "../../src/config.ts";
-import { environmentOf, settingTable, unknownVariables, type Config } from "../../src/program/settings.ts";
+import { environmentOf, settingTable, warnOfUnknown, type Config } from "../../src/program/settings.ts";
 import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
@@ -207,7 +207,7 @@ for (const [line, command, operands = [], switches = []] of others) {
   test(`\`${line}\` is the command ${command}, whatever the environment says`, () => {
     const environment = { PORT: "x", PLANTS_MAX_BODY: "-1", PLANTS_TOKEN: "a b", PLANTS_TLS_KEY: "k" };
     const found = readCommand({ args: words(line), environment, pid });
-    assert.deepEqual([found.command, found.operands, [...found.flags.keys()]], [command, operands, switches]);
+    assert.deepEqual([found.command, found.operands, [...found.given.keys()]], [command, operands, switches]);
     assert.deepEqual(found.config, serve(""), "it has the defaults");
   });
 }
@@ -303,6 +303,13 @@ test("a socket is inherited by the process that LISTEN_PID names, and by no othe
   }
 });
 
+/** Returns what is logged of unknown variables. */
+function unknownVariables(environment: Environment): string {
+  const lines: string[] = [];
+  warnOfUnknown({ environment, log: (level, message) => void lines.push(`${level} ${message}`) });
+  return lines.join("\n");
+}
+
 test("one warning names all unknown variables, with suggestions and without their values", () => {
   const links = { PLANTS_SERVICE_HOST: "10.0.0.1", PLANTS_PORT_80_TCP: "tcp://10.0.0.1:80" };
   const unknown = {
@@ -310,12 +317,12 @@ test("one warning names all unknown variables, with suggestions and without thei
     PLANTS_MAXBODY: "S3cret", PLANTS_COLOUR: "S3cret", ...links,
   };
   assert.equal(unknownVariables({ ...unknown, PLANTS_TOKEN: "a", HOME: "/", PLANTS_STOER: "" }),
-    "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
+    "warn unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), "
     + "PLANTS_TOKENS (did you mean PLANTS_TOKEN?), PLANTS_PORT (did you mean PORT?), "
     + "PLANTS_ (see --help), PLANTS_MAXBODY (did you mean PLANTS_MAX_BODY?), "
     + "PLANTS_COLOUR (see --help), PLANTS_SERVICE_HOST (see --help), " + "PLANTS_PORT_80_TCP (see --help)");
   assert.equal(unknownVariables({ PLANTS_TOKEN: "a", PLANTS_SOCKET: "s" }), "");
-  assert.match(unknownVariables({ PLANTS_X: "1" }), /^unknown variables are ignored: PLANTS_X /);
+  assert.match(unknownVariables({ PLANTS_X: "1" }), /^warn unknown variables are ignored: PLANTS_X /);
   assert.deepEqual(serve("", unknown), serve(""), "and nothing else comes of them");
 });
 
@@ -392,12 +399,28 @@ for (const [line, environment, code, found] of programs) {
 
 test("check reports all mistakes of settings and secret files, and opens neither store nor port", async () => {
   const cwd = temporaryFolder();
-  const stream = ["--store", "nats://h/p", "--store-credentials", "none"];
-  const [good, bad, usage] = [await run(["check"], {}, cwd), await run(["check", "--tokens", "none", "--tls-cert", "none",
-    "--tls-key", "none", ...stream], {}, cwd), await run(["check", "--port", "x"], { PLANTS_TOKEN: "S3cret x" }, cwd)];
-  assert.deepEqual(good, { code: 0, stdout: "the settings can be used\n", stderr: "" });
+  const stream = ["--store", "nats://h/p?replica=3", "--store-credentials", "none", "--store-tls-ca", "none"];
+  const [good, bad, usage] = [await run(["check"], { PLANTS_TOKENS: "x" }, cwd), await run(["check", "--tokens", "none",
+    "--tls-cert", "none", "--tls-key", "none", ...stream], {}, cwd), await run(["check", "--port", "x"], { PLANTS_TOKEN: "S3cret x" }, cwd)];
+  assert.deepEqual(good, { code: 0, stdout: "the settings can be used\n",
+    stderr: "plant-store: unknown variables are ignored: PLANTS_TOKENS (did you mean PLANTS_TOKEN?)\n" });
   assert.deepEqual([bad.code, bad.stdout, usage.code], [78, "", 64]);
-  assert.match(bad.stderr, /^plant-store: tokens file none: .*\nplant-store: TLS certificate none: .*\nplant-store: credentials file none: .*\n$/);
+  assert.match(bad.stderr, new RegExp("^plant-store: tokens file none: .*\nplant-store: TLS certificate none: .*\n"
+    + "plant-store: the store's address: expected nats:.*\nplant-store: the store's credentials: credentials file none: .*\n"
+    + "plant-store: the store's certificates: TLS authority none: .*\n$"));
   assert.match(usage.stderr, /^plant-store: --port .*\nplant-store: PLANTS_TOKEN .*\n$/);
   assert.deepEqual(readdirSync(cwd), []);
+  // As serve refuses them; a good one, whose server is not asked.
+  writeFileSync(join(cwd, "creds"), "S3cret\n", { mode: 0o600 });
+  for (const [store, code, message] of [
+    ["nats://h/p?replicas=6", 78, /the store's address: expected nats:.* without credentials\n$/],
+    ["nats://h/p?repl=3&monitor=1", 78, /the store's address: expected nats:/], ["tls://h:x/p", 78, /the store's address/],
+    ["nats://h/p --store-credentials creds", 78, /^plant-store: the store's credentials: expected a \.creds file/],
+    ["nats://h/p?replicas=1&tls-first", 0, /^$/],
+  ] as const) {
+    const { code: found, stderr } = await run(["check", "--store", ...words(store)], {}, cwd);
+    assert.equal(found, code, stderr);
+    assert.match(stderr, message);
+    assert.doesNotMatch(stderr, /S3cret/);
+  }
 });

@@ -1,0 +1,61 @@
+/** Opens journals for the commands that read them, also beside a live server. */
+import { JournalError } from "../journal/error.ts";
+import { openToRead, realDisk } from "../journal/files.ts";
+import type { Bytes } from "../journal/lines.ts";
+import { isLocked } from "../journal/lock.ts";
+import { readCopy } from "../journal/rewrite.ts";
+import type { VerifyOptions } from "../journal/verify.ts";
+
+/**
+ * Opens a journal for a function that reads it, with its copy in FILE.rewrite.
+ *
+ * What was acknowledged before is read, or reading fails, whatever starts or truncates meanwhile.
+ *
+ * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
+ */
+export async function readJournal<T>(
+  path: string,
+  read: (file: Bytes, beside: VerifyOptions) => T
+) {
+  const stat = realDisk.look(path);
+  if (!stat?.isFile)
+    throw new JournalError(
+      "failed",
+      path,
+      stat ? "is not a regular file" : "does not exist"
+    );
+  const resolved = realDisk.resolve(path);
+  const file = openToRead(resolved);
+  try {
+    // The open file's identity: a rotation may have put another file at the path since.
+    const isLive = await isLocked(resolved, file.look().identity);
+
+    // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
+    // without a copy, at least one of two sizes around the look for it is not the truncated one.
+    const size = file.size();
+    const copy = readCopy(realDisk, resolved);
+    const snapshot = upTo(Math.max(size, file.size()), file, path);
+    if (snapshot.read(0, 2).toString("hex") === "1f8b")
+      throw new JournalError(
+        "unreadable",
+        path,
+        'is compressed: use "gzip -dc FILE | plant-store cat -"'
+      );
+    return await read(snapshot, { copy, isLive });
+  } finally {
+    file.close();
+  }
+}
+
+/** Returns a file as it is up to a size; reading throws a JournalError if it has become shorter. */
+const upTo = (size: number, file: Bytes, path: string): Bytes => ({
+  size: () => size,
+  read(offset, length) {
+    const bytes = file.read(offset, length);
+    if (offset + bytes.length < Math.min(offset + length, size)) {
+      const reason = "was truncated while it was read: read it again";
+      throw new JournalError("unreadable", path, reason);
+    }
+    return bytes;
+  }
+});
