@@ -39,14 +39,16 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   });
 }
 
+/** Loads the engine on demand: a server with a journal never does. */
+const loadEngine = () => import("../engines/nats.ts");
+
 /** Opens a stream by the settings and other options. Reads its files at each connection. */
 export async function openStream(
   config: Config,
   host: Host,
   { limits, ...options }: NatsOptions = {}
 ) {
-  // Loaded on demand: a server with a journal never loads an engine.
-  const { openNats } = await import("../engines/nats.ts");
+  const { openNats } = await loadEngine();
   return openNats(config.store, {
     warn: (message) => host.log("warn", message),
 
@@ -65,7 +67,7 @@ export async function openStream(
 /** Returns what checks a stream's address, credentials and certificates, each by itself. */
 export async function streamChecks(config: Config, host: Host) {
   if (!isStream(config.store)) return [];
-  const { settingsOf } = await import("../engines/nats.ts");
+  const { settingsOf } = await loadEngine();
   const { credentials, tls } = streamSecrets(config, host);
   const anyAddress = "nats://host/stream";
   return [
