@@ -172,10 +172,15 @@ export function createMetrics(sources: Sources) {
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
 
-  const linesOf = (name: string, source: Reading | readonly string[] = [""]) => {
+  const linesOf = (
+    name: string,
+    source: Reading | readonly string[] = [""]
+  ) => {
     if (typeof source !== "function")
       return source
-        .map((labels) => `${name}${labels} ${samples.get(name + labels) ?? 0}\n`)
+        .map(
+          (labels) => `${name}${labels} ${samples.get(name + labels) ?? 0}\n`
+        )
         .join("");
     const value = ifPossible(() => source(sources.store.stats, sources));
     if (value === undefined) return "";
