@@ -27,12 +27,15 @@ type Reading = (
   sources: Sources
 ) => number | boolean | string | undefined;
 
+/** How a metric is read; or what follows its name in each sample that is counted. */
+type Source = Reading | readonly string[];
+
 type Metric = readonly [
   type: "counter" | "gauge" | "histogram",
   help: string,
 
-  /** How it is read; or what follows its name in each sample that is counted. Default: nothing. */
-  source?: Reading | readonly string[]
+  /** Default: one sample is counted, with nothing after the name. */
+  source?: Source
 ];
 
 /** Returns the labels of the responses with an error, or of those without one. */
@@ -172,15 +175,11 @@ export function createMetrics(sources: Sources) {
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
 
-  const linesOf = (
-    name: string,
-    source: Reading | readonly string[] = [""]
-  ) => {
+  const linesOf = (name: string, source: Source = [""]) => {
     if (typeof source !== "function")
       return source
-        .map(
-          (labels) => `${name}${labels} ${samples.get(name + labels) ?? 0}\n`
-        )
+        .map((labels) => name + labels)
+        .map((sample) => `${sample} ${samples.get(sample) ?? 0}\n`)
         .join("");
     const value = ifPossible(() => source(sources.store.stats, sources));
     if (value === undefined) return "";

@@ -412,15 +412,12 @@ test("check reports all mistakes of settings and secret files, and opens neither
   assert.deepEqual(readdirSync(cwd), []);
   // As serve refuses them; a good one, whose server is not asked.
   writeFileSync(join(cwd, "creds"), "S3cret\n", { mode: 0o600 });
-  for (const [store, code, message] of [
-    ["nats://h/p?replicas=6", 78, /the store's address: expected nats:.* without credentials\n$/],
-    ["nats://h/p?repl=3&monitor=1", 78, /the store's address: expected nats:/], ["tls://h:x/p", 78, /the store's address/],
-    ["nats://h/p --store-credentials creds", 78, /^plant-store: the store's credentials: expected a \.creds file/],
-    ["nats://h/p?replicas=1&tls-first", 0, /^$/],
+  for (const [store, message] of [
+    ["nats://h/p?replicas=6", /^78 .*the store's address: expected nats:.* without credentials\n$/], ["nats://h/p?x", /^78 .*address/],
+    ["nats://h/p --store-credentials creds", /^78 plant-store: the store's credentials: expected a \.creds file/], ["tls://h/p", /^0 $/],
   ] as const) {
     const { code: found, stderr } = await run(["check", "--store", ...words(store)], {}, cwd);
-    assert.equal(found, code, stderr);
-    assert.match(stderr, message);
+    assert.match(`${found} ${stderr}`, message);
     assert.doesNotMatch(stderr, /S3cret/);
   }
 });
