@@ -329,18 +329,17 @@ export function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
   if (!isObject) return { errors: [40014] };
   const member = (name: string): unknown => Object.getOwnPropertyDescriptor(value, name)?.value;
   const [name, tag] = [member("name"), member("tag")];
-  const integer = id === undefined ? undefined : integerOf(id);
-  if (integer === undefined || typeof name !== "string") return { errors: [40014] };
+  const integer = id === undefined ? id : integerOf(id);
+  if (typeof integer !== "bigint" || typeof name !== "string") return { errors: [40014] };
   if (tag !== undefined && typeof tag !== "string") return { errors: [40014] };
   return { plant: { id: integer, name, tag } };
 }
 
 /** Returns the faults of a JSON text, from its tokens, and the number at `/id`. */
-function scan(text: string, nestingMax: number): { faults: number[]; id: string | undefined } {
+export function scan(text: string, nestingMax: number): { faults: number[]; id: string | undefined } {
   const faults: number[] = [];
   const stack: (Set<string> | undefined)[] = [];
-  let [id, key, isName]: [string | undefined, string | undefined, boolean] = ["", "", false];
-  id = undefined;
+  let [id, key, isName]: [string | undefined, string | undefined, boolean] = [undefined, "", false];
   for (const [word] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
     const names = stack.at(-1);
     if (word === "{" || word === "[") {
@@ -367,18 +366,19 @@ function scan(text: string, nestingMax: number): { faults: number[]; id: string 
   return { faults, id };
 }
 
-/** The int64 that a JSON number is, as the fraction of two BigInts, or undefined. */
-function integerOf(text: string): bigint | undefined {
+/** The int64 that a JSON number is, as the fraction of two BigInts, or why it is none. */
+export function integerOf(text: string): bigint | "has a fraction" | "is outside of it" {
   const match = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text);
   const [, sign = "", whole = "", fraction = "", power = "0"] = match ?? [];
   const digits = BigInt(whole + fraction);
   if (digits === 0n) return 0n;
   const exponent = BigInt(power.replace(/^\+/, "")) - BigInt(fraction.length);
   // No number of a short body reaches int64, or an integer, over so many places.
-  if (exponent > 100_000n || exponent < -100_000n) return undefined;
+  if (exponent > 100_000n) return "is outside of it";
+  if (exponent < -100_000n) return "has a fraction";
   const up = digits * (exponent > 0n ? 10n ** exponent : 1n);
   const down = exponent < 0n ? 10n ** -exponent : 1n;
-  if (up % down !== 0n) return undefined;
+  if (up % down !== 0n) return "has a fraction";
   const integer = sign === "-" ? -(up / down) : up / down;
-  return BigInt.asIntN(64, integer) === integer ? integer : undefined;
+  return BigInt.asIntN(64, integer) === integer ? integer : "is outside of it";
 }

@@ -1,7 +1,6 @@
 /** Hostile chunks, expectations, media types, codings, JSON and plants. */
 import {
-  casesOf, chunk, chunked, chunks, evil, known, length, plant, request, rowsOf, utf8, withoutBody,
-  type Case, type Row,
+  casesOf, chunk, chunks, evil, known, plant, request, rowsOf, utf8, withoutBody, type Case, type Row,
 } from "./hostile.ts";
 import { token } from "../support/support.ts";
 
@@ -46,8 +45,6 @@ const broken: readonly Case[] = [
     "obs-fold": "x: y\r\n z\r\n", "NUL": "x: \0\r\n", "LF": "x: y\nz: a\r\n",
     "a request for a trailer": "POST /plants HTTP/1.1\r\n",
   }),
-  ...casesOf("README, Limitations", "400", withTrailer,
-    { "Content-Length in a trailer": length, "Transfer-Encoding in a trailer": chunked }),
   ["B, Strict: limits apply", "a trailer of 32 KiB", withTrailer(`X: ${"x".repeat(32_768)}\r\n`),
     "43101"],
   ...casesOf("B, Statuses 413", "41302", ofChunks, {

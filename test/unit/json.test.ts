@@ -1,13 +1,15 @@
 /**
  * The JSON reader: what it accepts, what it refuses, at which byte, and in how much time.
  *
- * JSON.parse and TextDecoder are the independent oracles; I-JSON differs from them where it says so.
+ * JSON.parse, TextDecoder and the fuzzer's model of I-JSON are the independent oracles.
  * PLANT_TEST_BODIES, whatever its value: four times as many random texts, and strings of 16 MiB.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { catalogue } from "../../src/http/errors.ts";
 import { JsonError, parseJson } from "../../src/json/parse.ts";
 import { readNewPlant } from "../../src/plant.ts";
+import { scan } from "../attack/fuzzmodel.ts";
 import { shapes } from "../support/shapes.ts";
 import { seeded } from "../support/support.ts";
 
@@ -181,30 +183,6 @@ function mutated(text: string, below: Below): string {
   return points.join("");
 }
 
-/** The codes of what I-JSON and the limit forbid in a text that JSON.parse accepts, from its tokens. */
-function forbidden(text: string, parsed: unknown, nesting: number): readonly JsonError["code"][] {
-  const strings = text.match(/"(?:[^"\\]|\\.)*"/g) ?? [];
-  const members = text.match(/"(?:[^"\\]|\\.)*"\s*:/g)?.length ?? 0;
-  const isHalved = strings.some((token) => !String(JSON.parse(token)).isWellFormed());
-  let depth = 0;
-  const depths = [...text.replace(/"(?:[^"\\]|\\.)*"/g, "")].map((character) => {
-    if ("[{".includes(character)) depth++;
-    if ("]}".includes(character)) depth--;
-    return depth;
-  });
-  return [
-    ...(members > membersOf(parsed) ? ["duplicate"] as const : []),
-    ...(isHalved ? ["surrogate"] as const : []),
-    ...(Math.max(...depths) > nesting ? ["nesting"] as const : []),
-  ];
-}
-
-function membersOf(value: unknown): number {
-  if (typeof value !== "object" || value === null) return 0;
-  const inner = Object.values(value).reduce((sum: number, member) => sum + membersOf(member), 0);
-  return inner + (Array.isArray(value) ? 0 : Object.keys(value).length);
-}
-
 /** Rounds of a random test. */
 const rounds = (count: number): number => isLong ? count : count / 4;
 
@@ -223,9 +201,9 @@ test("random texts, mutated or not, are accepted and refused as JSON.parse and I
       assert.ok(error, `JSON.parse refuses ${text}`);
       continue;
     }
-    const codes = forbidden(text, parsed, 4);
-    if (error) assert.ok(codes.includes(error.code), `${error.code} is wrong of ${text}`);
-    else assert.deepStrictEqual([valueOf(text, 4), codes], [parsed, []]);
+    const { faults } = scan(text, 4);
+    if (error) assert.ok(faults.includes(catalogue[error.code][0]), `${error.code} is wrong of ${text}`);
+    else assert.deepStrictEqual([valueOf(text, 4), faults], [parsed, []]);
   }
   assert.equal(Object.values(seen).filter((times) => times >= 20).length, 5, JSON.stringify(seen));
 });

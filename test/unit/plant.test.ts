@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exactInteger, int64 } from "../../src/json/number.ts";
 import { newPlantJson, newPlantOf, plainForm, plantJson, readNewPlant } from "../../src/plant.ts";
+import { integerOf } from "../attack/fuzzmodel.ts";
 import { seeded } from "../support/support.ts";
 
 type Verdict = ReturnType<typeof exactInteger>;
@@ -53,19 +54,6 @@ for (const [text, verdict] of known) {
   });
 }
 
-/** The number as a fraction of two integers. */
-function model(text: string): Verdict {
-  const [, sign, whole = "", fraction = "", power = "0"] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:[eE]\+?(-?\d+))?$/.exec(text) ?? [];
-  let numerator = BigInt(whole + fraction);
-  let denominator = 10n ** BigInt(fraction.length);
-  if (power.startsWith("-")) denominator *= 10n ** -BigInt(power);
-  else numerator *= 10n ** BigInt(power);
-  if (numerator % denominator !== 0n) return "has a fraction";
-  const value = (sign === "-" ? -1n : 1n) * (numerator / denominator);
-  return BigInt.asIntN(64, value) === value ? value : "is outside of it";
-}
-
 test("random numbers are what the fraction of two BigInts is", () => {
   const below = seeded(1);
   const seen = { "has a fraction": 0, "is outside of it": 0, integer: 0 };
@@ -86,7 +74,7 @@ test("random numbers are what the fraction of two BigInts is", () => {
     const text = `${sign ? "-" : ""}${whole}${fraction && `.${fraction}`}${power}`;
     assert.doesNotThrow(() => JSON.parse(text), `the generator makes JSON: ${text}`);
     const verdict = exactInteger(text);
-    assert.equal(verdict, model(text), text);
+    assert.equal(verdict, integerOf(text), text);
     seen[typeof verdict === "bigint" ? "integer" : verdict]++;
   }
   assert.ok(Math.min(...Object.values(seen)) > 2_000, JSON.stringify(seen));

@@ -10,6 +10,7 @@ import {
 import { plantText } from "../../src/store.ts";
 import { limitTable } from "../../src/config.ts";
 import type { NewPlant } from "../../src/plant.ts";
+import { at, headerStart, recordStart, uuid } from "../support/journals.ts";
 import { root } from "../support/support.ts";
 
 /** CRC-32 bit by bit, as ISO 3309 has it: reflected polynomial edb88320, all ones in and out. */
@@ -27,10 +28,8 @@ function line(start: string | Buffer, crc = crc32(Buffer.from(start))): Buffer {
   return Buffer.concat([Buffer.from(start), Buffer.from(`,"crc":"${crc}"}`)]);
 }
 
-const uuid = "5f0c1d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
-const at = "2026-11-21T02:56:07.123Z";
-const headerLine = `{"journal":"plant-store","version":1,"file":"${uuid}","at":"${at}"`;
-const textOf = (plant: string): string => `{"seq":1,"at":"${at}","synced":133,"plant":${plant}`;
+const headerLine = headerStart();
+const textOf = (plant: string): string => recordStart(1, 133, plant);
 
 /** "123456789": the check value of the CRC catalogue; the others are zlib's. */
 const vectors: readonly (readonly [text: string, crc: string])[] = [
