@@ -1,5 +1,6 @@
 /**
- * Negative controls: with any one guard removed, its row of the hostile tables fails.
+ * Negative controls: with any one guard removed, its row of the hostile tables fails. The cause of
+ * each Error is reached by test/contract/errors.test.ts.
  *
  * A guard is removed from a copy of the built program, by replacing one text with another.
  */
@@ -8,7 +9,6 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { catalogue, type Cause } from "../../src/http/errors.ts";
 import { createPlantServer, type NewPlant, type PlantStore } from "../../src/index.ts";
 import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
@@ -57,29 +57,8 @@ async function check(
 }
 
 type Guard = readonly [what: string, file: string, from: string, to: string, row: string];
-const causes: { readonly [cause in Cause]?: string } = {
-  version: "B, Strict: HTTP/0.9", headFields: "B, Limits: 101 fields",
-  headBytes: "B, Limits: 16 KiB and a byte", host: "B, Strict: an empty Host",
-  framing: "RFC 9112, 6.1: in HTTP/1.0", transferCoding: "RFC 9112, 6.1: gzip, chunked",
-  target: "B, Strict: a fragment: /plants#", repeated: "B, Strict: Content-Type twice",
-  manyCredentials: "B, Statuses 400: Authorization twice",
-  token: "B, Statuses 401: unknown: a token 0",
-  anonymous: "B, Statuses 401: another scheme: Basic eA==",
-  credentials: "B, Statuses 400: no b64token: Bearer a b", path: "B, Statuses 404: /Plants",
-  method: "B, Statuses 405: PUT and a body", expectation: "B, Statuses 417: other",
-  mediaType: "B, Statuses 415: text/plain of 10",
-  charset: "B, Statuses 415: application/json; charset=utf-16 of 32",
-  contentCoding: "B, Statuses 415: Content-Encoding: gzip",
-  declaredSize: "B, Statuses 413: by Content-Length",
-  empty: "B, Statuses 400: no length, no body",
-  idempotencyKey: "B, Idempotency: a space",
-};
-const must = 'function must(holds, cause, message, value = "") {';
 
 const guards: readonly Guard[] = [
-  ...Object.entries(causes).map(([cause, row]): Guard => [
-    `the cause ${cause}`, "http/errors.js", must, `${must} if (cause === "${cause}") return;`, row,
-  ]),
   ["a Host twice", "http/head.js", '["host", "host"],', "", "RFC 9112, 3.2: two Hosts, other"],
   ["an Idempotency-Key twice", "http/head.js", '["idempotency-key", "repeated"]', "",
     "B, Strict: Idempotency-Key twice"],
@@ -138,13 +117,3 @@ for (const [what, file, from, to, title] of guards) {
     await assert.rejects(check(await variant(file, from, to), row, 1_500), assert.AssertionError);
   });
 }
-
-/** Causes that no hostile request has, or that `must` does not throw: other files test them. */
-const elsewhere: readonly Cause[] = [
-  "malformed", "utf8", "json", "duplicate", "surrogate", "nesting", "schema", "truncated",
-  "connect", "timeout", "size", "chunkExtensions", "fault", "bodyTaken", "full", "unknown", "busy",
-  "bodies", "closed", "tooLarge", "unreachable", "conflict",
-];
-test("every cause has its control, or is named as one without", () => {
-  assert.deepEqual([...Object.keys(causes), ...elsewhere].sort(), Object.keys(catalogue).sort());
-});

@@ -317,38 +317,28 @@ test("a journal that is mounted without its folder is refused with 74; with it, 
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
   });
 
-const otherSocket = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
+const datagrams = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
   or die; $| = 1; print "bound\\n"; sleep 60;`;
-test("--socket at another program's datagram socket ends with 69, and leaves it", {
-  skip: noPerl }, async () => {
-  const folder = socketFolder();
-  const socketPath = nextSocket(folder);
-  const other = spawn("perl", ["-e", otherSocket, socketPath]);
-  children.add(other);
-  await once(other.stdout, "data");
-  await refused(/^69 .*cannot listen: something else is at .*\.sock: .*EPROTOTYPE\n$/,
-    join(folder, "plants.ndjson"));
-  assert.ok(existsSync(socketPath));
-  other.kill("SIGKILL");
-  await once(other, "exit");
-  await (await serving(join(folder, "plants.ndjson"))).end();
-});
-
-test("--socket at one that may be another user's ends with 69, and leaves it", {
-  skip: noUsers }, async () => {
-  const folder = socketFolder();
-  chmodSync(folder, 0o777);
-  const socketPath = nextSocket(folder);
-  const other = spawn(process.execPath, ["-e",
-    `process.umask(0o077); require("net").createServer().listen(${JSON.stringify(socketPath)},
-      () => console.log("listens"))`], { stdio: ["ignore", "pipe", "inherit"] });
-  children.add(other);
-  await once(other.stdout, "data");
-  await refused(/^69 .*something else is at .*: a process may listen there: EACCES\n$/,
-    join(folder, "plants.ndjson"), as(5001), readableByAll());
-  assert.ok(existsSync(socketPath));
-  other.kill("SIGKILL");
-});
+const privately = `process.umask(0o077); require("net").createServer()
+  .listen(process.argv[1], () => console.log("listens"))`;
+for (const [says, skip, command, script, wrapper, message] of [
+  ["another program's datagram socket", noPerl, "perl", datagrams, [], /^69 .*something else is at .*\.sock: .*EPROTOTYPE\n$/],
+  ["a socket that may be another user's", noUsers, process.execPath, privately, as(5001),
+    /^69 .*something else is at .*: a process may listen there: EACCES\n$/],
+] as const) {
+  test(`--socket at ${says} ends with 69, and leaves it`, { skip }, async () => {
+    const folder = socketFolder();
+    chmodSync(folder, 0o777);
+    const socketPath = nextSocket(folder);
+    const other = spawn(command, ["-e", script, socketPath], { stdio: ["ignore", "pipe", "inherit"] });
+    children.add(other);
+    await once(other.stdout, "data");
+    await refused(message, join(folder, "plants.ndjson"), wrapper, readableByAll());
+    assert.ok(existsSync(socketPath));
+    other.kill("SIGKILL");
+    await once(other, "exit");
+  });
+}
 
 /** A journal of a header and one record, and an `.rewrite` that would make another of it. */
 async function withForgery(folder: string) {

@@ -10,12 +10,8 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import {
-  diskWith, EIO, ENOSPC, fern, headerBytes, idsIn, outcomeOf, read, simulated,
-} from "../support/journals.ts";
-import * as journals from "../support/journals.ts";
-import { hangUp, start, statusOf } from "../support/operator.ts";
-import { post, temporaryFolder } from "../support/support.ts";
+import { diskWith, EIO, ENOSPC, headerBytes, idsIn, outcomeOf, read, simulated } from "../support/journals.ts";
+import { temporaryFolder } from "../support/support.ts";
 
 const limits = { rotationMillis: 10 };
 
@@ -73,7 +69,7 @@ test("a file that can't be looked at any more is not rotated away: the journal f
   disk.rename(path, `${path}.1`);
   disk.fail("look", { errno: EIO });
   assert.equal(await journal.rotate(), false);
-  assert.deepEqual(await journals.append(journal, fern), ["unknown"]);
+  assert.equal(await append(journal, 1n), "unknown");
   assert.deepEqual([disk.faultsFired, disk.names(), failures], [1, [`${path}.1`], ["failed 74"]]);
   await journal.close();
 });
@@ -340,19 +336,4 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.equal(existsSync(other), false);
     await (await openJournal(target)).close();
   }
-});
-
-test("mv of a link and SIGHUP, as the README says: the program goes on in a new file", async () => {
-  const cwd = temporaryFolder();
-  const [path, target] = [join(cwd, "plants.ndjson"), join(cwd, "target.ndjson")];
-  symlinkSync("target.ndjson", path);
-  const server = await start({ cwd });
-  const store = (id: number) => statusOf(server, post(`{"id":${id},"name":""}`).toString());
-  assert.equal(await store(1), 200);
-  renameSync(path, join(cwd, "plants-1.ndjson"));
-  await hangUp(server, "now writing to");
-  assert.match(server.stderr(), /rotated: now writing to .*\/plants\.ndjson\n$/);
-  assert.equal(await store(2), 200);
-  assert.equal(await server.end(), 0);
-  assert.deepEqual([idsIn(target), idsIn(path)], [[1], [2]]);
 });
