@@ -145,6 +145,35 @@ test("the container's commands work from a clone, up to what podman does", async
   await server.end();
 });
 
+// Kubernetes
+
+const manifests = ["kubernetes.yaml", "kubernetes-nats.yaml"];
+
+/** Lines with a `?` outside of quotes and within braces: YAML 1.1, and so kubectl, ends a scalar there. */
+const questionsIn = (text: string): readonly string[] =>
+  text.split("\n").filter((line) => /\{[^#]*\?/.test(line.replace(/"[^"]*"/g, "")));
+
+test("the manifests have no text that YAML 1.1 reads in another way than YAML 1.2", () => {
+  assert.deepEqual(questionsIn("a: { b: c?d }\nb: { b: \"c?d\" }\nc: d?e"), ["a: { b: c?d }"], "the control");
+  for (const name of manifests) assert.deepEqual(questionsIn(recipeOf(name)), [], name);
+});
+
+const noKubectl = missing(["kubectl", "version", "--client"]);
+test("kubectl reads the manifests", { skip: noKubectl }, () => {
+  const cwd = temporaryFolder();
+  const read = (...names: readonly string[]) => {
+    writeFileSync(join(cwd, "kustomization.yaml"), JSON.stringify({ resources: names }));
+    return spawnSync("kubectl", ["kustomize", "."], { cwd, encoding: "utf8" });
+  };
+  for (const name of manifests) writeFileSync(join(cwd, name), recipeOf(name));
+  const { status, stdout, stderr } = read(...manifests);
+  assert.deepEqual([status, stderr], [0, ""]);
+  const kinds = (text: string): number => text.match(/^kind: /gm)?.length ?? 0;
+  assert.equal(kinds(stdout), kinds(manifests.map(recipeOf).join("\n")));
+  writeFileSync(join(cwd, "broken.yaml"), recipeOf("kubernetes.yaml").replace("path: /livez", "path: /livez?a"));
+  assert.notEqual(read("broken.yaml").status, 0, "the control");
+});
+
 // logrotate
 
 const noLogrotate = missing(["logrotate", "--version"]);
