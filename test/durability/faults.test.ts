@@ -163,9 +163,9 @@ test("without memory for the window of keys the journal does not open, and says 
 
 /** The flags that the README gives, for a folder. */
 const flagsFor = (folder: string): readonly string[] =>
-  (/`node (--permission .*?) dist\/server\.js/.exec(
+  (/^node (--permission [^]*?) dist\/server\.js/m.exec(
     readFileSync(join(root, "src/program/README.md"), "utf8"),
-  )?.[1] ?? assert.fail("the README has them")).replaceAll("'", "").split(" ")
+  )?.[1] ?? assert.fail("the README has them")).replace(/'|\\\n/g, "").split(/ +/)
     .map((flag) => flag.replace("FOLDER", folder).replace(/=dist$/, `=${dirname(program)}`));
 
 for (const { path: node, version, major } of nodes) {
