@@ -147,23 +147,19 @@ test("the container's commands work from a clone, up to what podman does", async
 
 // Kubernetes
 
-/** Lines with a `?` outside of quotes and within braces: YAML 1.1, and so kubectl, ends a scalar there. */
-const questionsIn = (text: string): readonly string[] =>
-  text.split("\n").filter((line) => /\{[^#]*\?/.test(line.replace(/"[^"]*"/g, "")));
-
 const noKubectl = missing(["kubectl", "version", "--client"]);
+/** A `?` outside of quotes and within braces: there YAML 1.1, and so kubectl, ends a text. */
+const question = /^[^#\n]*\{(?:[^"#\n]|"[^"\n]*")*\?/m;
+
 test("the manifests are YAML 1.1, too, which kubectl reads", () => {
   const cwd = temporaryFolder();
-  const faultsOf = (text: string): readonly string[] => {
+  writeFileSync(join(cwd, "kustomization.yaml"), "resources: [a.yaml]");
+  const isRead = (text: string): boolean => {
     writeFileSync(join(cwd, "a.yaml"), text);
-    writeFileSync(join(cwd, "kustomization.yaml"), "resources: [a.yaml]");
-    if (noKubectl) return questionsIn(text);
-    const { stderr } = spawnSync("kubectl", ["kustomize", "."], { cwd, encoding: "utf8" });
-    return [...questionsIn(text), stderr].filter(Boolean);
+    return !question.test(text) && (noKubectl !== false || spawnSync("kubectl", ["kustomize", cwd]).status === 0);
   };
-  for (const name of ["kubernetes.yaml", "kubernetes-nats.yaml"]) assert.deepEqual(faultsOf(recipeOf(name)), []);
-  const control = faultsOf(recipeOf("kubernetes.yaml").replace("path: /livez", "path: /livez?a"));
-  assert.equal(control.length, noKubectl ? 1 : 2, `${control}`);
+  for (const name of ["kubernetes.yaml", "kubernetes-nats.yaml"]) assert.ok(isRead(recipeOf(name)), name);
+  assert.ok(!isRead(recipeOf("kubernetes.yaml").replace("path: /livez", "path: /livez?a")), "the control");
 });
 
 // logrotate
