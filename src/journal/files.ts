@@ -29,7 +29,7 @@ export type JournalFile = ReturnType<typeof openedFile>;
 
 export const realDisk = {
   /** Returns the absolute path behind symbolic links; for a dangling one, the path it names. */
-  resolve: (path: string) => resolveLinks(resolve(path), 40),
+  resolve: (path: string) => resolveLinks(resolve(path)),
 
   /** Looks at what is at a path; returns undefined if nothing is. */
   look(path: string) {
@@ -70,14 +70,14 @@ export const realDisk = {
     // Another user may replace it meanwhile: what is open is checked. A FIFO opens at once.
     const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK);
     try {
-      const found = fs.fstatSync(fd);
-      if (!found.isFile() || found.size > bytesMax)
+      const stat = fs.fstatSync(fd);
+      if (!stat.isFile() || stat.size > bytesMax)
         throw new Error("is not a copy of a journal's end");
 
       // In some directories, as /tmp, any user can create a copy that we would rely on.
-      if (![0, fs.statSync(journal).uid].includes(found.uid)) {
+      if (![0, fs.statSync(journal).uid].includes(stat.uid)) {
         throw new Error(
-          `belongs to user ${found.uid}: expected root or the journal's owner`
+          `belongs to user ${stat.uid}: expected root or the journal's owner`
         );
       }
       return fs.readFileSync(fd);
@@ -207,7 +207,7 @@ function checkOwner(path: string, { uid }: fs.Stats) {
     throw new Error(`belongs to user ${uid}, in a directory open to all users`);
 }
 
-function resolveLinks(absolute: string, hopsMax: number): string {
+function resolveLinks(absolute: string): string {
   const directory = dirname(absolute);
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
@@ -215,9 +215,8 @@ function resolveLinks(absolute: string, hopsMax: number): string {
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
   checkOwner(path, stat);
-  if (hopsMax === 0) throw new Error("too many symbolic links");
-  return resolveLinks(
-    resolve(dirname(path), fs.readlinkSync(path)),
-    hopsMax - 1
-  );
+
+  // Throws if links form a cycle.
+  realDisk.look(path);
+  return resolveLinks(resolve(dirname(path), fs.readlinkSync(path)));
 }

@@ -79,9 +79,8 @@ export class KeyWindow {
   /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
   find(key: string | undefined, plant: string) {
     if (key === undefined) return undefined;
-    this.#digests.write(key, "base64url");
     const { chains, before, length } = this.#slots;
-    let number = chains[this.#chain()] ?? 0;
+    let number = chains[this.#chainOf(key)] ?? 0;
     while (number >= this.#oldest) {
       const slot = number % length;
       if (this.#has(slot, 0)) {
@@ -115,10 +114,9 @@ export class KeyWindow {
     const position = this.#end;
     this.skip(lineBytes);
     if (key === undefined) return;
-    this.#digests.write(key, "base64url");
-    this.#writePlant(plant);
     const { digests, positions, before, chains, length } = this.#slots;
-    const chain = this.#chain();
+    const chain = this.#chainOf(key);
+    this.#writePlant(plant);
     const number = ++this.#count;
     const slot = number % length;
     this.#digests.copy(digests, slot * 2 * digestBytes);
@@ -138,7 +136,10 @@ export class KeyWindow {
     this.skip(start - headerBytes);
     if (find(file, keyMark, start, size) === size)
       return this.skip(size - start);
-    const lines = linesOf(file, start, size, decodeKeyed);
+    // Any other line counts as one without a key.
+    const lines = linesOf(file, start, size, (line) =>
+      line.includes(keyMark) ? decodeRecord(line) : undefined
+    );
     for (const { offset, end, text, record } of lines) {
       if (text && record?.key !== undefined)
         this.add(record.key, plantIn(text), end - offset);
@@ -175,8 +176,9 @@ export class KeyWindow {
     this.#digests.write(digest, digestBytes, digestBytes, "latin1");
   }
 
-  /** Returns the chain of the key in the scratch space. */
-  #chain() {
+  /** Writes a key into the scratch space, and returns its chain. */
+  #chainOf(key: string) {
+    this.#digests.write(key, "base64url");
     let hashed = 0;
     for (let index = 0; index < digestBytes; index += 4)
       hashed = Math.imul(hashed + this.#digests.readInt32LE(index), factor);
@@ -198,10 +200,6 @@ export class KeyWindow {
     return order === 0;
   }
 }
-
-/** Decodes a line that may have a key. Any other counts as one without. */
-const decodeKeyed: typeof decodeRecord = (line) =>
-  line.includes(keyMark) ? decodeRecord(line) : undefined;
 
 const slotsOf = (length: number) => ({
   length,

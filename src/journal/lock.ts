@@ -13,7 +13,7 @@ import { once } from "node:events";
 import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { platform, tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import {
   codeOf,
   hasCode,
@@ -46,9 +46,6 @@ const exclusiveFlag = isWindows ? 0x1000_0000 : 0x20;
 
 /** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
 const pathFlag = 0x20_0000;
-
-/** The longest name that fits into an address after /proc/self/fd/NUMBER/, in bytes. */
-const unfinishedBytesMax = 80;
 
 /** The longest address of a socket that no Node truncates, in bytes. */
 const addressBytesMax = 103;
@@ -99,7 +96,7 @@ export async function takeLocks(
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
   const own = `${path}.lock-${identity}-${randomName()}`;
   let isClosed = true;
-  for (const name of [...abstractOf(identity), own]) {
+  for (const name of [abstractOf(identity), own]) {
     try {
       releases.push(await listenOn(name));
     } catch (error) {
@@ -121,9 +118,12 @@ export async function takeLocks(
   // continues. Stale sockets of other journals are left to their own starts.
   const stale = locksBeside(path, identity).filter((name) => name !== own);
   for (const name of stale) {
-    const found = await probe(name);
-    if (found !== undefined)
-      throw locked(path, `, maybe in another container: at ${name}, ${found}`);
+    const holding = await probe(name);
+    if (holding !== undefined)
+      throw locked(
+        path,
+        `, maybe in another container: at ${name}, ${holding}`
+      );
   }
   return {
     isClosed: isClosed && stale.length === 0,
@@ -143,10 +143,8 @@ export async function isLocked(path: string, identity: string) {
 
   // The sockets in a directory that cannot be listed are unknown.
   const beside = ifPossible(() => locksBeside(path, identity)) ?? [];
-  const found = await Promise.all(
-    [...abstractOf(identity), ...beside].map(probe)
-  );
-  return found.some(Boolean);
+  const names = [abstractOf(identity), ...beside];
+  return (await Promise.all(names.map(probe))).some(Boolean);
 }
 
 /**
@@ -155,14 +153,12 @@ export async function isLocked(path: string, identity: string) {
  * Every error but two may hide a process: EACCES, EAGAIN (its backlog is full), EPROTOTYPE (it is
  * not a stream socket).
  *
- * @returns what was found, for a message; undefined if certainly nobody listens, as after kill -9
+ * @returns what holds it, for a message; undefined if certainly nobody listens, as after kill -9
  */
 export async function probe(name: string) {
   let release = () => {};
   try {
-    const [address, close] = name.startsWith("\0")
-      ? inPlace(name)
-      : addressOf(name);
+    const [address, close] = addressOf(name);
     release = close;
     const socket = connect(address);
     await once(socket, "connect").finally(() => socket.destroy());
@@ -207,19 +203,15 @@ async function listenOn(name: string): Promise<Release> {
   // A connection is all that a probe needs. A lock keeps no process alive.
   const server = createServer((socket) => socket.destroy()).unref();
   const isPath = !name.startsWith("\0");
-  const long = `${basename(name)}~`;
-  const unfinished =
-    Buffer.byteLength(long) > unfinishedBytesMax
-      ? `.lock-${randomName()}~`
-      : long;
+  const unfinished = `/.lock-${randomName()}~`;
   const [path, release] = isPath
-    ? addressOf(dirname(name), `/${unfinished}`)
-    : inPlace(name);
+    ? addressOf(dirname(name), unfinished)
+    : addressOf(name);
   try {
     // Otherwise a worker of node:cluster would share its primary's socket with other workers.
     server.listen({ path, exclusive: true, writableAll: isPath });
     await once(server, "listening");
-    if (isPath) fs.renameSync(join(dirname(name), unfinished), name);
+    if (isPath) fs.renameSync(dirname(name) + unfinished, name);
   } catch (error) {
     server.close();
     throw error;
@@ -235,14 +227,15 @@ async function listenOn(name: string): Promise<Release> {
 /**
  * Returns an address for a socket, and a function that releases it.
  *
- * A path that is too long is replaced by a short one that leads to the same place: that of a
- * descriptor or, without /proc, of a symbolic link in the folder for temporary files.
+ * An abstract name is its own address. A path that is too long is replaced by a short one that
+ * leads to the same place: that of a descriptor or, without /proc, of a symbolic link in the folder
+ * for temporary files.
  *
  * @param end what follows the path in the address
  */
 function addressOf(path: string, end = ""): [string, () => void] {
-  if (Buffer.byteLength(path + end) <= addressBytesMax)
-    return inPlace(path + end);
+  if (path.startsWith("\0") || Buffer.byteLength(path + end) <= addressBytesMax)
+    return [path + end, () => {}];
   const isMissing = ifPossible(
     () => !fs.statSync("/proc/self/fd", { throwIfNoEntry: false })
   );
@@ -259,14 +252,12 @@ function addressOf(path: string, end = ""): [string, () => void] {
   ];
 }
 
-const inPlace = (path: string): [string, () => void] => [path, () => {}];
-
 /** Returns eight characters that no other name has. */
 const randomName = () => Math.random().toString(36).slice(2, 10).padEnd(8, "0");
 
-/** The file's abstract name, the same on every Node, on systems that have such names. */
+/** The file's abstract name, the same on every Node. */
 export const abstractOf = (identity: string) =>
-  isLinux ? [`\0plant-store-${identity}`.padEnd(abstractBytes, ".")] : [];
+  `\0plant-store-${identity}`.padEnd(abstractBytes, ".");
 
 /**
  * The sockets in a journal's directory that lock it by any of its names, or once did. Asks lstat
@@ -275,7 +266,7 @@ export const abstractOf = (identity: string) =>
 const locksBeside = (path: string, identity: string) =>
   fs
     .readdirSync(dirname(path))
-    .filter((name) => /\.lock-(\d+-\d+)-\w{8}$/.exec(name)?.[1] === identity)
+    .filter((name) => RegExp(`\\.lock-${identity}-\\w{8}$`).test(name))
     .map((name) => join(dirname(path), name))
     .filter((name) =>
       fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()

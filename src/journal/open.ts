@@ -72,11 +72,12 @@ export async function openFile(options: OpenOptions) {
   const file = attempt(before ? "unreadable" : "failed", path, () =>
     disk.open(path)
   );
-  const releases: Release[] = [() => file.close()];
+  const releases: Release[] = [];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
   // the same.
   const release: Release = (end) => {
+    ifPossible(() => file.close());
     for (const each of releases) ifPossible(() => each(end));
   };
   let end: FileEnd = "durable";

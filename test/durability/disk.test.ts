@@ -53,7 +53,7 @@ test("symbolic links that form a cycle are refused", async () => {
   const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other")];
   symlinkSync(path, other);
   symlinkSync(other, path);
-  await assert.rejects(openJournal(path), { exitCode: 74, message: /: too many symbolic links$/ });
+  await assert.rejects(openJournal(path), { exitCode: 74, message: /: ELOOP: / });
 });
 
 test("a journal that is left open, and its locks, keep no process alive", () => {
@@ -128,8 +128,7 @@ test("a client of a lock's socket is disconnected at once: no descriptor stays o
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
     assert.equal(beside.length, 1);
-    const abstract = abstractOf(identity);
-    for (const name of [...beside.map((each) => join(cwd, each)), ...abstract]) {
+    for (const name of [...beside.map((each) => join(cwd, each)), abstractOf(identity)]) {
       const client = connect(name).resume();
       t.after(() => client.destroy());
       await once(client, "close");
