@@ -118,12 +118,9 @@ export async function takeLocks(
   // continues. Stale sockets of other journals are left to their own starts.
   const stale = locksBeside(path, identity).filter((name) => name !== own);
   for (const name of stale) {
-    const holding = await probe(name);
-    if (holding !== undefined)
-      throw locked(
-        path,
-        `, maybe in another container: at ${name}, ${holding}`
-      );
+    const state = await probe(name);
+    if (state !== undefined)
+      throw locked(path, `, maybe in another container: at ${name}, ${state}`);
   }
   return {
     isClosed: isClosed && stale.length === 0,
