@@ -108,18 +108,18 @@ test("the unit waits longer for the end than the drain, and restarts only where 
 });
 
 const noSystemctl = missing(["systemctl", "--version"]);
-test("systemctl enables both units of the recipes", { skip: noSystemctl }, () => {
+test("the commands for systemd install the program and a token, and systemctl enables both units", { skip: noSystemctl }, async () => {
   const folder = temporaryFolder();
   const units = join(folder, "etc", "systemd", "system");
   mkdirSync(units, { recursive: true });
-  for (const name of [unit, "plant-store.socket"]) {
-    writeFileSync(join(units, name), recipeOf(name));
-    const { status, stderr } = spawnSync("systemctl", [`--root=${folder}`, "enable", name],
-      { encoding: "utf8" });
-    assert.deepEqual([name, status], [name, 0], stderr);
-  }
+  const commands = recipeWith("systemd", { "npm ci && npm run build\n": "", "systemctl daemon-reload\n": "",
+    "/opt/": `${folder}/opt/`, "/etc/": `${folder}/etc/`, "enable --now": `enable --root=${folder}` });
+  const { status, stderr } = spawnSync("sh", ["-ec", commands], { cwd: root, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
   assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [unit]);
   assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), ["plant-store.socket"]);
+  const { code } = await run(["check", "--tokens", join(folder, "etc/plant-store/tokens")], { PLANTS_TOKEN: "" });
+  assert.deepEqual([code, readdirSync(join(folder, "opt/plant-store")).sort()], [0, ["dist", "package.json"]]);
 });
 
 // A container
