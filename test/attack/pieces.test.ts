@@ -14,7 +14,6 @@ import { start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { shapes } from "../support/shapes.ts";
 import { exchange, post, reader, token, type RawAnswer } from "../support/support.ts";
-import { patched } from "../support/tools.ts";
 
 const timeout = 60_000;
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
@@ -132,18 +131,3 @@ for (const { path: node, version } of nodes) {
     assert.equal(running.stderr(), "");
   });
 }
-
-test("the control: a reader that keeps an object for each value ends the process", { timeout },
-  async () => {
-    const program = patched("parse.js",
-      [["return start;", "(globalThis.kept ??= []).push([start]); return start;"]], "json");
-    const running = await start({ program, nodeArgs });
-    const [, body] = shapes.find(([what]) => what === "empty objects, not stored") ?? [];
-    const bytes = Buffer.from(body?.(1_048_576 - 100) ?? "");
-    let status: number | undefined = 200;
-    for (let times = 0; times < 9 && status === 200; times++) {
-      [{ status } = { status: undefined }] =
-        await exchange(running.port, post(bytes), { answers: 1 });
-    }
-    assert.equal(status, undefined);
-  });

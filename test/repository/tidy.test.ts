@@ -6,7 +6,7 @@ import { describe, test } from "node:test";
 import { root } from "../support/support.ts";
 import { documents } from "./documents.ts";
 import {
-  afterParentheses, clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
+  clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
   sourcesIn, tokensOf, type Source,
 } from "./source.ts";
 
@@ -102,16 +102,6 @@ function unspacedIn(source: Source): readonly string[] {
   return [...docblocks, ...members];
 }
 
-/** Statements that share a line: after a semicolon, except in types and in the head of a `for`. */
-function sharedLinesOf({ bare }: Source): readonly string[] {
-  return bare.split("\n").flatMap((line, at) => {
-    const isShared = /(?:\)|=>|\b(?:else|do|try|finally)) \{ [^}]*;/.test(line)
-      || /;\s*\S/.test((/^\s*for /.test(line) ? afterParentheses(line) : line)
-        .replace(/\{[^{}]*\}/g, ""));
-    return isShared ? [`line ${at + 1}: one statement per line`] : [];
-  });
-}
-
 function longFunctionsOf(source: Source): readonly string[] {
   const lines = source.code.split("\n");
   return itemsOf(source).filter(isFunction).flatMap(({ first, last, code }) => {
@@ -171,12 +161,6 @@ const rules: readonly Rule[] = [
     find: unspacedIn,
     broken: ["a();\n/** b */\nc();", "class A {\n  b() {\n    c();\n  }\n  d() {\n  }\n}"],
     fine: "class A {\n  /** b */\n  b() {\n    c();\n  }\n\n  /** d */\n  d() {}\n}",
-  },
-  {
-    name: "a line has one statement",
-    find: sharedLinesOf,
-    broken: ["a(); b();", "if (a) { b(); }", "const a = () => { b(); c(); };"],
-    fine: 'for (let a; (a = g()) > 1; a++) b("c; d"); // e; f\nconst a: { b: c; d: e } = f;',
   },
   {
     name: "no type is any, no value is asserted to be there, no compiler message is silenced",
