@@ -3,22 +3,18 @@
  * byte, and for each plant an outcome that is true, whatever a host appends.
  */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { inspect } from "node:util";
 import type { Limits } from "../../src/config.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { frameBytesMax } from "../../src/journal/record.ts";
-import { plantText } from "../../src/store.ts";
 import type { NewPlant } from "../../src/plant.ts";
-import { appendJson } from "../../src/store.ts";
-import {
-  append, ENOSPC, EIO, fern, headerBytes, outcomeOf, plantOf, simulated,
-} from "../support/journals.ts";
-import { library, temporaryFolder } from "../support/support.ts";
+import { appendJson, plantText } from "../../src/store.ts";
+import { append, ENOSPC, EIO, fern, headerBytes, outcomeOf, plantOf, simulated } from "../support/journals.ts";
+import { temporaryFolder } from "../support/support.ts";
 
 const many = (count: number): NewPlant[] => Array<NewPlant>(count).fill(fern);
 const stored = (count: number): string[] => Array<string>(count).fill("stored");
@@ -222,44 +218,33 @@ for (const [says, arrange] of obstacles) {
   });
 }
 
-test("a caller's function that throws fails neither the journal nor its batch, nor a call that waits for its key", () => {
-  const script = `
-    import { openJournal } from ${JSON.stringify(library)};
-    import { appendJson } from ${JSON.stringify(new URL("store.js", library))};
-    process.on("uncaughtException", ({ message }) => console.log("heard", message));
-    const journal = await openJournal("plants.ndjson");
-    const throws = () => { throw new Error("boom"); };
-    journal[appendJson].variant('{"id":1,"name":"Fern"}', throws);
-    const key = "A".repeat(22);
-    const replay = (settle) => journal[appendJson].variant('{"id":2,"name":"Moss"}', settle, key);
-    replay(throws);
-    replay(throws);
-    console.log(await new Promise(replay));
-    await journal.append({ id: 3n, name: "Ivy" });
-    await journal.close();
-    console.log("closed");`;
-  const folder = temporaryFolder();
-  const { status, stdout, stderr } = spawnSync(process.execPath,
-    ["--input-type=module", "--eval", script], { cwd: folder, encoding: "utf8", timeout: 60_000 });
-  assert.deepEqual([status, stdout, stderr], [0, `${"heard boom\n".repeat(3)}replayed\nclosed\n`, ""]);
-  assert.match(readFileSync(join(folder, "plants.ndjson"), "utf8"), /Fern.*\n.*Moss.*\n.*Ivy/);
+/** Catches what is thrown outside of any promise; returns its messages. */
+function uncaught(t: TestContext): readonly string[] {
+  const messages: string[] = [];
+  process.setUncaughtExceptionCaptureCallback(({ message }) => messages.push(message));
+  t.after(() => process.setUncaughtExceptionCaptureCallback(null));
+  return messages;
+}
+
+test("a caller's function that throws fails neither the journal nor its batch", async (t) => {
+  const messages = uncaught(t);
+  const { journal, records } = await simulated();
+  journal[appendJson].variant('{"id":7,"name":"Fern"}', () => { throw new Error("boom"); });
+  assert.deepEqual([await append(journal, fern), await append(journal, fern)], [["stored"], ["stored"]]);
+  await journal.close();
+  assert.deepEqual([messages, records().map(({ plant }) => plant.id)], [["boom"], [7, 1, 1]]);
 });
 
-test('a listener to "failed" that throws does not prevent closing', () => {
-  const folder = temporaryFolder();
-  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
-    import { rmSync } from "node:fs";
-    import { openJournal } from ${JSON.stringify(library)};
-    process.on("uncaughtException", (error) => console.log(error.message));
-    const journal = await openJournal("plants.ndjson");
-    journal.once("failed", () => { throw new Error("thrown"); });
-    rmSync("plants.ndjson");
-    await journal.append({ id: 1n, name: "" }).catch((error) => console.log(error.code));
-    await journal.close();
-    console.log("closed");`], { cwd: folder, encoding: "utf8", timeout: 60_000 });
-  const lines = stdout.trimEnd().split("\n").toSorted();
-  assert.deepEqual([status, lines], [0, ["closed", "thrown", "unknown"]], stderr);
-  assert.match(readdirSync(folder).join(), /^plants\.ndjson\.lock-[\w-]+$/, "its lock stays, stale");
+test('a listener to "failed" that throws does not prevent closing', async (t) => {
+  const messages = uncaught(t);
+  const path = join(temporaryFolder(), "plants.ndjson");
+  const journal = await openJournal(path);
+  journal.once("failed", () => { throw new Error("thrown"); });
+  rmSync(path);
+  assert.deepEqual(await append(journal, fern), ["unknown"]);
+  await journal.close();
+  assert.deepEqual(messages, ["thrown"]);
+  assert.match(readdirSync(dirname(path)).join(), /^plants\.ndjson\.lock-[\w-]+$/, "its lock stays, stale");
 });
 
 test("close settles all that was accepted, accepts no more, and may be called again", async () => {

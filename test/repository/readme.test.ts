@@ -92,27 +92,6 @@ test("the commands to start and to test are scripts of package.json", () => {
   assert.match(`${pretest} ${testScript}`, /build.* test\/\*\/\*\.test\.ts$/);
 });
 
-test("SIGTERM for npm start reaches the server, not a shell around it", async (t) => {
-  const exitOf = async (script: string): Promise<readonly unknown[]> => {
-    const child = spawn("/bin/sh", ["-c", script], {
-      cwd: checkout(), detached: true, stdio: ["ignore", "pipe", "ignore"],
-      env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token }),
-    });
-    const { pid = 0 } = child;
-    const exited = once(child, "exit");
-    await once(child.stdout, "data");
-    child.kill("SIGTERM");
-    const [code, signal] = await exited;
-    if (signal !== null) process.kill(-pid, "SIGKILL");
-    return [code, signal];
-  };
-  const { start: script } = manifest.scripts;
-  assert.deepEqual(await exitOf(script), [0, null]);
-  const control = await exitOf(`${script.replace("exec ", "")}; true`);
-  t.diagnostic(`without exec: ${control.join()}`);
-  assert.deepEqual(control, [null, "SIGTERM"]);
-});
-
 test("the commands for tokens make a file that the server accepts", async () => {
   const folder = checkout();
   const [umask, make, serve = ""] = blockOf("sh", "tokens").trim().split("\n");
