@@ -7,6 +7,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { request as hostileRequest, utf8, type RequestOptions } from "../attack/hostile.ts";
 import { assertError, exchange, start, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -14,32 +15,12 @@ const folder = temporaryFolder();
 const server = await start({ node, cwd: folder });
 after(() => server.end());
 
-type Fields = Readonly<Record<string, string | undefined>>;
-interface Request {
-  readonly method?: string;
-  readonly target?: string;
-  readonly fields?: Fields;
-  readonly body?: string | Buffer;
-}
-
 const fern = '{"id":1,"name":"Fern"}';
-
-/** A good request with some parts replaced. A field that is undefined is left out. */
-function request(parts: Request): Buffer {
-  const { method = "POST", target = "/plants", body = fern } = parts;
-  const fields = Object.entries({
-    Host: "localhost", Authorization: `Bearer ${token}`, "Content-Type": "application/json",
-    "Content-Length": String(Buffer.byteLength(body)), ...parts.fields,
-  }).map(([name, value]) => (value === undefined ? "" : `${name}: ${value}\r\n`)).join("");
-  const head = Buffer.from(`${method} ${target} HTTP/1.1\r\n${fields}\r\n`, "latin1");
-  return Buffer.concat([head, Buffer.from(body)]);
-}
+const request = (parts: RequestOptions): string => hostileRequest({ body: fern, ...parts });
 
 /** The response to a good request with some parts replaced. */
-async function answerTo(parts: Request): Promise<RawAnswer> {
-  const [answer] = await exchange(server.port, request(parts), {
-    answers: 1, head: parts.method === "HEAD",
-  });
+async function answerTo(parts: RequestOptions): Promise<RawAnswer> {
+  const [answer] = await exchange(server.port, request(parts), { answers: 1, head: parts.method === "HEAD" });
   assert.ok(answer, "no answer came");
   return answer;
 }
@@ -79,7 +60,7 @@ table("a valid plant is stored, and the response is 200 with the Plant, without 
   ["B, JSON: other members are not stored", '{"id":5,"name":"Moss","age":[1,{"name":2}]}', { name: "Moss" }],
 ] as const, async ([, body, plant]) => {
   const before = records().length;
-  assertAnswer(await answerTo({ body }), 200, plant);
+  assertAnswer(await answerTo({ body: utf8(body) }), 200, plant);
   const [line = "", ...more] = records().slice(before);
   assert.equal(more.length, 0);
   const stored = JSON.parse(line) as { readonly plant: { readonly id: number } };
@@ -93,8 +74,8 @@ table("a body that is not a NewPlant is a 400, and every violation is named", [
   ["B, Statuses: an empty body", "", /empty/],
   ["B, Statuses: bad JSON, with its offset", '{"id":1,}', /\b8\b/],
   ["RFC 8259, 2: two texts", `${fern}${fern}`, /22/],
-  ["RFC 7493, 2.1: no UTF-8", Buffer.from('{"id":1,"name":"\xff"}', "latin1"), /UTF-8/],
-  ["B, Every answer: a message is bounded", `{"id":1,"name":"","${"\\u0000é".repeat(9000)}`, /./],
+  ["RFC 7493, 2.1: no UTF-8", '{"id":1,"name":"\xff"}', /UTF-8/],
+  ["B, Every answer: a message is bounded", utf8(`{"id":1,"name":"","${"\\u0000é".repeat(9000)}`), /./],
   ["B, Every answer: an excerpt is escaped", `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`, /./],
 ] as const, async ([, body, expected]) => {
   const before = records().length;
@@ -103,26 +84,24 @@ table("a body that is not a NewPlant is a 400, and every violation is named", [
 });
 
 table("a 415 repeats what was sent if clients send it by mistake, and nothing else", [
-  ["curl's default", "Content-Type", "application/x-www-form-urlencoded",
+  ["curl's default", "Type", "application/x-www-form-urlencoded",
     /^Content-Type must be application\/json, but is application\/x-www-form-urlencoded\.$/],
-  ["a form with a boundary", "Content-Type", "multipart/form-data; boundary=a",
-    /but is multipart\/form-data\.$/],
-  ["in capitals", "Content-Type", "Text/Plain", /but is Text\/Plain\.$/],
-  ["nothing", "Content-Type", undefined, /^Content-Type must be application\/json, but has no value\.$/],
-  ["a token, misplaced", "Content-Type", "S3cret", /^(?!.*S3cret).*but is another one\.$/],
-  ["a charset", "Content-Type", "application/json; charset=ISO-8859-1",
+  ["a form with a boundary", "Type", "multipart/form-data; boundary=a", /but is multipart\/form-data\.$/],
+  ["in capitals", "Type", "Text/Plain", /but is Text\/Plain\.$/],
+  ["nothing", "Type", undefined, /^Content-Type must be application\/json, but has no value\.$/],
+  ["a token, misplaced", "Type", "S3cret", /^(?!.*S3cret).*but is another one\.$/],
+  ["a charset", "Type", "application/json; charset=ISO-8859-1",
     /^The charset of Content-Type must be utf-8, once, or absent, but is ISO-8859-1\.$/],
-  ["a charset, twice", "Content-Type", "application/json; charset=utf-8; charset=utf-8",
-    /but is repeated\.$/],
-  ["a charset that is a token", "Content-Type", "application/json; charset=S3cret",
-    /^(?!.*S3cret).*but is another one\.$/],
-  ["a coding", "Content-Encoding", "gzip",
-    /^Content-Encoding must be identity or absent, but is gzip\.$/],
-  ["an empty coding", "Content-Encoding", "", /^Content-Encoding must be identity or absent, but has no value\.$/],
-  ["utf8", "Content-Type", "application/json; charset=utf8", /, but is utf8\.$/],
-  ["a coding that is a token", "Content-Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
+  ["a charset, twice", "Type", "application/json; charset=utf-8; charset=utf-8", /but is repeated\.$/],
+  ["a charset that is a token", "Type", "application/json; charset=S3cret", /^(?!.*S3cret).*but is another one\.$/],
+  ["a coding", "Encoding", "gzip", /^Content-Encoding must be identity or absent, but is gzip\.$/],
+  ["an empty coding", "Encoding", "", /^Content-Encoding must be identity or absent, but has no value\.$/],
+  ["utf8", "Type", "application/json; charset=utf8", /, but is utf8\.$/],
+  ["a coding that is a token", "Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
 ] as const, async ([, name, value, expected]) => {
-  assert.match(assertError(await answerTo({ fields: { [name]: value } }), [415]).message, expected);
+  const field = value === undefined ? "" : `Content-${name}: ${value}\r\n`;
+  const answer = await answerTo(name === "Type" ? { type: field } : { fields: field });
+  assert.match(assertError(answer, [415]).message, expected);
 });
 
 const head = `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
@@ -142,19 +121,19 @@ table("an error says what is wrong with what other programs send", [
 });
 
 test("an empty Expect is as if absent", async () => {
-  assertAnswer(await answerTo({ fields: { Expect: "" } }), 200, { name: "Fern" });
+  assertAnswer(await answerTo({ fields: "Expect:\r\n" }), 200, { name: "Fern" });
 });
 
 /** The contract's order of checks. */
-const faults: readonly (readonly [string, Request & { readonly status: number }])[] = [
-  ["one unambiguous request", { status: 400, fields: { Host: "" } }],
-  ["bearer", { status: 401, fields: { Authorization: undefined } }],
+const faults: readonly (readonly [string, RequestOptions & { readonly status: number }])[] = [
+  ["one unambiguous request", { status: 400, host: "Host:\r\n" }],
+  ["bearer", { status: 401, authorization: "" }],
   ["path", { status: 404, target: "/plant" }],
   ["method", { status: 405, method: "PUT" }],
-  ["Expect", { status: 417, fields: { Expect: "200-ok" } }],
-  ["media type", { status: 415, fields: { "Content-Type": "text/json" } }],
-  ["content coding", { status: 415, fields: { "Content-Encoding": "br" } }],
-  ["size", { status: 413, fields: { "Content-Length": "1048577" } }],
+  ["Expect", { status: 417, fields: "Expect: 200-ok\r\n" }],
+  ["media type", { status: 415, type: "Content-Type: text/json\r\n" }],
+  ["content coding", { status: 415, fields: "Content-Encoding: br\r\n" }],
+  ["size", { status: 413, length: 1_048_577 }],
   ["JSON", { status: 400, body: "{" }],
   ["schema", { status: 400, body: "{}" }],
 ];
@@ -164,22 +143,21 @@ const pairs = faults.flatMap(([first, one], index) =>
 table("of two faults, the first in the order of checks decides the response", pairs,
   async ([, one, two]) => {
     const alone = assertError(await answerTo(one), [one.status]);
-    const fields = { ...two.fields, ...one.fields };
+    const fields = `${two.fields ?? ""}${one.fields ?? ""}`;
     const both = assertError(await answerTo({ ...two, ...one, fields }), [one.status]);
     assert.equal(both.error, alone.error);
   });
 
 table("a fault of the head gets its response before 100 Continue, without the body",
   faults.slice(0, 8).filter(([name]) => name !== "Expect"), async ([, { status, ...parts }]) => {
-    const fields = { Expect: "100-continue", "Content-Length": "22", ...parts.fields };
-    assertError(await answerTo({ ...parts, fields, body: "" }), [status]);
+    const fields = `${parts.fields ?? ""}Expect: 100-continue\r\n`;
+    assertError(await answerTo({ length: 22, ...parts, fields, body: "" }), [status]);
   });
 
 table("an early response has Connection: close, or leaves the connection open", faults,
   async ([, { status, ...parts }]) => {
-    if (parts.fields?.["Content-Length"]) parts = { ...parts, body: " ".repeat(1_048_577) };
-    const last = { fields: { Connection: "close" } };
-    const both = Buffer.concat([request(parts), request(last)]);
+    const body = parts.length === undefined ? {} : { body: " ".repeat(1_048_577) };
+    const both = request({ ...parts, ...body }) + request({ fields: "Connection: close\r\n" });
     const [first, second, ...more] = await exchange(server.port, both);
     assert.ok(first, "no answer came");
     assertError(first, [status]);
