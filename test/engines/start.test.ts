@@ -25,6 +25,12 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
     await until("it is back", async () => await append(store) === "stored");
     assert.ok(warnings.some((line) => /found an unknown operation/.test(line)), warnings.join("\n"));
     assert.match(warnings.at(-1) ?? "", /^plants are acknowledged again$/);
+    await append(store);
+    assert.equal(warnings.filter((line) => line === "plants are acknowledged again").length, 1);
+    const reported = warnings.length;
+    fake.script = { greeting: "HTTP/1.1 400 Bad Request\r\n\r\n" };
+    fake.cut();
+    await until("the same problem is reported again", () => warnings.slice(reported).join().includes("unknown operation"));
   });
   test("without acknowledgements is left for the next host, though it responds to PING", async () => {
     const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
@@ -188,7 +194,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` },
       /Permissions Violation/, "config"],
     ["no stream", { stream: { error: { code: 404, err_code: 10059, description: "stream not found" } } },
-      /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants"/, "config"],
+      /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants","deny_delete":true,"deny_purge":true,/, "config"],
   ];
   for (const [what, script, pattern, code] of scripts) {
     test(`${what}: refused`, async () => {
