@@ -1,11 +1,9 @@
-/** The OpenAPI description declares what the interface does, and the responses keep to it. */
+/** The OpenAPI description declares what the interface does; test/contract-tools compares the responses. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
-import { parseJson } from "../../src/json/parse.ts";
-import { checkSchema } from "../../src/json/schema.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
@@ -149,35 +147,8 @@ test("the program prints the same description, and one without keys if the store
   }
 });
 
-/** Checks that a body is I-JSON of this schema, without other members. */
-function assertIs(schema: typeof plantSchema | typeof errorSchema, body: string): void {
-  const known = Object.keys(schema.properties);
-  assert.deepEqual([...checkSchema(schema, parseJson(Buffer.from(body), 4, known))], [], body);
-  assert.ok(Object.keys(JSON.parse(body)).every((name) => known.includes(name)), body);
-}
-
 /** Returns the one response to the bytes. */
 async function answerTo(bytes: string | Buffer): Promise<RawAnswer> {
   const [answer] = await exchange(server.port, bytes, { answers: 1 });
   return answer ?? assert.fail("no response arrived");
 }
-
-test("a Plant keeps to its schema", async () => {
-  for (const [body, plant] of [
-    ['{"id":1.0,"name":"\\u0000😀\\"","more":[]}', '{"name":"\\u0000😀\\""}'],
-    [' {"tag":"","id":1e2,"name":"\\ud83d\\ude00"} ', '{"name":"😀","tag":""}'],
-  ] as const) {
-    const answer = await answerTo(post(body));
-    assert.deepEqual([answer.status, answer.body], [200, `${plant}\n`]);
-    assertIs(plantSchema, answer.body);
-  }
-});
-
-test("an Error keeps to its schema", async () => {
-  for (const bytes of ["PLANT\r\n\r\n", post("{}"), post("{}", "Expect: tea\r\n")]) {
-    const { status, body } = await answerTo(bytes);
-    assert.ok(status >= 400);
-    assertIs(errorSchema, body);
-    assert.equal(JSON.parse(body).error | 0, JSON.parse(body).error, "an int32");
-  }
-});

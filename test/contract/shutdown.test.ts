@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
@@ -172,23 +172,6 @@ test("at the drain's deadline a plant that waits for the store is a request cut 
     assert.equal(await server.drain(), false);
     store.release();
   });
-
-test("a client that is slow to close does not make the program exit with 69; half a body does", { timeout }, async () => {
-  const args = ["--drain-timeout", "300", "--discard-timeout", `${never}`];
-  const server = await start({ node, args });
-  const client: Socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
-  const found = readAnswers(client, 1);
-  client.write(post(fern, "Connection: close\r\n"));
-  assert.deepEqual((await found).map(({ status }) => status), [200]);
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "");
-  client.destroy();
-
-  const other = await start({ node, args });
-  const late = await underWay(other);
-  assert.equal(await other.end(), 69);
-  late.destroy();
-});
 
 test("another signal during a drain ends the program at once with 69", { timeout }, async () => {
   // The deadline, which also ends with 69, is far away.
