@@ -255,11 +255,11 @@ export class Journal
   async #commit() {
     // Waits while each turn of the event loop adds over 10 % more appends, so that they share the
     // write. A write costs as much as 10 requests, an idle turn next to nothing.
-    let known;
+    let before;
     do {
-      known = this.#queue.waiting.length;
+      before = this.#queue.waiting.length;
       await setImmediate();
-    } while (this.#queue.waiting.length > 1.1 * known);
+    } while (this.#queue.waiting.length > 1.1 * before);
 
     const bytes = this.#takeBatch();
     const { length: records } = this.#queue.batch;
@@ -328,35 +328,28 @@ export class Journal
 
   /** @throws Error if the file is not where, or not as long as, this process has left it */
   async #watch() {
-    // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
-    // the file may be deleted, truncated or put back.
-    const deadline = performance.now() + this.#settings.limits.rotationMillis;
-    while (!this.#isInPlace() && this.#rotations.length === 0) {
+    const { disk, path, limits } = this.#settings;
+    const { identity, file } = this.#current;
+    const look = () => disk.look(path);
+    const deadline = performance.now() + limits.rotationMillis;
+    for (;;) {
+      // The cause of a failed rotation may still be at the path, and make this fail.
+      const there = this.#mayBeRenamed ? ifPossible(look) : look();
+      const isAtPath = there?.identity === identity;
+      this.#check(isAtPath ? there : file.look());
+
+      // A file that was put back after a failed rotation must stay at the path again.
+      if (isAtPath) this.#mayBeRenamed = false;
+      if (isAtPath || this.#mayBeRenamed || this.#rotations.length > 0) return;
+
+      // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
+      // the file may be deleted, truncated or put back.
       if (performance.now() > deadline)
         throw new Error(
           "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
         );
       await pause(watchMillis);
     }
-  }
-
-  /**
-   * Whether the file is where it must be found.
-   *
-   * @throws Error if it was deleted, or is not as long as this process has left it
-   */
-  #isInPlace() {
-    const { disk, path } = this.#settings;
-    const { identity, file } = this.#current;
-    const look = () => disk.look(path);
-    // The cause of a failed rotation may still be at the path, and make this fail.
-    const there = this.#mayBeRenamed ? ifPossible(look) : look();
-    const isAtPath = there?.identity === identity;
-    this.#check(isAtPath ? there : file.look());
-
-    // A file that was put back after a failed rotation must stay at the path again.
-    if (isAtPath) this.#mayBeRenamed = false;
-    return isAtPath || this.#mayBeRenamed;
   }
 
   /** @throws Error if the file was deleted, or is not as long as this process has left it */

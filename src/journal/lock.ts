@@ -95,6 +95,7 @@ export async function takeLocks(
 
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
   const own = `${path}.lock-${identity}-${randomName()}`;
+  let missing = 0;
   let isClosed = true;
   for (const name of [abstractOf(identity), own]) {
     try {
@@ -105,7 +106,7 @@ export async function takeLocks(
           path,
           `: "ss -xlp | grep plant-store-${identity}" shows which`
         );
-      if (name === own && releases.length === 0) throw error;
+      if (++missing > 1) throw error;
       isClosed &&= name !== own;
       warn(
         `${path}: one of its two locks is missing, so another process may not see that it is ` +

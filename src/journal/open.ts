@@ -59,29 +59,29 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 /**
  * Opens the file behind a path; creates it if there is none. Adds its keys to the window.
  *
- * @throws JournalError
+ * @throws JournalError `unreadable` for what cannot be read, `failed` for most else
  */
 export async function openFile(options: OpenOptions) {
   const { disk, path: link, warn } = options;
   const path = attempt("failed", link, () => disk.resolve(link));
-  attempt("failed", path, () => checkPath(path));
-  const before = attempt("unreadable", path, () => disk.look(path));
-  if (before?.isFile === false)
-    throw new JournalError("unreadable", path, "is not a regular file");
-
-  const file = attempt(before ? "unreadable" : "failed", path, () =>
-    disk.open(path)
-  );
   const releases: Release[] = [];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
   // the same.
   const release: Release = (end) => {
-    ifPossible(() => file.close());
     for (const each of releases) ifPossible(() => each(end));
   };
   let end: FileEnd = "durable";
   try {
+    checkPath(path);
+    const before = attempt("unreadable", path, () => disk.look(path));
+    if (before?.isFile === false)
+      throw new JournalError("unreadable", path, "is not a regular file");
+    const file = attempt(before ? "unreadable" : "failed", path, () =>
+      disk.open(path)
+    );
+    releases.push(() => file.close());
+
     const { identity, links } = file.look();
     const lock = await disk.lock(path, identity, releases, warn);
     const isClosed = lock.isClosed && links === 1;
@@ -147,21 +147,21 @@ function planRepair(
 ) {
   const copyBytes = readCopy(disk, path);
   const size = file.size();
-  const { copy, completed, end } = planOpening(
+  const { copy, completed, verdict } = planOpening(
     { ...file, size: () => size },
     copyBytes
   );
   checkSize(path, file, size);
 
-  if (end.kind === "damaged") {
+  if (verdict.kind === "damaged") {
     const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    const reason = `${end.reason}; ${help}`;
-    throw new JournalError("damaged", path, reason, end.offset);
+    const reason = `${verdict.reason}; ${help}`;
+    throw new JournalError("damaged", path, reason, verdict.offset);
   }
-  if (end.kind === "new")
+  if (verdict.kind === "new")
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
-  const { seq, file: uuid } = end;
-  if (isClosed && end.kind === "clean" && copy.kind === "none") {
+  const { seq, file: uuid } = verdict;
+  if (isClosed && verdict.kind === "clean" && copy.kind === "none") {
     keys?.addFile(completed);
     return { kind: "clean", seq, uuid } as const;
   }
@@ -169,14 +169,17 @@ function planRepair(
   // Lines that no line certifies are rewritten, and a pending rewrite is finished.
   const offset = Math.min(
     copy.kind === "pending" ? copy.offset : size,
-    end.certified
+    verdict.certified
   );
   const tail = completed.read(offset, completed.size() - offset);
-  const lf = Buffer.from(end.kind === "unterminated" ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, end.end - offset), lf]);
+  const lf = Buffer.from(verdict.kind === "unterminated" ? "\n" : "");
+  const bytes = Buffer.concat([tail.subarray(0, verdict.end - offset), lf]);
   const rewrite = { file: uuid, offset, size, bytes };
   keys?.addFile(withEnd(completed, rewrite));
-  const torn = { offset: end.end, bytes: tail.subarray(end.end - offset) };
+  const torn = {
+    offset: verdict.end,
+    bytes: tail.subarray(verdict.end - offset)
+  };
   return { kind: "rewrite", seq, uuid, rewrite, torn } as const;
 }
 
@@ -202,23 +205,15 @@ async function repair(
   if (plan.kind === "clean") return;
 
   const { rewrite, torn } = plan;
-  if (torn.bytes.length > 0)
-    await saveTorn(disk, path, torn.offset, torn.bytes, warn);
+  const { offset, bytes } = torn;
+  if (bytes.length > 0) {
+    // Replaces no other copy.
+    let name = `${path}.torn-${offset}`;
+    if (disk.look(name)) name += `-${randomUUID()}`;
+    await replaceFile(disk, name, bytes);
+    warn(
+      `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
+    );
+  }
   await rewriteEnd(disk, path, file, rewrite);
-}
-
-/** Copies a torn end aside, durably, and warns of it. Replaces no other copy. */
-async function saveTorn(
-  disk: Disk,
-  path: string,
-  offset: number,
-  bytes: Buffer,
-  warn: Warn
-) {
-  let name = `${path}.torn-${offset}`;
-  if (disk.look(name)) name += `-${randomUUID()}`;
-  await replaceFile(disk, name, bytes);
-  warn(
-    `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
-  );
 }

@@ -61,8 +61,8 @@ export function readCopy(disk: Disk, path: string) {
 export function planOpening(file: Bytes, copyBytes: Buffer | undefined) {
   const copy = examineCopy(file, copyBytes);
   const completed = copy.kind === "pending" ? withEnd(file, copy) : file;
-  const end = copy.kind === "damaged" ? copy : examine(completed);
-  return { copy, completed, end };
+  const verdict = copy.kind === "damaged" ? copy : examine(completed);
+  return { copy, completed, verdict };
 }
 
 /** Rewrites the end of a journal durably, as the head of this file describes. */

@@ -30,11 +30,12 @@ export function verifyJournal(
   { copy, isLive, onProgress }: VerifyOptions = {}
 ) {
   const plan = planOpening(file, copy);
-  const { completed, end } = plan;
+  const { completed, verdict } = plan;
   const size = completed.size();
 
   // From here on a live server may truncate what it had no space for, and write other lines.
-  const certifiedEnd = isLive && end.kind !== "new" ? end.certified : undefined;
+  const certifiedEnd =
+    isLive && verdict.kind !== "new" ? verdict.certified : undefined;
 
   let records = 0;
   let range: Range | undefined;
@@ -64,8 +65,10 @@ export function verifyJournal(
       break;
     }
     const problem = problemOf(next, before);
-    if (problem !== undefined && offset >= (certifiedEnd ?? Infinity)) break;
-    if (problem !== undefined) report(offset, problem);
+    if (problem !== undefined) {
+      if (offset >= (certifiedEnd ?? Infinity)) break;
+      report(offset, problem);
+    }
     if (line === 1) continue;
 
     // After a damaged spot, the position that the next record must continue is unknown.
@@ -103,19 +106,20 @@ const widened = (
 });
 
 /** Says what an opening does; damage before the end does not matter to it. */
-function openingOf({ copy, end }: Plan) {
-  if (end.kind === "damaged") return `refuses it at offset ${end.offset}`;
+function openingOf({ copy, verdict }: Plan) {
+  if (verdict.kind === "damaged")
+    return `refuses it at offset ${verdict.offset}`;
   const first =
     copy.kind === "pending"
       ? `rewrites it from offset ${copy.offset} as in .rewrite, then `
       : copy.kind === "stale"
         ? "removes .rewrite, then "
         : "";
-  if (end.kind === "new") return `${first}creates a new journal`;
+  if (verdict.kind === "new") return `${first}creates a new journal`;
   return (
     first +
-    (end.kind === "clean"
+    (verdict.kind === "clean"
       ? "uses it as it is"
-      : `repairs it from offset ${end.end}`)
+      : `repairs it from offset ${verdict.end}`)
   );
 }

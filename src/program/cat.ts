@@ -32,16 +32,20 @@ type Lines = Iterable<Line> | AsyncIterable<Line>;
 /** Yields the lines that an opening keeps. @throws JournalError if it would refuse the file */
 function* linesAsOpened(
   path: string,
-  { copy, completed, end }: Plan,
+  { copy, completed, verdict }: Plan,
   host: Host
 ): Generator<Line, void> {
-  const isNone = copy.kind === "damaged" || end.kind === "new";
-  const size = isNone ? 0 : end.kind === "torn" ? end.end : completed.size();
+  const isNone = copy.kind === "damaged" || verdict.kind === "new";
+  const size = isNone
+    ? 0
+    : verdict.kind === "torn"
+      ? verdict.end
+      : completed.size();
   yield* linesOf(completed, 0, size);
-  if (end.kind === "torn")
+  if (verdict.kind === "torn")
     host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
-  if (end.kind === "damaged")
-    throw new JournalError("damaged", path, end.reason, end.offset);
+  if (verdict.kind === "damaged")
+    throw new JournalError("damaged", path, verdict.reason, verdict.offset);
 }
 
 /**
