@@ -95,8 +95,7 @@ export async function takeLocks(
 
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
   const own = `${path}.lock-${identity}-${randomName()}`;
-  let missing = 0;
-  let isClosed = true;
+  const missing: string[] = [];
   for (const name of [abstractOf(identity), own]) {
     try {
       releases.push(await listenOn(name));
@@ -106,8 +105,7 @@ export async function takeLocks(
           path,
           `: "ss -xlp | grep plant-store-${identity}" shows which`
         );
-      if (++missing > 1) throw error;
-      isClosed &&= name !== own;
+      if (missing.push(name) > 1) throw error;
       warn(
         `${path}: one of its two locks is missing, so another process may not see that it is ` +
           `in use: ${messageOf(error)}`
@@ -124,7 +122,7 @@ export async function takeLocks(
       throw locked(path, `, maybe in another container: at ${name}, ${state}`);
   }
   return {
-    isClosed: isClosed && stale.length === 0,
+    isClosed: !missing.includes(own) && stale.length === 0,
     removeStale() {
       // One may be another user's, or gone already.
       for (const name of stale) ifPossible(() => fs.unlinkSync(name));

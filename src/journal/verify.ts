@@ -37,7 +37,6 @@ export function verifyJournal(
   const certifiedEnd =
     isLive && verdict.kind !== "new" ? verdict.certified : undefined;
 
-  let records = 0;
   let range: Range | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
@@ -73,9 +72,7 @@ export function verifyJournal(
 
     // After a damaged spot, the position that the next record must continue is unknown.
     before = record;
-    if (!record) continue;
-    records++;
-    range = widened(record, range);
+    if (record) range = widened(record, range);
   }
 
   // A copy of an end that the file does not have is reported after the last line.
@@ -83,7 +80,7 @@ export function verifyJournal(
   if (copySpot) report(copySpot.offset, copySpot.reason);
   onProgress?.(size, size);
   const opening = isLive ? undefined : openingOf(plan);
-  return { bytes: size, records, ...range, opening, spotsTotal, spots };
+  return { bytes: size, records: 0, ...range, opening, spotsTotal, spots };
 }
 
 /** What is wrong with the copy. A pending one beside a live server is a start that uses it now. */
@@ -92,13 +89,19 @@ const spotOf = ({ copy }: Plan, isLive = false) =>
     ? copy
     : undefined;
 
-/** First and last time, and the range of ids. */
+/** The number of records, first and last time, and the range of ids. */
 type Range = ReturnType<typeof widened>;
 
 const widened = (
   { at, id }: DecodedRecord,
-  { first, idMin, idMax } = { first: at, idMin: id, idMax: id }
+  { records, first, idMin, idMax } = {
+    records: 0,
+    first: at,
+    idMin: id,
+    idMax: id
+  }
 ) => ({
+  records: records + 1,
   first,
   last: at,
   idMin: id < idMin ? id : idMin,
