@@ -4,14 +4,7 @@ import { limitTable } from "../config.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import { isTokenName } from "./secrets.ts";
-import {
-  entries,
-  environmentOf,
-  hintFor,
-  quoted,
-  readConfig,
-  type Given
-} from "./settings.ts";
+import { entries, hintFor, quoted, readConfig } from "./settings.ts";
 
 /**
  * Reads `[serve] [options]`, `check [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`,
@@ -23,16 +16,14 @@ import {
  */
 export function readCommand(host: Pick<Host, "args" | "environment" | "pid">) {
   const mistakes: string[] = [];
-  const line = readLine(host, mistakes);
+  const line = readLine(host.args, mistakes);
   const isLineWrong = mistakes.length > 0;
   const config = readConfig({ ...host, ...line, mistakes });
   if (mistakes.length === 0) return { ...line, config };
   const message = mistakes.join("\n");
   const isUsage =
     isLineWrong ||
-    [...line.given.values()].some(
-      ({ source }) => source.startsWith("--") && message.includes(source)
-    );
+    [...line.flags.keys()].some((flag) => message.includes(`--${flag}`));
   throw new ExitError(isUsage ? "usage" : "config", message);
 }
 
@@ -61,11 +52,8 @@ const options = Object.fromEntries(
     .map((flag) => [flag, { type: "string" } as const])
 );
 
-/** Reads the line, and adds its mistakes. A flag wins over its variable. */
-function readLine(
-  { args, environment }: Pick<Host, "args" | "environment">,
-  mistakes: string[]
-) {
+/** Reads the line, and adds its mistakes. */
+function readLine(args: readonly string[], mistakes: string[]) {
   // In strict mode parseArgs would throw at the first mistake.
   const { tokens, positionals } = parseArgs({
     args: [...args],
@@ -77,18 +65,11 @@ function readLine(
   const [allowed] = commands.get(command) ?? [serveFlags];
   const known = [...allowed, "help", "version"].map((flag) => `--${flag}`);
 
-  // An empty variable counts as none.
-  const given = new Map<string, Given>();
-  for (const entry of entries) {
-    const source = environmentOf(entry);
-    const { [source]: text } = environment;
-    if (text && allowed.includes(entry.flag))
-      given.set(entry.flag, { source, text });
-  }
+  const flags = new Map<string, string>();
   let refusedAt = -1;
   for (const token of tokens) {
     if (token.kind !== "option") continue;
-    const { name: flag, rawName: source, value, inlineValue } = token;
+    const { name: flag, rawName, value, inlineValue } = token;
     const isSwitch = !options[flag];
 
     // parseArgs takes a flag that follows for the value.
@@ -97,23 +78,19 @@ function readLine(
       // Each letter after one dash is an option, and may be a secret's: the first is named.
       if (token.index !== refusedAt)
         mistakes.push(
-          `there is no option ${quoted(source)} here: ${hintFor(source, known)}`
+          `there is no option ${quoted(rawName)} here: ${hintFor(rawName, known)}`
         );
       refusedAt = token.index;
     } else if (isSwitch && value !== undefined)
-      mistakes.push(`${source} takes no value, found ${quoted(value)}`);
-    else if (!isSwitch && isMissing) mistakes.push(`${source} needs a value`);
-    else if (given.get(flag)?.source === source)
-      mistakes.push(`${source} is given twice`);
-    given.set(flag, {
-      source,
-      text: isSwitch ? "yes" : isMissing ? "" : value
-    });
+      mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
+    else if (!isSwitch && isMissing) mistakes.push(`${rawName} needs a value`);
+    else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
+    flags.set(flag, isSwitch ? "yes" : isMissing ? "" : value);
   }
 
   // After a mistake a word may be the value of a flag, and a secret.
   if (mistakes.length === 0) checkOperands(command, operands, mistakes);
-  return { command, operands, given, isServe: allowed === serveFlags };
+  return { command, operands, flags, allowed };
 }
 
 /** Checks the positionals of a line whose flags are good. */

@@ -33,11 +33,11 @@ async function runCommand(host: Host): Promise<unknown> {
   if (asksFor("help")) return host.print(help());
   if (asksFor("version")) return host.print(version);
 
-  const { command, operands, given, config } = readCommand(host);
+  const { command, operands, flags, config } = readCommand(host);
   if (command === "serve") return serve(config, host);
   if (command === "check") return check(config, host);
-  if (command === "verify") return verify(operands, given.has("json"), host);
-  if (command === "cat") return cat(operands, given, host);
+  if (command === "verify") return verify(operands, flags.has("json"), host);
+  if (command === "cat") return cat(operands, flags, host);
   if (command === "token") return printToken(operands, host);
   if (command === "openapi")
     return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));

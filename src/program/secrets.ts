@@ -37,9 +37,6 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
   const cert = readCertificates("TLS certificate", certPath, host);
   const leaf = new X509Certificate(cert);
   return readGuarded("TLS key", keyPath, host, "warn", (key) => {
-    if (key.includes("ENCRYPTED"))
-      throw new TypeError("expected a key without a passphrase");
-
     // OpenSSL accepts a key of another algorithm, and every handshake would fail.
     const own = inPem("PRIVATE KEY", key, () => createPrivateKey(key));
     if (!leaf.checkPrivateKey(own))
@@ -75,7 +72,7 @@ function inPem<T>(kind: string, bytes: Buffer, step: () => T) {
   } catch {
     const [found] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
     throw new TypeError(
-      `expected PEM of a ${kind}, whole, with real line ends, ` +
+      `expected PEM of a ${kind}, whole, with real line ends, without a passphrase, ` +
         `and no weaker than RSA of 2048 bits; found ${found}`
     );
   }

@@ -39,7 +39,7 @@ export async function serve(config: Config, host: Host) {
   setInterval(warnOfExpiry, dayMillis, running, log).unref();
 
   // Every accepted request gets its response, until the deadline.
-  const draining = `draining: ${await Promise.race([shutdown.requested, running.failed])}`;
+  const draining = `draining: ${await shutdown.requested}`;
   log("info", draining);
   running.health.state = draining;
   if (!(await running.server.drain())) {
@@ -89,13 +89,10 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     tls: readTls(config, host)
   };
   const store = await openStore(config, host);
-  const failed = new Promise<string>((resolve) =>
-    store.once("failed", (error) => {
-      log("error", error.message);
-      shutdown.exitCode = error.exitCode;
-      resolve("the journal has failed");
-    })
-  );
+  store.once("failed", (error) => {
+    log("error", error.message);
+    shutdown.fail(error.exitCode);
+  });
   const health = watchHealth(log, store, config.store);
   const accessLog = createAccessLog(log, secrets.tokens, config);
 
@@ -120,28 +117,27 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       }
     });
     admin?.metrics.watch(server);
-    const place = await listen(server, addressOf(config), log);
-    return { secrets, server, place, store, failed, health, accessLog, admin };
+    const address = await listen(server, addressOf(config), log);
+    return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
     await store.close();
-    throw cannotListen(error, config);
-  }
-}
 
-/** Names the source of a host name that leads nowhere: some shells set HOST. */
-function cannotListen(error: unknown, { host, hostSource }: Config) {
-  const message = messageOf(error);
-  const source = message.endsWith(host) ? `, from ${hostSource}` : "";
-  return new ExitError("unavailable", `cannot listen: ${message}${source}`);
+    // Some shells set HOST, to a name that leads nowhere.
+    const message = messageOf(error);
+    const source = message.endsWith(config.host)
+      ? `, from ${config.hostSource}`
+      : "";
+    throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
+  }
 }
 
 /** Logs and prints that the server listens, and where. */
 function announce(
-  { place, store, secrets: { tokens, tls }, admin }: Running,
+  { address, store, secrets: { tokens, tls }, admin }: Running,
   config: Config,
   { log, print }: Host
 ) {
-  const { base, isExposed } = place;
+  const { base, isExposed } = address;
   const { records } = store.stats;
   if (!tls && isExposed)
     log(

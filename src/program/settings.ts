@@ -204,23 +204,15 @@ export const environmentOf = (entry: Entry) =>
     ? entry.environment
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
-/** What a setting is given as, and the flag or variable that says so. */
-export interface Given {
-  readonly source: string;
-
-  /** Empty for a flag that lacks its value. */
-  readonly text: string;
-}
-
-/** What a command reads its settings from. */
+/** What a command reads its settings from, and the mistakes found so far. */
 export interface Sources extends Pick<Host, "environment" | "pid"> {
-  /** By flag. */
-  readonly given: ReadonlyMap<string, Given>;
+  /** Values by flag; empty for a flag that lacks its value. */
+  readonly flags: ReadonlyMap<string, string>;
 
-  /** Whether tokens and inherited sockets are read. */
-  readonly isServe: boolean;
+  /** The flags that the command takes, and whose variables it reads. */
+  readonly allowed: readonly string[];
 
-  /** Those found so far, one line for each. */
+  /** One line for each. */
   readonly mistakes: string[];
 }
 
@@ -229,9 +221,9 @@ export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the settings. Adds each mistake to the list, and uses the default instead. */
 export function readConfig(sources: Sources) {
-  const { given, isServe } = sources;
   const settings = readTable(settingTable, sources);
   const limits: Limits = readTable(limitTable, sources);
+  const isServe = sources.allowed.includes("tokens");
   if (isServe) checkToken(sources);
   checkCompanions(limits, sources);
   const { logRequests, store } = settings;
@@ -242,7 +234,7 @@ export function readConfig(sources: Sources) {
     isInherited: isServe && isInherited(sources),
 
     /** The flag or variable that `host` is from. */
-    hostSource: given.get("host")?.source ?? "HOST",
+    hostSource: lookUp(settingTable.host, sources).source,
     limits
   };
 }
@@ -302,9 +294,9 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
   };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-function readValue(entry: Entry, { given, mistakes }: Sources) {
-  const { source, text = "" } = given.get(entry.flag) ?? {};
-  if (text === "") return entry.defaultValue;
+function readValue(entry: Entry, sources: Sources) {
+  const { source, text } = lookUp(entry, sources);
+  if (!text) return entry.defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -312,8 +304,20 @@ function readValue(entry: Entry, { given, mistakes }: Sources) {
   if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
-  mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  sources.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return entry.defaultValue;
+}
+
+/**
+ * Returns the value of an entry, and the flag or variable that it comes from; undefined if neither
+ * is given. A flag wins over its variable, and an empty variable counts as none.
+ */
+function lookUp(entry: Entry, { flags, allowed, environment }: Sources) {
+  const ofFlag = flags.get(entry.flag);
+  if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
+  const source = environmentOf(entry);
+  const text = allowed.includes(entry.flag) && environment[source];
+  return { source, text: text || undefined };
 }
 
 /** Whether a server inherits a socket to listen on, as from systemd (sd_listen_fds(3)). */
@@ -340,14 +344,19 @@ function checkToken({ environment, mistakes }: Sources) {
 }
 
 /** Checks the settings that need or bound one another. */
-function checkCompanions(limits: Limits, { given, mistakes }: Sources) {
+function checkCompanions(limits: Limits, sources: Sources) {
+  const { mistakes } = sources;
+  const given = entries
+    .filter((entry) => lookUp(entry, sources).text !== undefined)
+    .map(({ flag }) => flag);
   for (const prefix of ["", "store-"]) {
-    const [cert, key] = [`${prefix}tls-cert`, `${prefix}tls-key`];
-    if (given.has(cert) !== given.has(key))
+    const cert = `${prefix}tls-cert`;
+    const key = `${prefix}tls-key`;
+    if (given.includes(cert) !== given.includes(key))
       mistakes.push(`--${cert} and --${key} need each other`);
   }
-  if (!isStream(given.get("store")?.text ?? ""))
-    for (const flag of given.keys())
+  if (!isStream(lookUp(settingTable.store, sources).text ?? ""))
+    for (const flag of given)
       if (flag.startsWith("store-"))
         mistakes.push(`--${flag} needs a stream as --store`);
   for (const [lower, upper] of orderedLimits) {

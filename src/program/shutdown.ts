@@ -15,32 +15,42 @@ export type Shutdown = ReturnType<typeof watchForShutdown>;
 
 /** Listens to signals from now on. */
 export function watchForShutdown(host: Host) {
-  /** Ends the process now. Plants in progress may be stored or not. */
-  const endNow = () => {
-    const code = shutdown.exitCode || exitCodes.unavailable;
-    host.log("warn", `ended at once, with ${code}`);
-    return host.exit(code);
+  let request: (reason: string) => void = () => undefined;
+  let first: { readonly signal: Signal; readonly at: number } | undefined;
+  for (const signal of signals)
+    host.onSignal(signal, () => {
+      // Monotonic: nobody sets this clock.
+      const at = performance.now();
+      first ??= { signal, at };
+      const isRepetition =
+        signal === first.signal && at - first.at < repetitionMillis;
+      if (isRepetition) request(signal);
+      else shutdown.endNow();
+    });
+
+  const shutdown = {
+    exitCode: Number(exitCodes.done),
+
+    /** Resolves with the reason: the first signal, or a store that has failed. */
+    requested: new Promise<string>((resolve) => {
+      request = resolve;
+    }),
+
+    /**
+     * Requests the shutdown. The exit code is never replaced: a supervisor that sees 69 would look
+     * at the clients, not at the disk.
+     */
+    fail(exitCode: number) {
+      shutdown.exitCode = exitCode;
+      request("the journal has failed");
+    },
+
+    /** Ends the process now. Plants in progress may be stored or not. */
+    endNow() {
+      const code = shutdown.exitCode || exitCodes.unavailable;
+      host.log("warn", `ended at once, with ${code}`);
+      return host.exit(code);
+    }
   };
-
-  /** Resolves with the first signal. Another signal, or the same one later, ends the process. */
-  const requested = new Promise<string>((resolve) => {
-    let first: { readonly signal: Signal; readonly at: number } | undefined;
-    for (const signal of signals)
-      host.onSignal(signal, () => {
-        // Monotonic: nobody sets this clock.
-        const at = performance.now();
-        first ??= { signal, at };
-        const isRepetition =
-          signal === first.signal && at - first.at < repetitionMillis;
-        if (isRepetition) resolve(signal);
-        else endNow();
-      });
-  });
-
-  /**
-   * The code of a failed journal is never replaced: a supervisor that sees 69 would look at the
-   * clients, not at the disk.
-   */
-  const shutdown = { exitCode: Number(exitCodes.done), requested, endNow };
   return shutdown;
 }

@@ -119,7 +119,7 @@ const refused: readonly (readonly [says: string, change: (cwd: string) => void, 
     const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const options = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
     writeFileSync(join(cwd, "key"), privateKey.export(options));
-  }, /TLS key key: expected a key without a passphrase/],
+  }, /TLS key key: expected PEM of a PRIVATE KEY, .* without a passphrase, .* found ENCRYPTED PRIVATE KEY/],
   ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: .* PRIVATE KEY, .* found no PEM/],
   ["a key in one line", (cwd) => writeFileSync(join(cwd, "key"), read("b.key").replaceAll("\n", "\\n")),
     /TLS key key: expected PEM of a PRIVATE KEY, whole, with real line ends/],

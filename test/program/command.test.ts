@@ -207,7 +207,7 @@ for (const [line, command, operands = [], switches = []] of others) {
   test(`\`${line}\` is the command ${command}, whatever the environment says`, () => {
     const environment = { PORT: "x", PLANTS_MAX_BODY: "-1", PLANTS_TOKEN: "a b", PLANTS_TLS_KEY: "k" };
     const found = readCommand({ args: words(line), environment, pid });
-    assert.deepEqual([found.command, found.operands, [...found.given.keys()]], [command, operands, switches]);
+    assert.deepEqual([found.command, found.operands, [...found.flags.keys()]], [command, operands, switches]);
     assert.deepEqual(found.config, serve(""), "it has the defaults");
   });
 }

@@ -200,7 +200,7 @@ test("a journal that fails makes the end 74, though the drain's deadline cuts re
 test("a signal that ends a drain at once does not hide that the journal has failed: 74", { timeout }, async () => {
   const cwd = temporaryFolder();
   const args = ["--rotation-timeout", "10", "--drain-timeout", "60000"];
-  const server = await start({ cwd, args, nodeArgs: preload(stoppedClock(1_000)) });
+  const server = await start({ cwd, args, nodeArgs: preload(told) });
   const socket = await underWay(server);
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   assert.equal(await statusOf(server), 503);
