@@ -163,9 +163,8 @@ test("without memory for the window of keys the journal does not open, and says 
 
 /** The flags that the README gives, for a folder. */
 const flagsFor = (folder: string): readonly string[] =>
-  (/^node (--permission [^]*?) dist\/server\.js/m.exec(
-    readFileSync(join(root, "src/program/README.md"), "utf8"),
-  )?.[1] ?? assert.fail("the README has them")).replace(/'|\\\n/g, "").split(/ +/)
+  (/^node (--permission [^]*?) dist\/server\.js/m.exec(readFileSync(join(root, "src/program/README.md"), "utf8"))?.[1]
+    ?.match(/--\S+/g) ?? assert.fail("the README has them"))
     .map((flag) => flag.replace("FOLDER", folder).replace(/=dist$/, `=${dirname(program)}`));
 
 for (const { path: node, version, major } of nodes) {
@@ -176,6 +175,7 @@ for (const { path: node, version, major } of nodes) {
     const flags = [...flagsFor(folder), ...major >= 25 ? ["--allow-net"] : []];
     const first = await launch({ store, node: [node, ...flags] });
     assert.deepEqual(await first.post(1), stored);
+    assert.doesNotMatch(first.stderr(), /locks is missing/);
     await first.end("SIGKILL");
     appendFileSync(first.path, "torn");
     for (const flag of flags.slice(1)) {
