@@ -126,10 +126,12 @@ export class PlantService implements Application {
 
   /** Returns the response to a thrown value. Reports internal errors to the host. */
   #errorOf(thrown: unknown) {
+    const error = apiErrorOf(thrown);
+    if (error) return error;
+
     // Called later: what the host's function throws must not prevent the response.
-    return apiErrorOf(thrown, () =>
-      queueMicrotask(() => this.#options.onFault?.(thrown))
-    );
+    queueMicrotask(() => this.#options.onFault?.(thrown));
+    return new ApiError("fault");
   }
 }
 
@@ -141,10 +143,7 @@ const inDoubt = (refusal: unknown) =>
   refusal instanceof ApiError && refusal.status === 503
     ? new ApiError(
         "unknown",
-        refusal.message.replace(
-          "nothing was stored",
-          "it is unknown whether the plant was stored"
-        )
+        `an equal one may have stored it, and this one has error ${refusal.error}`
       )
     : refusal;
 

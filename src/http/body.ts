@@ -8,7 +8,7 @@ interface Body {
   /** The bytes that have arrived. */
   bytes: number;
 
-  /** Ends the reading: there is no room, or the client has gone. */
+  /** Ends the reading: all bodies exceed their limit, or the client has gone. */
   readonly refuse: () => void;
 }
 
@@ -27,7 +27,8 @@ export class BodyBudget {
     this.#bytesMax = bytesMax;
   }
 
-  hasRoom(bytes: number) {
+  /** Returns whether so many more bytes are within the limit. */
+  fits(bytes: number) {
     return this.#bytes + bytes <= this.#bytesMax;
   }
 
@@ -38,7 +39,7 @@ export class BodyBudget {
     this.#bytes += bytes;
 
     // Refuses, on a tie, the body that asks for more. The search is linear, but rare.
-    while (!this.hasRoom(0)) {
+    while (!this.fits(0)) {
       let largest = body;
       for (const each of this.#bodies)
         if (each.bytes > largest.bytes) largest = each;
@@ -78,7 +79,7 @@ export function checkUnread(request: IncomingMessage) {
 export function readBody(
   request: IncomingMessage,
   bodyBytesMax: number,
-  all: BodyBudget,
+  budget: BodyBudget,
   done: (body: Buffer | ApiError) => void
 ) {
   const declaredBytes = Number(request.headers["content-length"]);
@@ -89,7 +90,7 @@ export function readBody(
     if (isDone) return;
     isDone = true;
     buffer = nothing;
-    all.release(body);
+    budget.release(body);
     done(result);
   };
   const body: Body = {
@@ -103,18 +104,15 @@ export function readBody(
 
     // Nearly every body arrives in one piece. It is complete, although node reports its end later.
     // Not counting it is safe: it is parsed before the next piece of any body arrives.
-    if (chunk.length === declaredBytes && all.hasRoom(declaredBytes))
+    if (chunk.length === declaredBytes && budget.fits(declaredBytes))
       return finish(chunk);
-    if (body.bytes + chunk.length > bodyBytesMax) {
-      return finish(
-        new ApiError("size", `The body must not exceed ${bodyBytesMax} bytes.`)
-      );
-    }
+    if (body.bytes + chunk.length > bodyBytesMax)
+      return finish(new ApiError("size", bodyBytesMax));
 
     // Releases the bytes of a client that has gone.
     if (body.bytes === 0) request.once("close", body.refuse);
-    buffer = body.bytes === 0 ? chunk : joined(buffer, body.bytes, chunk);
-    all.add(body, chunk.length);
+    buffer = joined(buffer, body.bytes, chunk);
+    budget.add(body, chunk.length);
     if (body.bytes === declaredBytes) end();
   });
 
@@ -130,8 +128,13 @@ const nothing = Buffer.alloc(0);
 function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
-  // Doubles the room, so that a body is copied a few times, however many pieces it has.
-  const roomy = end > buffer.length ? Buffer.concat([buffer], 2 * end) : buffer;
-  chunk.copy(roomy, bytes);
-  return roomy;
+  // Doubles the size, so that a body is copied a few times, however many pieces it has. Memory that
+  // no byte has reached yet takes no page.
+  let target = buffer;
+  if (end > buffer.length) {
+    target = Buffer.alloc(2 * end);
+    buffer.copy(target);
+  }
+  chunk.copy(target, bytes);
+  return target;
 }

@@ -7,7 +7,7 @@ type Row = readonly [
   /** The status times 100, plus the number of the cause. Its meaning never changes. */
   error: number,
 
-  /** What is wrong, for the documents. It is the message, too, if nothing more can be said. */
+  /** What is wrong, for the documents. The message says it, too, and may add a detail. */
   what: string,
 
   /** In addition to those of every response. */
@@ -89,7 +89,7 @@ export const catalogue = {
   ],
   timeout: [40801, "The request did not arrive in time", close],
   declaredSize: [41301, "Content-Length is over the limit"],
-  size: [41302, "The body is over the limit, as counted", close],
+  size: [41302, "The body is over the limit in bytes, as counted", close],
   chunkExtensions: [41303, "The chunk extensions are too long", close],
   tooLarge: [41304, "The plant is too large for the store; nothing was stored"],
   mediaType: [41501, "Content-Type must be application/json"],
@@ -107,7 +107,7 @@ export const catalogue = {
     42201,
     "The Idempotency-Key was used for a different plant; nothing was stored"
   ],
-  headBytes: [43101, "The header section exceeds its limit", close],
+  headBytes: [43101, "The header section exceeds its limit in bytes", close],
   headFields: [43102, "There are more header fields than the limit", close],
   fault: [50001, "Internal error: it is unknown whether the plant was stored"],
   bodyTaken: [
@@ -119,7 +119,7 @@ export const catalogue = {
   full: [50301, "The store has no space left; nothing was stored", retryAfter],
   unknown: [
     50302,
-    "The store is failing; it is unknown whether the plant was stored",
+    "The request was not completed; it is unknown whether the plant was stored",
     retryAfter
   ],
   busy: [
@@ -164,76 +164,50 @@ export class ApiError extends Error {
   /** The catalogue's number. */
   readonly error: number;
 
-  /** Whether the connection closes after this response. */
-  readonly close: boolean;
-
-  /** All but those of every response, and without `Connection`. */
+  /** All but those of every response. With `Connection`, the connection closes. */
   readonly headers: Readonly<Record<string, string>>;
 
   /** An Error as JSON. Its LF keeps a terminal's prompt on a line of its own. */
   readonly body: string;
 
-  /** @param message one sentence: what is wrong, where, and what was expected */
-  constructor(cause: Cause, message = `${catalogue[cause][1]}.`) {
+  /** @param detail what more can be said: the limit, what was found, what was expected */
+  constructor(cause: Cause, detail?: string | number) {
+    const [error, what, ...fields]: Row = catalogue[cause];
+    const message = detail === undefined ? `${what}.` : `${what}: ${detail}.`;
     super(message);
-    const [error, , ...fields]: Row = catalogue[cause];
     const sentence =
       message.length > messageCharactersMax
         ? `${message.slice(0, messageCharactersMax - 1)}…`
         : message;
     this.status = Math.floor(error / 100);
-    this.close = fields.includes(close);
-    this.headers = Object.fromEntries(
-      fields.filter((field) => field !== close)
-    );
     this.error = error;
+    this.headers = Object.fromEntries(fields);
     this.body = `${JSON.stringify({ error, message: sentence })}\n`;
   }
 }
 
-/**
- * Throws an ApiError unless `holds`.
- *
- * @param message if more can be said than the catalogue does. Its % is replaced by `value`, only if
- * the error is thrown.
- */
+/** Throws an ApiError unless `holds`. */
 export function must(
   holds: boolean,
   cause: Cause,
-  message?: string,
-  value: string | number = ""
+  detail?: string | number
 ): asserts holds {
-  if (!holds)
-    throw new ApiError(
-      cause,
-      message?.replace("%", () => String(value))
-    );
+  if (!holds) throw new ApiError(cause, detail);
 }
 
-/**
- * Returns the response to a thrown value.
- *
- * @param onFault called for an internal error, whose response reveals nothing of it
- */
-export function apiErrorOf(thrown: unknown, onFault: () => void) {
+/** Returns the response to a thrown value, or undefined for an internal error. */
+export function apiErrorOf(thrown: unknown) {
   if (thrown instanceof ApiError) return thrown;
-  if (thrown instanceof JsonError) {
-    const { code, message } = thrown;
-    return new ApiError(code, `${catalogue[code][1]}: ${message}.`);
-  }
+  if (thrown instanceof JsonError)
+    return new ApiError(thrown.code, thrown.message);
 
   // A host's store may reject with anything, such as a StoreError with an unknown code. Its own
   // message stays inside: it may contain paths and system errors.
-  const given = thrown instanceof StoreError && thrown.code;
-  const code = storeErrorCodes.find((each) => each === given);
-  if (code && code !== "invalid") return new ApiError(code);
-  onFault();
-  return new ApiError(
-    "fault",
-    code === "invalid"
-      ? "The store refused the plant as invalid; nothing was stored."
-      : undefined
-  );
+  const storeCode = thrown instanceof StoreError && thrown.code;
+  const code = storeErrorCodes.find((each) => each === storeCode);
+
+  // Every plant that the service appends is valid: a store that refuses it as invalid is wrong.
+  return code && code !== "invalid" ? new ApiError(code) : undefined;
 }
 
 /**
@@ -243,16 +217,15 @@ export function apiErrorOf(thrown: unknown, onFault: () => void) {
  */
 export function parserErrorOf(code: string, packet: string) {
   const cause = parserCauses.get(code);
+  if (cause) return new ApiError(cause);
   const [, protocol] = prefaces.find(([form]) => form.test(packet)) ?? [];
-  return cause || !protocol
-    ? new ApiError(cause ?? "malformed")
-    : new ApiError("malformed", `This is not HTTP, but ${protocol}.`);
+  return new ApiError("malformed", protocol);
 }
 
 /** How other protocols begin that a load balancer or a client may be set to. */
 const prefaces = [
-  [/^\x16\x03/, "TLS"],
-  [/^PROXY |^\r\n\r\n\0\r\nQUIT\n/, "the PROXY protocol"]
+  [/^\x16\x03/, "found TLS"],
+  [/^PROXY |^\r\n\r\n\0\r\nQUIT\n/, "found the PROXY protocol"]
 ] as const;
 
 /** Causes by the parser's codes. Any other code is `malformed`. */

@@ -8,11 +8,11 @@ const charactersMax = 255;
 const quoted = String.raw`(?:[ !#-[\]-~]|\\["\\])`;
 
 /** Visible ASCII but `"`, `\` and `,`. */
-const bare = String.raw`[!#-+\--[\]-~]`;
+const unquoted = String.raw`[!#-+\--[\]-~]`;
 
 /** sf-string, or the same text without quotes, as most clients send it. */
 export const keyForm = new RegExp(
-  `^(?:"(${quoted}{1,${charactersMax}})"|${bare}{1,${charactersMax}})$`
+  `^(?:"(${quoted}{1,${charactersMax}})"|${unquoted}{1,${charactersMax}})$`
 );
 
 /**
@@ -25,9 +25,8 @@ export function readIdempotencyKey(value: string) {
   must(
     match !== null,
     "idempotencyKey",
-    "Idempotency-Key must be 1 to % ASCII characters, as a quoted String, " +
-      "or without quotes, spaces, commas and backslashes.",
-    charactersMax
+    `expected 1 to ${charactersMax} ASCII characters, as a quoted String, ` +
+      "or without quotes, spaces, commas and backslashes"
   );
   return match[1]?.replace(/\\(.)/g, "$1") ?? value;
 }
