@@ -35,7 +35,7 @@ export const limitTable = {
     min: 1,
     max: 16 * mib,
     meaning:
-      "the largest body: it takes up to 13 times its size in memory until its response"
+      "the largest body: it takes up to 12 times its size in memory until its response"
   },
   headBytesMax: {
     flag: "max-head",
@@ -206,10 +206,10 @@ export const orderedLimits = [
 /** @throws TypeError for a name that is not known: JavaScript would pass over a misspelled one */
 export function checkNames(
   what: "limit" | "option",
-  given: object,
+  values: object,
   known: readonly string[]
 ) {
-  for (const name of Object.keys(given))
+  for (const name of Object.keys(values))
     if (!known.includes(name))
       throw new TypeError(
         `there is no ${what} ${name}; the ${what}s are ${known.join(", ")}`
@@ -217,22 +217,22 @@ export function checkNames(
 }
 
 /**
- * Returns all limits, frozen: the given ones, and the defaults of the others.
+ * Returns all limits, frozen: those that are set, and the defaults of the others.
  *
  * @throws TypeError for an unknown name, RangeError for a value outside its bounds
  */
-export function limitsWith(given: Partial<Limits> = {}): Limits {
+export function limitsWith(settings: Partial<Limits> = {}): Limits {
   const table = Object.entries(limitTable);
   const defaults = table.map(([name, { defaultValue }]) => [
     name,
     defaultValue
   ]);
-  checkNames("limit", given, Object.keys(limitTable));
+  checkNames("limit", settings, Object.keys(limitTable));
 
   // Reads each value once: a getter may return something else the second time.
   const limits: Limits & Readonly<Record<string, number>> = {
     ...Object.fromEntries(defaults),
-    ...given
+    ...settings
   };
   for (const [name, limit] of table)
     if (!isWithin(limit, limits[name]))

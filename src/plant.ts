@@ -6,7 +6,7 @@
  */
 import { ok as assert } from "node:assert";
 import { exactInteger } from "./json/number.ts";
-import { JsonError, parseJson } from "./json/parse.ts";
+import { decodeUtf8, JsonError, parseJson } from "./json/parse.ts";
 import { checkSchema, type Schema } from "./json/schema.ts";
 
 /** A plant as the service returns it: without its `id`. */
@@ -88,18 +88,19 @@ const plain = new RegExp(`^${plainForm}$`);
 export function readNewPlant(json: Buffer, nestingMax: number) {
   // Most clients send the text that newPlantJson writes: a regular expression replaces all that
   // follows. This is safe, because its form allows nothing that the strict way would refuse.
-  const text = json.toString("latin1");
+  const text = decodeUtf8(json);
   if (plain.test(text)) return text;
 
-  const value = parseJson(json, nestingMax, ["id", "name", "tag"]);
+  const value = parseJson(text, nestingMax, ["id", "name", "tag"]);
   const violations = checkSchema(newPlantSchema, value);
-  if (typeof value === "string" || violations.size > 0)
+  if (violations.size > 0)
     throw new JsonError("schema", [...violations].join("; "));
 
-  const id = exactInteger(value.get("id") ?? "");
-  const name = canonicalString(value.get("name"));
+  const { members } = value;
+  const id = exactInteger(members.get("id") ?? "");
+  const name = canonicalString(members.get("name"));
   assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
-  return joined(id, name, canonicalString(value.get("tag")));
+  return joined(id, name, canonicalString(members.get("tag")));
 }
 
 /** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */

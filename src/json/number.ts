@@ -26,11 +26,11 @@ const decimalForm = new RegExp(String.raw`^(-?)(\d+)\.?(\d*)e?(.*)$`, "i");
  * @returns the int64, or why there is none: the end of a sentence that has named the range
  */
 export function exactInteger(text: string) {
-  const [, minus = "", whole = "", fraction = "", power = ""] =
+  const [, minus = "", integerPart = "", fraction = "", power = ""] =
     decimalForm.exec(text) ?? [];
 
   // Zeros at both ends are left out, and each is looked at once: a body may be full of them.
-  const digits = whole + fraction;
+  const digits = integerPart + fraction;
   const start = digits.search(/[1-9]/);
   if (start < 0) return 0n;
   let end = digits.length;

@@ -6,12 +6,13 @@
  */
 import { isUtf8 } from "node:buffer";
 
-/**
- * A checked value: of an object, the members that are kept; of any other, its text.
- *
- * No value is built. A member's value is its text, too.
- */
-export type JsonValue = string | ReadonlyMap<string, string>;
+/** A checked value. Nothing is built of it: it is a text, and so is the value of a member. */
+export interface JsonValue {
+  readonly text: string;
+
+  /** The members that are kept, if the value is an object. */
+  readonly members: ReadonlyMap<string, string>;
+}
 
 /** Why a body is refused. The message says where it is wrong, and what was expected there. */
 export class JsonError extends Error {
@@ -26,21 +27,14 @@ export class JsonError extends Error {
 }
 
 /**
- * Checks one JSON text, and returns its value.
+ * Decodes a body strictly.
  *
- * @param nestingMax how many arrays and objects may be open at once
- * @param kept the names of the members that are kept, if the text is an object; none with escapes
- * @throws JsonError
+ * @throws JsonError `utf8`
  */
-export function parseJson(
-  body: Buffer,
-  nestingMax: number,
-  kept: readonly string[]
-): JsonValue {
+export function decodeUtf8(body: Buffer) {
   const text = body.toString("utf8");
   // Decoding replaces each byte that is not UTF-8 by U+FFFD: a text without one was UTF-8.
-  if (!text.includes("\ufffd") || isUtf8(body))
-    return new Reader(text, nestingMax, kept).read();
+  if (!text.includes("\ufffd") || isUtf8(body)) return text;
 
   // The first byte that decoding has replaced is the first to differ.
   const again = Buffer.from(text);
@@ -53,6 +47,19 @@ export function parseJson(
     `at byte ${offset}, found a byte that is not UTF-8`
   );
 }
+
+/**
+ * Checks one JSON text, and returns its value.
+ *
+ * @param nestingMax how many arrays and objects may be open at once
+ * @param kept the names of the members that are kept, if the text is an object; none with escapes
+ * @throws JsonError
+ */
+export const parseJson = (
+  text: string,
+  nestingMax: number,
+  kept: readonly string[]
+) => new Reader(text, nestingMax, kept).read();
 
 /** string = quotation-mark *unescaped quotation-mark: nearly every string (RFC 8259, 7). */
 const plainString = new RegExp(String.raw`"[^"\\\0-\x1f]*"`, "y");
@@ -121,12 +128,12 @@ class Reader {
   }
 
   /** JSON-text = ws value ws (RFC 8259, 2) */
-  read() {
+  read(): JsonValue {
     const start = this.#value();
-    const value = this.#text.slice(start, this.#next);
+    const text = this.#text.slice(start, this.#next);
     this.#space();
     if (this.#next < this.#text.length) this.#fail("the end of the body");
-    return value.startsWith("{") ? this.#members : value;
+    return { text, members: this.#members };
   }
 
   /** Passes a value after white space, and returns its position. */

@@ -26,43 +26,38 @@ export interface Schema extends MemberSchema {
  * A violation is a clause that begins with its place: a JSON Pointer (RFC 6901), or `it` for the
  * whole value.
  *
- * @param found the violations of the schema that this one is a part of
+ * @param violations those of the schema that this one is a part of
  */
 export function checkSchema(
   { type, required = [], properties = {}, allOf = [] }: Schema,
   value: JsonValue,
-  found = new Set<string>()
+  violations = new Set<string>()
 ): ReadonlySet<string> {
-  const problem = typeProblem(type, value);
-  if (problem) found.add(`it ${problem}`);
+  const { text, members } = value;
+  const problem = typeProblem(type, text);
+  if (problem) violations.add(`it ${problem}`);
 
   // A value of another type has no members that could be missing.
-  if (typeof value !== "string") {
+  if (text.startsWith("{"))
     for (const name of required)
-      if (!value.has(name)) found.add(`/${name} is required, but missing`);
-    for (const [name, member] of Object.entries(properties)) {
-      const text = value.get(name);
-      const wrong = text && typeProblem(member.type, text);
-      if (wrong) found.add(`/${name} ${wrong}`);
-    }
+      if (!members.has(name))
+        violations.add(`/${name} is required, but missing`);
+  for (const [name, member] of Object.entries(properties)) {
+    const memberText = members.get(name);
+    const memberProblem = memberText && typeProblem(member.type, memberText);
+    if (memberProblem) violations.add(`/${name} ${memberProblem}`);
   }
 
-  for (const part of allOf) checkSchema(part, value, found);
-  return found;
+  for (const part of allOf) checkSchema(part, value, violations);
+  return violations;
 }
 
 /** Returns what a value must be and what it is, or undefined if it is that. */
-function typeProblem(type: MemberSchema["type"], value: JsonValue) {
+function typeProblem(type: MemberSchema["type"], text: string) {
   // In words: a response never repeats the value itself.
-  const kind =
-    typeof value === "string"
-      ? (kinds[value.charAt(0)] ?? "a number")
-      : "an object";
+  const kind = kinds[text.charAt(0)] ?? "a number";
   if (type === "integer") {
-    const integer =
-      typeof value === "string" && kind === "a number"
-        ? exactInteger(value)
-        : `is ${kind}`;
+    const integer = kind === "a number" ? exactInteger(text) : `is ${kind}`;
     return typeof integer === "bigint"
       ? undefined
       : `must be an integer from ${int64.min} to ${int64.max}, but ${integer}`;

@@ -7,7 +7,7 @@ import { newPlantOf, newPlantSchema, readNewPlant, type NewPlant } from "../../s
 
 /** All violations of a text, of which every member is kept. */
 const violationsOf = (schema: Schema, text: string): readonly string[] =>
-  [...checkSchema(schema, parseJson(Buffer.from(text), 64, Object.keys(Object(JSON.parse(text)))))];
+  [...checkSchema(schema, parseJson(text, 64, Object.keys(Object(JSON.parse(text)))))];
 
 /** The places of the violations, in their order; "" for the whole value. */
 const pointersOf = (schema: Schema, text: string): readonly string[] =>
