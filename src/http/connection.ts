@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
-import { endReplies, rawReply, reply, type Answer } from "./reply.ts";
+import { rawReply, reply, type Answer } from "./reply.ts";
 
 /**
  * A response as a listener sees it. `error` and `message` are those of an Error; a 200 has
@@ -62,32 +62,32 @@ type State =
   /** Node's parser has stopped: nothing that arrives is a request. */
   | "unparsed";
 
-/** What all handlers of a host's server share of a socket. */
-interface Shared {
+/** How far a socket is. All handlers of a host's server have it in common. */
+interface Progress {
   state: State;
 
   /** The response to the latest request. The responses to all requests before it leave first. */
   latest?: ServerResponse;
 }
 
-const sharedBySocket = new WeakMap<Socket, Shared>();
+const progressBySocket = new WeakMap<Socket, Progress>();
 
 /** One socket and its requests in turn, as far as one application gets them. */
 export class Connection {
   readonly #socket: Socket;
-  readonly #all: Connections;
-  readonly #shared: Shared;
+  readonly #connections: Connections;
+  readonly #progress: Progress;
 
-  constructor(socket: Socket, all: Connections) {
+  constructor(socket: Socket, connections: Connections) {
     this.#socket = socket;
-    this.#all = all;
-    this.#shared = sharedBySocket.get(socket) ?? { state: "open" };
-    sharedBySocket.set(socket, this.#shared);
+    this.#connections = connections;
+    this.#progress = progressBySocket.get(socket) ?? { state: "open" };
+    progressBySocket.set(socket, this.#progress);
 
     // Node does not end a body after its response has left: a reader would wait for ever.
     socket.once("close", () => {
-      if (this.#shared.latest?.req.complete === false)
-        this.#shared.latest.req.destroy();
+      const request = this.#progress.latest?.req;
+      if (request?.complete === false) request.destroy();
     });
 
     // Node calls `destroySoon` after a last response, whether we, a host or its listener made it
@@ -103,15 +103,15 @@ export class Connection {
    * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
   begin(response: ServerResponse) {
-    if (this.#shared.state !== "open" || this.#socket.destroyed) {
+    if (this.#progress.state !== "open" || this.#socket.destroyed) {
       this.#discardRest();
       return false;
     }
-    this.#shared.latest = response;
+    this.#progress.latest = response;
 
     // Node loses the bytes after an Upgrade in its segment: what follows is not a whole request.
     if (response.req.headers.upgrade !== undefined) {
-      this.#shared.state = "closing";
+      this.#progress.state = "closing";
       response.shouldKeepAlive = false;
     }
     return true;
@@ -120,12 +120,12 @@ export class Connection {
   /** Responds to a whole request, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer) {
     if (response.headersSent) return;
-    if (this.#all.isDraining && this.#shared.latest === response)
+    if (this.#connections.isDraining && this.#progress.latest === response)
       response.shouldKeepAlive = false;
-    if (!response.shouldKeepAlive && this.#shared.state === "open")
-      this.#shared.state = "closing";
+    if (!response.shouldKeepAlive && this.#progress.state === "open")
+      this.#progress.state = "closing";
 
-    this.#all.onResponse?.(answer, this.#socket, response);
+    this.#connections.onResponse?.(answer, this.#socket, response);
     reply(response, answer);
   }
 
@@ -139,8 +139,9 @@ export class Connection {
     // whatever our headers say.
     const isUnread = request.readableFlowing !== true;
     const isEndInDoubt =
-      expect !== "" || Number(length) > this.#all.limits.discardBytesMax;
-    if (error.close || (isUnread && isEndInDoubt))
+      expect !== "" ||
+      Number(length) > this.#connections.limits.discardBytesMax;
+    if ("Connection" in error.headers || (isUnread && isEndInDoubt))
       response.shouldKeepAlive = false;
     this.answer(response, error);
 
@@ -153,7 +154,7 @@ export class Connection {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
-    this.#shared.state = "unparsed";
+    this.#progress.state = "unparsed";
     this.#answerRaw(error);
   }
 
@@ -161,15 +162,15 @@ export class Connection {
   onParserError(code: string, packet = "") {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
-    if (this.#shared.state === "unparsed") return;
+    if (this.#progress.state === "unparsed") return;
 
-    this.#shared.state = "unparsed";
+    this.#progress.state = "unparsed";
     this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
     const error = parserErrorOf(code, packet);
-    const latest = this.#shared.latest;
+    const { latest } = this.#progress;
     if (latest === undefined || latest.req.complete) this.#answerRaw(error);
     else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());
     else this.refuse(latest, error);
@@ -182,38 +183,31 @@ export class Connection {
    * that does not read its response is idle.
    */
   onTimeout() {
-    const isWaiting =
-      this.#shared.latest?.writableFinished === false &&
-      this.#socket.writableLength === 0;
-    if (!isWaiting) this.#socket.destroy();
+    if (this.isAnswered() || this.#socket.writableLength > 0)
+      this.#socket.destroy();
   }
 
-  /** Returns whether each request whose head has arrived has its whole response. */
+  /** Returns whether the kernel has the whole response to each request whose head has arrived. */
   isAnswered() {
-    const latest = this.#shared.latest;
-    // The kernel has all of it: a response is written as a whole.
+    const { latest } = this.#progress;
+
+    // From Node 24 on, `writableFinished` is true only in a later turn.
     return (
       latest === undefined ||
-      (latest.headersSent && latest.writableLength === 0)
+      (latest.writableEnded && latest.writableLength === 0)
     );
   }
 
   /** Closes, unless a request whose head has arrived is in progress. */
   closeIfIdle() {
-    // Any other state closes by itself, after its last response.
-    if (this.#shared.state !== "open") return;
-    endReplies();
+    const { state, latest } = this.#progress;
 
-    if (this.#shared.latest === undefined) {
-      // Nothing was ever written that could be lost.
-      this.#socket.destroy();
-    } else if (
-      this.isAnswered() &&
-      this.#shared.latest.writableEnded &&
-      this.#shared.latest.req.complete
-    ) {
-      this.#closeGently();
-    }
+    // Any other state closes by itself, after its last response.
+    if (state !== "open") return;
+
+    // Nothing was ever written that could be lost.
+    if (latest === undefined) this.#socket.destroy();
+    else if (this.isAnswered() && latest.req.complete) this.#closeGently();
   }
 
   /** Writes a response after all others, then closes as gently as after an early response. */
@@ -222,10 +216,10 @@ export class Connection {
       // The response before it may have become the last one.
       if (
         !this.#socket.writable ||
-        this.#shared.latest?.shouldKeepAlive === false
+        this.#progress.latest?.shouldKeepAlive === false
       )
         return;
-      this.#all.onResponse?.(error, this.#socket);
+      this.#connections.onResponse?.(error, this.#socket);
       this.#socket.write(rawReply(error));
       this.#socket.resume();
       this.#closeGently();
@@ -235,9 +229,8 @@ export class Connection {
   /** Calls `act` when the latest response has left. */
   #afterLatest(act: () => void) {
     // Runs before node's own listener, which ends the connection of a client that has half-closed.
-    if (this.#shared.latest?.writableFinished === false)
-      this.#shared.latest.prependOnceListener("finish", act);
-    else act();
+    if (this.isAnswered()) act();
+    else this.#progress.latest?.prependOnceListener("finish", act);
   }
 
   /**
@@ -248,12 +241,12 @@ export class Connection {
    * a response that it has not read yet (RFC 9112, 9.6).
    */
   #closeGently() {
-    if (this.#shared.state === "open") this.#shared.state = "closing";
+    if (this.#progress.state === "open") this.#progress.state = "closing";
     if (!this.#socket.writable) return;
     this.#socket.end();
     const timer = setTimeout(
       () => this.#socket.destroy(),
-      this.#all.limits.discardMillis
+      this.#connections.limits.discardMillis
     );
     this.#socket.once("close", () => clearTimeout(timer));
   }
@@ -263,7 +256,7 @@ export class Connection {
    * Closes after `discardMillis`, or beyond `discardBytesMax`.
    */
   #discardBody(request: IncomingMessage) {
-    const { discardMillis, discardBytesMax } = this.#all.limits;
+    const { discardMillis, discardBytesMax } = this.#connections.limits;
     const giveUp = () => {
       request.pause();
       this.#afterLatest(() => this.#socket.end(() => this.#socket.destroy()));
@@ -289,7 +282,8 @@ export class Connection {
    */
   #discardRest() {
     const socket = this.#socket;
-    const endBytes = socket.bytesRead + this.#all.limits.discardBytesMax;
+    const endBytes =
+      socket.bytesRead + this.#connections.limits.discardBytesMax;
     socket.removeAllListeners("data");
     socket.on("data", () => {
       if (socket.bytesRead > endBytes) socket.destroy();

@@ -2,6 +2,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
+import { endReplies } from "./reply.ts";
 
 type ParserError = Error & {
   readonly code?: string;
@@ -23,6 +24,7 @@ export function trackSockets(
   // Closes gently every connection on which no request with its whole head is in progress. After
   // the last one, only handshakes are left.
   const closeIdle = () => {
+    endReplies();
     for (const socket of http) connections.of(socket).closeIfIdle();
     if (http.size === 0) for (const socket of raw) socket.destroy();
   };
@@ -51,6 +53,7 @@ export function trackSockets(
      * @returns whether each request had its whole response
      */
     destroyAll() {
+      endReplies();
       const isAnswered = [...http].every((socket) =>
         connections.of(socket).isAnswered()
       );
