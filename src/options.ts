@@ -5,7 +5,7 @@ import {
   checkNames,
   type Limits
 } from "./config.ts";
-import { BearerTokens } from "./http/bearer.ts";
+import type { BearerTokens } from "./http/bearer.ts";
 import type { ResponseListener } from "./http/connection.ts";
 import type { PlantStore } from "./store.ts";
 
@@ -49,14 +49,9 @@ export function checkOptions(
   others: readonly string[] = []
 ) {
   checkNames("option", options, [...optionNames, ...others]);
-  const { store, tokens, basePath = "" } = options;
+  const { store, basePath = "" } = options;
   if (typeof store?.append !== "function")
     throw new TypeError("store must be a PlantStore, with append and close");
-
-  const isList =
-    Array.isArray(tokens) && tokens.every((token) => typeof token === "string");
-  if (!isList && !(tokens instanceof BearerTokens))
-    throw new TypeError("tokens must be a list of strings, or a BearerTokens");
 
   if (!basePathForm.test(basePath))
     throw new TypeError(`basePath must be ${basePathExpected}`);

@@ -14,7 +14,7 @@ export class BearerTokens {
 
   /**
    * @param tokens each a b64token, or `sha256:` and the 64 hexadecimal digits of its digest
-   * @throws TypeError for an empty list or an invalid token
+   * @throws TypeError for an empty list, for another value, or an invalid token
    */
   constructor(tokens: readonly string[]) {
     this.replace(tokens);
@@ -26,8 +26,13 @@ export class BearerTokens {
    * @throws TypeError as the constructor does; the old tokens stay then
    */
   replace(tokens: readonly string[]) {
-    if (tokens.length === 0)
-      throw new TypeError("tokens must have at least one token");
+    // JavaScript may give anything.
+    const isList =
+      Array.isArray(tokens) && tokens.every((each) => typeof each === "string");
+    if (!isList || tokens.length === 0)
+      throw new TypeError(
+        "tokens must be a list of at least one string, or a BearerTokens"
+      );
     this.#digests = tokens.map(digestOf);
   }
 
@@ -58,12 +63,8 @@ export class BearerTokens {
  */
 export function scopedDigest(scope: string, text: string) {
   const token = Buffer.from(scope.slice("sha256:".length), "hex");
-  const digest = hash(
-    "sha256",
-    Buffer.concat([token, Buffer.from(text)]),
-    "hex"
-  );
-  return Buffer.from(digest, "hex").toString("base64url", 0, 16);
+  const scoped = Buffer.concat([token, Buffer.from(text)]);
+  return hash("sha256", scoped, "buffer").toString("base64url", 0, 16);
 }
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */

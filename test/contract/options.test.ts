@@ -28,7 +28,7 @@ const bad: readonly (readonly [says: string, options: object, message: RegExp])[
   ["no tokens", { store }, /^tokens must be a list/],
   ["tokens that are null", { store, tokens: null }, /^tokens must be a list/],
   ["a token without its list", { store, tokens: token }, /^tokens must be a list/],
-  ["an empty list of tokens", { store, tokens: [] }, /^tokens must have at least one/],
+  ["an empty list of tokens", { store, tokens: [] }, /^tokens must be a list of at least one/],
   ["an invalid token", { store, tokens: ["a b"] }, /^a token must be a b64token/],
   ["a token that is undefined", { store, tokens: [undefined] }, /^tokens must be a list/],
 ];
