@@ -75,19 +75,22 @@ export function settingsOf(address: string, options: NatsOptions) {
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   const { credentials, keys = true, isReadOnly, tls, warn } = options;
   const target = parseAddress(address);
-  const login = () =>
-    read("credentials", () =>
-      loginOf(typeof credentials === "function" ? credentials() : credentials)
+  const login = (nonce: string) =>
+    orRefused("credentials", () =>
+      loginOf(
+        typeof credentials === "function" ? credentials() : credentials,
+        nonce
+      )
     );
   const tlsOptions = () =>
-    read("certificates", () => (typeof tls === "function" ? tls() : tls));
-  login();
+    orRefused("certificates", () => (typeof tls === "function" ? tls() : tls));
+  login("");
   tlsOptions();
   return { ...target, limits, login, keys, isReadOnly, tlsOptions, warn };
 }
 
-/** @throws EngineError `refused` with the error's message */
-function read<T>(what: string, get: () => T) {
+/** Returns what a function returns. @throws EngineError `refused` with its error's message */
+function orRefused<T>(what: string, get: () => T) {
   try {
     return get();
   } catch (error) {
@@ -158,8 +161,8 @@ function endpointOf(shown: string) {
 export async function endpointsOf({ hosts, limits }: Settings) {
   const endpoints = hosts.map(async (endpoint) => {
     const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
-    const found = lookup(endpoint.host, { all: true }).catch(() => []);
-    const addresses = await Promise.race([found, timeout]);
+    const resolved = lookup(endpoint.host, { all: true }).catch(() => []);
+    const addresses = await Promise.race([resolved, timeout]);
     if (addresses.length < 2) return [endpoint];
     return addresses.map(({ address }) => ({
       ...endpoint,

@@ -33,10 +33,8 @@ export async function check(
   for (;;) {
     // A leader that has just lost its quorum may never respond: ask again.
     const pause = setTimeout(noProgressMillis / 8);
-    const found = objectOf(
-      await Promise.race([connection.ask(subject), pause])
-    );
-    const { error, config } = found;
+    const info = objectOf(await Promise.race([connection.ask(subject), pause]));
+    const { error, config } = info;
     const { err_code: code, description } = objectOf(error);
     let problem = error
       ? `the stream is away: ${description}`
@@ -45,9 +43,9 @@ export async function check(
     // 10008: JetStream is away for now. In an election there is this response or none. The others:
     // the stream is offline, as after a downgrade of its servers.
     const isAway = [10008, 10118, 10194].includes(Number(code));
-    if (!isAway && (error !== undefined || config !== undefined)) {
-      requireRight(found, settings);
-      const unverified = await unverifiedOf(connection, found, settings);
+    if (!isAway && (error || config)) {
+      requireRight(info, settings);
+      const unverified = await unverifiedOf(connection, info, settings);
       const missing = unverified.find(({ isUp }) => isUp);
       if (!missing) return unverified.map(({ name }) => name);
       problem =
@@ -62,50 +60,50 @@ export async function check(
   }
 }
 
-/** Returns the servers that should have been verified: the connected one, and the stream's. */
+/**
+ * Returns the servers that are not verified: the connected one, and those that hold the stream. A
+ * replica that is not current counts as down.
+ */
 async function unverifiedOf(
   { info }: Connection,
   { cluster }: JsonObject,
   settings: Settings
 ) {
-  if (settings.monitorPort === undefined) return [];
+  const { limits, monitorPort } = settings;
+  if (monitorPort === undefined) return [];
   const endpoints = await endpointsOf(settings);
-  const asked = endpoints.map((each) => checkServer(each, settings));
+  const asked = endpoints.map((each) => askMonitor(each, settings));
   const verified = (await Promise.all(asked)).flat();
-  const connected = { name: String(info["server_id"]), isUp: true };
-  const holders = holdersOf(objectOf(cluster), settings.limits);
-  return [connected, ...holders].filter(({ name }) => !verified.includes(name));
-}
-
-/** Returns the servers that hold a stream. One that is not current counts as down. */
-function holdersOf(
-  { leader, replicas = [] }: JsonObject,
-  { ackTimeoutMillis }: NatsLimits
-) {
-  const others = Object.values(objectOf(replicas)).map((replica) => {
-    // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
-    const { name, current, active } = objectOf(replica);
-    const isHeard = Number(active ?? 0) < ackTimeoutMillis * 1e6;
-    return { name: String(name), isUp: current === true && isHeard };
-  });
-  return leader ? [{ name: String(leader), isUp: true }, ...others] : others;
+  const { leader, replicas } = objectOf(cluster);
+  return [
+    { name: info["server_id"], current: true },
+    { name: leader, current: true },
+    ...Object.values(objectOf(replicas))
+  ]
+    .map((server) => {
+      // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
+      const { name, current, active } = objectOf(server);
+      const isHeard = Number(active ?? 0) < limits.ackTimeoutMillis * 1e6;
+      return { name: String(name), isUp: current === true && isHeard };
+    })
+    .filter(({ name }) => !verified.includes(name));
 }
 
 /** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
 function requireRight({ error, config }: JsonObject, settings: Settings) {
   const { api, stream } = settings;
-  const found = objectOf(config);
-  const wanted = requirements(found, settings);
+  const actual = objectOf(config);
+  const required = requirements(actual, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
-    : differences(found, wanted);
+    : differences(actual, required);
   if (problems.length === 0) return;
-  const right = {
+  const corrected = {
     name: stream,
     deny_delete: true,
     deny_purge: true,
-    ...found,
-    ...wanted
+    ...actual,
+    ...required
   };
   const advice = error
     ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it"
@@ -113,19 +111,19 @@ function requireRight({ error, config }: JsonObject, settings: Settings) {
   throw new EngineError(
     "config",
     `the stream ${stream}: ${problems.join("; ")}\n` +
-      `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(right)}`
+      `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(corrected)}`
   );
 }
 
 /** Returns the settings that a stream must have: its own, corrected where they could lose a plant
  * or leave it without an acknowledgement. */
 function requirements(
-  found: JsonObject,
+  actual: JsonObject,
   { subject, replicas, limits }: Settings
 ) {
-  const { max_bytes, max_msgs, discard = "new", persist_mode: mode } = found;
+  const { max_bytes, max_msgs, discard = "new", persist_mode: mode } = actual;
   const atLeast = (name: string, min: number) =>
-    Math.max(Number(found[name] ?? 0), min);
+    Math.max(Number(actual[name] ?? 0), min);
   return {
     subjects: [subject],
 
@@ -172,18 +170,18 @@ export const duplicateWindowMillis = ({ appendMillis }: NatsLimits) =>
   4 * appendMillis;
 
 /** Returns a reason for each setting that differs; an undefined setting must be absent or false. */
-const differences = (found: JsonObject, wanted: JsonObject) =>
-  Object.keys(wanted).flatMap((name) => {
-    const [right = "none", is = "none"] = [wanted, found].map((all) =>
+const differences = (actual: JsonObject, required: JsonObject) =>
+  Object.keys(required).flatMap((name) => {
+    const [expected = "none", found = "none"] = [required, actual].map((all) =>
       JSON.stringify(all[name] || undefined)
     );
     const reason =
       name === "duplicate_window"
         ? " (four times the deadline of an append, which can be shortened instead)"
         : "";
-    return right === is
+    return expected === found
       ? []
-      : [`${name}: expected ${right}${reason}, found ${is}`];
+      : [`${name}: expected ${expected}${reason}, found ${found}`];
   });
 
 /**
@@ -193,7 +191,7 @@ const differences = (found: JsonObject, wanted: JsonObject) =>
  *   does not end
  * @throws EngineError `config` for a server that does not
  */
-async function checkServer(endpoint: Endpoint, settings: Settings) {
+async function askMonitor(endpoint: Endpoint, settings: Settings) {
   const { monitorPort: port, limits } = settings;
   const { get } = settings.isMonitorTls ? https : http;
   let body = "";
@@ -212,7 +210,7 @@ async function checkServer(endpoint: Endpoint, settings: Settings) {
     if (response.statusCode !== 200) return [];
     for await (const chunk of response.setEncoding("utf8")) {
       body += chunk;
-      if (body.length > limits.monitorBytesMax) return [];
+      if (body.length > limits.messageBytesMax) return [];
     }
     varz = readObject(body);
   } catch {

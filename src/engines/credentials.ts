@@ -16,19 +16,19 @@
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 
 /**
- * Reads the text; without one there is nothing to log in with. Returns a function that makes the
- * members of CONNECT which log in, for the nonce of a server's INFO.
+ * Returns the members of CONNECT that log in; without a text there are none.
  *
+ * @param nonce what a server's INFO asks to be signed
  * @throws TypeError for a text of no form: it is not quoted
  */
-export function loginOf(text?: string): (nonce: string) => object {
-  if (text === undefined) return () => ({});
+export function loginOf(text: string | undefined, nonce: string) {
+  if (text === undefined) return {};
   const lines = text.split(/\r?\n/).filter((line) => line !== "");
   const [user, pass] = lines;
   const [, auth_token] = /^token (.+)\s*$/.exec(text) ?? [];
   if (!keyForm.test(text)) {
-    if (lines.length === 2) return () => ({ user, pass });
-    if (auth_token) return () => ({ auth_token });
+    if (lines.length === 2) return { user, pass };
+    if (auth_token) return { auth_token };
   }
   const words = text.match(/^\w[\w.-]*(?=\s*$)/gm) ?? [];
   const seed = words.find((word) => word.startsWith("S")) ?? "";
@@ -36,11 +36,8 @@ export function loginOf(text?: string): (nonce: string) => object {
   const { key, nkey } = keyOf(seed);
   if (!words.every((word) => [seed, jwt, nkey].includes(word)))
     throw notCredentials();
-  return (nonce) => ({
-    jwt,
-    nkey,
-    sig: sign(null, Buffer.from(nonce), key).toString("base64url")
-  });
+  const sig = sign(null, Buffer.from(nonce), key).toString("base64url");
+  return { jwt, nkey, sig };
 }
 
 /** A seed of any role anywhere, or the public key of a user or a JWT as a line. A JWT begins with
@@ -80,9 +77,9 @@ function keyOf(seed: string) {
 
 /** Returns a key as text: base32 of the prefix, the key, a checksum, and zero bits at the end. */
 function encodeKey(prefix: readonly number[], key: Buffer) {
-  const bytes = Buffer.from([...prefix, ...key, 0, 0]);
-  const end = bytes.length - 2;
-  bytes.writeUInt16LE(crc16(bytes.subarray(0, end)), end);
+  const data = [...prefix, ...key];
+  const crc = crc16(data);
+  const bytes = Buffer.from([...data, crc & 0xff, crc >> 8]);
   const bits = BigInt(`0x${bytes.toString("hex")}`);
   const padding = BigInt((2 * bytes.length) % 5);
   return (bits << padding)
@@ -91,7 +88,7 @@ function encodeKey(prefix: readonly number[], key: Buffer) {
 }
 
 /** CRC-16/XMODEM: polynomial 0x1021, initial value 0. */
-function crc16(bytes: Buffer) {
+function crc16(bytes: readonly number[]) {
   let crc = 0;
   for (const byte of bytes) {
     crc ^= byte << 8;

@@ -12,14 +12,12 @@ import { StoreError, type EngineError } from "../store.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
-import { readObject, type Frame, type JsonObject } from "./protocol.ts";
+import type { JsonObject } from "./protocol.ts";
+import type { Response } from "./server-connection.ts";
 import { Session, type SessionHandlers } from "./session.ts";
 
-/**
- * The meaning of a response: a result, or an error. "again": send the message once more, a little
- * later. "not taken": the same, and this attempt has stored nothing.
- */
-export type Verdict = JsonObject | "again" | "not taken" | StoreError;
+/** The meaning of a response: a result, an error, or to send the message again a little later. */
+export type Verdict = JsonObject | "again" | StoreError;
 
 interface Message {
   readonly subject: string;
@@ -50,8 +48,9 @@ interface Entry extends Message {
   /** Headers and payload. */
   readonly bytes: number;
 
-  /** The time of its arrival, by the clock that a suspended machine does not stop. */
-  readonly begunAtDate: number;
+  /** The time from which the stream may have forgotten its id. The wall clock gives it: a
+   * suspended machine stops the monotonic one. A message without a deadline needs no id. */
+  readonly forgottenAtDate: number;
 
   /** The time of the latest attempt. */
   sentAt: number;
@@ -102,16 +101,12 @@ export class InFlight implements SessionHandlers {
    */
   send(message: Message): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
-      const { messageBytesMax, inFlightRecordsMax, inFlightBytesMax } =
-        this.#limits;
+      const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
       const { headers, payload, limitFactor } = message;
       const bytes = headers.length + payload.length;
 
       // While no server can be reached, messages would fill the memory and keep clients waiting.
       if (!this.session.isReachable) throw notAcknowledged();
-
-      // A stored message must be readable: it comes back as base64, within other members of JSON.
-      if (bytes > ((messageBytesMax - 1024) * 3) / 4) throw tooLarge();
       if (
         this.#entries.size >= limitFactor * inFlightRecordsMax ||
         this.#bytes + bytes > limitFactor * inFlightBytesMax
@@ -124,7 +119,10 @@ export class InFlight implements SessionHandlers {
         resolve,
         reject,
         bytes,
-        begunAtDate: Date.now(),
+        forgottenAtDate:
+          message.deadline === undefined
+            ? Infinity
+            : Date.now() + duplicateWindowMillis(this.#limits),
         sentAt: 0,
         mustResend: false,
         mayBeStored: false,
@@ -148,15 +146,20 @@ export class InFlight implements SessionHandlers {
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
-  onReply(token: string, reply: Frame) {
+  onResponse(token: string, response: Response) {
     const entry = this.#entries.get(token);
     if (!entry) return;
     this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
-    const verdict = verdictOf(entry, reply);
+    const verdict =
+      typeof response === "number"
+        ? "again"
+        : entry.judge(response, entry.isRepeated);
 
-    // The response is about one attempt. An earlier one may have been stored.
-    if (verdict !== "again") entry.mayBeStored = entry.isRepeated;
-    if (typeof verdict === "string") {
+    // The response is about one attempt. An earlier one may have been stored. With status 503
+    // nobody leads the stream, or there is none.
+    if (verdict !== "again" || response === 503)
+      entry.mayBeStored = entry.isRepeated;
+    if (verdict === "again") {
       entry.mustResend = true;
       return;
     }
@@ -173,20 +176,24 @@ export class InFlight implements SessionHandlers {
   }
 
   #transmit(entry: Entry) {
-    const { token, subject, headers, payload, deadline, mayBeStored } = entry;
+    const { token, subject, headers, payload, mayBeStored } = entry;
     const connection = this.session.ready;
     if (!connection) return;
 
-    // Uses the wall clock: the monotonic clock stops while the machine is suspended, but the stream
-    // still forgets ids. An import's message needs no id, and has no deadline.
-    const isTooOld =
-      deadline !== undefined &&
-      Date.now() - entry.begunAtDate >= duplicateWindowMillis(this.#limits);
-    if (mayBeStored && isTooOld) return this.#settle(entry, notAcknowledged());
+    if (mayBeStored && Date.now() >= entry.forgottenAtDate)
+      return this.#settle(entry, notAcknowledged());
 
-    // A larger message would make the server close the connection, for everything in flight.
-    if (entry.bytes > Number(connection.info["max_payload"]))
-      return this.#settle(entry, tooLarge());
+    // A larger message would make the server close the connection, for everything in flight. A
+    // stored message must be readable: it comes back as base64, within other members of JSON.
+    const bytesMax = Math.min(
+      Number(connection.info["max_payload"]),
+      ((this.#limits.messageBytesMax - 1024) * 3) / 4
+    );
+    if (entry.bytes > bytesMax)
+      return this.#settle(
+        entry,
+        new StoreError("tooLarge", "the servers take no message of this size")
+      );
     entry.sentAt = performance.now();
     entry.mustResend = false;
     entry.isRepeated = mayBeStored;
@@ -196,11 +203,19 @@ export class InFlight implements SessionHandlers {
 
   /** Runs every `retryMillis` while a message is in flight. */
   #tick() {
-    const { noProgressMillis, bytesPerMilliMin } = this.#limits;
+    const { appendMillis, bytesPerMilliMin, noProgressMillis, retryMillis } =
+      this.#limits;
     const now = performance.now();
-    const { ready } = this.session;
+    const { ready, isReachable } = this.session;
     if (ready?.isReceiving) this.#progressAt = now;
-    for (const entry of this.#entries.values()) this.#giveUp(entry, now);
+    for (const entry of this.#entries.values()) {
+      const { deadline = this.#progressAt + appendMillis, mayBeStored } = entry;
+
+      // Gives up one turn early: a drain that began together with the message must not last longer.
+      const isOver = now >= deadline - retryMillis;
+      if (isOver || !(mayBeStored || isReachable))
+        this.#settle(entry, notAcknowledged());
+    }
     if (this.#entries.size === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
@@ -217,17 +232,6 @@ export class InFlight implements SessionHandlers {
     if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
     for (const entry of this.#entries.values())
       if (this.#isDue(entry, now)) this.#transmit(entry);
-  }
-
-  /** Fails a message after its deadline, or one that waits for a server in vain. */
-  #giveUp(entry: Entry, now: number) {
-    const { appendMillis, retryMillis } = this.#limits;
-    const { deadline = this.#progressAt + appendMillis, mayBeStored } = entry;
-
-    // Gives up one turn early: a drain that began together with the message must not last longer.
-    const isOver = now >= deadline - retryMillis;
-    if (isOver || !(mayBeStored || this.session.isReachable))
-      this.#settle(entry, notAcknowledged());
   }
 
   /**
@@ -247,22 +251,14 @@ export class InFlight implements SessionHandlers {
     if (!this.#entries.delete(entry.token))
       throw new Error("a message was settled twice");
     this.#bytes -= entry.bytes;
-    if (!(outcome instanceof Error)) entry.resolve(outcome);
-    else if (!entry.mayBeStored) entry.reject(outcome);
-    else
-      entry.reject(
-        new StoreError("unknown", outcome.message, { cause: outcome })
-      );
+    if (!(outcome instanceof Error)) return entry.resolve(outcome);
+    entry.reject(
+      entry.mayBeStored
+        ? new StoreError("unknown", outcome.message, { cause: outcome })
+        : outcome
+    );
   }
 }
 
-/** Status 503: nobody leads the stream, or there is none. */
-function verdictOf({ judge, isRepeated }: Entry, { status, payload }: Frame) {
-  if (status !== "") return status === "503" ? "not taken" : "again";
-  return judge(readObject(payload), isRepeated);
-}
-
-const tooLarge = () =>
-  new StoreError("tooLarge", "the servers take no message of this size");
 const notAcknowledged = () =>
   new StoreError("unreachable", "no connected server has acknowledged it");

@@ -51,11 +51,11 @@ export const natsLimits = {
   /** A line of the protocol: the longest is a large cluster's INFO. */
   lineBytesMax: 65_536,
 
-  /** One message: a record of 1 MiB comes back as 1.4 MiB of base64. */
-  messageBytesMax: 8 * mib,
-
-  /** A monitor's response has a few KiB: one that does not end must not fill the memory. */
-  monitorBytesMax: mib
+  /**
+   * One message, or one response of a monitor: a record of 1 MiB comes back as 1.4 MiB of base64.
+   * What does not end must not fill the memory.
+   */
+  messageBytesMax: 8 * mib
 } as const;
 
 /** The limits of import and export. */

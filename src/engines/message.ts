@@ -21,9 +21,8 @@ import {
   timeOf
 } from "../journal/record.ts";
 
-/** Time, key and plant of a message. */
-const form =
-  /"at":"([^"]{24})"(?:,"key":"([\w-]{22})")?,"plant":(.*),"crc":"[^"]{8}"}$/s;
+/** Time, key and plant in a message; also in others, which are not equal to what these become. */
+const messageForm = /"at":"(.{24})"(?:,"key":"(.{22})")?,"plant":(.*),"crc"/s;
 
 /** @throws RangeError for a time that a record cannot have */
 export const encodeMessage = (at: string, plant: string, key?: string) =>
@@ -33,7 +32,7 @@ export const encodeMessage = (at: string, plant: string, key?: string) =>
 
 /** Returns the members of a message; undefined if its bytes are not those of a message. */
 export function decodeMessage(message: Buffer) {
-  const [, at, key, plant = ""] = form.exec(message.toString()) ?? [];
+  const [, at, key, plant = ""] = messageForm.exec(message.toString()) ?? [];
   return at && encodeMessage(at, plant, key).equals(message)
     ? { at, key, plant }
     : undefined;
@@ -52,8 +51,9 @@ export function toMessage(line: Buffer) {
  * of a message, or its key or plant is not valid.
  */
 export function fromMessage(message: Buffer, seq: number, offset: number) {
-  const found = decodeMessage(message);
-  if (!found) return undefined;
-  const line = recordText(seq, found.at, offset, found.plant, found.key);
+  const decoded = decodeMessage(message);
+  if (!decoded) return undefined;
+  const { at, key, plant } = decoded;
+  const line = recordText(seq, at, offset, plant, key);
   return decodeRecord(fillChecksums(line).subarray(0, -1)) ? line : undefined;
 }

@@ -85,7 +85,7 @@ export class NatsStore
   );
 
   /** Adds a message as the one after number `last`, and only there, however often it is sent. */
-  async publishAfter(last: number, payload: Buffer): Promise<void> {
+  async publishAfter(last: number, payload: Buffer) {
     await this.#publish(payload, `Nats-Expected-Last-Sequence: ${last}\r\n`);
   }
 
@@ -96,54 +96,57 @@ export class NatsStore
     return { messages: Number(messages), lastSeq: Number(lastSeq) };
   }
 
-  /** Reads a message by its number from the leader: another replica's copy may lag behind. */
+  /** Reads a message by its number from the leader: another replica's copy may lag behind. One that
+   * is not there is empty. */
   async messageAt(seq: number, deadline?: number) {
     const { message } = await this.#ask(
       "STREAM.MSG.GET",
       `{"seq":${seq}}`,
       deadline
     );
-    const { data, hdrs } = objectOf(message);
+    const { data = "", hdrs = "" } = objectOf(message);
     const decode = (text: unknown) => Buffer.from(String(text), "base64");
-    return typeof data === "string"
-      ? { payload: decode(data), headers: decode(hdrs) }
-      : undefined;
+    return { payload: decode(data), headers: decode(hdrs) };
   }
 
   /** Takes no more; resolves when everything in flight is settled. */
-  async close(): Promise<void> {
+  async close() {
     this.#isClosed = true;
     await this.#inFlight.drain();
     this.#inFlight.session.close();
   }
 
-  readonly [Symbol.asyncDispose] = (): Promise<void> => this.close();
+  readonly [Symbol.asyncDispose] = () => this.close();
 
   async #store(json: string, key?: string) {
     const begunAt = performance.now();
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
-    const { seq, isDuplicate, id } = await this.#publish(
-      payload,
-      "",
-      deadline,
-      key
-    ).catch((error: unknown) => {
-      if (error instanceof StoreError && error.code === "full")
-        this.emit("full");
-      throw error;
-    });
-    if (key !== undefined && isDuplicate) {
+    const { ack, id } = await this.#publish(payload, "", deadline, key).catch(
+      (error: unknown) => {
+        if (error instanceof StoreError && error.code === "full")
+          this.emit("full");
+        throw error;
+      }
+    );
+    const seq = Number(ack["seq"]);
+    if (ack["duplicate"] !== true) {
+      // Numbers only grow, unless another stream has taken the place of this one.
+      if (seq <= this.#lastSeq)
+        this.#inFlight.session.ready?.close(
+          "it acknowledged a number that was passed before: the stream may be another"
+        );
+      this.#lastSeq = seq;
+    } else if (key !== undefined) {
       // Never trusts an id alone: reads what the stream has under that number.
-      const found = await this.messageAt(seq, deadline).catch(() => undefined);
-      const { key: foundKey, plant } =
-        (found && decodeMessage(found.payload)) ?? {};
-      if (foundKey !== key)
+      const stored = await this.messageAt(seq, deadline).catch(() => undefined);
+      const record = stored && decodeMessage(stored.payload);
+      if (record?.key !== key)
         throw unknown("cannot read the message that has the key");
-      if (plant !== json) throw conflict();
+      if (record.plant !== json) throw conflict();
 
       // Otherwise an earlier attempt of this very call was stored.
-      if (!found?.headers.includes(id)) return "replayed";
+      if (!stored?.headers.includes(id)) return "replayed";
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
@@ -153,13 +156,13 @@ export class NatsStore
   /**
    * Publishes a record.
    *
-   * @param lines further headers
+   * @param moreHeaders lines of further headers
    * @param key a client's key: the stream stores one message with it
-   * @returns `id`: an id that no other message has
+   * @returns the acknowledgement, and an id that no other message has
    */
   async #publish(
     payload: Buffer,
-    lines: string,
+    moreHeaders: string,
     deadline?: number,
     key?: string
   ) {
@@ -174,30 +177,22 @@ export class NatsStore
         `Nats-Msg-Id: ${key ?? id}\r\n`,
         `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
         key === undefined ? "" : `Plant-Message-Id: ${id}\r\n`,
-        lines
+        moreHeaders
       ),
       payload,
       deadline,
       limitFactor: key === undefined ? 1 : 2,
-      judge: (response, isRepeated) =>
-        // A message is its own duplicate only if an earlier attempt may have been stored. Requests
-        // of many processes may have the same key.
-        key === undefined && !isRepeated && isKnownId(response)
-          ? unknown("another process has used the same message id")
-          : judgeAck(response, this.#settings.stream)
-    });
-    const seq = Number(ack["seq"]);
-    const isDuplicate = ack["duplicate"] === true;
 
-    // Numbers only grow, unless another stream has taken the place of this one.
-    if (!isDuplicate) {
-      if (seq <= this.#lastSeq)
-        this.#inFlight.session.ready?.close(
-          "it acknowledged a number that was passed before: the stream may be another"
-        );
-      this.#lastSeq = seq;
-    }
-    return { seq, isDuplicate, id };
+      // A message is its own duplicate only if an earlier attempt may have been stored. Requests of
+      // many processes may have the same key.
+      judge: (response, isRepeated) =>
+        judgeAck(
+          response,
+          this.#settings.stream,
+          key !== undefined || isRepeated
+        )
+    });
+    return { ack, id };
   }
 
   /** Asks the stream's leader. */
@@ -223,12 +218,12 @@ const unknown = (reason: string) => new StoreError("unknown", reason);
 const inProcess = 10158;
 
 /** The meanings of a server's errors. Any other error may come after the message was stored. */
-const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
+const meanings = new Map<unknown, "again" | "full" | "tooLarge">([
   // JetStream is away for now; the message before is not there yet; the server is overloaded.
   [10008, "again"],
   [10071, "again"],
   [10167, "again"],
-  [inProcess, "not taken"],
+  [inProcess, "again"],
 
   // The message; its headers.
   [10054, "tooLarge"],
@@ -242,19 +237,23 @@ const meanings = new Map<unknown, "again" | "not taken" | "full" | "tooLarge">([
   ["10077 maximum bytes exceeded", "full"]
 ]);
 
-/** Whether the stream has, or is storing, a message with the same id. */
-const isKnownId = ({ duplicate, error }: JsonObject) =>
-  duplicate === true || objectOf(error)["err_code"] === inProcess;
-
 /**
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
  * does not know never counts as "not stored".
+ *
+ * @param mayBeKnown whether the stream may have, or be storing, a message with the same id
  */
-function judgeAck(ack: JsonObject, expected: string): Verdict {
-  const { stream, seq, error } = ack;
+function judgeAck(
+  ack: JsonObject,
+  expected: string,
+  mayBeKnown: boolean
+): Verdict {
+  const { stream, seq, duplicate, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
+  if (!mayBeKnown && (duplicate === true || code === inProcess))
+    return unknown("another process has used the same message id");
 
   if (error === undefined) {
     // Not committed: only a leader without a quorum has the message.
@@ -264,8 +263,9 @@ function judgeAck(ack: JsonObject, expected: string): Verdict {
   }
   const meaning =
     meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
-  if (meaning === "again" || meaning === "not taken") return meaning;
-  return new StoreError(meaning ?? "unknown", reason);
+  return meaning === "again"
+    ? meaning
+    : new StoreError(meaning ?? "unknown", reason);
 }
 
 export { EngineError, settingsOf, type NatsLimits, type NatsOptions };

@@ -25,47 +25,46 @@ export async function* framesOf(
   limits: NatsLimits
 ) {
   let parts: Buffer[] = [];
-  let length = 0;
-  let needed = 0;
+  let missingBytes = 0;
   for await (const chunk of chunks) {
     parts.push(chunk);
-    length += chunk.length;
+    missingBytes -= chunk.length;
 
     // Joined once a message is whole: joining at each chunk would copy 8 MiB thousands of times.
-    if (length < needed) continue;
-    let rest = Buffer.concat(parts);
+    if (missingBytes > 0) continue;
+    let unread = Buffer.concat(parts);
     for (;;) {
-      const frame = parseFrame(rest, limits);
-      needed = frame.line === "" ? 0 : frame.end;
-      if (frame.end > rest.length) break;
-      rest = rest.subarray(frame.end);
+      const frame = parseFrame(unread, limits);
+      missingBytes = frame.end - unread.length;
+      if (missingBytes > 0) break;
+      unread = unread.subarray(frame.end);
       yield frame;
     }
-    parts = [rest];
-    length = rest.length;
+    parts = [unread];
   }
 }
 
 /**
  * Parses the first frame.
  *
- * @returns `status`: the status in a message's headers, or ""; 503 means that no server took what
- * was published. `end`: the offset after the frame; it lies beyond the bytes if the frame is
- * incomplete
+ * @returns `status`: the status in a message's headers, or NaN. `end`: the offset after the frame;
+ * it lies beyond the bytes if the frame is incomplete
  */
 function parseFrame(bytes: Buffer, limits: NatsLimits) {
-  const found = bytes.indexOf(crlf);
-  const lineEnd = found < 0 ? bytes.length : found;
+  const crlfAt = bytes.indexOf(crlf);
+
+  // The last byte of a line that is incomplete may be its CR.
+  const lineEnd = crlfAt < 0 ? bytes.length - 1 : crlfAt;
   if (lineEnd > limits.lineBytesMax)
     throw protocolError("a line over the limit");
-  const line = bytes.toString("latin1", 0, Math.max(found, 0));
+  const line = bytes.toString("latin1", 0, Math.max(crlfAt, 0));
 
   // Some server versions put two spaces between words.
   const words = line.split(/\s+/);
   const [name = ""] = words;
 
   // A frame that is not a message has no bytes between its line and the CRLF.
-  const isMessage = /^H?MSG$/.test(name);
+  const isMessage = name.endsWith("MSG");
   const start = isMessage ? lineEnd + 2 : lineEnd;
   const payloadAt = start + (name === "HMSG" ? Number(words.at(-2)) : 0);
   const payloadEnd = start + (isMessage ? Number(words.at(-1)) : 0);
@@ -75,8 +74,9 @@ function parseFrame(bytes: Buffer, limits: NatsLimits) {
     payloadEnd >= payloadAt &&
     payloadEnd - start <= limits.messageBytesMax;
   if (!isValid) throw protocolError("a message without a valid length");
-  const headers = bytes.toString("latin1", start, payloadAt);
-  const [, status = ""] = /^NATS\/1\.0 +(\d+)/.exec(headers) ?? [];
+
+  // A status may follow on the version: NATS/1.0 503.
+  const status = parseInt(bytes.toString("latin1", start + 8, payloadAt), 10);
   const payload = bytes.subarray(payloadAt, payloadEnd);
   return { line, words, status, payload, end: payloadEnd + 2 };
 }

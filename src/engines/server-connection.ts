@@ -36,21 +36,27 @@ const introduction = {
 /** The token of `ask`. Those of `publish` are numbers. */
 const askedToken = "asked";
 
-export interface ReplyHandler {
+/**
+ * The members of a response, or a status without one: 503 says that no server took what was
+ * published.
+ */
+export type Response = JsonObject | number;
+
+export interface ResponseHandler {
   /** Called with each response to a message that was published, and its token. */
-  onReply(token: string, reply: Frame): void;
+  onResponse(token: string, response: Response): void;
 }
 
 export class Connection {
   readonly #settings: Settings;
-  readonly #handler: ReplyHandler;
+  readonly #handler: ResponseHandler;
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
    * clone of this process gets no response to another's messages. */
   readonly #inbox: string;
 
   /** Resolves the latest call of `ask`. */
-  #onAnswer: ((reply: JsonObject) => void) | undefined;
+  #resolveAsked: ((response: Response) => void) | undefined;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   info: JsonObject = {};
@@ -65,7 +71,7 @@ export class Connection {
   /** The pings since the server has sent anything. */
   #pingsMissed = 0;
 
-  constructor(settings: Settings, handler: ReplyHandler) {
+  constructor(settings: Settings, handler: ResponseHandler) {
     this.#settings = settings;
     this.#handler = handler;
     this.#inbox = `${settings.inbox}.${randomId()}`;
@@ -90,15 +96,13 @@ export class Connection {
       if (!pings) this.close(`no handshake in time${hint}`);
     }, limits.handshakeMillis).unref();
     try {
-      const login = this.#settings.login();
       this.#socket.connect(endpoint);
       if (isTlsFirst) this.#startTls(endpoint);
       let frames = framesOf(this.#chunks(), limits);
       const greeting = await frames.next();
       if (greeting.value) this.#onFrame(greeting.value);
       this.#checkServer();
-      const isDemanded = needsTls || this.info["tls_required"] === true;
-      if (isDemanded && !isTlsFirst) {
+      if (!isTlsFirst && (needsTls || this.info["tls_required"])) {
         // Bytes after INFO in the clear may come from anybody: they stay in the old frames, unread.
         this.#startTls(endpoint);
         frames = framesOf(this.#chunks(), limits);
@@ -106,7 +110,10 @@ export class Connection {
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.info["nonce"] ?? "");
-      const hello = JSON.stringify({ ...introduction, ...login(nonce) });
+      const hello = JSON.stringify({
+        ...introduction,
+        ...this.#settings.login(nonce)
+      });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
       this.#askPermissions();
       for await (const frame of frames) {
@@ -151,7 +158,7 @@ export class Connection {
     }
   }
 
-  /** Publishes a message; `onReply` is called with each response, unless `ask` published it. */
+  /** Publishes a message; `onResponse` is called with each response, unless `ask` published it. */
   publish(
     subject: string,
     token: string,
@@ -166,12 +173,12 @@ export class Connection {
   }
 
   /**
-   * Publishes a request; resolves with the members of the response, if one comes. It may be a late
-   * one to an earlier call: all calls ask the same, one after another.
+   * Publishes a request; resolves with the response, if one comes. It may be a late one to an
+   * earlier call: all calls ask the same, one after another.
    */
-  ask(subject: string): Promise<JsonObject> {
-    return new Promise((resolve) => {
-      this.#onAnswer = resolve;
+  ask(subject: string) {
+    return new Promise<Response>((resolve) => {
+      this.#resolveAsked = resolve;
       this.publish(subject, askedToken);
     });
   }
@@ -211,12 +218,9 @@ export class Connection {
     const { needsTls } = this.#settings;
     const lacks =
       expectedOf(version) ||
-      (headers !== true
-        ? "headers"
-        : needsTls && !tls_required && !tls_available
-          ? "TLS"
-          : "");
-    if (lacks !== "")
+      (!headers && "headers") ||
+      (needsTls && !tls_required && !tls_available && "TLS");
+    if (lacks)
       throw new EngineError("refused", `expected a server with ${lacks}`);
   }
 
@@ -230,10 +234,9 @@ export class Connection {
       case "MSG":
       case "HMSG": {
         const [, token = ""] = subject.split(`${this.#inbox}.`);
-        if (token !== askedToken) this.#handler.onReply(token, frame);
-        // A status says that no server took the request.
-        else if (frame.status === "")
-          this.#onAnswer?.(readObject(frame.payload));
+        const response = frame.status || readObject(frame.payload);
+        if (token === askedToken) this.#resolveAsked?.(response);
+        else this.#handler.onResponse(token, response);
         return;
       }
       case "PING":
@@ -245,11 +248,7 @@ export class Connection {
         this.info = readObject(line.slice(5));
 
         // Leaves now, while all hosts can be chosen, rather than when the server cuts off.
-        if (this.info["ldm"] === true)
-          throw new EngineError(
-            "unreachable",
-            "it is about to leave (lame duck)"
-          );
+        if (this.info["ldm"]) this.close("it is about to leave (lame duck)");
         return;
       case "-ERR":
         throw serverError(line.slice(5, 205).replace(/[^ -~]/g, "?"));

@@ -8,9 +8,9 @@ import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../store.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
 import { check } from "./checks.ts";
-import { Connection, type ReplyHandler } from "./server-connection.ts";
+import { Connection, type ResponseHandler } from "./server-connection.ts";
 
-export interface SessionHandlers extends ReplyHandler {
+export interface SessionHandlers extends ResponseHandler {
   /** Called when a connection is ready to publish on. */
   onReady(): void;
 
@@ -34,9 +34,6 @@ export class Session {
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
-
-  /** The names of the servers that hold the stream and could not be asked at the last check. */
-  #unasked: readonly string[] = [];
 
   constructor(settings: Settings, handlers: SessionHandlers) {
     this.#settings = settings;
@@ -149,10 +146,12 @@ export class Session {
       this.#lostAt = performance.now();
       this.#patienceMillis = this.#settings.limits.unreachableMillis;
     }
-    if (code === "config") this.#lostAt = -Infinity;
     this.#isReady = false;
     const error = new EngineError(code, `${endpoint.shown}: ${message}`);
-    if (code === "config") this.#handlers.onDenied(error);
+    if (code === "config") {
+      this.#lostAt = -Infinity;
+      this.#handlers.onDenied(error);
+    }
     return error;
   }
 
@@ -170,15 +169,15 @@ export class Session {
 
     // Later checks wait without limit: a slow link may carry other messages before the response.
     let patienceMillis = noProgressMillis;
+    let unaskedBefore: readonly string[] = [];
     for (; connection.isOpen; patienceMillis = Infinity) {
       const unasked = await check(connection, this.#settings, patienceMillis);
-      for (const name of unasked) {
-        if (!this.#unasked.includes(name))
+      for (const name of unasked)
+        if (!unaskedBefore.includes(name))
           this.#warn(
             `${name} is down: not verified that it syncs every write; it is asked when it is back`
           );
-      }
-      this.#unasked = unasked;
+      unaskedBefore = unasked;
       if (connection.isOpen && !this.#isReady) {
         this.#isReady = true;
         onChecked();

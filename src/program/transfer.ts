@@ -124,7 +124,7 @@ export async function importJournals(
   // Compares each message: if another client's message took the place of a record, the messages
   // after it may be right again. Nothing is sent before all of them have been compared.
   await proceedTo(known, async (place, message) => {
-    if (!(await stream.messageAt(place))?.payload.equals(message))
+    if (!(await stream.messageAt(place)).payload.equals(message))
       throw data(
         `message ${place} of the stream is not record ${place} of the journals`
       );
@@ -188,8 +188,8 @@ export async function exportStream(
   try {
     const append = (lines: string) => appendAll(file, fillChecksums(lines));
     const lineAt = async (seq: number, synced: number) => {
-      const message = await stream.messageAt(seq);
-      const line = message && fromMessage(message.payload, seq, synced);
+      const { payload } = await stream.messageAt(seq);
+      const line = fromMessage(payload, seq, synced);
       if (line !== undefined) return line;
       throw data(`message ${seq} of the stream is missing, or not a record`);
     };

@@ -27,7 +27,7 @@ export interface Script {
   /** Members of the stream's settings to change. */
   readonly config?: Readonly<Record<string, unknown>>;
 
-  /** The `cluster` of STREAM.INFO: its leader and replicas. */
+  /** The `cluster` of STREAM.INFO: its leader and replicas. Default: n1 leads it. */
   readonly cluster?: Readonly<Record<string, unknown>>;
 
   /** What STREAM.INFO is answered with, instead of all that is right; "nobody": a status that says that
@@ -168,7 +168,7 @@ export class Fake {
 
   #answer(socket: Socket, published: Published): void {
     const { subject, reply } = published;
-    const { stream, config, cluster, onPlant = () => ack(this.plants.length) } = this.script;
+    const { stream, config, cluster = { leader: "n1" }, onPlant = () => ack(this.plants.length) } = this.script;
     let answer: Answer;
     const isProbe = published.payload === "" && /STREAM\.MSG\.GET|Expected-Stream: \.\r/.test(subject + published.headers);
     if (isProbe) return;

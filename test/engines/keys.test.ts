@@ -96,6 +96,11 @@ describe("a plant with a key", { timeout }, () => {
     assert.equal(await once(store, fern, newKey()), "stored");
     assert.equal(fake.plants.length, 3);
   });
+  test("is unknown if another process's message with the key is in process until the deadline: that one may be stored", async () => {
+    const { store } = await openScript({ onPlant: () => fails(10158, "duplicate message id is in process", 409) },
+      { appendMillis: 500 });
+    assert.equal(await once(store, fern, newKey()), "unknown");
+  });
   test("asks for the permission to read the stream, in its domain, unless keys are off", async () => {
     for (const keys of [true, false]) {
       const fake = await Fake.start();

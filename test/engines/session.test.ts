@@ -38,8 +38,8 @@ const stores = (store: { append(plant: typeof fern): Promise<unknown> }): Promis
 
 describe("the monitors", { timeout }, () => {
   /** A fake server with a monitor, which holds the stream with others, and leads it. */
-  async function begin(cluster: object | undefined, ...others: (Varz | undefined)[]) {
-    const fake = await Fake.start(cluster ? { cluster: { leader: "n1", ...cluster } } : {});
+  async function begin(cluster: object, ...others: (Varz | undefined)[]) {
+    const fake = await Fake.start({ cluster: { leader: "n1", ...cluster } });
     const monitors = await startMonitors(varzOf("n1", fake.serverId), ...others);
     const warnings: string[] = [];
     const hosts = [fake.host, ...others.map((_, index) => `127.0.0.${index + 2}:1`)];
@@ -58,7 +58,7 @@ describe("the monitors", { timeout }, () => {
       assert.deepEqual(warnings, []);
     });
   test("that redirect are not followed, and verify nothing", async () => {
-    const { fake, monitors, opened, warnings } = await begin(undefined);
+    const { fake, monitors, opened, warnings } = await begin({});
     const [other] = monitors.varzs;
     const target = await startMonitors(other);
     monitors.varzs[0] = { redirect: `http://127.0.0.1:${target.port}/varz` };
@@ -88,7 +88,7 @@ describe("the monitors", { timeout }, () => {
     assert.ok(sent > 0 && sent < 32e6, `${sent} bytes are sent`);
   });
   test("must be the connected server's: another server's id verifies nothing", async () => {
-    const { fake, monitors, opened } = await begin(undefined);
+    const { fake, monitors, opened } = await begin({});
     monitors.varzs[0] = varzOf("n1", "another");
     const store = await opened;
     assert.equal(await stores(store), false);
@@ -152,7 +152,7 @@ describe("the monitors", { timeout }, () => {
     });
   }
   test("are asked again on each connection", async () => {
-    const { fake, monitors, opened } = await begin(undefined);
+    const { fake, monitors, opened } = await begin({});
     const store = await opened;
     assert.equal(await stores(store), true);
     const [right] = monitors.varzs;
