@@ -88,6 +88,9 @@ export interface ClusterOptions {
 
   readonly servers?: number;
 
+  /** The program that the servers begin with. Default: the one that all tests use. */
+  readonly binary?: string | undefined;
+
   /** A configuration to use instead, of the chapter's ports; with `hasAddresses`. */
   readonly template?: string;
 
@@ -171,7 +174,7 @@ export class Cluster {
       writeFileSync(config, text);
       const { host, port, monitor } = placeOf(index, ports, options);
       const name = `n${index + 1}`;
-      return { name, host, port, monitor, config, process: spawnServer(config, folder, name) };
+      return { name, host, port, monitor, config, process: spawnServer(config, folder, name, options.binary) };
     }));
     return new Cluster(folder, servers, options);
   }
@@ -389,10 +392,10 @@ function filled(
     .replace(/(?<=@127\.0\.0\.(\d):)6222/g, (_, to) => `${ports[5 + Number(to)]}`);
 }
 
-function spawnServer(config: string, folder: string, name: string): ChildProcess {
+function spawnServer(config: string, folder: string, name: string, path?: string): ChildProcess {
   assert.ok("path" in binary);
   const log = openSync(join(folder, `${name}.log`), "a");
-  const child = spawn(binary.path, ["-c", config], { stdio: ["ignore", log, log] });
+  const child = spawn(path ?? binary.path, ["-c", config], { stdio: ["ignore", log, log] });
   // A server that no hook ended must not keep the tests' process: its exit ends the server.
   child.unref();
   running.add(child);
