@@ -96,9 +96,8 @@ describe("a plant with a key", { timeout }, () => {
     assert.equal(await once(store, fern, newKey()), "stored");
     assert.equal(fake.plants.length, 3);
   });
-  test("is unknown if another process's message with the key is in process until the deadline: that one may be stored", async () => {
-    const { store } = await openScript({ onPlant: () => fails(10158, "duplicate message id is in process", 409) },
-      { appendMillis: 500 });
+  test("is unknown if another process's message with the key is in process until the deadline: that may be stored", async () => {
+    const { store } = await openScript({ onPlant: () => fails(10158) }, { appendMillis: 500 });
     assert.equal(await once(store, fern, newKey()), "unknown");
   });
   test("asks for the permission to read the stream, in its domain, unless keys are off", async () => {

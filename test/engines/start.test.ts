@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, mock, test } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { ack, append, fails, Fake, open, openFake, refused, type Script } from "./fake.ts";
+import { append, Fake, open, openFake, refused, type Script } from "./fake.ts";
 
 const timeout = 30_000;
 
@@ -118,19 +118,6 @@ describe("a permission that is lost", { timeout }, () => {
     fake.script = {};
     await until("the permission is back", async () => await append(store) === "stored");
     assert.equal(warnings.at(-1), "plants are acknowledged again");
-  });
-});
-
-describe("a stream that takes some plants, and not others", { timeout }, () => {
-  test("is known by its responses, not by a line for each", async () => {
-    const { store, warnings } = await open({
-      onPlant: (_, count) => (count % 2 === 1 ? ack(count) : fails(10077, "maximum bytes exceeded")),
-    });
-    const before = warnings.length;
-    for (let turn = 0; turn < 20; turn++) {
-      assert.equal(await append(store), turn % 2 === 0 ? "stored" : "full");
-    }
-    assert.deepEqual(warnings.slice(before), []);
   });
 });
 

@@ -116,13 +116,15 @@ describe("an append", { timeout, concurrency: 8 }, () => {
       assert.ok(fake.connections > 1, "the connection was left");
     });
   }
-  test("emits batch when it is stored, and full when the stream is", async () => {
-    const { store } = await open({ onPlant: inTurn([good, fails(10077, "maximum bytes exceeded")]) });
+  test("emits batch when it is stored, and full when the stream is, without a line for each in the log", async () => {
+    const full = fails(10077, "maximum bytes exceeded");
+    const { store, warnings } = await open({ onPlant: inTurn([good, full, ack(2), full]) });
+    const reported = warnings.length;
     const events: string[] = [];
     store.on("batch", (records) => events.push(`batch ${records}`)).on("full", () => events.push("full"));
-    await append(store);
-    await append(store);
-    assert.deepEqual(events, ["batch 1", "full"]);
+    for (let turn = 0; turn < 4; turn++) await append(store);
+    assert.deepEqual(events, ["batch 1", "full", "batch 1", "full"]);
+    assert.deepEqual(warnings.slice(reported), []);
   });
   test("on a lost connection is sent again on the next one, all in order", async () => {
     const { fake, store } = await open({
@@ -252,15 +254,12 @@ describe("a machine that was suspended", { timeout }, () => {
 });
 
 describe("the limits", { timeout }, () => {
-  test("are by default those of the program's flags", () => {
-    const { handshakeMillis, appendMillis } = natsLimits;
-    assert.deepEqual([handshakeMillis, appendMillis],
-      [settingTable.storeHandshakeMillis.defaultValue, settingTable.storeAppendMillis.defaultValue]);
-  });
-  test("are 1,024 appends and 16 MiB in flight, and a deadline of 10 s", () => {
-    const { inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis } = natsLimits;
-    assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, appendMillis, unreachableMillis],
-      [1_024, 16_777_216, 10_000, 2_000]);
+  test("are 1,024 appends and 16 MiB in flight, and the program's defaults: a deadline of 10 s, a handshake of 2 s", () => {
+    const { inFlightRecordsMax, inFlightBytesMax, appendMillis, handshakeMillis, unreachableMillis } = natsLimits;
+    const { storeAppendMillis, storeHandshakeMillis } = settingTable;
+    assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, unreachableMillis], [1_024, 16_777_216, 2_000]);
+    assert.deepEqual([appendMillis, storeAppendMillis.defaultValue], [10_000, 10_000]);
+    assert.deepEqual([handshakeMillis, storeHandshakeMillis.defaultValue], [2_000, 2_000]);
   });
   for (const limits of [{ appendMillis: NaN }, { retryMillis: 0 }, { pingMillis: 2 ** 31 }]) {
     test(`can't be ${JSON.stringify(limits)}`, async () => {
