@@ -331,8 +331,7 @@ export class Journal
     const { disk, path, limits } = this.#settings;
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
-    const deadline = performance.now() + limits.rotationMillis;
-    for (;;) {
+    for (let millis = 0; ; millis += watchMillis) {
       // The cause of a failed rotation may still be at the path, and make this fail.
       const there = this.#mayBeRenamed ? ifPossible(look) : look();
       const isAtPath = there?.identity === identity;
@@ -344,7 +343,7 @@ export class Journal
 
       // A rename is the first half of a rotation; without the second half it is a fault. Meanwhile
       // the file may be deleted, truncated or put back.
-      if (performance.now() > deadline)
+      if (millis >= limits.rotationMillis)
         throw new Error(
           "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
         );
