@@ -16,7 +16,7 @@ import { fuzzCase, type FuzzCase } from "./fuzzer.ts";
 import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuzzmodel.ts";
 import { headersOf, optional } from "../support/requests.ts";
 import {
-  assertError, exchange, post, program, run, start, temporaryFolder, token, type RawAnswer,
+  assertError, exchange, post, program, runProcess, startProcess, temporaryFolder, token, type RawAnswer,
 } from "../support/support.ts";
 import { memoryOf, patched } from "../support/tools.ts";
 
@@ -260,7 +260,7 @@ async function fuzzing(
   built: string, first: number, { millis = 0, requests = requestsWanted } = {},
 ): Promise<Run> {
   const cwd = temporaryFolder();
-  const server = await start({ node, cwd, args, program: built });
+  const server = await startProcess({ node, cwd, args, program: built });
   const tally = new Tally();
   try {
     const begin = Date.now();
@@ -285,7 +285,7 @@ async function fuzzing(
     assert.equal(await server.end(), 0, server.stderr());
     assert.equal(server.stderr(), "");
     const records = await tally.checkJournal(join(cwd, "plants.ndjson"));
-    const verified = await run(["verify", "--json", "plants.ndjson"], {}, cwd);
+    const verified = await runProcess(["verify", "--json", "plants.ndjson"], {}, cwd);
     const report = JSON.parse(verified.stdout) as { records: number; spotsTotal: number };
     assert.deepEqual([verified.code, report.records, report.spotsTotal], [0, records, 0]);
     return { tally, records, lastSeed: seed - 1, resident };
@@ -296,7 +296,7 @@ async function fuzzing(
 
 if (onlySeed !== "") {
   test(`seed ${onlySeed} alone`, async () => {
-    const server = await start({ node, args });
+    const server = await startProcess({ node, args });
     after(() => server.end("SIGKILL"));
     await fuzz(server.port, Number(onlySeed), new Tally(), true);
   });

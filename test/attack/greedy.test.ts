@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { exchange, post, readAnswers, start, token } from "../support/support.ts";
+import { exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
 import { memoryOf, unless } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } = process.env;
@@ -27,7 +27,7 @@ const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[
 for (const [says, bytes, first = ""] of floods.slice(0, rounds === undefined ? 1 : undefined)) {
   test(`a client that pipelines ${says} and never reads takes bounded memory`,
     { timeout, skip: noProc }, async (t) => {
-      const server = await start({ node, args: ["--idle-timeout", "1000",
+      const server = await startProcess({ node, args: ["--idle-timeout", "1000",
         "--head-timeout", "1500", "--request-timeout", "1500"] });
       try {
         await exchange(server.port, plant, { answers: 1 });
@@ -79,7 +79,7 @@ const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-
 
 test("a client that sends a byte now and then gets a response within the limit",
   { timeout, concurrency: true }, async (t) => {
-    const server = await start({ node, args: limits });
+    const server = await startProcess({ node, args: limits });
     try {
       await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {
         const from = performance.now();

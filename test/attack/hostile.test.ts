@@ -11,9 +11,8 @@ import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
-import { start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
-import { exchange, post, temporaryFolder } from "../support/support.ts";
+import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
@@ -47,7 +46,7 @@ for (const { path: node, version } of nodes) {
   test(`${version}: a hostile request stores nothing`, { concurrency: 32, timeout }, async (t) => {
     const servers = await Promise.all(settings.map(async ({ env, ways }) => {
       const cwd = temporaryFolder();
-      const server = await start({ node, cwd, env, args: soon });
+      const server = await startProcess({ node, cwd, env, args: soon });
       return { cwd, server, ways, stored: new Map<string, string>() };
     }));
     await Promise.all(rows.map((row, index) => t.test(titleOf(row), async () => {

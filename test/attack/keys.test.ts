@@ -53,7 +53,7 @@ const withKey = (key: string, plant = fernJson): Buffer => post(plant, `Idempote
 
 test(`${requests} requests with one key over ${connections} connections store one record, in bounded memory`, async (t) => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  const server = await start({ args: ["--store", path] });
+  const server = await startProcess({ args: ["--store", path] });
   await flood(server, post(fernJson), 500, 20);
   const { size } = statSync(path);
   const before = memoryOf(server);

@@ -10,7 +10,6 @@ import type { AddressInfo } from "node:net";
 import { after, test } from "node:test";
 import { createPlantServer, type NewPlant } from "../../src/index.ts";
 import { chunk, chunked, chunks, evil, length, plant, request, utf8 } from "./hostile.ts";
-import { start } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { shapes } from "../support/shapes.ts";
 import { exchange, post, reader, token, type RawAnswer } from "../support/support.ts";
@@ -121,7 +120,7 @@ const tried = shapes.filter((_, index) => isLong || index % 3 === 2);
 for (const { path: node, version } of nodes) {
   const title = `${version} with a heap of 64 MiB responds to the largest body of ${tried.length} shapes`;
   test(title, { timeout }, async () => {
-    const running = await start({ node, nodeArgs });
+    const running = await startProcess({ node, nodeArgs });
     for (const [what, body] of tried) {
       const bytes = Buffer.from(body(1_048_576 - 100)).subarray(0, 1_048_576);
       const [answer] = await exchange(running.port, post(bytes), { answers: 1 });

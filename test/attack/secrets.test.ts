@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import { after, test } from "node:test";
 import { chunk, evil, plant, request, withoutBody, type RequestOptions } from "./hostile.ts";
 import { hangUp, statusOf } from "../support/operator.ts";
-import { assertError, exchange, start, temporaryFolder, token } from "../support/support.ts";
+import { assertError, exchange, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 /**
  * Two tokens that are known and one that is not. No response contains four letters of them. Their
@@ -20,7 +20,7 @@ const cwd = temporaryFolder();
 const digests = [token, first, second].map((text, index) => `t${index} sha256:${digestOf(text)}\n`);
 writeFileSync(join(cwd, "tokens"), digests.join(""), { mode: 0o600 });
 const args = ["--tokens", "tokens", "--idle-timeout", "10000", "--log-requests", "--max-failed-lines", "10000"];
-const server = await start({ cwd, args });
+const server = await startProcess({ cwd, args });
 after(() => server.end("SIGKILL"));
 
 const withCredentials = (value: string): string =>
@@ -200,7 +200,7 @@ test("no stream and no file of the server contains a piece of a token", async ()
 
 test("no stream and no file contains a token of the environment, which SIGHUP keeps", async () => {
   const folder = temporaryFolder();
-  const running = await start({ cwd: folder, env: { PLANTS_TOKEN: first } });
+  const running = await startProcess({ cwd: folder, env: { PLANTS_TOKEN: first } });
   assert.equal(await statusOf(running, withCredentials(`Bearer ${first}`)), 200);
   assert.equal(await statusOf(running, withCredentials(`Bearer ${first}x`)), 401);
   await hangUp(running, "not rotated");

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { command, modules } from "../support/package.ts";
 import { recipeOf } from "../support/recipes.ts";
-import { root, start, temporaryFolder, token } from "../support/support.ts";
+import { root, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 const here = import.meta.dirname;
 const cwd = temporaryFolder();
-const server = await start({ cwd });
+const server = await startProcess({ cwd });
 after(() => server.end());
 
 /** The ids in the journal, with all their digits. */

@@ -9,7 +9,7 @@ import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { command } from "../support/package.ts";
 import { fetchPlant } from "../support/operator.ts";
-import { root, start, temporaryFolder, token } from "../support/support.ts";
+import { root, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 const here = import.meta.dirname;
 const [text = "", withNats = ""] = ["kubernetes.yaml", "kubernetes-nats.yaml"].map((name) =>
@@ -97,7 +97,7 @@ test("the pod's settings serve with its secret, its probes respond, and it may d
   const env = Object.fromEntries(container.env.map(({ name, value }) => [name,
     container.volumeMounts.reduce((path, { mountPath }) => path.replace(mountPath, folder), value)
       .replace("0.0.0.0", "127.0.0.1").replace(":9108", ":0")]));
-  const server = await start({ env: { ...env, PLANTS_TOKEN: "" } });
+  const server = await startProcess({ env: { ...env, PLANTS_TOKEN: "" } });
   const [admin] = server.events().flatMap(({ admin: url }) => (url ? [String(url)] : []));
   const { startupProbe, livenessProbe, readinessProbe } = container;
   for (const { httpGet: { path } } of [startupProbe, livenessProbe, readinessProbe]) {

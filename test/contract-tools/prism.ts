@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
-import { root, start, temporaryFolder, token } from "../support/support.ts";
+import { root, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 /** Starts a Prism in front of a server and returns its address. */
 async function prismBefore(url: string): Promise<string> {
@@ -27,7 +27,7 @@ async function prismBefore(url: string): Promise<string> {
 }
 
 const cwd = temporaryFolder();
-const server = await start({ cwd });
+const server = await startProcess({ cwd });
 after(() => server.end());
 const prism = await prismBefore(server.url);
 

@@ -4,7 +4,7 @@ import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { command } from "../support/package.ts";
-import { root, start, temporaryFolder, token, type Running } from "../support/support.ts";
+import { root, startProcess, temporaryFolder, token, type Running } from "../support/support.ts";
 
 const here = import.meta.dirname;
 const folder = temporaryFolder();
@@ -37,7 +37,7 @@ const respect = ({ url }: Running, bearer: string) => redocly("respect", "plants
   "--server", `store=${url}`, "--input", `token=${bearer}`);
 
 test("every response of the running server is as described, those of refused requests too", async () => {
-  const server = await start();
+  const server = await startProcess();
   const { status, said } = respect(server, token);
   await server.end();
   assert.equal(status, 0, said);
@@ -46,7 +46,7 @@ test("every response of the running server is as described, those of refused req
 });
 
 test("the control: with an unknown token the steps fail", async () => {
-  const server = await start();
+  const server = await startProcess();
   const { status, said } = respect(server, "weeds");
   await server.end();
   assert.equal(status, 1);

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { closed, open, send, serve, statusesOf, readAll } from "../support/serving.ts";
-import { exchange, post, readAnswers, start, token } from "../support/support.ts";
+import { exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Longer than the test's own time. */
@@ -106,7 +106,7 @@ test("a long body that was read whole leaves the connection open", { timeout }, 
 });
 
 test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout }, async () => {
-  const server = await start();
+  const server = await startProcess();
   for (const [before, waits] of [["", false], ["", true], [plant, false]] as const) {
     for (let round = 0; round < 5; round++) {
       const socket = connect(server.port, "127.0.0.1");

@@ -13,13 +13,13 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
-import { cleanEnvironment, start, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } = process.env;
 const rounds = Number(given ?? 1);
 const timeout = 60_000 + rounds * 60_000;
-const server = await start({ node });
+const server = await startProcess({ node });
 after(() => server.end());
 
 const body = Buffer.alloc(8 * 1_048_576, " ");

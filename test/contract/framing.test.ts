@@ -8,9 +8,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { statusesOf } from "../support/serving.ts";
-import {
-  assertError, cleanEnvironment, exchange, post, root, start, temporaryFolder, token,
-} from "../support/support.ts";
+import { assertError, cleanEnvironment, exchange, post, root, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 30_000;
@@ -18,7 +16,7 @@ const timeout = 30_000;
 /** A server with a journal that can be counted. */
 async function open() {
   const cwd = temporaryFolder();
-  const server = await start({ node, cwd });
+  const server = await startProcess({ node, cwd });
   after(() => server.end());
   const names = (): readonly string[] =>
     readFileSync(join(cwd, "plants.ndjson"), "utf8").split("\n").slice(1, -1)
@@ -120,7 +118,7 @@ for (const each of new Set([node, ...nodes])) {
       const list = /^## What Node's parser keeps from us\n\n((?:- .*\n)+)/m.exec(readme)?.[1] ?? "";
       const listed = list.trimEnd().split("\n");
       assert.equal(new Set(lenient.map(([item]) => item)).size, listed.length);
-      const running = await start({ node: each });
+      const running = await startProcess({ node: each });
       for (const [item, bytes, statuses] of lenient) {
         assert.ok(listed.some((text) => text.startsWith(`- ${item}`)), item);
         const answers = await exchange(running.port, bytes, { halfClose: true });

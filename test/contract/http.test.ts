@@ -12,7 +12,7 @@ import { assertError, exchange, start, temporaryFolder, token, type RawAnswer } 
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const folder = temporaryFolder();
-const server = await start({ node, cwd: folder });
+const server = await startProcess({ node, cwd: folder });
 after(() => server.end());
 
 const fern = '{"id":1,"name":"Fern"}';
@@ -180,7 +180,7 @@ table("any other method on /plants is a 405 with Allow: POST", others.map((metho
 });
 
 test("with a base path, /plants follows it and is nowhere else", async () => {
-  const based = await start({ node, args: ["--base-path", "/v1"] });
+  const based = await startProcess({ node, args: ["--base-path", "/v1"] });
   for (const [target, status] of [["/v1/plants", 200], ["/plants", 404], ["/v1", 404]] as const) {
     const [answer] = await exchange(based.port, request({ target }), { answers: 1 });
     assert.ok(answer, "no answer came");

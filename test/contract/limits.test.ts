@@ -8,7 +8,7 @@ import { limitTable, type Limits } from "../../src/config.ts";
 import {
   chunk, chunked, coding, fern, good, halfBody, halfHead, host, line, nested, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
-import { assertError, exchange, post, readAnswers, start } from "../support/support.ts";
+import { assertError, exchange, post, readAnswers, startProcess } from "../support/support.ts";
 import type { RawAnswer } from "../support/support.ts";
 import { serve, type Serving } from "../support/serving.ts";
 import { memoryOf } from "../support/tools.ts";
@@ -140,7 +140,7 @@ test("every limit of the table has its test", () => {
 });
 
 test("a body in a million chunks takes little more memory than its bytes", { timeout }, async () => {
-  const running = await start({ node });
+  const running = await startProcess({ node });
   const socket = await opened(running.port);
   await write(socket, `${line}${host}${good}${coding}\r\n${chunk(" ").repeat(1_000_000)}`);
   // The response to the byte over the limit follows the reading of all before it.

@@ -118,7 +118,7 @@ const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
 /** Returns the system calls that sent responses, in order, each with the response's status. */
 async function callsOf(node: string): Promise<readonly string[]> {
   const trace = join(temporaryFolder(), "trace");
-  const server = await start({
+  const server = await startProcess({
     node: "strace",
     nodeArgs: ["-D", "-f", "-q", "-s", "99", "-o", trace,
       "-e", "trace=write,writev,sendto,sendmsg", node],

@@ -9,7 +9,7 @@ import { createPlantServer } from "../../src/index.ts";
 import { underWay } from "../support/operator.ts";
 import { closed, HeldStore, listen, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
 import {
-  cleanEnvironment, exchange, post, program, readAnswers, start, temporaryFolder, token,
+  cleanEnvironment, exchange, post, program, readAnswers, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -175,7 +175,7 @@ test("at the drain's deadline a plant that waits for the store is a request cut 
 
 test("another signal during a drain ends the program at once with 69", { timeout }, async () => {
   // The deadline, which also ends with 69, is far away.
-  const server = await start({ node, args: ["--drain-timeout", "600000"] });
+  const server = await startProcess({ node, args: ["--drain-timeout", "600000"] });
   const answers = readAnswers(await underWay(server), Infinity);
   server.process.kill("SIGTERM");
   while (!server.events().some(({ msg }) => msg === "draining: SIGTERM")) await turn();

@@ -11,7 +11,7 @@ import { after, test } from "node:test";
 import { idsIn, journalWith, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import {
-  cleanEnvironment, program, run, seeded, start, temporaryFolder, token,
+  cleanEnvironment, program, runProcess, seeded, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 import { eager } from "../support/tools.ts";
 
@@ -26,16 +26,16 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   const all: number[] = [];
   let firstId = 1;
   for (let round = 1; round <= rounds; round++) {
-    const server = await start({ args: ["--store", path] });
+    const server = await startProcess({ args: ["--store", path] });
     const { acknowledged, nextId, unanswered } = await load(server, firstId, 1 + next(600));
     assert.equal(unanswered, 32, "every connection was waiting for a response when it died");
     all.push(...acknowledged);
     firstId = nextId;
-    const again = await start({ args: ["--store", path] });
+    const again = await startProcess({ args: ["--store", path] });
     assert.deepEqual(faultsOf(readFileSync(path), all), [], `round ${round}`);
     await again.end("SIGKILL");
   }
-  const { code, stdout } = await run(["verify", path]);
+  const { code, stdout } = await runProcess(["verify", path]);
   assert.equal(code, 0, stdout);
   const records = readFileSync(path, "utf8").split("\n").length - 2;
   t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
@@ -58,9 +58,9 @@ async function killAndRetry(isKeyed: boolean, times: number) {
     return clients.unavailable > 0 && (isKeyed ? clients.replays > 0 : new Set(ids).size < ids.length);
   };
   for (let round = 1; round <= times || (round <= 40 && !hasMet()); round++) {
-    await clients.killAfter(await start({ args }), 1 + next(600));
+    await clients.killAfter(await startProcess({ args }), 1 + next(600));
   }
-  const server = await start({ args });
+  const server = await startProcess({ args });
   await clients.finish(server);
   assert.equal(await server.end(), 0);
   return { clients, path, ids: idsIn(path) };
@@ -74,7 +74,7 @@ test(`${rounds} times killed, clients that retry with a key store each plant exa
   assert.deepEqual(sorted(ids), sorted(acknowledged));
   assert.equal(new Set(ids).size, ids.length, "a plant is there twice");
   assert.ok(replays > 0 && unavailable > 0, "retries and refusals were met");
-  assert.equal((await run(["verify", path])).code, 0);
+  assert.equal((await runProcess(["verify", path])).code, 0);
 });
 
 test("clients that retry without a key store plants twice: the control", async () => {
@@ -102,9 +102,9 @@ async function killInWrites(server: string, tornMax: number) {
       for (let looks = 0; looks < 50_000 && statSync(path).size === size; looks++);
     };
     const { acknowledged } =
-      await load(await start({ args, program: server }), 1, 1 + next(30), nameOf, aim);
+      await load(await startProcess({ args, program: server }), 1, 1 + next(30), nameOf, aim);
     const left = readFileSync(path);
-    await (await start({ args })).end("SIGKILL");
+    await (await startProcess({ args })).end("SIGKILL");
     found.faults.push(...faultsOf(readFileSync(path), acknowledged));
     const [copy] = readdirSync(folder).filter((name) => name.includes(".torn-"));
     assert.equal(copy !== undefined, left.at(-1) !== 0x0a, "what is torn, and only that, is aside");
@@ -160,10 +160,10 @@ test(`of ${starts} starts at once on one file one serves, the others exit 75`, a
   const winner = children[outcomes.indexOf("serves")];
   assert.ok(winner);
   const before = readFileSync(path);
-  assert.equal((await run(["serve", "--store", path, "--port", "0"])).code, 75);
+  assert.equal((await runProcess(["serve", "--store", path, "--port", "0"])).code, 75);
   assert.deepEqual(readFileSync(path), before, "a process that exits with 75 touches nothing");
   winner.kill("SIGKILL");
   await once(winner, "exit");
-  const next = await start({ args: ["--store", path] });
+  const next = await startProcess({ args: ["--store", path] });
   assert.equal(await next.end(), 0, "after kill -9 the next start needs no hand");
 });

@@ -14,8 +14,9 @@ import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import { start } from "../support/operator.ts";
-import { cleanEnvironment, library, program, run, socketFolder, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment, library, program, runProcess, socketFolder, startProcess, temporaryFolder, token,
+} from "../support/support.ts";
 import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
@@ -124,7 +125,7 @@ test("the control: a file that stays open is noticed", { skip: noDescriptors }, 
 test("a client of a lock's socket is disconnected at once: no descriptor stays open",
   { timeout: 20_000 }, async (t) => {
     const cwd = socketFolder();
-    await start({ cwd });
+    await startProcess({ cwd });
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
     assert.equal(beside.length, 1);
@@ -189,7 +190,7 @@ test("a journal that was renamed to a name that is too long is refused, and veri
   renameSync(path, moved);
   await assert.rejects(openJournal(moved), tooLong(nameBytes + 1));
   assert.deepEqual([readFileSync(moved), readdirSync(folder).length], [before, 1]);
-  const { code, stdout } = await run(["verify", moved]);
+  const { code, stdout } = await runProcess(["verify", moved]);
   assert.deepEqual([code, /opening uses it as it is/.test(stdout)], [0, true], stdout);
 });
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import { RetryingClients } from "../support/load.ts";
-import { start } from "../support/support.ts";
+import { startProcess } from "../support/support.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
 import { compare } from "./load.ts";
 
@@ -57,7 +57,7 @@ async function retryThrough(t: TestContext, on: Cluster, fault: Fault, stream: s
     if (server === servers[0]) await more(500);
   }
   await killed;
-  const last = await start({ env });
+  const last = await startProcess({ env });
   await clients.finish(last);
   assert.equal(await last.end(), 0);
   const { acknowledged: { length: plants }, replays, unavailable, sent } = clients;

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
-import { exchange, post, run, start, temporaryFolder } from "../support/support.ts";
+import { exchange, post, runProcess, startProcess, temporaryFolder } from "../support/support.ts";
 import { Cluster, credentialsOf, environmentFor, until, withCluster } from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
@@ -126,14 +126,14 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     const args = ["--store-tls-cert", cert, "--store-tls-key", key, "--store-tls-ca", good.cert];
     const env = environmentFor(address, credentialsOf("writer"));
     give(other);
-    const refused = await run(args, env, temporaryFolder());
+    const refused = await runProcess(args, env, temporaryFolder());
     assert.equal(refused.code, 78, refused.stderr);
     assert.match(refused.stderr, /\nplant-store: 127\.0\.0\.1:\d+: [a-z0-9 ]+ alert [a-z ]+\n$/);
-    const junk = await run([...args.slice(0, -1), env.PLANTS_STORE_CREDENTIALS], env, temporaryFolder());
+    const junk = await runProcess([...args.slice(0, -1), env.PLANTS_STORE_CREDENTIALS], env, temporaryFolder());
     assert.equal(junk.code, 78, junk.stderr);
     assert.match(junk.stderr, /the store's certificates: TLS authority /);
     give(good);
-    const program = await start({ args, env });
+    const program = await startProcess({ args, env });
     const status = async (): Promise<string> => {
       const [answer] = await exchange(program.port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
       return `${answer?.status} ${answer?.body.slice(0, 14)}`;

@@ -2,14 +2,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { renameSync } from "node:fs";
+import { Server } from "node:http";
 import { connect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { environmentFor, until } from "../engines/cluster.ts";
 import { Fake } from "../engines/fake.ts";
-import { adminOf, ended, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, startWithAdmin, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
-import { exchange, readAnswers, socketFolder, temporaryFolder, token, type Running } from "../support/support.ts";
+import { startWithAdmin } from "../support/in-process.ts";
+import { adminOf, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
+import { exchange, readAnswers, socketFolder, startProcess, temporaryFolder, token, type Running } from "../support/support.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
   const server = await startWithAdmin();
@@ -67,18 +69,13 @@ for (const [setting, pattern, skip] of [
   });
 }
 
-test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async () => {
-  const server = await startWithAdmin({ nodeArgs: preload(`import { Server } from "node:http";
-    import { Server as NetServer } from "node:net";
-    let isAdmin = true;
-    Server.prototype.listen = function (...args) {
-      const server = this;
-      if (isAdmin) process.once("SIGUSR2", () => server.emit("error", new Error("accept ENOBUFS")));
-      isAdmin = false;
-      return NetServer.prototype.listen.apply(this, args);
-    };`) });
-  server.process.kill("SIGUSR2");
-  await until("it is logged", () => Promise.resolve(server.stderr().includes("accept ENOBUFS")));
+test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async (t) => {
+  const { mock } = t.mock.method(Server.prototype, "listen");
+  const server = await startWithAdmin();
+  const [call] = mock.calls;
+  assert.ok(call?.this instanceof Server);
+  call.this.emit("error", new Error("accept ENOBUFS"));
+  assert.match(server.stderr(), /accept ENOBUFS/);
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
 });
 
@@ -95,7 +92,7 @@ test("while the server drains /readyz is 503 and the admin listener stays open",
   const socket = await underWay(server);
   assert.equal(await readyOf(server), "200 ready");
   assert.equal((await metricsOf(server)).get("plant_store_ready"), 1);
-  server.process.kill("SIGTERM");
+  server.signal("SIGTERM");
   assert.equal(await readyAfter(server, "200 ready"), "503 draining: SIGTERM");
   assert.equal((await metricsOf(server)).get("plant_store_ready"), 0);
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
@@ -114,7 +111,7 @@ test("after the journal failed /readyz says so", { timeout }, async () => {
   socket.destroy();
 
   // It ends by itself: a signal could meet a process that no longer listens to signals.
-  assert.equal(await ended(server), 74);
+  assert.equal(await server.ended, 74);
 });
 
 test("with a full disk /readyz is 503 until there is space, or 10 seconds have passed", { skip: noLimits, timeout }, async () => {
@@ -123,7 +120,7 @@ test("with a full disk /readyz is 503 until there is space, or 10 seconds have p
     performance.now = () => now;
     process.on("SIGUSR2", () => { now += 9_999; });
     process.on("SIGWINCH", () => { now += 1; });`);
-  const server = await startWithAdmin({ nodeArgs });
+  const server = await startProcess({ nodeArgs, args: ["--admin", "0"] });
   const { pid } = server.process;
   const both = async () => [await statusOf(server), await readyOf(server),
     (await metricsOf(server)).get("plant_store_ready")];
@@ -134,33 +131,34 @@ test("with a full disk /readyz is 503 until there is space, or 10 seconds have p
 
   limitFiles(pid, 300);
   assert.equal(await statusOf(server), 503);
-  server.process.kill("SIGUSR2");
+  server.signal("SIGUSR2");
   for (let asked = 0; asked < 20; asked++) assert.equal(await readyOf(server), "503 full");
-  server.process.kill("SIGWINCH");
+  server.signal("SIGWINCH");
   assert.equal(await readyAfter(server, "503 full"), "200 ready");
   assert.deepEqual(await both(), [503, "503 full", 0]);
   limitFiles(pid, "unlimited");
   assert.deepEqual(await both(), [200, "200 ready", 1]);
 });
 
-test("/readyz is 503 before the public port is open", { timeout }, async () => {
-  // The public server asks the admin listener before it listens.
-  const server = await startWithAdmin({ args: ["--admin", "./a"], nodeArgs: preload(`import { get } from "node:http";
-    import { Server } from "node:net";
-    const { listen } = Server.prototype;
-    Server.prototype.listen = function (at, ...others) {
-      if (at.port === undefined) return listen.call(this, at, ...others);
-      get({ socketPath: "a", path: "/readyz" }, (answer) => answer.once("data", (text) => {
-        process.stderr.write(JSON.stringify({ msg: answer.statusCode + " " + text }) + "\\n");
-        listen.call(this, at);
-      }));
-    };`) });
-  assert.equal(server.events()[0]?.msg, "503 starting\n");
+test("/readyz is 503 before the public port is open", { timeout }, async (t) => {
+  const { listen } = Server.prototype;
+  const answers: string[] = [];
+  t.mock.method(Server.prototype, "listen", function (this: Server, at: { readonly path?: string }) {
+    if (at.path !== undefined) return listen.call(this, at);
+    // The public server: it asks the admin listener before it listens.
+    void pageOf({ socketPath: "a" }, "/readyz").then(({ status, body }) => {
+      answers.push(`${status} ${body}`);
+      listen.call(this, at);
+    });
+    return this;
+  });
+  await startWithAdmin({ args: ["--admin", "./a"] });
+  assert.deepEqual(answers, ["503 starting\n"]);
 });
 
 test("admin clients that never complete a request delay the end by a second at most", { timeout }, async () => {
-  const server = await startWithAdmin({
-    args: ["--head-timeout", "600000", "--request-timeout", "600000", "--idle-timeout", "600000"],
+  const server = await startProcess({
+    args: ["--admin", "0", "--head-timeout", "600000", "--request-timeout", "600000", "--idle-timeout", "600000"],
   });
   const { port } = adminOf(server);
   const sockets = ["", "GET /metr", stranger.slice(0, -2)].map((bytes) => {

@@ -8,9 +8,10 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { lineBytesMax } from "../../src/journal/record.ts";
 import { at, crcOf, header, headerBytes, record, uuid } from "../support/journals.ts";
-import { ask, hangUp, plant, start } from "../support/operator.ts";
+import { run, start } from "../support/in-process.ts";
+import { ask, hangUp, plant } from "../support/operator.ts";
 import { recipeOf } from "../support/recipes.ts";
-import { cleanEnvironment, program, root, run, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, program, root, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 30_000;
@@ -72,22 +73,22 @@ for (const [says, args, files, stdout, code, stderr] of cases) {
   });
 }
 
-test("cat - prints what comes on standard input, and verifies it", { timeout }, () => {
+test("cat - prints what comes on standard input, and verifies it", { timeout }, async () => {
   const long = record(3, bytes, `{"id":3,"name":"${"ä\u2028".repeat(100_000)}"}`);
-  const catOf = (input: string | Buffer) => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [program, "cat", "-"], { input, encoding: "utf8", env: cleanEnvironment({}), maxBuffer: 1e7 });
-    return [status, stdout, stderr] as const;
+  const catOf = async (input: string | Buffer) => {
+    const { code, stdout, stderr } = await run(["cat", "-"], {}, temporaryFolder(), input);
+    return [code, stdout, stderr] as const;
   };
-  assert.deepEqual(catOf(whole + long), [0, `${printed}${/"plant":(.*),"crc"/s.exec(long)?.[1]}\n`, ""]);
-  assert.deepEqual(catOf(""), [0, "", ""]);
+  assert.deepEqual(await catOf(whole + long), [0, `${printed}${/"plant":(.*),"crc"/s.exec(long)?.[1]}\n`, ""]);
+  assert.deepEqual(await catOf(""), [0, "", ""]);
   const damage = `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`;
-  assert.deepEqual(catOf(whole.replace('"name":""', '"name":"x"') + long), [65, `${plants[0]}\n`, damage]);
-  assert.equal(catOf(gzipSync(whole))[0], 65);
-  assert.deepEqual(catOf(whole.slice(0, -1)), [0, printed, ""], "a last record that lacks only its LF");
-  assert.equal(catOf(whole.slice(0, -9))[0], 65);
-  assert.match(catOf(whole.replaceAll("\n", "\r\n"))[2], /: at offset 0, expected the header/);
-  assert.match(catOf(`${first}${record(2, offset).replace("\n", "\r\n")}`)[2], /the line ends in CRLF\n$/);
-  assert.match(catOf(first + "x".repeat(lineBytesMax + 1))[2], new RegExp(`at offset ${offset}, `));
+  assert.deepEqual(await catOf(whole.replace('"name":""', '"name":"x"') + long), [65, `${plants[0]}\n`, damage]);
+  assert.equal((await catOf(gzipSync(whole)))[0], 65);
+  assert.deepEqual(await catOf(whole.slice(0, -1)), [0, printed, ""], "a last record that lacks only its LF");
+  assert.equal((await catOf(whole.slice(0, -9)))[0], 65);
+  assert.match((await catOf(whole.replaceAll("\n", "\r\n")))[2], /: at offset 0, expected the header/);
+  assert.match((await catOf(`${first}${record(2, offset).replace("\n", "\r\n")}`))[2], /the line ends in CRLF\n$/);
+  assert.match((await catOf(first + "x".repeat(lineBytesMax + 1)))[2], new RegExp(`at offset ${offset}, `));
   const cwd = temporaryFolder();
   symlinkSync(join(root, "dist"), join(cwd, "dist"));
   for (const [text, status] of [[whole, 0], [whole.replace("shade", "x"), 65]] as const) {

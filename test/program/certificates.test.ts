@@ -1,6 +1,6 @@
 /** Certificate and key: what is served, files that are refused, SIGHUP under load, the end of validity. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -9,9 +9,11 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
+import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { hangUp, metricsOf, plant, preload, start, timeout } from "../support/operator.ts";
-import { exchange, run, temporaryFolder, token, type Running } from "../support/support.ts";
+import { run, start } from "../support/in-process.ts";
+import { hangUp, metricsOf, plant, timeout } from "../support/operator.ts";
+import { exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
 
 /** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
 function makePair(cwd: string, name: string, days: number,
@@ -45,6 +47,8 @@ const args = ["--tls-cert", "crt", "--tls-key", "key"];
 
 async function handshake(port: number, options = {}): Promise<TLSSocket> {
   const client = connect({ port, host: "127.0.0.1", ca, ...options });
+  // A connection that was closed may be reset.
+  client.on("error", () => undefined);
   await once(client, "secureConnect");
   return client;
 }
@@ -96,12 +100,10 @@ for (const where of [[], ["--socket", "s"]]) {
     const cwd = folderWith("a");
     const env = { PLANTS_TLS_CERT: "crt", PLANTS_TLS_KEY: "key", PLANTS_TOKEN: "" };
     const server = await start({ cwd, env, args: where });
-    const { stdout } = server.process;
-    assert.ok(stdout);
-    while (!server.stdout().includes("-d '")) await once(stdout, "data");
+    await server.until(() => server.stdout().includes("-d '"), "it printed the line");
     const [, line = ""] = server.stdout().split("\n\n");
-    const answer = execFileSync("sh", ["-c", `${line.trim()} -sS`], { cwd, encoding: "utf8" });
-    assert.equal(answer, '{"name":"Fern","tag":"shade"}\n');
+    const answer = await promisify(execFile)("sh", ["-c", `${line.trim()} -sS`], { cwd });
+    assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
     assert.equal(await server.end(), 0);
   });
 }
@@ -173,15 +175,14 @@ test("a key that others can read is served, with one warning", { timeout }, asyn
   assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
 });
 
-test("the end of the certificate is logged, is a metric, and is warned of in the last third, at most 14 days before", { timeout }, async () => {
+test("the end of the certificate is logged, is a metric, and is warned of in the last third, at most 14 days before", { timeout }, async (t) => {
   const cwd = folderWith("soon");
-  // The program's clock is 20 days ahead, and later 46.
-  const nodeArgs = preload(`import { existsSync } from "node:fs";
-    const { now } = Date;
-    Date.now = () => now() + (existsSync("ahead") ? 46 : 20) * 86_400_000;`);
-  const server = await start({ cwd, nodeArgs, args: [...args, "--admin", "0"] });
+  const { now } = Date;
+  let daysAhead = 20;
+  t.mock.method(Date, "now", () => now() + daysAhead * 86_400_000);
+  const server = await start({ cwd, args: [...args, "--admin", "0"] });
   const scraped = async (): Promise<number> => (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
-  const inDays = (days: number) => (seconds: number): boolean => Math.abs(seconds - Date.now() / 1_000 - days * 86_400) < 3_600;
+  const inDays = (days: number) => (seconds: number): boolean => Math.abs(seconds - now() / 1_000 - days * 86_400) < 3_600;
   assert.ok(inDays(29)(await scraped()));
   put(cwd, "later");
   await hangUp(server, "certificate and key reloaded");
@@ -192,7 +193,7 @@ test("the end of the certificate is logged, is a metric, and is warned of in the
   let read = 0;
   while (read === 0) read = (await metricsOf(server)).get("plant_store_http_received_bytes_total") ?? 0;
   assert.ok(read > plant.length, "the bytes on the wire are counted, the handshake included");
-  writeFileSync(join(cwd, "ahead"), "");
+  daysAhead = 46;
   put(cwd, "long");
   await hangUp(server, "certificate and key reloaded", 2);
   assert.equal(await server.end(), 0);
@@ -206,7 +207,7 @@ test("the end of the certificate is logged, is a metric, and is warned of in the
 });
 
 /** How many descriptors a process has open. */
-const descriptors = (server: Running): number => readdirSync(`/proc/${server.process.pid}/fd`).length;
+const descriptors = (server: RunningProcess): number => readdirSync(`/proc/${server.process.pid}/fd`).length;
 
 test("SIGHUP under load, with other certificates and tokens each time, fails no request",
   { timeout, skip: process.platform === "linux" ? false : "there is no /proc" }, async () => {
@@ -216,7 +217,7 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
     const write = (round: number): void => writeFileSync(tokens,
       `old ${tokenDigest(`t${round - 1}`)}\nnew ${tokenDigest(`t${round}`)}\n`, { mode: 0o600 });
     write(0);
-    const server = await start({ cwd, args: [...args, "--tokens", "tokens"] });
+    const server = await startProcess({ cwd, args: [...args, "--tokens", "tokens"] });
     const { port } = server;
     const kept = new Agent({ keepAlive: true, maxSockets: 1 });
     assert.equal(await ask(port, kept), 200);

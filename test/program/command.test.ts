@@ -10,7 +10,8 @@ import { environmentOf, settingTable, warnOfUnknown, type Config } from "../../s
 import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
-import { root, run, temporaryFolder } from "../support/support.ts";
+import { run } from "../support/in-process.ts";
+import { root, temporaryFolder } from "../support/support.ts";
 
 type Environment = Readonly<Record<string, string>>;
 

@@ -6,15 +6,13 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
-import { after, test } from "node:test";
-import { ended, post, start, timeout } from "../support/operator.ts";
+import { test } from "node:test";
+import { run, start } from "../support/in-process.ts";
+import { post, timeout } from "../support/operator.ts";
 import {
-  cleanEnvironment, program, run, type Running, socketFolder, temporaryFolder, token,
+  cleanEnvironment, program, type Running, socketFolder, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
-
-const children: Running["process"][] = [];
-after(() => children.map((child) => child.kill("SIGKILL")));
 
 const noPerl = missing(["perl", "-MSocket", "-MPOSIX", "-e", "1"]);
 
@@ -56,16 +54,13 @@ function handed(where: string, { folder = socketFolder(), lives = 1, args = [], 
     cwd: folder, stdio: ["ignore", "pipe", "pipe"],
     env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }),
   });
-  children.push(child);
   return outcomeOf(child);
 }
 
 /** The number of the life that begins, and its first line. */
 async function living(outcome: Running | string, life: number) {
   assert.ok(typeof outcome !== "string", String(outcome));
-  const { stdout } = outcome.process;
-  assert.ok(stdout);
-  while (outcome.stdout().split("\n").length < life + 1) await once(stdout, "data");
+  await outcome.until(() => outcome.stdout().split("\n").length > life, "its line");
   const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)].map(([, pid]) => Number(pid));
   return { pid: pids[life - 1] ?? NaN, line: outcome.stdout().split("\n")[life - 1] };
 }
@@ -83,7 +78,7 @@ for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as 
       process.kill(pid, signal);
     }
     assert.ok(typeof outcome !== "string");
-    assert.equal(await ended(outcome), 0);
+    assert.equal(await outcome.ended, 0);
   });
 }
 
@@ -104,7 +99,7 @@ test("an inherited Unix socket is served, and not removed", { timeout, skip: noP
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   }
   assert.ok(typeof outcome !== "string");
-  assert.equal(await ended(outcome), 0);
+  assert.equal(await outcome.ended, 0);
   assert.ok(existsSync(socketPath), "it is not ours to remove");
 });
 
@@ -119,7 +114,7 @@ test("the curl line for an inherited socket names that socket, whatever --socket
     assert.ok(typeof outcome !== "string");
     assert.match(outcome.stdout(), found);
     process.kill(pid, "SIGTERM");
-    assert.equal(await ended(outcome), 0);
+    assert.equal(await outcome.ended, 0);
   }
 });
 
@@ -128,7 +123,6 @@ test("an inherited descriptor that is not a socket ends with 69", { timeout }, a
   const child = spawn("sh", ["-c", line, process.execPath, program], {
     cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
   });
-  children.push(child);
   assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
 });
 
@@ -150,7 +144,7 @@ test("a taken port, public or of the admin listener, ends with 69 and is named",
 test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not", { timeout }, async () => {
   const socketPath = join(socketFolder(), "s");
   const args = ["--socket", socketPath];
-  assert.equal(await (await start({ args })).end("SIGKILL"), null);
+  assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
   assert.ok(existsSync(socketPath));
   const second = await start({ args });
   assert.equal((await run(args, {}, temporaryFolder())).code, 69);

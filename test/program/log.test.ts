@@ -1,25 +1,23 @@
 /** The log: its events, requests' lines and ids, floods, stalled readers, forged lines. */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { tokenDigest } from "../../src/index.ts";
 import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
-import { ask, ended, finish, hangUp, limitFiles, logged, noLimits, plant, preload, start, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
+import { begin, start } from "../support/in-process.ts";
+import { ask, finish, hangUp, limitFiles, logged, noLimits, plant, preload, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
 import {
-  cleanEnvironment, eventsOf, exchange, type LogEvent, post, program, type RawAnswer, readAnswers, type Running, socketFolder, temporaryFolder, token,
+  cleanEnvironment, eventsOf, exchange, type LogEvent, post, program, type RawAnswer, readAnswers, runningOf, type Running, socketFolder, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
-
-const children: Running["process"][] = [];
-after(() => children.map((child) => child.kill("SIGKILL")));
 
 /** Those that tell of a request. */
 const answersOf = (server: Running): LogEvent[] => server.events().filter(({ res }) => res !== undefined);
@@ -35,13 +33,12 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
   await hangUp(server, "now writing to");
   assert.equal(await server.end(), 0);
   const events = server.events();
-  const { port, process: { pid } } = server;
   for (const event of events) {
-    assert.deepEqual([event.level, event.pid, event.hostname], [30, pid, hostname()]);
+    assert.deepEqual([event.level, event.pid, event.hostname], [30, process.pid, hostname()]);
     assert.ok(Math.abs(event.time - Date.now()) < 600_000, `${event.time}`);
   }
   const [serving, ...others] = events.map(({ level, time, pid: id, hostname: on, ...own }) => own);
-  const base = `http://127.0.0.1:${port}`;
+  const base = server.url;
   const tokens = ["PLANTS_TOKEN", "alice"];
   const path = join(cwd, "plants.ndjson");
   assert.deepEqual(serving, {
@@ -58,16 +55,15 @@ test("each event of a life is one JSON object, with pino's names", { timeout }, 
 test("an error that ends the program is an event of the log, an operator's mistake a line of text", { timeout }, async () => {
   const cwd = temporaryFolder();
   const first = await start({ cwd });
-  const ends = (...args: readonly string[]): readonly [number | null, LogEvent[], string] => {
-    const { status, stderr } = spawnSync(process.execPath, [program, "--port", "0", ...args],
-      { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
-    return [status, eventsOf(stderr), stderr];
+  const ends = async (...args: readonly string[]) => {
+    const running = begin(["--port", "0", ...args], {}, { cwd });
+    return [await running.ended, running.stderr(), running.events().map(({ level }) => level)] as const;
   };
-  const [locked, [event]] = ends();
-  assert.deepEqual([locked, event?.level], [75, 50]);
-  assert.match(event?.msg ?? "", /another process, or this one, has it open/);
+  const [locked, message, levels] = await ends();
+  assert.deepEqual([locked, levels], [75, [50]]);
+  assert.match(message, /another process, or this one, has it open/);
   for (const [args, code] of [[["--shiny"], 64], [["--tokens", "none"], 78]] as const) {
-    const [status, events, text] = ends(...args);
+    const [status, text, events] = await ends(...args);
     assert.deepEqual([status, events], [code, []]);
     assert.match(text, /^plant-store: .*\n$/);
   }
@@ -75,7 +71,7 @@ test("an error that ends the program is an event of the log, an operator's mista
 });
 
 test("an end at the drain's deadline logs that requests were cut off; unknown variables make one warning", { timeout }, async () => {
-  const server = await start({ args: ["--drain-timeout", "10"], env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_X: "1" } });
+  const server = await startProcess({ args: ["--drain-timeout", "10"], env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_X: "1" } });
   const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
   socket.write(plant.slice(0, -3));
   await once(socket, "connect");
@@ -135,25 +131,18 @@ test("neither origin nor query of a target is logged, and 256 characters of its 
   assert.doesNotMatch(JSON.stringify(server.events()), /secret/);
 });
 
-/** The second ends when SIGUSR2 comes, and then says so. */
-const stoppedSecond = preload(`
-  const { setTimeout } = globalThis;
-  globalThis.setTimeout = (listener, millis, ...others) => {
-    if (millis !== 1_000) return setTimeout(listener, millis, ...others);
-    process.once("SIGUSR2", () => {
-      listener();
-      process.stderr.write('{"msg":"the second is over"}\\n');
-    });
-    return { unref: () => undefined };
-  };`);
-
 for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]], [2, 0, [2]]] as const) {
-  test(`${failures} failed requests in a second, at ${shown} lines: ${shown} lines`, { timeout }, async () => {
-    const args = ["--max-failed-lines", `${shown}`];
-    const server = await start({ args, nodeArgs: stoppedSecond });
+  test(`${failures} failed requests in a second, at ${shown} lines: ${shown} lines`, { timeout }, async (t) => {
+    const server = await start({ args: ["--max-failed-lines", `${shown}`] });
+    const { setTimeout } = globalThis;
+    let endSecond = (): void => undefined;
+    t.mock.method(globalThis, "setTimeout", (listener: () => void, millis: number) => {
+      if (millis !== 1_000) return setTimeout(listener, millis);
+      endSecond = listener;
+      return { unref: (): void => undefined };
+    });
     await ask(server, stranger.repeat(failures), failures);
-    server.process.kill("SIGUSR2");
-    await logged(server, "the second is over");
+    endSecond();
     // A new second has its own lines.
     const [answer] = await ask(server, stranger);
     assert.equal(answer?.headers["x-request-id"] !== undefined, shown > 0);
@@ -194,11 +183,11 @@ test("a SIGHUP that comes after the journal's failure is not answered with a ren
   assert.equal(await statusOf(server), 503);
   await hangUp(server, "not rotated: draining: the journal has failed");
   assert.deepEqual(await finish(socket), [503]);
-  assert.equal(await ended(server), 74);
+  assert.equal(await server.ended, 74);
 });
 
 test("a stalled reader of the log delays no request, and the dropped lines are counted", { timeout }, async () => {
-  const server = await start({ args: ["--log-requests"] });
+  const server = await startProcess({ args: ["--log-requests"] });
   const { stderr } = server.process;
   assert.ok(stderr);
   stderr.pause();
@@ -361,8 +350,8 @@ test("a log on a full disk continues in a new line, and counts the lost lines", 
   const cwd = socketFolder();
   const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
     { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
-  children.push(child);
-  await once(child.stdout, "data");
+  const server = runningOf(child);
+  await server.changed();
   const asked = async (count: number): Promise<void> => {
     const socket = connect(join(cwd, "s"));
     const answers = readAnswers(socket, count);
@@ -376,8 +365,7 @@ test("a log on a full disk continues in a new line, and counts the lost lines", 
   await asked(4);
   limitFiles(child.pid, "unlimited");
   await asked(1);
-  child.kill("SIGTERM");
-  await once(child, "close");
+  await server.end();
   const lines = readFileSync(path, "utf8").split("\n");
   const events = eventsOf(lines.join("\n"));
   const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
@@ -415,7 +403,7 @@ test("near a full disk, plants that fit in turn with others make one pair of lin
   const nodeArgs = preload(`let now = 0;
     performance.now = () => now;
     process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`);
-  const server = await start({ nodeArgs });
+  const server = await startProcess({ nodeArgs });
   limitFiles(server.process.pid, 4_000);
   const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
   const inTurn = async (): Promise<void> => {

@@ -12,8 +12,9 @@ import type { Host } from "../../src/program/host.ts";
 import { createMetrics, metricTable } from "../../src/program/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
 import { until } from "../engines/cluster.ts";
-import { adminOf, hangUp, metricsOf, pageOf, plant, preload, startWithAdmin, statusOf, stranger, timeout } from "../support/operator.ts";
-import { exchange, readAnswers, temporaryFolder } from "../support/support.ts";
+import { startWithAdmin } from "../support/in-process.ts";
+import { adminOf, hangUp, metricsOf, pageOf, plant, statusOf, stranger, timeout } from "../support/operator.ts";
+import { exchange, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
 
 /** The parts of the metrics that count answers. */
@@ -125,7 +126,7 @@ test("each bucket counts what is within its bound, and the last one all; the CPU
 
 test("the metrics of the process and of the versions are true, and each has its HELP and TYPE once", { timeout }, async () => {
   const before = Date.now() / 1_000;
-  const server = await startWithAdmin();
+  const server = await startProcess({ args: ["--admin", "0"] });
   const metrics = await metricsOf(server);
   const started = metrics.get("process_start_time_seconds") ?? 0;
   assert.ok(Math.abs(started - before) < 60, `${started} is near to ${before}`);
@@ -145,9 +146,8 @@ test("the metrics of the process and of the versions are true, and each has its 
 
 test("a metric that cannot be read is left out, and the scrape is no end of the process", { timeout }, async () => {
   // As without /proc, or without a descriptor for /proc/self/stat.
-  const server = await startWithAdmin({ nodeArgs: preload(`process.memoryUsage.rss = () => {
-    throw new Error("ENOENT: process.memoryUsage.rss");
-  };`) });
+  const residentBytes = (): number => assert.fail("ENOENT: process.memoryUsage.rss");
+  const server = await startWithAdmin({ host: { residentBytes } });
   const metrics = await metricsOf(server);
   assert.equal(metrics.has("process_resident_memory_bytes"), false);
   assert.ok((metrics.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
@@ -156,7 +156,7 @@ test("a metric that cannot be read is left out, and the scrape is no end of the 
 test("silent connections that take all descriptors leave a server that can still be scraped", { timeout }, async () => {
   const launcher = join(temporaryFolder(), "node");
   writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
-  const server = await startWithAdmin({ node: launcher });
+  const server = await startProcess({ node: launcher, args: ["--admin", "0"] });
   const sockets: Socket[] = [];
   let last = 0;
   for (let open = 0; open < 60; open++) {
@@ -173,12 +173,13 @@ test("silent connections that take all descriptors leave a server that can still
     await pageOf(adminOf(server), "/metrics").then(({ status }) => status === 200, () => false));
 });
 
-test("whatever the admin listener throws is logged and answered with 500", { timeout }, async () => {
-  const server = await startWithAdmin({ nodeArgs: preload(`const { entries } = Object;
-    Object.entries = (of) => {
-      if ("plant_store_build_info" in of) throw new Error("boom");
-      return entries(of);
-    };`) });
+test("whatever the admin listener throws is logged and answered with 500", { timeout }, async (t) => {
+  const server = await startWithAdmin();
+  const { entries } = Object;
+  t.mock.method(Object, "entries", (of: object) => {
+    if (of === metricTable) throw new Error("boom");
+    return entries(of);
+  });
   const { status, body } = await pageOf(adminOf(server), "/metrics");
   assert.deepEqual([status, body], [500, "internal error\n"]);
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
@@ -197,7 +198,7 @@ test("waiting records are in the metrics while they wait", { timeout }, async ()
   let metrics = await metricsOf(server);
   while (metrics.get("plant_store_queue_records") !== 2) metrics = await metricsOf(server);
   assert.equal(metrics.get("plant_store_queue_bytes"), 2 * '{"id":1,"name":"Fern"}'.length);
-  server.process.kill("SIGHUP");
+  server.signal("SIGHUP");
   assert.deepEqual(await Promise.all([first, second]), [200, 200]);
   assert.equal((await metricsOf(server)).get("plant_store_queue_records"), 0);
 });

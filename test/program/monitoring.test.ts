@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { metricTable } from "../../src/program/metrics.ts";
 import { recipeOf } from "../support/recipes.ts";
-import { root, start, temporaryFolder } from "../support/support.ts";
+import { root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const folder = join(root, "src", "program", "recipes");
@@ -116,7 +116,7 @@ test("no alert tells of an older journal when a server rotates, restarts or stor
 test("the container's health check succeeds beside a server, and fails when it has gone",
   async () => {
     const [, place = "", check = "[]"] = /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(recipeOf("healthcheck")) ?? [];
-    const server = await start({ args: ["--admin", "0"] });
+    const server = await startProcess({ args: ["--admin", "0"] });
     const [admin] = server.events().flatMap(({ admin: url }) => (url ? [new URL(`${url}`)] : []));
     const [, ...args] = JSON.parse(check.replaceAll(place, admin?.port ?? "")) as readonly string[];
     const isWell = () => spawnSync(process.execPath, args, { timeout: 20_000 }).status;

@@ -3,30 +3,27 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { Server } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
-import { ask, ended, fern, hangUp, internalError, logged, post, preload, start, statusOf, stranger, timeout, withToken } from "../support/operator.ts";
+import { begin, run, start } from "../support/in-process.ts";
+import { ask, fern, hangUp, internalError, post, statusOf, stranger, timeout, withToken } from "../support/operator.ts";
 import {
-  cleanEnvironment, post as bytesOf, program, run, socketFolder, temporaryFolder,
+  cleanEnvironment, post as bytesOf, program, socketFolder, startProcess, temporaryFolder,
 } from "../support/support.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {
-  const server = await start({ nodeArgs: internalError });
+  const server = await startProcess({ nodeArgs: internalError });
   assert.equal(await server.end("SIGUSR2"), 70);
   assert.equal(server.stderr(), "plant-store: internal error: boom\n");
   assert.equal(server.events().at(-1)?.level, 50);
 });
 
 test("a command with an internal error ends with 70", async () => {
-  // Node itself calls JSON.stringify, from Node 22 on also while it loads node:http.
-  const fault = `const { stringify } = JSON; JSON.stringify = (value, ...rest) => {
-    if (value?.openapi) throw new Error("boom");
-    return stringify(value, ...rest);
-  };`;
-  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` };
-  const { code, stdout, stderr } = await run(["openapi"], env);
-  assert.deepEqual([code, stdout, stderr], [70, "", "plant-store: internal error: boom\n"]);
+  const host = { print: () => assert.fail("boom") };
+  const running = begin(["openapi"], {}, { host });
+  assert.deepEqual([await running.ended, running.stderr()], [70, "plant-store: internal error: boom\n"]);
 });
 
 test("a program that cannot listen leaves nothing but its journal, although its admin listener is open", async () => {
@@ -39,17 +36,14 @@ test("a program that cannot listen leaves nothing but its journal, although its 
     `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`);
 });
 
-test("a connection that cannot be accepted is logged, and the others are served", async () => {
+test("a connection that cannot be accepted is logged, and the others are served", async (t) => {
   // As some systems tell it; libuv keeps it to itself on Linux.
-  const script = `import { Server } from "node:http";
-    import { Server as NetServer } from "node:net";
-    Server.prototype.listen = function (...args) {
-      process.once("SIGUSR2", () => this.emit("error", new Error("accept ENOBUFS")));
-      return NetServer.prototype.listen.apply(this, args);
-    };`;
-  const server = await start({ nodeArgs: preload(script) });
-  server.process.kill("SIGUSR2");
-  await logged(server, "accept ENOBUFS");
+  const { mock } = t.mock.method(Server.prototype, "listen");
+  const server = await start();
+  const [call] = mock.calls;
+  assert.ok(call?.this instanceof Server);
+  call.this.emit("error", new Error("accept ENOBUFS"));
+  assert.match(server.stderr(), /accept ENOBUFS/);
   assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
 });
@@ -61,7 +55,7 @@ test("a journal that is moved without a rotation fails: 503, which is logged as 
   const [answer] = await ask(server);
   assert.equal(answer?.status, 503);
   assert.match(answer.body, /^\{"error":50302,/);
-  assert.equal(await ended(server), 74);
+  assert.equal(await server.ended, 74);
   assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /);
   const events = server.events();
   const response = events.find(({ res }) => res !== undefined);

@@ -12,7 +12,7 @@ import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, root, run, start, temporaryFolder, token, type Running } from "../support/support.ts";
+import { cleanEnvironment, root, runProcess, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -91,7 +91,7 @@ test("the unit's command serves with a credential as systemd provides it, mode 0
   // The folder takes its place after the split: its path may have spaces.
   const [, path = "", ...args] = line.split(" ").map((word) => word.replace("FOLDER", folder));
   assert.equal(path, "PROGRAM");
-  const server = await start({ args, env: { PLANTS_TOKEN: "" } });
+  const server = await startProcess({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await post(server.url, 1), 200);
   assert.equal(await server.end(), 0);
   assert.ok(existsSync(join(folder, "plants.ndjson")));
@@ -140,7 +140,7 @@ test("the container's commands work from a clone, up to what podman does", async
   assert.ok(recipeOf("kubernetes.yaml").includes(`image: ${tag}\n`), tag);
   const copied = [...readFileSync(join(cwd, file), "utf8").matchAll(/^COPY (\S+)/gm)];
   assert.deepEqual(copied.map(([, from = ""]) => existsSync(join(cwd, from))), [true, true]);
-  const server = await start({ cwd, args: ["--tokens", "secret"], env: { PLANTS_TOKEN: "" } });
+  const server = await startProcess({ cwd, args: ["--tokens", "secret"], env: { PLANTS_TOKEN: "" } });
   assert.equal((await fetchPlant(server.url, undefined, stderr.trim())).status, 200);
   await server.end();
 });
@@ -180,7 +180,7 @@ function rotate(cwd: string, then: string, replaced: Readonly<Record<string, str
   assert.deepEqual([status, stderr], [0, ""]);
 }
 
-const hangUp = (server: Running): string => `kill -HUP ${server.process.pid}`;
+const hangUp = (server: RunningProcess): string => `kill -HUP ${server.process.pid}`;
 
 /** All plants of a folder's journals, packed or not. */
 const idsIn = (folder: string): readonly number[] => readdirSync(folder).filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
@@ -190,7 +190,7 @@ const idsIn = (folder: string): readonly number[] => readdirSync(folder).filter(
 test("logrotate rotates under load, by the recipe: no plant is refused, lost or kept twice",
   { skip: noLogrotate, timeout }, async () => {
     const cwd = temporaryFolder();
-    const server = await start({ cwd });
+    const server = await startProcess({ cwd });
     // The recipe names files by the second, as time(2) has it: a few milliseconds behind Date.now.
     const posting = keepPosting(server, 20);
     for (let count = 1; count <= 3; count++) {
@@ -218,14 +218,13 @@ for (const [says, commandFor, replaced] of [
   test(`with ${says}, the server refuses rather than loses`, { skip: noLogrotate, timeout },
     async () => {
       const cwd = temporaryFolder();
-      const server = await start({ cwd, args: ["--rotation-timeout", "100"] });
+      const server = await startProcess({ cwd, args: ["--rotation-timeout", "100"] });
       for (const id of [1, 2, 3]) assert.equal(await post(server.url, id), 200);
       rotate(cwd, commandFor(server), replaced);
       // It may have seen that for itself, and be gone.
       const answered = await post(server.url, 4).catch(() => "none");
       assert.ok([50302, "none"].includes(answered), `${answered}`);
-      while (server.process.exitCode === null) await once(server.process, "exit");
-      assert.equal(server.process.exitCode, 74, server.stderr());
+      assert.equal(await server.ended, 74, server.stderr());
       assert.match(server.stderr(), /plants\.ndjson/);
       const kept = idsIn(cwd);
       for (const id of [1, 2, 3]) assert.ok(kept.includes(id), `${id} of ${kept}`);
@@ -237,7 +236,7 @@ for (const [says, commandFor, replaced] of [
 test("a copy of a live journal has all that was acknowledged before, and at most a torn end",
   { timeout }, async (t) => {
     const cwd = temporaryFolder();
-    const server = await start({ cwd });
+    const server = await startProcess({ cwd });
     const posting = keepPosting(server);
     const [copy = ""] = recipeOf("backup").split("\n");
     const copies = 3;
@@ -255,7 +254,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
       const end = text.indexOf(`"plant":{"id":${last},`);
       assert.ok(lost(idsOf(text.slice(0, end))).includes(last));
 
-      const { code, stdout } = await run(["verify", "--json", path]);
+      const { code, stdout } = await runProcess(["verify", "--json", path]);
       const { spots } = JSON.parse(stdout) as { readonly spots: readonly unknown[] };
       assert.ok(code === 0 || (code === 65 && spots.length === 1), stdout);
       torn += code === 0 ? 0 : 1;
@@ -269,7 +268,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
     // Restored, also with a torn end, it is served.
     const restored = join(cwd, `${copies - 1}`, "plants.ndjson");
     truncateSync(restored, readFileSync(restored).length - 7);
-    const again = await start({ cwd: dirname(restored) });
+    const again = await startProcess({ cwd: dirname(restored) });
     assert.equal(await post(again.url, 1), 200);
     assert.equal(await again.end(), 0);
   });
@@ -278,7 +277,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
 
 test("an agent that follows the path gets every line, through a rotation too", { timeout }, async () => {
     const cwd = temporaryFolder();
-    const server = await start({ cwd });
+    const server = await startProcess({ cwd });
     assert.equal(await post(server.url, 1), 200);
     const agent = spawn("sh", ["-c", `exec ${recipeOf("ship")}`], {
       cwd, stdio: ["ignore", "pipe", "ignore"],
@@ -319,7 +318,7 @@ async function loadWithKills(script: string) {
   const lines = Array.from({ length: 900 }, (_, index) => `{"id":${index},"name":"Færn"}`);
   writeFileSync(join(cwd, "load.mjs"), script);
   writeFileSync(join(cwd, "plants.txt"), ['{"id":1}', "", ...lines, '{"id":1}'].join("\n"));
-  const server = await start({ cwd, args: ["--key-window", "65536"] });
+  const server = await startProcess({ cwd, args: ["--key-window", "65536"] });
   const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
   const journal = join(cwd, "plants.ndjson");
   const idsNow = () => idsOf(readFileSync(journal, "latin1"));
@@ -387,7 +386,7 @@ for (const { path: node, version, major } of nodes) {
     const cwd = temporaryFolder();
     const plant = '{"id":9007199254740993,"name":"a\u2028b\u2029c\u0085d"}';
     writeFileSync(join(cwd, "plants.txt"), `${plant}\n`);
-    const server = await start({ cwd });
+    const server = await startProcess({ cwd });
     const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
     const runWith = (name: string, script: string, command = node): string => {
       writeFileSync(join(cwd, name), script);

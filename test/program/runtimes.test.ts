@@ -7,9 +7,9 @@ import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { documentOf } from "../repository/documents.ts";
 import { command } from "../support/package.ts";
-import { start, store } from "../support/operator.ts";
+import { store } from "../support/operator.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
-import { program, root, run, temporaryFolder, token } from "../support/support.ts";
+import { program, root, runProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf, unless } from "../support/tools.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
@@ -29,14 +29,14 @@ for (const node of given) {
     for (const [id, signal, code] of [
       ["9007199254740993", "SIGKILL", null], ["-9223372036854775808", "SIGTERM", 0],
     ] as const) {
-      const server = await start({ node, nodeArgs: argsOf(node), cwd });
+      const server = await startProcess({ node, nodeArgs: argsOf(node), cwd });
       await store(server, id);
       const dsyncAndAppend = 0o12000;
       assert.equal(flagsOf(join(cwd, "plants.ndjson"), server.process.pid) & dsyncAndAppend, dsyncAndAppend);
       assert.equal(await server.end(signal), code);
       assert.ok(plants(cwd).includes(`"plant":{"id":${id},"name":"Fern"}`));
     }
-    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
+    assert.equal((await runProcess(["verify", "plants.ndjson"], {}, cwd)).code, 0);
   });
 
   test(`${name} runs the library`, () => {
@@ -62,7 +62,7 @@ test("a journal has one writer, whichever runtimes the two processes have", { sk
   const all = [...given, process.execPath];
   for (const first of all) {
     const cwd = temporaryFolder();
-    const server = await start({ node: first, nodeArgs: argsOf(first), cwd });
+    const server = await startProcess({ node: first, nodeArgs: argsOf(first), cwd });
     for (const second of all) {
       const { status, said } = command(cwd, second, ...argsOf(second), program, "--port", "0");
       assert.equal(status, 75, `${second} beside ${first}: ${said}`);

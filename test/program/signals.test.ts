@@ -3,11 +3,15 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { Server } from "node:http";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { ended, finish, preload, start, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
-import { cleanEnvironment, readAnswers, root, temporaryFolder, token, type Running } from "../support/support.ts";
+import { begin, start } from "../support/in-process.ts";
+import { finish, preload, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
+import {
+  cleanEnvironment, readAnswers, root, type Running, startProcess, temporaryFolder, token,
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** Stops the program's clock at 0 until SIGUSR2 sets it. */
@@ -27,26 +31,22 @@ const told = `
   };
 `;
 
+/** Sends a signal, and waits until it was handled. */
 async function signal(server: Running, name: NodeJS.Signals): Promise<void> {
   const timesHandled = (): number => server.stderr().split(`${name} was handled\n`).length;
   const before = timesHandled();
-  const { process: child } = server;
-  assert.ok(child.stderr);
-  child.kill(name);
-  while (timesHandled() === before) {
-    await Promise.race([once(child.stderr, "data"), once(child, "exit")]);
-    assert.deepEqual([child.exitCode, child.signalCode], [null, null], `${name} ended it`);
-  }
+  server.signal(name);
+  await server.until(() => timesHandled() > before, `it handled ${name}`);
 }
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} again within a second is a repetition: the response in progress still comes`, { timeout }, async () => {
-    const server = await start({ nodeArgs: preload(stoppedClock(999)) });
+  test(`${name} again within a second is a repetition: the response in progress still comes`, { timeout }, async (t) => {
+    const server = await start();
     const socket = await underWay(server);
-    await signal(server, name);
-    await signal(server, name);
-    await signal(server, "SIGUSR2");
-    await signal(server, name);
+    for (const millis of [0, 0, 999]) {
+      t.mock.method(performance, "now", () => millis);
+      server.signal(name);
+    }
     assert.deepEqual(await finish(socket), [200]);
     assert.equal(await server.end(name), 0, server.stderr());
   });
@@ -54,7 +54,7 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
   test(`${name} again a second later ends at once: the response in progress is lost`, { timeout }, async () => {
     // Not by the deadline, which ends with 69, too.
     const args = ["--drain-timeout", "600000"];
-    const server = await start({ args, nodeArgs: preload(stoppedClock(1_000)) });
+    const server = await startProcess({ args, nodeArgs: preload(stoppedClock(1_000)) });
     const socket = await underWay(server);
     await signal(server, name);
     await signal(server, "SIGUSR2");
@@ -118,33 +118,30 @@ test("SIGTERM at npm start ends npm and the server, which drains", { timeout, sk
   assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
 });
 
-/** Just before it listens, the program changes the files and gets a signal; it goes on when the
- * signal was delivered. */
-const whileStarting = (name: NodeJS.Signals, change = ""): string => `
-  import { renameSync, writeFileSync } from "node:fs";
-  import { Server } from "node:http";
-  import { Server as NetServer } from "node:net";
-  const { listen } = NetServer.prototype;
-  Server.prototype.listen = function (...args) {
-    ${change}
-    const alive = setInterval(() => undefined, 1_000);
-    process.once("${name}", () => setImmediate(() => {
-      clearInterval(alive);
-      listen.apply(this, args);
-    }));
-    process.kill(process.pid, "${name}");
+/** Starts the program. Just before it listens, the files change and it gets a signal. */
+async function startWith(
+  t: TestContext, name: NodeJS.Signals, cwd: string, args: readonly string[] = [], change = (): void => undefined,
+) {
+  const { listen } = Server.prototype;
+  t.mock.method(Server.prototype, "listen", function (this: Server, at: object) {
+    change();
+    server.signal(name);
+    setImmediate(() => listen.call(this, at));
     return this;
-  };
-`;
+  });
+  const server = begin(["--port", "0", ...args], { PLANTS_TOKEN: token }, { cwd });
+  await server.listening();
+  return server;
+}
 
-test("a SIGHUP during the start is done when the start is", { timeout }, async () => {
+test("a SIGHUP during the start is done when the start is", { timeout }, async (t) => {
   const cwd = temporaryFolder();
   const line = (bearer: string): string => `alice ${tokenDigest(bearer)}\n`;
   writeFileSync(join(cwd, "tokens"), line("revoked"), { mode: 0o600 });
-  const change = `writeFileSync("tokens", ${JSON.stringify(line("new"))});
-    renameSync("plants.ndjson", "old.ndjson");`;
-  const nodeArgs = preload(whileStarting("SIGHUP", change));
-  const server = await start({ cwd, args: ["--tokens", "tokens"], nodeArgs });
+  const server = await startWith(t, "SIGHUP", cwd, ["--tokens", "tokens"], () => {
+    writeFileSync(join(cwd, "tokens"), line("new"));
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+  });
   assert.equal(await statusOf(server, withToken("revoked")), 401);
   assert.equal(await statusOf(server, withToken("new")), 200);
   assert.equal(await server.end(), 0);
@@ -153,16 +150,16 @@ test("a SIGHUP during the start is done when the start is", { timeout }, async (
 });
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} during the start ends the program with 0 when the start is done`, { timeout }, async () => {
+  test(`${name} during the start ends the program with 0 when the start is done`, { timeout }, async (t) => {
     const cwd = temporaryFolder();
-    const server = await start({ cwd, nodeArgs: preload(whileStarting(name)) });
-    assert.deepEqual([await ended(server), server.stderr()], [0, ""]);
+    const server = await startWith(t, name, cwd);
+    assert.deepEqual([await server.ended, server.stderr()], [0, ""]);
     assert.ok(existsSync(join(cwd, "plants.ndjson")));
   });
 }
 
 test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", { timeout }, async () => {
-  const server = await start({ nodeArgs: ["--inspect-port=0", ...preload(told)] });
+  const server = await startProcess({ nodeArgs: ["--inspect-port=0", ...preload(told)] });
   await signal(server, "SIGUSR1");
   await signal(server, "SIGUSR2");
   assert.equal(await statusOf(server), 200);
@@ -188,11 +185,11 @@ test("the control: a program that does not listen opens the debugger at SIGUSR1,
 test("a journal that fails makes the end 74, though the drain's deadline cuts requests off", { timeout }, async () => {
   const cwd = temporaryFolder();
   const args = ["--rotation-timeout", "10", "--drain-timeout", "100"];
-  const server = await start({ cwd, args });
+  const server = await startProcess({ cwd, args });
   const socket = await underWay(server);
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   assert.equal(await statusOf(server), 503);
-  assert.equal(await ended(server), 74);
+  assert.equal(await server.ended, 74);
   assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
   socket.destroy();
 });
@@ -200,7 +197,7 @@ test("a journal that fails makes the end 74, though the drain's deadline cuts re
 test("a signal that ends a drain at once does not hide that the journal has failed: 74", { timeout }, async () => {
   const cwd = temporaryFolder();
   const args = ["--rotation-timeout", "10", "--drain-timeout", "60000"];
-  const server = await start({ cwd, args, nodeArgs: preload(told) });
+  const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
   const socket = await underWay(server);
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   assert.equal(await statusOf(server), 503);

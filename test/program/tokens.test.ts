@@ -6,21 +6,17 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { hangUp, start, statusOf, timeout, withToken } from "../support/operator.ts";
-import { cleanEnvironment, program, run, socketFolder, temporaryFolder, token, type Running } from "../support/support.ts";
+import { run, start } from "../support/in-process.ts";
+import { hangUp, statusOf, timeout, withToken } from "../support/operator.ts";
+import { cleanEnvironment, type Running, socketFolder, temporaryFolder, token } from "../support/support.ts";
 import { readableByAll } from "../support/tools.ts";
-
-/** Waits for the text on stdout. */
-async function printed({ stdout, process: child }: Running, text: string): Promise<string> {
-  while (!stdout().includes(text)) await new Promise((resolve) => child.stdout?.once("data", resolve));
-  return stdout();
-}
 
 const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 
 /** Pastes the curl line that the program printed into a shell, as an operator would. */
 async function paste(server: Running): Promise<string> {
-  const line = `${(await printed(server, "-d '")).split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
+  await server.until(() => server.stdout().includes("-d '"), "it printed the line");
+  const line = `${server.stdout().split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
   return (await promisify(execFile)("sh", ["-c", line], { encoding: "utf8" })).stdout;
 }
 
@@ -112,11 +108,8 @@ test("a tokens file of mode 000 is refused for the true reason", { timeout }, ()
 test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { timeout }, async () => {
   const cwd = temporaryFolder();
   execFileSync("mkfifo", ["-m", "600", join(cwd, "pipe")]);
-  const refused = spawnSync(process.execPath, [program, "--port", "0", "--tokens", "pipe"], {
-    cwd, env: cleanEnvironment(), encoding: "utf8", timeout: timeout / 2,
-  });
-  assert.equal(refused.status, 78);
-  assert.match(refused.stderr, /^plant-store: tokens file pipe: expected a regular file\n$/);
+  assert.deepEqual(await run(["--port", "0", "--tokens", "pipe"], {}, cwd),
+    { code: 78, stdout: "", stderr: "plant-store: tokens file pipe: expected a regular file\n" });
   const tokens = join(cwd, "tokens");
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
   const server = await start({ cwd, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" } });
@@ -141,11 +134,10 @@ for (const [name, kind, args] of [
     { cwd, stdio: "ignore" });
     writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
     const server = await start({ cwd, args });
-      chownSync(join(cwd, name), 65_533, 0);
-    const refused = spawnSync(process.execPath, [program, "--port", "0", "--store", "x", ...args],
-      { cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
+    chownSync(join(cwd, name), 65_533, 0);
     const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
-    assert.deepEqual([refused.status, refused.stderr], [78, `plant-store: ${message}\n`]);
+    assert.deepEqual(await run(["--port", "0", "--store", "x", ...args], {}, cwd),
+      { code: 78, stdout: "", stderr: `plant-store: ${message}\n` });
     await hangUp(server, message);
     assert.equal(await server.end(), 0);
   });

@@ -5,9 +5,11 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { start, store } from "../support/operator.ts";
+import { store } from "../support/operator.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
-import { cleanEnvironment, complaintsOf, program, root, temporaryFolder } from "../support/support.ts";
+import {
+  cleanEnvironment, complaintsOf, program, root, startProcess, temporaryFolder,
+} from "../support/support.ts";
 import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
@@ -31,7 +33,7 @@ for (const { path: node, nodeArgs, version } of [...nodes.map((each) => ({ ...ea
     const cwd = temporaryFolder();
     const key = 'Idempotency-Key: "once"\r\n';
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
-      const server = await start({ node, nodeArgs, cwd });
+      const server = await startProcess({ node, nodeArgs, cwd });
       const headers = await store(server, "9007199254740993", key);
       assert.equal(headers["idempotency-replayed"], signal === "SIGTERM" ? "true" : undefined);
       const runs = (...args: readonly string[]) => spawnSync(node, [...nodeArgs, program, ...args],
@@ -50,7 +52,7 @@ for (const { path: node, nodeArgs, version } of [...nodes.map((each) => ({ ...ea
 for (const { path: node, version } of nodes) {
   test(`Node ${version} excludes each of the others by a hard link elsewhere`, async () => {
     const cwd = temporaryFolder();
-    const server = await start({ node, cwd });
+    const server = await startProcess({ node, cwd });
     const elsewhere = join(cwd, "elsewhere");
     mkdirSync(elsewhere);
     linkSync(join(cwd, "plants.ndjson"), join(elsewhere, "plants.ndjson"));
@@ -79,14 +81,14 @@ for (const { path: node, major, version } of sourceNodes) {
     const net = major >= 25 ? ["--allow-net"] : [];
     const nodeArgs = ["--permission", "--allow-fs-read=*", `--allow-fs-write=${cwd}`, ...net];
     for (const id of ["1", "2"]) {
-      const server = await start({ node, nodeArgs, cwd });
+      const server = await startProcess({ node, nodeArgs, cwd });
       await store(server, id);
       assert.equal(await server.end(id === "1" ? "SIGKILL" : "SIGTERM"), id === "1" ? null : 0);
     }
   });
 
   test(`Node ${version} runs the source itself`, async () => {
-    const server = await start({ node, program: join(root, "src", "server.ts") });
+    const server = await startProcess({ node, program: join(root, "src", "server.ts") });
     await store(server, "1");
     assert.equal(await server.end(), 0, server.stderr());
   });

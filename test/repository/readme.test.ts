@@ -8,10 +8,10 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { fetchPlant, logged, start } from "../support/operator.ts";
+import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import {
-  cleanEnvironment, program, refuseOldBuild, root, run, temporaryFolder, token, type Running,
+  cleanEnvironment, program, refuseOldBuild, root, type Running, type RunningProcess, runProcess, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 import { allText, blockOf, blocks, documentOf, documents, paragraphsOf } from "./documents.ts";
 import { sourcesIn } from "./source.ts";
@@ -20,8 +20,8 @@ import { findTable, manifest, sources, tables } from "./tables.ts";
 const frontPage = documentOf("README.md");
 const { PLANT_TEST_PEERS: peers = "" } = process.env;
 
-const startIn = (cwd: string, bearer = token): Promise<Running> =>
-  start({ cwd, env: { PLANTS_TOKEN: bearer } });
+const startIn = (cwd: string, bearer = token): Promise<RunningProcess> =>
+  startProcess({ cwd, env: { PLANTS_TOKEN: bearer } });
 
 const shell = (command: string, cwd: string, env = {}) => spawnSync("sh", ["-c", command],
   { cwd, encoding: "utf8", env: cleanEnvironment(env), timeout: 60_000 });
@@ -98,7 +98,7 @@ test("the commands for tokens make a file that the server accepts", async () => 
   const { status, stderr } = shell(`${umask}\n${make}`, folder, withNode(folder));
   assert.equal(status, 0, stderr);
   assert.match(serve, /^node dist\/server\.js --tokens tokens$/);
-  const server = await start({
+  const server = await startProcess({
     cwd: folder, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" },
   });
   assert.equal((await fetchPlant(server.url, undefined, stderr.trim())).status, 200);
@@ -114,7 +114,7 @@ test("the commands for TLS make a pair that the server serves, and those of a re
   assert.equal(status, 0, stderr);
   const args = serve.replace("node dist/server.js ", "").split(" ");
   assert.deepEqual(args, ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
-  const server = await start({ cwd: folder, args });
+  const server = await startProcess({ cwd: folder, args });
   assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
   const asked = shell(`curl -s --cacert cert.pem https://localhost:${server.port}/plants`, folder);
   assert.match(asked.stdout, /"error":40101/);
@@ -133,11 +133,11 @@ test("the worked example of a journal is valid; the command for the lines after 
   const folder = checkout();
   const lines = blockOf("ndjson", "example").split(/(?<=\n)/);
   writeFileSync(join(folder, "plants.ndjson"), lines.join(""));
-  assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
+  assert.equal((await runProcess(["verify", "plants.ndjson"], {}, folder)).code, 0);
   for (const damaged of [1, 2]) {
     const text = lines.with(damaged, `${lines[damaged]?.replace('"name":"', '"name":"X')}`).join("");
     writeFileSync(join(folder, "plants.ndjson"), text);
-    const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
+    const { code, stdout } = await runProcess(["verify", "--json", "plants.ndjson"], {}, folder);
     const { spots } = JSON.parse(stdout) as { readonly spots: readonly { readonly offset: number }[] };
     assert.equal(code, 65);
     const after = shell(blockOf("sh", "after"), folder, { OFFSET: `${spots[0]?.offset}` });
@@ -310,7 +310,7 @@ test("every file, flag and script that the documents name exists", async () => {
   for (const [, script = ""] of allText.matchAll(/npm run ([\w:]+)/g)) {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
-  const { stdout: help } = await run(["--help"]);
+  const { stdout: help } = await runProcess(["--help"]);
   const ofOthers = "--permission --allow-net --allow-fs-read --allow-fs-write --env-file "
     + "--test --test-name-pattern --import --against --deploy-hook --owner --minify";
   const given = allText.replace(/npm run bench -- --.*`/g, "");

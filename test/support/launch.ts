@@ -1,12 +1,11 @@
 /** The program on a Unix socket, which every user and network namespace can reach. */
 import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { chmodSync } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { json } from "node:stream/consumers";
 import { after } from "node:test";
-import { cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder, token } from "./support.ts";
+import { cleanEnvironment, program, runningOf, socketFolder, temporaryFolder, token } from "./support.ts";
 
 export interface Answer { readonly status: number; readonly error: number | undefined }
 
@@ -41,23 +40,11 @@ export async function launch({
     [...wrapper, ...node, server, "--socket", socketPath, "--store", store, ...args];
   const child = spawn(command, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"],
     env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }) });
-  children.add(child);
-  let stderr = "";
-  // Its first line may come before the log's, or after it.
-  const serves = new Promise<void>((resolve) => {
-    child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      stderr += text;
-      if (/"msg":"serving .*\n/.test(stderr)) resolve();
-    });
+  const running = runningOf(child);
+  await running.listening().catch(() => {
+    const code = running.exitCode ?? child.signalCode;
+    throw Object.assign(new Error(`${code} ${running.stderr()}`), { code });
   });
-  /** The exit code, or the deadly signal's name. */
-  const ended = once(child, "close").then(([code, signal]) => {
-    children.delete(child);
-    return (code ?? signal) as number | string;
-  });
-  await Promise.race([Promise.all([once(child.stdout, "data"), serves]), ended.then((code) => {
-    throw Object.assign(new Error(`${code} ${complaintsOf(stderr)}`), { code });
-  })]);
   /** Status 0: there is no response. */
   const post = (id: number, name = `plant-${id}`): Promise<Answer> => new Promise((resolve) => {
     const asked = request({ socketPath, path: "/plants", method: "POST", agent: false,
@@ -69,10 +56,9 @@ export async function launch({
     });
     asked.end(JSON.stringify({ id, name }));
   });
-  const end = (signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> => {
-    child.kill(signal);
-    return ended;
-  };
+  /** The exit code, or the deadly signal's name. */
+  const ended = running.ended.then((code) => code ?? `${child.signalCode}`);
+  const end = (signal?: NodeJS.Signals): Promise<number | string> => running.end(signal).then(() => ended);
   const { pid = 0 } = child;
-  return { process: child, pid, path: store, stderr: () => complaintsOf(stderr), post, ended, end };
+  return { process: child, pid, path: store, stderr: () => running.stderr(), post, ended, end };
 }

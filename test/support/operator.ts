@@ -5,25 +5,14 @@ import { once } from "node:events";
 import { request, type RequestOptions } from "node:http";
 import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
-import { after } from "node:test";
 import {
-  exchange, post as postBytes, readAnswers, start as startProgram, token, type Running,
-  type StartOptions,
+  exchange, post as postBytes, readAnswers, startProcess, token, type ProcessOptions, type Running,
+  type RunningProcess,
 } from "./support.ts";
 import { missing } from "./tools.ts";
 
 /** For tests that wait for a line or a signal that may not come. */
 export const timeout = 60_000;
-
-const servers: Running[] = [];
-after(() => servers.map((server) => server.process.kill("SIGKILL")));
-
-/** Starts the program; it does not outlive a test that fails. */
-export async function start(options: StartOptions = {}): Promise<Running> {
-  const server = await startProgram(options);
-  servers.push(server);
-  return server;
-}
 
 /** Arguments of node that run a script before the program. */
 export const preload = (script: string): readonly string[] =>
@@ -73,19 +62,14 @@ export async function post(to: RequestOptions, path = "/plants"): Promise<number
 
 /** Waits until the log, or a line of text on stderr, has this so many times. */
 export async function logged(server: Running, words: string, times = 1): Promise<void> {
-  const { process: child } = server;
-  assert.ok(child.stderr);
   const count = (): number => Math.max(server.stderr().split(words).length,
     server.events().map(({ msg }) => msg).join("\n").split(words).length) - 1;
-  while (count() < times) {
-    assert.equal(child.exitCode, null, `it ended without: ${words}\n${server.stderr()}`);
-    await Promise.race([once(child.stderr, "data"), once(child, "exit")]);
-  }
+  await server.until(() => count() >= times, `it logged: ${words}`);
 }
 
 /** Sends SIGHUP, and waits until the log has this so many times. */
 export async function hangUp(server: Running, words: string, times = 1): Promise<void> {
-  server.process.kill("SIGHUP");
+  server.signal("SIGHUP");
   await logged(server, words, times);
 }
 
@@ -103,12 +87,6 @@ export async function finish(socket: Socket): Promise<readonly number[]> {
   const answers = readAnswers(socket, 1);
   socket.write(fern);
   return (await answers).map(({ status }) => status);
-}
-
-/** Waits for an end that comes by itself; the exit code. */
-export async function ended({ process: child }: Running): Promise<number | null> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
-  return child.exitCode;
 }
 
 /** Where the admin listener is, as the log says. */
@@ -137,8 +115,8 @@ export async function metricsOf(server: Running): Promise<ReadonlyMap<string, nu
 }
 
 /** Starts the program with an admin listener on any free port. */
-export const startWithAdmin = ({ args = [], ...options }: StartOptions = {}): Promise<Running> =>
-  start({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
+export const startWithAdmin = ({ args = [], ...options }: ProcessOptions = {}): Promise<RunningProcess> =>
+  startProcess({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
 
 export const readyOf = async (server: Running): Promise<string> => {
   const { status, body } = await pageOf(adminOf(server), "/readyz");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { mkdtempSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import type { Server, Socket } from "node:net";
@@ -69,23 +69,88 @@ export const complaintsOf = (stderr: string): string =>
     return isUsual || res !== undefined || leftOut !== undefined ? "" : `plant-store: ${msg}\n`;
   });
 
-export interface Running {
-  readonly process: ChildProcess;
-  readonly port: number;
-  readonly url: string;
-  stdout(): string;
+/** A run of the program, in a process of its own or in the test's: its output, and its end. */
+export class Running {
+  readonly signal: (name: NodeJS.Signals) => unknown;
+  /** Resolves with the exit code, or null after a deadly signal, when all its output is there. */
+  readonly ended: Promise<number | null>;
+  /** The same; undefined while it runs. */
+  exitCode: number | null | undefined;
+  readonly #output = { stdout: "", stderr: "" };
+  readonly #changes = new EventEmitter().setMaxListeners(0);
+
+  constructor(signal: (name: NodeJS.Signals) => unknown) {
+    this.signal = signal;
+    this.ended = new Promise((resolve) => this.#changes.once("end", resolve));
+  }
+
+  add(stream: "stdout" | "stderr", text: string): void {
+    this.#output[stream] += text;
+    this.#changes.emit("change");
+  }
+
+  finish(code: number | null): void {
+    this.exitCode = code;
+    this.#changes.emit("end", code);
+    this.#changes.emit("change");
+  }
+
+  /** Resolves with its next output, or its end. */
+  changed(): Promise<unknown> {
+    return once(this.#changes, "change");
+  }
+
+  /** Waits until its output is as expected. Fails if it ends before. */
+  async until(isSo: () => boolean, what: string): Promise<void> {
+    while (!isSo()) {
+      assert.equal(this.exitCode, undefined, `it ended before ${what}: ${this.stderr()}`);
+      await this.changed();
+    }
+  }
+
+  stdout(): string {
+    return this.#output.stdout;
+  }
+
   /** Warnings and errors, as lines of text. */
-  stderr(): string;
+  stderr(): string {
+    return complaintsOf(this.#output.stderr);
+  }
+
   /** The whole log. */
-  events(): LogEvent[];
-  /** Sends the signal and waits for the exit. Returns the code, or null if a signal ended it. */
-  end(signal?: NodeJS.Signals): Promise<number | null>;
+  events(): LogEvent[] {
+    return eventsOf(this.#output.stderr);
+  }
+
+  /** That of the first line of its stdout. */
+  get port(): number {
+    return Number(/:(\d+)\n/.exec(this.stdout())?.[1] ?? 0);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Resolves when it listens. Its first line on stdout may come before or after that of the log. */
+  listening(): Promise<void> {
+    return this.until(() => this.stdout().includes("\n")
+      && this.events().some(({ msg }) => msg.startsWith("serving ")), "it listens");
+  }
+
+  /** Sends the signal, unless it has ended; the exit code. */
+  end(signal: NodeJS.Signals = "SIGTERM"): Promise<number | null> {
+    if (this.exitCode === undefined) this.signal(signal);
+    return this.ended;
+  }
 }
 
 export interface StartOptions {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
+}
+
+export interface ProcessOptions extends StartOptions {
   /** Another Node. Default: this one. */
   readonly node?: string;
   readonly nodeArgs?: readonly string[];
@@ -99,59 +164,48 @@ export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): No
   return { PATH, HOME, ...env };
 }
 
+export type RunningProcess = Running & { readonly process: ChildProcess };
+
 /** Starts the program on a free port in a fresh folder, with `token` as its token. */
-export async function start(options: StartOptions = {}): Promise<Running> {
+export async function startProcess(options: ProcessOptions = {}): Promise<RunningProcess> {
   const { args = [], env = {}, cwd = temporaryFolder(), node = process.execPath } = options;
   const { nodeArgs = [], program: built = program } = options;
-  const child = spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
+  const running = runningOf(spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
     cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }), stdio: ["ignore", "pipe", "pipe"],
-  });
-  const { stdout, stderr } = child;
-  const running = runningOf(child);
-  const exited = once(child, "exit");
-  // Its first line on stdout may arrive before or after that of the log.
-  const listening = async (): Promise<void> => {
-    while (!running.stdout().includes("\n") || !running.events().some(({ msg }) => msg.startsWith("serving "))) {
-      await Promise.race([once(stdout, "data"), once(stderr, "data")]);
-    }
-  };
-  await Promise.race([listening(), exited.then(() => {
-    throw new Error(`the program ended at once: ${running.stderr()}`);
-  })]);
+  }));
+  await running.listening();
   return running;
 }
 
-/** Returns a child as `Running`, whose port is that of the first line of its stdout. */
-export function runningOf(child: ChildProcess): Running {
-  let [stdout, stderr] = ["", ""];
-  child.stdout?.setEncoding("utf8").on("data", (text: string) => { stdout += text; });
-  child.stderr?.setEncoding("utf8").on("data", (text: string) => { stderr += text; });
+/** Returns a child as `Running`. It does not outlive the tests. */
+export function runningOf(child: ChildProcess): RunningProcess {
+  after(() => child.kill("SIGKILL"));
+  const running = new Running((name) => child.kill(name));
+  for (const name of ["stdout", "stderr"] as const)
+    child[name]?.setEncoding("utf8").on("data", (text: string) => running.add(name, text));
   // Its last output may arrive after its exit.
-  const closed = once(child, "close");
-  return {
-    process: child,
-    get port() { return Number(/:(\d+)\n/.exec(stdout)?.[1] ?? 0); },
-    get url() { return `http://127.0.0.1:${this.port}`; },
-    stdout: () => stdout, stderr: () => complaintsOf(stderr), events: () => eventsOf(stderr),
-    async end(signal = "SIGTERM") {
-      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
-      await closed;
-      return child.exitCode;
-    },
-  };
+  child.once("close", (code) => running.finish(code));
+  return Object.assign(running, { process: child });
+}
+
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The exit code and the output of a program that ends by itself. */
+export async function endOf(running: Running): Promise<Ended> {
+  const code = await running.ended;
+  return { code, stdout: running.stdout(), stderr: running.stderr() };
 }
 
 /** Runs the program to its end. */
-export async function run(
+export const runProcess = (
   args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string,
-): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
-  const child = spawn(process.execPath, [program, ...args], {
-    env: cleanEnvironment(env), stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }),
-  });
-  const { stdout, stderr } = runningOf(child);
-  await once(child, "close");
-  return { code: child.exitCode, stdout: stdout(), stderr: stderr() };
-}
+): Promise<Ended> => endOf(runningOf(spawn(process.execPath, [program, ...args], {
+  env: cleanEnvironment(env), stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }),
+})));
 
 export interface RawAnswer {
   readonly status: number;

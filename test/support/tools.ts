@@ -1,11 +1,10 @@
 /** Shared by the tests of faults: tools that may be missing, broken copies of the program. */
 import assert from "node:assert/strict";
 import { spawnSync, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { cpSync, existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { program, runningOf, temporaryFolder, type Running } from "./support.ts";
+import { program, runningOf, temporaryFolder, type RunningProcess } from "./support.ts";
 
 /** Returns why a test cannot run here, or false. Each command is tried once. */
 export function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
@@ -80,18 +79,17 @@ export const eager = (): string => patched("journal.js", [["await appendAll(file
    await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`]]);
 
 /** Resolves when a started program listens, or with exit code and stderr when it ends. */
-export async function outcomeOf(child: ChildProcess): Promise<Running | string> {
+export async function outcomeOf(child: ChildProcess): Promise<RunningProcess | string> {
   const running = runningOf(child);
-  const closed = once(child, "close").then(([code]) => `${code} ${running.stderr()}`);
-  const listening = async (): Promise<Running> => {
-    while (!running.stdout().includes("\n")) await once(child.stdout ?? child, "data");
-    return running;
-  };
-  return Promise.race([listening(), closed]);
+  while (!running.stdout().includes("\n")) {
+    if (running.exitCode !== undefined) return `${running.exitCode} ${running.stderr()}`;
+    await running.changed();
+  }
+  return running;
 }
 
 /** Returns a process's memory in KiB: what is resident, or its peak; 0 where there is no /proc. */
-export function memoryOf({ process: { pid } }: Running, field: "VmRSS" | "VmHWM" = "VmRSS"): number {
+export function memoryOf({ process: { pid } }: RunningProcess, field: "VmRSS" | "VmHWM" = "VmRSS"): number {
   const path = `/proc/${pid}/status`;
   return existsSync(path) ? Number(RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(path, "utf8"))?.[1]) : 0;
 }

@@ -1,0 +1,84 @@
+/** The program in the test's own process: `run` with a host made for it. */
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { Readable, Writable } from "node:stream";
+import { after } from "node:test";
+import type { Host } from "../../src/program/host.ts";
+import { run as runProgram } from "../../src/program/run.ts";
+import { endOf, root, Running, temporaryFolder, token, type Ended, type StartOptions } from "./support.ts";
+
+interface Options extends StartOptions {
+  /** What it reads on standard input. */
+  readonly input?: string | Buffer;
+  /** Parts of the host to replace. */
+  readonly host?: Partial<Host>;
+}
+
+/** Standard input, in pieces as of a pipe. */
+function* piecesOf(input: Buffer): Generator<Buffer> {
+  for (let at = 0; at < input.length; at += 65_536) yield input.subarray(at, at + 65_536);
+}
+
+/**
+ * Runs the program in a folder, which becomes that of the process. A signal calls its listeners.
+ * Nothing can end it at once: such a test needs a process.
+ */
+export function begin(
+  args: readonly string[], environment: Host["environment"] = {},
+  { cwd = temporaryFolder(), input = "", host = {} }: Options = {},
+): Running {
+  const signals = new EventEmitter();
+  const running = new Running((name) => {
+    // Files are read again.
+    if (name === "SIGHUP") process.chdir(cwd);
+    assert.ok(signals.emit(name), `the program listens to ${name}`);
+  });
+  after(async () => {
+    await running.end();
+    process.chdir(root);
+  });
+  const stderr = new Writable({
+    write(text, _, done) {
+      running.add("stderr", `${text}`);
+      done();
+    },
+  });
+  const warn = (message: string): void => void stderr.write(`plant-store: ${message}\n`);
+  process.chdir(cwd);
+  void runProgram({
+    args, environment, pid: process.pid, userId: process.geteuid?.(), isTerminal: false,
+    stdin: () => Readable.from(piecesOf(Buffer.from(input))),
+    async print(line) {
+      running.add("stdout", `${line}\n`);
+      return "written";
+    },
+    async printError(line) {
+      running.add("stderr", `${line}\n`);
+    },
+    warn, log: (_, message) => warn(message), logged: new Set(),
+    stderr: Object.assign(stderr, { isTTY: false }) as unknown as Host["stderr"],
+    nodeVersion: process.version, cpuUsage: () => process.cpuUsage(),
+    residentBytes: () => process.memoryUsage.rss(),
+    onSignal: (name, listener) => void signals.on(name, listener),
+    exit: (code) => assert.fail(`the process would end at once, with ${code}`),
+    ...host,
+  }).then((code) => running.finish(code));
+  return running;
+}
+
+/** Starts the program on a free port in a fresh folder, with `token` as its token. */
+export async function start({ args = [], env, ...options }: Options = {}): Promise<Running> {
+  const running = begin(["--port", "0", ...args], { PLANTS_TOKEN: token, ...env }, options);
+  await running.listening();
+  return running;
+}
+
+/** Starts it with an admin listener on any free port. */
+export const startWithAdmin = ({ args = [], ...options }: Options = {}): Promise<Running> =>
+  start({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
+
+/** Runs the program to its end. */
+export const run = (
+  args: readonly string[], env: Host["environment"] = {}, cwd?: string, input?: Options["input"],
+): Promise<Ended> =>
+  endOf(begin(args, env, { ...cwd !== undefined && { cwd }, ...input !== undefined && { input } }));
