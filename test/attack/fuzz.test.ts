@@ -14,10 +14,9 @@ import { setImmediate } from "node:timers/promises";
 import { catalogue } from "../../src/http/errors.ts";
 import { fuzzCase, type FuzzCase } from "./fuzzer.ts";
 import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuzzmodel.ts";
+import { run } from "../support/in-process.ts";
 import { headersOf, optional } from "../support/requests.ts";
-import {
-  assertError, exchange, post, program, runProcess, startProcess, temporaryFolder, token, type RawAnswer,
-} from "../support/support.ts";
+import { assertError, exchange, post, program, startProcess, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
 import { memoryOf, patched } from "../support/tools.ts";
 
 const {
@@ -285,7 +284,7 @@ async function fuzzing(
     assert.equal(await server.end(), 0, server.stderr());
     assert.equal(server.stderr(), "");
     const records = await tally.checkJournal(join(cwd, "plants.ndjson"));
-    const verified = await runProcess(["verify", "--json", "plants.ndjson"], {}, cwd);
+    const verified = await run(["verify", "--json", "plants.ndjson"], {}, cwd);
     const report = JSON.parse(verified.stdout) as { records: number; spotsTotal: number };
     assert.deepEqual([verified.code, report.records, report.spotsTotal], [0, records, 0]);
     return { tally, records, lastSeed: seed - 1, resident };

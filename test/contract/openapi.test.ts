@@ -7,7 +7,8 @@ import { catalogue } from "../../src/http/errors.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
-import { exchange, post, root, runProcess, startProcess, token, type RawAnswer } from "../support/support.ts";
+import { run } from "../support/in-process.ts";
+import { exchange, post, root, startProcess, token, type RawAnswer } from "../support/support.ts";
 
 const server = await startProcess();
 after(() => server.end());
@@ -127,7 +128,7 @@ test("the pattern of Idempotency-Key is a regular expression of JSON Schema, whi
 
 test("the program prints the same description, and one without keys if the store keeps none", async () => {
   const printed = async (args: readonly string[], env = {}): Promise<unknown> => {
-    const { code, stdout, stderr } = await runProcess(["openapi", ...args], env);
+    const { code, stdout, stderr } = await run(["openapi", ...args], env);
     assert.deepEqual([code, stderr], [0, ""]);
     return JSON.parse(stdout);
   };

@@ -12,9 +12,10 @@ import { JournalError } from "../../src/journal/error.ts";
 import { realDisk } from "../../src/journal/files.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { readJournal } from "../../src/program/read-journal.ts";
+import { run } from "../support/in-process.ts";
 import { idsIn, journalWith } from "../support/journals.ts";
 import { children, launch } from "../support/launch.ts";
-import { cleanEnvironment, runProcess, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, temporaryFolder, token } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
@@ -98,14 +99,14 @@ test("verify and cat beside a start that has truncated the end have every plant"
   const end = await cutBy(path, standsStill());
   assert.ok(statSync(path).size < size, "the control: it is truncated");
 
-  const verified = await runProcess(["verify", "--json", path]);
+  const verified = await run(["verify", "--json", path]);
   const { records, spots, opening } = JSON.parse(verified.stdout);
   assert.deepEqual([verified.code, records, spots, opening], [0, 5, [], undefined]);
-  const printed = await runProcess(["cat", path]);
+  const printed = await run(["cat", path]);
   assert.deepEqual([printed.code, printed.stdout.match(/"id":\d/g)?.length], [0, 5]);
 
   await end();
-  const after = await runProcess(["verify", "--json", path]);
+  const after = await run(["verify", "--json", path]);
   assert.deepEqual([after.code, JSON.parse(after.stdout).records], [65, 5], "the next start rewrites it");
 });
 

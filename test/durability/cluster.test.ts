@@ -8,8 +8,9 @@ import cluster from "node:cluster";
 import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { run } from "../support/in-process.ts";
 import { faultsOf, load } from "../support/load.ts";
-import { program, runProcess, seeded, temporaryFolder, token, type Running } from "../support/support.ts";
+import { program, seeded, temporaryFolder, token, type Running } from "../support/support.ts";
 import { outcomeOf, patched } from "../support/tools.ts";
 
 const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
@@ -70,7 +71,7 @@ async function killRounds(server: string) {
   }
   assert.equal(await (await serving(path, server)).end(), 0);
   assert.deepEqual(faultsOf(readFileSync(path), all), []);
-  const { code, stdout } = await runProcess(["verify", path]);
+  const { code, stdout } = await run(["verify", path]);
   assert.equal(code, 0, stdout);
   return { rounds, refused, acknowledged: all.length };
 }

@@ -8,11 +8,10 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { run } from "../support/in-process.ts";
 import { idsIn, journalWith, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
-import {
-  cleanEnvironment, program, runProcess, seeded, startProcess, temporaryFolder, token,
-} from "../support/support.ts";
+import { cleanEnvironment, program, seeded, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { eager } from "../support/tools.ts";
 
 const { PLANT_TEST_ROUNDS: given = "2" } = process.env;
@@ -35,7 +34,7 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
     assert.deepEqual(faultsOf(readFileSync(path), all), [], `round ${round}`);
     await again.end("SIGKILL");
   }
-  const { code, stdout } = await runProcess(["verify", path]);
+  const { code, stdout } = await run(["verify", path]);
   assert.equal(code, 0, stdout);
   const records = readFileSync(path, "utf8").split("\n").length - 2;
   t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
@@ -74,7 +73,7 @@ test(`${rounds} times killed, clients that retry with a key store each plant exa
   assert.deepEqual(sorted(ids), sorted(acknowledged));
   assert.equal(new Set(ids).size, ids.length, "a plant is there twice");
   assert.ok(replays > 0 && unavailable > 0, "retries and refusals were met");
-  assert.equal((await runProcess(["verify", path])).code, 0);
+  assert.equal((await run(["verify", path])).code, 0);
 });
 
 test("clients that retry without a key store plants twice: the control", async () => {
@@ -160,7 +159,7 @@ test(`of ${starts} starts at once on one file one serves, the others exit 75`, a
   const winner = children[outcomes.indexOf("serves")];
   assert.ok(winner);
   const before = readFileSync(path);
-  assert.equal((await runProcess(["serve", "--store", path, "--port", "0"])).code, 75);
+  assert.equal((await run(["serve", "--store", path, "--port", "0"])).code, 75);
   assert.deepEqual(readFileSync(path), before, "a process that exits with 75 touches nothing");
   winner.kill("SIGKILL");
   await once(winner, "exit");

@@ -13,10 +13,9 @@ import { test } from "node:test";
 import { openToRead, realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
+import { run } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import {
-  cleanEnvironment, library, program, runProcess, socketFolder, startProcess, temporaryFolder, token,
-} from "../support/support.ts";
+import { cleanEnvironment, library, program, socketFolder, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
 
 test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
@@ -190,7 +189,7 @@ test("a journal that was renamed to a name that is too long is refused, and veri
   renameSync(path, moved);
   await assert.rejects(openJournal(moved), tooLong(nameBytes + 1));
   assert.deepEqual([readFileSync(moved), readdirSync(folder).length], [before, 1]);
-  const { code, stdout } = await runProcess(["verify", moved]);
+  const { code, stdout } = await run(["verify", moved]);
   assert.deepEqual([code, /opening uses it as it is/.test(stdout)], [0, true], stdout);
 });
 

@@ -12,8 +12,9 @@ import { test } from "node:test";
 import { JournalError, openJournal } from "../../src/index.ts";
 import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
+import { run } from "../support/in-process.ts";
 import { crcOf, diskWith, headerStart, journalWith, lineOf, record, uuid } from "../support/journals.ts";
-import { root, runProcess, temporaryFolder } from "../support/support.ts";
+import { root, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
 const headerOf = (file: string): string => lineOf(headerStart(file));
@@ -95,7 +96,7 @@ const spotOf = ({ offset, line }: { readonly offset: number; readonly line: numb
 /** Verifies the journals in folders, all by one program. */
 async function reportsOn(those: readonly string[], expectedCode: number) {
   const paths = those.map((folder) => join(folder, "plants.ndjson"));
-  const { code, stdout } = await runProcess(["verify", "--json", ...paths]);
+  const { code, stdout } = await run(["verify", "--json", ...paths]);
   assert.equal(code, expectedCode, stdout);
   return stdout.trimEnd().split("\n").map((line) => {
     const { opening, spots, records } = JSON.parse(line);
@@ -146,7 +147,7 @@ test("verify of a symbolic link looks for the .rewrite beside its target", async
   writeFileSync(path, first);
   writeFileSync(`${path}.rewrite`, copy);
   symlinkSync(path, join(other, "link"));
-  const { code, stdout } = await runProcess(["verify", "--json", "link"], {}, other);
+  const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
   const { opening, records } = JSON.parse(stdout);
   assert.deepEqual([code, opening, records], [65, pending, 3]);
 });
@@ -166,7 +167,7 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
   for (const make of makers) {
     make();
     await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy/ });
-    const { code, stderr } = await runProcess(["verify", "plants.ndjson"], {}, folder);
+    const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(code, 65);
     assert.match(stderr, /plants\.ndjson\.rewrite: is not a copy of a journal's end/);
     assert.ok(existsSync(`${path}.rewrite`));

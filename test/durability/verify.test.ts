@@ -7,9 +7,10 @@ import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { linesOf } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
+import { run } from "../support/in-process.ts";
 import { bytesIn, header, journalWith, record } from "../support/journals.ts";
 import { statusOf } from "../support/operator.ts";
-import { program, runProcess, startProcess, temporaryFolder } from "../support/support.ts";
+import { program, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** A journal with three records. */
@@ -33,9 +34,9 @@ test("verify reports on clean, damaged and torn journals, with and without --jso
     [at("edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"')), 65,
       text.lastIndexOf("\n", text.length - 2) + 1],
   ] as const;
-  const { stdout: forPeople } = await runProcess(["verify", ...files.map(([name]) => name)], {}, folder);
+  const { stdout: forPeople } = await run(["verify", ...files.map(([name]) => name)], {}, folder);
   for (const [name, code, offset] of files) {
-    const report = await runProcess(["verify", "--json", name], {}, folder);
+    const report = await run(["verify", "--json", name], {}, folder);
     const found = JSON.parse(report.stdout);
     assert.deepEqual([name, report.code, found.path, found.spots[0]?.offset],
       [name, code, name, offset]);
@@ -56,10 +57,10 @@ test("verify beside a live server does not disturb it, and reads up to the last 
   assert.equal(await statusOf(server), 200);
   // A copy that is not whole: nothing was truncated yet.
   writeFileSync(join(folder, "plants.ndjson.rewrite"), "");
-  const { code, stdout } = await runProcess(["verify", "--json", "plants.ndjson"], {}, folder);
+  const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
   const { records, opening } = JSON.parse(stdout);
   assert.deepEqual([code, records, opening], [0, 1, undefined]);
-  assert.match((await runProcess(["verify", "plants.ndjson"], {}, folder)).stdout, /: opening -\n/);
+  assert.match((await run(["verify", "plants.ndjson"], {}, folder)).stdout, /: opening -\n/);
   assert.equal(await statusOf(server), 200);
   assert.equal(await server.end(), 0);
 });
@@ -75,7 +76,7 @@ test("verify reads on if one of several files is missing or damaged, and reports
     [["torn", "nowhere", "fifo"], 65], [["fifo", "nowhere", "plants.ndjson"], 74], [["-"], 74],
   ];
   for (const [files, code] of given) {
-    const found = await runProcess(["verify", "--json", ...files], {}, folder);
+    const found = await run(["verify", "--json", ...files], {}, folder);
     const paths = found.stdout.split(/\n(?=.)/).filter(Boolean).map((line): unknown => JSON.parse(line).path);
     assert.deepEqual([found.code, paths], [code, files.filter((name) => !/nowhere|fifo|-/.test(name))]);
     assert.equal(/nowhere: does not exist/.test(found.stderr), files.includes("nowhere"));
@@ -97,7 +98,7 @@ test("verify draws a bar on a terminal, and wipes it", { skip: noScript }, async
   assert.equal(new Set(bars.map(([bar]) => bar)).size, bars.length, "no bar is drawn twice");
   for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
   assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
-  const piped = await runProcess(["verify", "plants.ndjson"], {}, folder);
+  const piped = await run(["verify", "plants.ndjson"], {}, folder);
   assert.deepEqual([piped.code, piped.stderr], [65, ""]);
 });
 
@@ -148,7 +149,7 @@ test("a line longer than a block is read whole, and damage after it is located",
     await journal.append({ id: BigInt(length), name: "x".repeat(length) });
   }
   await journal.close();
-  const whole = JSON.parse((await runProcess(["verify", "--json", path])).stdout);
+  const whole = JSON.parse((await run(["verify", "--json", path])).stdout);
   const bytes = readFileSync(path);
   const [, first, ...others] = [...bytes.toString().matchAll(/"at":"(.*?)"/g)].map(([, at]) => at);
   assert.deepEqual([whole.records, whole.spotsTotal, whole.idMin, whole.idMax, whole.first, whole.last],
@@ -156,7 +157,7 @@ test("a line longer than a block is read whole, and damage after it is located",
   const last = bytes.lastIndexOf(10, bytes.length - 2) + 1;
   bytes[bytes.length - 20] = 0x30;
   writeFileSync(path, bytes);
-  const { spots } = JSON.parse((await runProcess(["verify", "--json", path])).stdout);
+  const { spots } = JSON.parse((await run(["verify", "--json", path])).stdout);
   assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
 });
 

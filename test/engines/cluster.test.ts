@@ -1,7 +1,8 @@
 /** The store on a real cluster: what it keeps, what it refuses to start with, what stops it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { exchange, post, runProcess, temporaryFolder } from "../support/support.ts";
+import { run } from "../support/in-process.ts";
+import { exchange, post, temporaryFolder } from "../support/support.ts";
 import { Cluster, rightStream, until, withCluster, type OpenOptions } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { serve } from "./load.ts";
@@ -123,10 +124,10 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     await cluster.create("denied");
     const denied = /Permissions Violation for Publish to "denied"/;
     await refused(cluster.open("denied", { user: "half" }), "config", denied);
-    const { code, stderr } = await runProcess([], cluster.env("denied", "half"), temporaryFolder());
+    const { code, stderr } = await run([], cluster.env("denied", "half"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, denied);
-    const exported = await runProcess(["export", "out.ndjson"], cluster.env("denied", "half"), temporaryFolder());
+    const exported = await run(["export", "out.ndjson"], cluster.env("denied", "half"), temporaryFolder());
     assert.equal(exported.code, 0, exported.stderr);
   });
   test("the check of a user's permissions stores nothing", async () => {

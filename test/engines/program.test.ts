@@ -5,7 +5,8 @@ import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
-import { exchange, post, runProcess, startProcess, temporaryFolder } from "../support/support.ts";
+import { run } from "../support/in-process.ts";
+import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { ack, fails, Fake, holding, type Script } from "./fake.ts";
 import { compare, Load } from "./load.ts";
@@ -20,7 +21,7 @@ test("a wrong address ends with 78, and no password is shown", { timeout }, asyn
     ["nats://h/pla.nts", /the store's address: expected nats:\/\//],
     ['"nats://u:s3cret@h/plants"', /PLANTS_STORE must be a path .*, or nats:/],
   ] as const) {
-    const { code, stdout, stderr } = await runProcess([], { PLANTS_STORE }, temporaryFolder());
+    const { code, stdout, stderr } = await run([], { PLANTS_STORE }, temporaryFolder());
     assert.equal(code, 78, stderr);
     assert.match(stderr, pattern);
     assert.doesNotMatch(stdout + stderr, /s3/);
@@ -30,7 +31,7 @@ test("a wrong address ends with 78, and no password is shown", { timeout }, asyn
 test("credentials come from a file, and refused ones are not shown: 78", { timeout }, async () => {
   const fake = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });
   const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
-  const { code, stderr, stdout } = await runProcess([], env, temporaryFolder());
+  const { code, stderr, stdout } = await run([], env, temporaryFolder());
   assert.equal(code, 78);
   assert.match(stderr, /plant-store: 127\.0\.0\.1:\d+: 'Authorization Violation'/);
   assert.doesNotMatch(stdout + stderr, /s3cret/);
@@ -52,7 +53,7 @@ for (const command of [[], ["import", "plants.ndjson"]]) {
         const env = environmentFor(`nats://${fake.host}/plants`, text);
         if (mode === 0) env.PLANTS_STORE_CREDENTIALS = join(cwd, "none");
         else chmodSync(env.PLANTS_STORE_CREDENTIALS, mode);
-        const { code, stderr, stdout } = await runProcess(command, env, cwd);
+        const { code, stderr, stdout } = await run(command, env, cwd);
         assert.equal(code, 78, stderr);
         assert.match(stderr, pattern);
         assert.doesNotMatch(stdout + stderr, /s3cret/);
@@ -116,7 +117,7 @@ for (const [what, script, code, said] of imports) {
     const journal = await openJournal(join(cwd, "plants.ndjson"));
     for (let id = 1n; id <= 17n; id++) await journal.append({ id, name: "x".repeat(1_000_000) });
     await journal.close();
-    const { code: found, stdout, stderr } = await runProcess(["import", "plants.ndjson"],
+    const { code: found, stdout, stderr } = await run(["import", "plants.ndjson"],
       environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"), cwd);
     assert.equal(found, code, stderr);
     assert.match(stdout + stderr, said);
@@ -125,7 +126,7 @@ for (const [what, script, code, said] of imports) {
 
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a missing stream ends with 78 and the JSON that creates it", async () => {
-    const { code, stderr, stdout } = await runProcess([], cluster.env("plants"), temporaryFolder());
+    const { code, stderr, stdout } = await run([], cluster.env("plants"), temporaryFolder());
     assert.equal(code, 78);
     assert.match(stderr, /^plant-store: \{"name":"plants",.*"storage":"file"/m);
     assert.doesNotMatch(stdout + stderr, /writerpw/);
@@ -165,12 +166,12 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     const env = cluster.env("moved", "admin");
     const server = await startProcess({ cwd: folder });
     for (let id = 1; id <= 20; id++) await exchange(server.port, fern(id), { answers: 1 });
-    const locked = await runProcess(["import", "plants.ndjson"], env, folder);
+    const locked = await run(["import", "plants.ndjson"], env, folder);
     assert.equal(locked.code, 75, locked.stderr);
     assert.equal(await server.end(), 0);
     const words: string[] = [];
     for (let time = 0; time < 2; time++) {
-      const { code, stdout, stderr } = await runProcess(["import", "plants.ndjson"], env, folder);
+      const { code, stdout, stderr } = await run(["import", "plants.ndjson"], env, folder);
       assert.equal(code, 0, stderr);
       words.push(stdout);
     }
@@ -178,26 +179,26 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
       "the stream has all 20 records, 0 new\n"]);
     const { PLANTS_STORE, PLANTS_STORE_CREDENTIALS: file } = env;
     const args = ["export", "--store", PLANTS_STORE, "--store-credentials", file, "out.ndjson"];
-    const out = await runProcess(args, {}, folder);
+    const out = await run(args, {}, folder);
     assert.equal(`${out.code} ${out.stdout}`, "0 out.ndjson has all 20 records of the stream\n");
-    assert.equal((await runProcess(["verify", "out.ndjson"], {}, folder)).code, 0);
+    assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
     const plants = (name: string) => readFileSync(join(folder, name), "utf8").split("\n").slice(1)
       .map((line) => /"plant":\{.*\}(?=,"crc")/.exec(line)?.[0]);
     assert.deepEqual(plants("out.ndjson"), plants("plants.ndjson"));
-    const again = await runProcess(["export", "out.ndjson"], env, folder);
+    const again = await run(["export", "out.ndjson"], env, folder);
     assert.equal(again.code, 65);
     assert.match(again.stderr, /out\.ndjson exists/);
-    const nowhere = await runProcess(["export", "none/out.ndjson"], env, folder);
+    const nowhere = await run(["export", "none/out.ndjson"], env, folder);
     assert.deepEqual([nowhere.code, nowhere.stderr],
       [74, `plant-store: none/out.ndjson: there is no directory ${join(folder, "none")}\n`]);
-    const missing = await runProcess(["import", "none.ndjson"], env, folder);
+    const missing = await run(["import", "none.ndjson"], env, folder);
     assert.equal(missing.code, 74);
     // A journal goes on where the export ends.
     const journal = await startProcess({ cwd: folder, args: ["--store", "out.ndjson"] });
     const [answer] = await exchange(journal.port, fern(21), { answers: 1 });
     assert.equal(answer?.status, 200);
     await journal.end();
-    assert.equal((await runProcess(["verify", "out.ndjson"], {}, folder)).code, 0);
+    assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
     for (const each of [locked, out, again, missing]) {
       assert.doesNotMatch(each.stderr + each.stdout, /adminpw/);
     }

@@ -12,7 +12,8 @@ import { fillChecksums } from "../../src/journal/record.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import { exportStream, importJournals } from "../../src/program/transfer.ts";
 import type { OnProgress } from "../../src/program/verify.ts";
-import { runProcess, temporaryFolder } from "../support/support.ts";
+import { run } from "../support/in-process.ts";
+import { temporaryFolder } from "../support/support.ts";
 import { Cluster, until, withCluster, type OpenOptions } from "./cluster.ts";
 import { ack, Fake, found, holding, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
@@ -259,7 +260,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     for (const [content, reason] of cases) {
       writeFileSync(path, content);
       if (content === text) writeFileSync(`${path}.rewrite`, "");
-      const { code, stderr } = await runProcess(["import", clean, path], env, folder);
+      const { code, stderr } = await run(["import", clean, path], env, folder);
       assert.equal(code, 65, stderr);
       assert.match(stderr, new RegExp(`g\\.ndjson: ${reason}`));
     }

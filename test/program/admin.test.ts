@@ -1,7 +1,6 @@
 /** The admin listener: its pages, where it listens, readiness, and what it never shows. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { renameSync } from "node:fs";
 import { Server } from "node:http";
 import { connect, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -11,7 +10,7 @@ import { environmentFor, until } from "../engines/cluster.ts";
 import { Fake } from "../engines/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import { adminOf, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
-import { exchange, readAnswers, socketFolder, startProcess, temporaryFolder, token, type Running } from "../support/support.ts";
+import { exchange, readAnswers, socketFolder, startProcess, token, type Running } from "../support/support.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
   const server = await startWithAdmin();
@@ -69,13 +68,16 @@ for (const [setting, pattern, skip] of [
   });
 }
 
-test("an error of the admin listener itself is logged, and ends nothing", { timeout }, async (t) => {
+test("a connection that the public or the admin listener cannot accept is logged, and ends nothing", { timeout }, async (t) => {
   const { mock } = t.mock.method(Server.prototype, "listen");
   const server = await startWithAdmin();
-  const [call] = mock.calls;
-  assert.ok(call?.this instanceof Server);
-  call.this.emit("error", new Error("accept ENOBUFS"));
-  assert.match(server.stderr(), /accept ENOBUFS/);
+  // As some systems report it; libuv keeps it to itself on Linux.
+  for (const { this: listener } of mock.calls) {
+    assert.ok(listener instanceof Server);
+    listener.emit("error", new Error("accept ENOBUFS"));
+  }
+  assert.equal(server.stderr(), "plant-store: accept ENOBUFS\n".repeat(2));
+  assert.equal(await statusOf(server), 200);
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
 });
 
@@ -98,20 +100,6 @@ test("while the server drains /readyz is 503 and the admin listener stays open",
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
   assert.equal((await pageOf(adminOf(server), "/metrics")).status, 200);
   assert.deepEqual(await finish(socket), [200]);
-});
-
-test("after the journal failed /readyz says so", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "10"] });
-  const socket = await underWay(server);
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  assert.equal(await statusOf(server), 503);
-  assert.equal(await readyAfter(server, "200 ready"), "503 draining: the journal has failed");
-  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-  socket.destroy();
-
-  // It ends by itself: a signal could meet a process that no longer listens to signals.
-  assert.equal(await server.ended, 74);
 });
 
 test("with a full disk /readyz is 503 until there is space, or 10 seconds have passed", { skip: noLimits, timeout }, async () => {

@@ -382,21 +382,19 @@ test("--version prints package.json's version and nothing else", async () => {
   for (const word of ["--version", "-v", "version"]) assert.deepEqual(await run([word]), { code: 0, stdout: `${version}\n`, stderr: "" });
 });
 
-const programs: readonly (readonly [line: string, Environment, code: number, stderr: RegExp])[] = [
-  ["import a", {}, 64, /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/],
-  ["--bogus --port x", {}, 64, /^plant-store: .*--bogus.*\nplant-store: --port /],
-  ["", { PLANTS_TOKEN: "S3cret x" }, 78, /^plant-store: PLANTS_TOKEN must(?!.*S3cret)/],
-];
-for (const [line, environment, code, found] of programs) {
-  test(`the program ends with ${code} for "${line}", ${JSON.stringify(environment)}`, async () => {
-    const cwd = temporaryFolder();
-    const result = await run(words(line), environment, cwd);
-    assert.deepEqual(readdirSync(cwd), [], "nothing is touched");
-    assert.deepEqual([result.code, result.stdout], [code, ""], result.stderr);
-    assert.match(result.stderr, found);
-    assert.doesNotMatch(result.stderr, /\n +at /, "no stack is shown");
-  });
-}
+test("mistakes are lines of stderr, without a stack, and nothing is touched", async () => {
+  const cwd = temporaryFolder();
+  for (const [line, environment, code, stderr] of [
+    ["import a", {}, 64, /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/],
+    ["--bogus --port x", {}, 64, /^plant-store: .*--bogus.*\nplant-store: --port .*\n$/],
+    ["", { PLANTS_TOKEN: "S3cret x" }, 78, /^plant-store: PLANTS_TOKEN must(?!.*S3cret).*\n$/],
+  ] as const) {
+    const found = await run(words(line), environment, cwd);
+    assert.deepEqual([found.code, found.stdout], [code, ""]);
+    assert.match(found.stderr, stderr);
+  }
+  assert.deepEqual(readdirSync(cwd), []);
+});
 
 test("check reports all mistakes of settings and secret files, and opens neither store nor port", async () => {
   const cwd = temporaryFolder();

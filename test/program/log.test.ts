@@ -13,7 +13,7 @@ import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import { begin, start } from "../support/in-process.ts";
-import { ask, finish, hangUp, limitFiles, logged, noLimits, plant, preload, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
+import { ask, hangUp, limitFiles, logged, noLimits, plant, preload, statusOf, stranger, timeout } from "../support/operator.ts";
 import {
   cleanEnvironment, eventsOf, exchange, type LogEvent, post, program, type RawAnswer, readAnswers, runningOf, type Running, socketFolder, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
@@ -173,17 +173,6 @@ for (const args of [[], ["--log-requests"]]) test(`a flood of wrong tokens write
   }
   assert.equal(shown + lines + leftOut, flood);
   assert.ok(leftOut > flood / 2, "the control: it was a flood");
-});
-
-test("a SIGHUP that comes after the journal's failure is not answered with a rename that never was", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await start({ cwd, args: ["--rotation-timeout", "10"] });
-  const socket = await underWay(server);
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  assert.equal(await statusOf(server), 503);
-  await hangUp(server, "not rotated: draining: the journal has failed");
-  assert.deepEqual(await finish(socket), [503]);
-  assert.equal(await server.ended, 74);
 });
 
 test("a stalled reader of the log delays no request, and the dropped lines are counted", { timeout }, async () => {

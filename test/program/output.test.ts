@@ -11,9 +11,7 @@ import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { begin } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import {
-  cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder,
-} from "../support/support.ts";
+import { cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;

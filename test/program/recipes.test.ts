@@ -10,9 +10,10 @@ import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
+import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, root, runProcess, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
+import { cleanEnvironment, root, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -254,7 +255,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
       const end = text.indexOf(`"plant":{"id":${last},`);
       assert.ok(lost(idsOf(text.slice(0, end))).includes(last));
 
-      const { code, stdout } = await runProcess(["verify", "--json", path]);
+      const { code, stdout } = await run(["verify", "--json", path]);
       const { spots } = JSON.parse(stdout) as { readonly spots: readonly unknown[] };
       assert.ok(code === 0 || (code === 65 && spots.length === 1), stdout);
       torn += code === 0 ? 0 : 1;

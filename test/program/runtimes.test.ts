@@ -6,10 +6,11 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { documentOf } from "../repository/documents.ts";
+import { run } from "../support/in-process.ts";
 import { command } from "../support/package.ts";
 import { store } from "../support/operator.ts";
 import { assertServes, bundled, nodes, runRecipe } from "../support/recipes.ts";
-import { program, root, runProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
+import { program, root, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { flagsOf, unless } from "../support/tools.ts";
 
 const given = (process.env["PLANT_TEST_RUNTIMES"] ?? "").split(":").filter(Boolean);
@@ -36,7 +37,7 @@ for (const node of given) {
       assert.equal(await server.end(signal), code);
       assert.ok(plants(cwd).includes(`"plant":{"id":${id},"name":"Fern"}`));
     }
-    assert.equal((await runProcess(["verify", "plants.ndjson"], {}, cwd)).code, 0);
+    assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
   });
 
   test(`${name} runs the library`, () => {

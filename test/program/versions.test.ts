@@ -7,9 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { store } from "../support/operator.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
-import {
-  cleanEnvironment, complaintsOf, program, root, startProcess, temporaryFolder,
-} from "../support/support.ts";
+import { cleanEnvironment, complaintsOf, program, root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {

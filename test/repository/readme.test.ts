@@ -8,11 +8,10 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
-import {
-  cleanEnvironment, program, refuseOldBuild, root, type Running, type RunningProcess, runProcess, startProcess, temporaryFolder, token,
-} from "../support/support.ts";
+import { cleanEnvironment, program, refuseOldBuild, root, type Running, type RunningProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { allText, blockOf, blocks, documentOf, documents, paragraphsOf } from "./documents.ts";
 import { sourcesIn } from "./source.ts";
 import { findTable, manifest, sources, tables } from "./tables.ts";
@@ -133,11 +132,11 @@ test("the worked example of a journal is valid; the command for the lines after 
   const folder = checkout();
   const lines = blockOf("ndjson", "example").split(/(?<=\n)/);
   writeFileSync(join(folder, "plants.ndjson"), lines.join(""));
-  assert.equal((await runProcess(["verify", "plants.ndjson"], {}, folder)).code, 0);
+  assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
   for (const damaged of [1, 2]) {
     const text = lines.with(damaged, `${lines[damaged]?.replace('"name":"', '"name":"X')}`).join("");
     writeFileSync(join(folder, "plants.ndjson"), text);
-    const { code, stdout } = await runProcess(["verify", "--json", "plants.ndjson"], {}, folder);
+    const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
     const { spots } = JSON.parse(stdout) as { readonly spots: readonly { readonly offset: number }[] };
     assert.equal(code, 65);
     const after = shell(blockOf("sh", "after"), folder, { OFFSET: `${spots[0]?.offset}` });
@@ -310,7 +309,7 @@ test("every file, flag and script that the documents name exists", async () => {
   for (const [, script = ""] of allText.matchAll(/npm run ([\w:]+)/g)) {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
-  const { stdout: help } = await runProcess(["--help"]);
+  const { stdout: help } = await run(["--help"]);
   const ofOthers = "--permission --allow-net --allow-fs-read --allow-fs-write --env-file "
     + "--test --test-name-pattern --import --against --deploy-hook --owner --minify";
   const given = allText.replace(/npm run bench -- --.*`/g, "");

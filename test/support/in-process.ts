@@ -5,11 +5,14 @@ import { Readable, Writable } from "node:stream";
 import { after } from "node:test";
 import type { Host } from "../../src/program/host.ts";
 import { run as runProgram } from "../../src/program/run.ts";
-import { endOf, root, Running, temporaryFolder, token, type Ended, type StartOptions } from "./support.ts";
+import { root, Running, temporaryFolder, token } from "./support.ts";
 
-interface Options extends StartOptions {
+interface Options {
+  readonly args?: readonly string[];
+  readonly env?: Host["environment"];
+  readonly cwd?: string | undefined;
   /** What it reads on standard input. */
-  readonly input?: string | Buffer;
+  readonly input?: string | Buffer | undefined;
   /** Parts of the host to replace. */
   readonly host?: Partial<Host>;
 }
@@ -25,7 +28,7 @@ function* piecesOf(input: Buffer): Generator<Buffer> {
  */
 export function begin(
   args: readonly string[], environment: Host["environment"] = {},
-  { cwd = temporaryFolder(), input = "", host = {} }: Options = {},
+  { cwd = process.cwd(), input = "", host = {} }: Options = {},
 ): Running {
   const signals = new EventEmitter();
   const running = new Running((name) => {
@@ -52,9 +55,7 @@ export function begin(
       running.add("stdout", `${line}\n`);
       return "written";
     },
-    async printError(line) {
-      running.add("stderr", `${line}\n`);
-    },
+    printError: async (line) => running.add("stderr", `${line}\n`),
     warn, log: (_, message) => warn(message), logged: new Set(),
     stderr: Object.assign(stderr, { isTTY: false }) as unknown as Host["stderr"],
     nodeVersion: process.version, cpuUsage: () => process.cpuUsage(),
@@ -67,8 +68,8 @@ export function begin(
 }
 
 /** Starts the program on a free port in a fresh folder, with `token` as its token. */
-export async function start({ args = [], env, ...options }: Options = {}): Promise<Running> {
-  const running = begin(["--port", "0", ...args], { PLANTS_TOKEN: token, ...env }, options);
+export async function start({ args = [], env, cwd = temporaryFolder(), ...options }: Options = {}): Promise<Running> {
+  const running = begin(["--port", "0", ...args], { PLANTS_TOKEN: token, ...env }, { cwd, ...options });
   await running.listening();
   return running;
 }
@@ -78,7 +79,10 @@ export const startWithAdmin = ({ args = [], ...options }: Options = {}): Promise
   start({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
 
 /** Runs the program to its end. */
-export const run = (
+export async function run(
   args: readonly string[], env: Host["environment"] = {}, cwd?: string, input?: Options["input"],
-): Promise<Ended> =>
-  endOf(begin(args, env, { ...cwd !== undefined && { cwd }, ...input !== undefined && { input } }));
+) {
+  const running = begin(args, env, { cwd, input });
+  const code = await running.ended;
+  return { code, stdout: running.stdout(), stderr: running.stderr() };
+}

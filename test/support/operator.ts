@@ -5,10 +5,7 @@ import { once } from "node:events";
 import { request, type RequestOptions } from "node:http";
 import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
-import {
-  exchange, post as postBytes, readAnswers, startProcess, token, type ProcessOptions, type Running,
-  type RunningProcess,
-} from "./support.ts";
+import { exchange, post as postBytes, readAnswers, token, type Running } from "./support.ts";
 import { missing } from "./tools.ts";
 
 /** For tests that wait for a line or a signal that may not come. */
@@ -113,10 +110,6 @@ export async function metricsOf(server: Running): Promise<ReadonlyMap<string, nu
     return [sample, Number(value)];
   }));
 }
-
-/** Starts the program with an admin listener on any free port. */
-export const startWithAdmin = ({ args = [], ...options }: ProcessOptions = {}): Promise<RunningProcess> =>
-  startProcess({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
 
 export const readyOf = async (server: Running): Promise<string> => {
   const { status, body } = await pageOf(adminOf(server), "/readyz");

@@ -144,13 +144,10 @@ export class Running {
   }
 }
 
-export interface StartOptions {
+export interface ProcessOptions {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-}
-
-export interface ProcessOptions extends StartOptions {
   /** Another Node. Default: this one. */
   readonly node?: string;
   readonly nodeArgs?: readonly string[];
@@ -187,25 +184,6 @@ export function runningOf(child: ChildProcess): RunningProcess {
   child.once("close", (code) => running.finish(code));
   return Object.assign(running, { process: child });
 }
-
-export interface Ended {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** The exit code and the output of a program that ends by itself. */
-export async function endOf(running: Running): Promise<Ended> {
-  const code = await running.ended;
-  return { code, stdout: running.stdout(), stderr: running.stderr() };
-}
-
-/** Runs the program to its end. */
-export const runProcess = (
-  args: readonly string[], env: Readonly<Record<string, string>> = {}, cwd?: string,
-): Promise<Ended> => endOf(runningOf(spawn(process.execPath, [program, ...args], {
-  env: cleanEnvironment(env), stdio: ["ignore", "pipe", "pipe"], ...(cwd && { cwd }),
-})));
 
 export interface RawAnswer {
   readonly status: number;

@@ -7,9 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
 import { preload } from "./operator.ts";
-import {
-  cleanEnvironment, complaintsOf, exchange, post, program, temporaryFolder, token,
-} from "./support.ts";
+import { cleanEnvironment, complaintsOf, exchange, post, program, temporaryFolder, token } from "./support.ts";
 import { missing, unless } from "./tools.ts";
 
 const { PLANT_TEST_WINDOWS_NODES: given = "" } = process.env;
