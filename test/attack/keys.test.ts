@@ -13,7 +13,7 @@ import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
 import { fern } from "../support/journals.ts";
-import { post, start, temporaryFolder, type Running } from "../support/support.ts";
+import { post, startProcess, temporaryFolder, type Running } from "../support/support.ts";
 import { memoryOf } from "../support/tools.ts";
 
 const [requests, connections] = process.env["PLANT_TEST_ROUNDS"] === undefined ? [3_000, 300] : [100_000, 1_000];

@@ -12,7 +12,7 @@ import { createPlantServer, type NewPlant } from "../../src/index.ts";
 import { chunk, chunked, chunks, evil, length, plant, request, utf8 } from "./hostile.ts";
 import { nodes } from "../support/recipes.ts";
 import { shapes } from "../support/shapes.ts";
-import { exchange, post, reader, token, type RawAnswer } from "../support/support.ts";
+import { exchange, post, reader, startProcess, token, type RawAnswer } from "../support/support.ts";
 
 const timeout = 60_000;
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;

@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { request as hostileRequest, utf8, type RequestOptions } from "../attack/hostile.ts";
-import { assertError, exchange, start, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
+import { assertError, exchange, startProcess, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const folder = temporaryFolder();

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
 import { open, readAll, send, serve, statusesOf } from "../support/serving.ts";
-import { exchange, post, readAnswers, start, temporaryFolder, token } from "../support/support.ts";
+import { exchange, post, readAnswers, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 20_000;
