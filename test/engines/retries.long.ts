@@ -45,7 +45,7 @@ async function retryThrough(t: TestContext, on: Cluster, fault: Fault, stream: s
   await on.create(stream);
   const env = on.env(stream, "admin");
   const clients = new RetryingClients(isKeyed);
-  const servers = [await start({ env }), await start({ env })];
+  const servers = [await startProcess({ env }), await startProcess({ env })];
   const killed = Promise.all(servers.map((server) => clients.killAfter(server, Infinity)));
   const more = async (count: number) => {
     const wanted = clients.acknowledged.length + count;
