@@ -6,7 +6,6 @@
 import { seeded, token } from "../support/support.ts";
 
 export interface FuzzCase {
-  readonly seed: number;
   /** Bytes as latin1. */
   readonly text: string;
   /** The same, as they are written one after another. */
@@ -249,5 +248,5 @@ export function fuzzCase(seed: number): FuzzCase {
   const edges = [0, ...cuts.sort((a, b) => a - b), text.length];
   const parts = edges.slice(1).map((edge, index) => text.slice(edges[index], edge)).filter(Boolean);
   const ending = below(5) < 3 ? "half-close" : "patient";
-  return { seed, text, parts, ending: below(25) === 0 ? "abort" : ending };
+  return { text, parts, ending: below(25) === 0 ? "abort" : ending };
 }

@@ -7,7 +7,7 @@
  */
 import { METHODS } from "node:http";
 
-export interface ModelLimits {
+interface ModelLimits {
   readonly body: number; readonly head: number; readonly fields: number; readonly nesting: number;
 }
 export interface ModelPlant {
@@ -309,7 +309,7 @@ function readChunks(text: string, start: number, limits: ModelLimits): Body {
 type Verdict = { readonly plant: ModelPlant } | { readonly errors: readonly number[] };
 
 /** JSON.parse knows the grammar. The tokens show what I-JSON forbids. */
-export function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
+function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
   if (bytes.length === 0) return { errors: [40008] };
   let text: string;
   let value: unknown;

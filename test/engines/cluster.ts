@@ -93,9 +93,6 @@ export interface ClusterOptions {
 
   /** A configuration to use instead, of the chapter's ports; with `hasAddresses`. */
   readonly template?: string;
-
-  /** The port by which server `from` reaches the routes of server `to`. Default: its own. */
-  readonly routeOf?: (from: number, to: number, port: number) => Promise<number>;
 }
 
 interface Server {
@@ -160,22 +157,17 @@ export class Cluster {
     const folder = temporaryFolder();
     const ports = await freePorts(3 * count);
     const routes = ports.slice(2 * count);
-    const { routeOf = (_from, _to, port) => Promise.resolve(port) } = options;
-    const servers = await Promise.all(routes.map(async (_, index) => {
+    const servers = routes.map((_, index) => {
       const config = join(folder, `n${index + 1}.conf`);
-      const others = routes.map((port, to) => ({ port, to })).filter(({ to }) => to !== index);
-      // Servers tell each other where they are; each has a password of its own, so that there is
-      // no way around the routes that are written down.
-      const seen = await Promise.all(others.map(async ({ port, to }) =>
-        `nats://route:routepw${to}@127.0.0.1:${await routeOf(index, to, port)}`));
+      const others = routes.filter((_, to) => to !== index).map((port) => `nats://route:routepw@127.0.0.1:${port}`);
       const text = options.template === undefined
-        ? configOf(index, ports, seen, folder, options)
+        ? configOf(index, ports, others, folder, options)
         : filled(options.template, index, ports, folder);
       writeFileSync(config, text);
       const { host, port, monitor } = placeOf(index, ports, options);
       const name = `n${index + 1}`;
       return { name, host, port, monitor, config, process: spawnServer(config, folder, name, options.binary) };
-    }));
+    });
     return new Cluster(folder, servers, options);
   }
 
@@ -266,12 +258,6 @@ export class Cluster {
     return reply ? JSON.parse(reply) as Answer : undefined;
   }
 
-  /** The server that the engine's only connection is to. */
-  async connected(): Promise<number> {
-    const found = await Promise.all(this.servers.map((server) => fetchText(server, "/connz")));
-    return found.findIndex((text) => /"name": *"plant-store /.test(text));
-  }
-
   /** Reads every message of a stream in order, once every server has the same leader and end. Each
    * is asked through its monitor: connected again, a leader that was cut off responds for a while
    * to requests sent to the others, with the few messages it has. */
@@ -344,7 +330,7 @@ function configOf(
   const { host, port, monitor } = placeOf(index, ports, options);
   const cluster = count === 1 ? "" : `cluster {
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
-  authorization { user: route, password: routepw${index}, timeout: 2 }
+  authorization { user: route, password: routepw, timeout: 2 }
   routes: [ ${others.join(", ")} ]
 }`;
   mkdirSync(join(folder, name));

@@ -139,9 +139,6 @@ export class Proxy {
   /** Bytes from the server are lost. */
   isMute = false;
 
-  /** New connections are refused. */
-  isCut = false;
-
   /** The time that bytes take in each direction. */
   delayMillis = 0;
 
@@ -185,7 +182,6 @@ export class Proxy {
         other.destroy();
       });
     }
-    if (this.isCut) client.destroy();
     const send = (socket: Socket, bytes: Buffer): unknown => (this.delayMillis === 0
       ? socket.write(bytes) : globalThis.setTimeout(() => socket.write(bytes), this.delayMillis));
     client.on("data", (bytes) => send(server, this.rewrite(bytes)));
