@@ -149,16 +149,6 @@ test("a host's own store with appendOnce gets the digest; its outcomes become th
   assert.match(calls[0]?.[1] ?? "", /^[\w-]{21}[AQgw]$/);
 });
 
-test("while the first append is in progress, equal requests wait and share its outcome; another plant is refused", async () => {
-  const { post, lines } = await serving();
-  const all = await Promise.all([...Array.from({ length: 50 }, () => post({ key: "k" })), post({ key: "k", plant: '{"id":2,"name":"Fern"}' })]);
-  const count = (test: (each: typeof all[number]) => boolean) => all.filter(test).length;
-  assert.equal(count(({ status, replayed }) => status === 200 && replayed === null), 1);
-  assert.equal(count(({ status, replayed }) => status === 200 && replayed === "true"), 49);
-  assert.equal(count(({ error }) => error === 42201), 1);
-  assert.equal(lines().length, 1);
-});
-
 test("after a refusal the key is free, for another plant, too", async () => {
   const { post, lines } = await serving();
   assert.equal((await post({ key: "k", type: "text/plain" })).status, 415);
