@@ -99,13 +99,13 @@ function checkOperands(
   operands: readonly string[],
   mistakes: string[]
 ) {
-  const form = commands.get(command);
-  if (!form) {
+  const known = commands.get(command);
+  if (!known) {
     const hint = hintFor(command, [...commands.keys()]);
     mistakes.push(`there is no command ${quoted(command)}: ${hint}`);
     return;
   }
-  const [, least, most] = form;
+  const [, least, most] = known;
   if (operands.length < least)
     mistakes.push(`${command} needs the path of a journal`);
   for (const extra of operands.slice(most))

@@ -44,7 +44,7 @@ export interface Host {
 
   readonly stderr: Pick<
     NodeJS.WriteStream,
-    "isTTY" | "once" | "write" | "writableNeedDrain"
+    "isTTY" | "write" | "writableNeedDrain"
   >;
 
   /** Version of Node, as in `v22.18.0`. */

@@ -41,10 +41,10 @@ export async function listen(server: Server, at: Address, log: Log) {
 
   // A connection that could not be accepted, on systems that report it.
   server.on("error", (error) => log("warn", messageOf(error)));
-  const found = server.address();
-  if (typeof found !== "object" || !found)
-    return { base: `unix:${found ?? "fd 3"}`, isExposed: false };
-  const { address, port } = found;
+  const bound = server.address();
+  if (typeof bound !== "object" || !bound)
+    return { base: `unix:${bound ?? "fd 3"}`, isExposed: false };
+  const { address, port } = bound;
   const name = at.host ?? address;
   const host = name.includes(":") ? `[${name}]` : name;
   const scheme = "setSecureContext" in server ? "https" : "http";
@@ -58,8 +58,7 @@ export async function listen(server: Server, at: Address, log: Log) {
 async function removeAbandoned(path: string) {
   // Names a missing directory, which the message of `listen` does not.
   statSync(dirname(path));
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (!found?.isSocket()) return;
+  if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return;
   const listener = await probe(path);
   if (listener !== undefined)
     throw new Error(`something else is at ${path}: ${listener}`);
@@ -82,14 +81,14 @@ export function announcement(
 
   // A line that can be pasted into a shell, whatever the paths are.
   const isUnix = base.startsWith("unix:");
-  const option = isUnix ? `--unix-socket ${quoted(path)} ` : "";
-  const trust = tlsCert && `--cacert ${quoted(tlsCert)} `;
+  const option = isUnix ? `--unix-socket ${asWord(path)} ` : "";
+  const trust = tlsCert && `--cacert ${asWord(tlsCert)} `;
   const scheme = tlsCert === "" ? "http" : "https";
   const origin = isUnix ? `${scheme}://localhost` : base;
-  const url = quoted(`${origin}${basePath}/plants`);
-  const authorization = quoted(`Authorization: Bearer ${generatedToken}`);
-  const type = quoted("Content-Type: application/json");
-  const plant = quoted('{"id":1,"name":"Fern","tag":"shade"}');
+  const url = asWord(`${origin}${basePath}/plants`);
+  const authorization = asWord(`Authorization: Bearer ${generatedToken}`);
+  const type = asWord("Content-Type: application/json");
+  const plant = asWord('{"id":1,"name":"Fern","tag":"shade"}');
   return `${first}
 No token is configured: this one was generated, and ends with this process.
 
@@ -101,4 +100,4 @@ No token is configured: this one was generated, and ends with this process.
 const [mark, escaped] = isWindows ? ['"', '\\"'] : ["'", "'\\''"];
 
 /** Quotes a text as one word. */
-const quoted = (text: string) => mark + text.replaceAll(mark, escaped) + mark;
+const asWord = (text: string) => mark + text.replaceAll(mark, escaped) + mark;

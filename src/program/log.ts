@@ -22,17 +22,9 @@ export function createLog(
   let dropped = 0;
   let isTruncated = false;
 
-  const reportDropped = () => {
-    const count = dropped;
-    dropped = 0;
-    log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
-      dropped: count
-    });
-  };
-
   const log: Log = (level, msg, fields) => {
     if (stderr.writableNeedDrain) {
-      if (dropped++ === 0) stderr.once("drain", reportDropped);
+      dropped++;
       return;
     }
     const time = Date.now();
@@ -49,9 +41,15 @@ export function createLog(
     // A full disk may have truncated the line before: then a new one begins.
     const start = isTruncated ? "\n" : "";
     stderr.write(`${start}${line.replace(unsafe, escaped)}\n`, (error) => {
-      if (error) dropped++;
-      else if (isTruncated) reportDropped();
       isTruncated = Boolean(error);
+      if (error) dropped++;
+      else if (dropped > 0 && !stderr.writableNeedDrain) {
+        const count = dropped;
+        dropped = 0;
+        log("warn", `${count} lines were dropped: stderr is full, or stalled`, {
+          dropped: count
+        });
+      }
     });
   };
   return log;

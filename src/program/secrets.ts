@@ -70,10 +70,10 @@ function inPem<T>(kind: string, bytes: Buffer, step: () => T) {
   try {
     return step();
   } catch {
-    const [found] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
+    const [label] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
     throw new TypeError(
       `expected PEM of a ${kind}, whole, with real line ends, without a passphrase, ` +
-        `and no weaker than RSA of 2048 bits; found ${found}`
+        `and no weaker than RSA of 2048 bits; found ${label}`
     );
   }
 }
@@ -140,9 +140,9 @@ export function parseTokensFile(text: string) {
   const names = new Map<string, string>();
   for (const [index, line] of text.split("\n").entries()) {
     // Windows writes CRLF and a byte order mark, which is white space, too.
-    const [name = "", digest = "", ...rest] = line.trim().split(/[ \t]+/);
+    const [name = "", digest = "", ...others] = line.trim().split(/[ \t]+/);
     if (/^(?:#|$)/.test(name)) continue;
-    if (!isTokenName(name) || !digestForm.test(digest) || rest.length > 0)
+    if (!isTokenName(name) || !digestForm.test(digest) || others.length > 0)
       throw new TypeError(
         `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits` +
           (text.includes("\0") ? ", found UTF-16" : "")

@@ -59,15 +59,15 @@ export async function serve(config: Config, host: Host) {
  */
 export async function check(config: Config, host: Host) {
   warnOfUnknown(host);
-  const checks = [
+  const attempts = [
     () => openTokens(config, host),
     () => readTls(config, host),
     ...(await streamChecks(config, host))
   ];
   let code: number = exitCodes.done;
-  for (const check of checks)
+  for (const attempt of attempts)
     try {
-      check();
+      attempt();
     } catch (error) {
       code = reportError(error, host);
     }

@@ -205,7 +205,7 @@ export const environmentOf = (entry: Entry) =>
     : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** What a command reads its settings from, and the mistakes found so far. */
-export interface Sources extends Pick<Host, "environment" | "pid"> {
+export interface Input extends Pick<Host, "environment" | "pid"> {
   /** Values by flag; empty for a flag that lacks its value. */
   readonly flags: ReadonlyMap<string, string>;
 
@@ -220,21 +220,21 @@ export interface Sources extends Pick<Host, "environment" | "pid"> {
 export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the settings. Adds each mistake to the list, and uses the default instead. */
-export function readConfig(sources: Sources) {
-  const settings = readTable(settingTable, sources);
-  const limits: Limits = readTable(limitTable, sources);
-  const isServe = sources.allowed.includes("tokens");
-  if (isServe) checkToken(sources);
-  checkCompanions(limits, sources);
+export function readConfig(input: Input) {
+  const settings = readTable(settingTable, input);
+  const limits: Limits = readTable(limitTable, input);
+  const isServe = input.allowed.includes("tokens");
+  if (isServe) checkToken(input);
+  checkCompanions(limits, input);
   const { logRequests, store } = settings;
   return {
     ...settings,
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
-    isInherited: isServe && isInherited(sources),
+    isInherited: isServe && isInherited(input),
 
     /** The flag or variable that `host` is from. */
-    hostSource: lookUp(settingTable.host, sources).source,
+    hostSource: lookUp(settingTable.host, input).source,
     limits
   };
 }
@@ -280,12 +280,12 @@ function shortened(name: string) {
 /** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
 const readTable = <Table extends Readonly<Record<string, Entry>>>(
   table: Table,
-  sources: Sources
+  input: Input
 ) =>
   Object.fromEntries(
     Object.entries(table).map(([name, entry]) => [
       name,
-      readValue(entry, sources)
+      readValue(entry, input)
     ])
   ) as {
     readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
@@ -294,8 +294,8 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
   };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-function readValue(entry: Entry, sources: Sources) {
-  const { source, text } = lookUp(entry, sources);
+function readValue(entry: Entry, input: Input) {
+  const { source, text } = lookUp(entry, input);
   if (!text) return entry.defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
@@ -304,7 +304,7 @@ function readValue(entry: Entry, sources: Sources) {
   if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
-  sources.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  input.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
   return entry.defaultValue;
 }
 
@@ -312,7 +312,7 @@ function readValue(entry: Entry, sources: Sources) {
  * Returns the value of an entry, and the flag or variable that it comes from; undefined if neither
  * is given. A flag wins over its variable, and an empty variable counts as none.
  */
-function lookUp(entry: Entry, { flags, allowed, environment }: Sources) {
+function lookUp(entry: Entry, { flags, allowed, environment }: Input) {
   const ofFlag = flags.get(entry.flag);
   if (ofFlag !== undefined) return { source: `--${entry.flag}`, text: ofFlag };
   const source = environmentOf(entry);
@@ -321,7 +321,7 @@ function lookUp(entry: Entry, { flags, allowed, environment }: Sources) {
 }
 
 /** Whether a server inherits a socket to listen on, as from systemd (sd_listen_fds(3)). */
-function isInherited({ environment, pid, mistakes }: Sources) {
+function isInherited({ environment, pid, mistakes }: Input) {
   const { LISTEN_PID, LISTEN_FDS = "0" } = environment;
   if (LISTEN_PID !== `${pid}` || LISTEN_FDS === "0") return false;
   const expected = isWindows ? noSocket : "1";
@@ -333,7 +333,7 @@ function isInherited({ environment, pid, mistakes }: Sources) {
 }
 
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
-function checkToken({ environment, mistakes }: Sources) {
+function checkToken({ environment, mistakes }: Input) {
   const { [tokenVariable]: token } = environment;
   if (token && !tokenForm.test(token))
     mistakes.push(
@@ -344,10 +344,10 @@ function checkToken({ environment, mistakes }: Sources) {
 }
 
 /** Checks the settings that need or bound one another. */
-function checkCompanions(limits: Limits, sources: Sources) {
-  const { mistakes } = sources;
+function checkCompanions(limits: Limits, input: Input) {
+  const { mistakes } = input;
   const given = entries
-    .filter((entry) => lookUp(entry, sources).text !== undefined)
+    .filter((entry) => lookUp(entry, input).text !== undefined)
     .map(({ flag }) => flag);
   for (const prefix of ["", "store-"]) {
     const cert = `${prefix}tls-cert`;
@@ -355,7 +355,7 @@ function checkCompanions(limits: Limits, sources: Sources) {
     if (given.includes(cert) !== given.includes(key))
       mistakes.push(`--${cert} and --${key} need each other`);
   }
-  if (!isStream(lookUp(settingTable.store, sources).text ?? ""))
+  if (!isStream(lookUp(settingTable.store, input).text ?? ""))
     for (const flag of given)
       if (flag.startsWith("store-"))
         mistakes.push(`--${flag} needs a stream as --store`);

@@ -23,15 +23,17 @@ export async function verify(
   const codes: number[] = [];
   for (const path of files) {
     // A file that cannot be read does not keep the others from being read.
-    const report = await reportOn(path, host).catch((error: unknown) =>
-      reportError(error, host)
-    );
-    if (typeof report === "number") codes.push(report);
-    else {
-      // A report that cannot be printed ends the command.
-      await host.print(format(path, report));
-      if (report.verdict !== "whole") codes.push(exitCodes.damaged);
+    let report;
+    try {
+      report = await reportOn(path, host);
+    } catch (error) {
+      codes.push(reportError(error, host));
+      continue;
     }
+
+    // A report that cannot be printed ends the command.
+    await host.print(format(path, report));
+    if (report.verdict !== "whole") codes.push(exitCodes.damaged);
   }
   return codes.sort()[0];
 }
