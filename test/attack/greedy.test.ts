@@ -71,8 +71,7 @@ const drips: readonly (readonly [
   ["a chunk", `${head}Transfer-Encoding: chunked\r\n\r\nfff\r\n`, " ", 600, 408],
   ["a chunk's extension", `${head}Transfer-Encoding: chunked\r\n\r\n1;`, "x", 600, 408],
   ["a trailer", `${head}Transfer-Encoding: chunked\r\n\r\n0\r\nX: `, "y", 600, 408],
-  ["a refused body", `POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n`, " ",
-    400, 401],
+  ["a refused body", `POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n`, " ", 400, 401],
 ];
 const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-check", "20",
   "--discard-timeout", "400", "--max-fields", "900"];

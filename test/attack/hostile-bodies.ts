@@ -45,8 +45,7 @@ const broken: readonly Case[] = [
     "obs-fold": "x: y\r\n z\r\n", "NUL": "x: \0\r\n", "LF": "x: y\nz: a\r\n",
     "a request for a trailer": "POST /plants HTTP/1.1\r\n",
   }),
-  ["B, Strict: limits apply", "a trailer of 32 KiB", withTrailer(`X: ${"x".repeat(32_768)}\r\n`),
-    "43101"],
+  ["B, Strict: limits apply", "a trailer of 32 KiB", withTrailer(`X: ${"x".repeat(32_768)}\r\n`), "43101"],
   ...casesOf("B, Statuses 413", "41302", ofChunks, {
     "as counted, one chunk": chunks(" ".repeat(limit + 1)),
     "as counted, two chunks": `${chunk(" ".repeat(limit))}1\r\n \r\n0\r\n\r\n`,
@@ -102,8 +101,7 @@ const contents: readonly Case[] = [
   ...Object.entries(codings).flatMap(([expected, values]) => values.map((coding): Case =>
     ["B, Statuses 415", `Content-Encoding: ${coding}`,
       withFields(`Content-Encoding: ${coding}\r\n`), expected])),
-  ["B, Statuses 415", "two lines",
-    withFields("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"), "41503"],
+  ["B, Statuses 415", "two lines", withFields("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"), "41503"],
   ["B, Statuses 413", "by Content-Length", ofBody(evil.padEnd(limit + 1)), "41301"],
   ["B, Strict: a trailer never authenticates", "chunked",
     request({ authorization: "", coding: "chunked", body: `${chunk(evil)}0\r\n${known}\r\n` }),
@@ -116,8 +114,7 @@ const expectations: readonly Case[] = [
     "other": "200-ok", "and other": "100-continue, x=y", "twice": "100-continue, 100-continue",
     "within": "x100-continuex", "two lines": "100-continue\r\nExpect: x",
   }),
-  ["B, Statuses 417", "in HTTP/1.0", request({ version: "HTTP/1.0", fields: "Expect: x\r\n" }),
-    "41701"],
+  ["B, Statuses 417", "in HTTP/1.0", request({ version: "HTTP/1.0", fields: "Expect: x\r\n" }), "41701"],
 ];
 
 /** One or two of each kind: test/unit/json.test.ts and schema.test.ts have the others. */
@@ -158,8 +155,7 @@ const plants: readonly Case[] = [
     "an ID, a Name": `{"ID":"x","id":1,"Name":5,${name}}`,
     "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`,
   }),
-  ["B, JSON: nesting bounded", "64 levels",
-    ofBody(`{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`)],
+  ["B, JSON: nesting bounded", "64 levels", ofBody(`{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`)],
   ["RFC 8259, 2", "white space", ofBody(`\r\n\t { "id" : 1 , ${name} }\n`)],
   ["RFC 8259, 7", "escaped names", ofBody(`{"\\u0069\\u0064":1,${name}}`)],
   ["B, JSON: noncharacters", "U+FFFF", ofBody(utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`))],
@@ -170,8 +166,7 @@ const isServed = ([, , , expected = "200"]: Case): boolean => expected === "200"
 const closing = "Connection: close\r\n";
 export const bodies: readonly Row[] = [
   ...rowsOf([...broken, ...expectations,
-    ["B, Strict: limits apply", "a trailer of 101 fields", withTrailer("a:\r\n".repeat(101)),
-      "43102"],
+    ["B, Strict: limits apply", "a trailer of 101 fields", withTrailer("a:\r\n".repeat(101)), "43102"],
     ["RFC 9112, 9.6", "malformed JSON, and close", request({ body: "{", fields: closing }), "40010"],
     ["RFC 9112, 9.6", "no body, and close", withoutBody({ fields: closing }), "40008"],
     ["RFC 9112, 9.3", "in HTTP/1.0", request({ version: "HTTP/1.0", body: "{" }), "40010"],

@@ -37,8 +37,7 @@ const releases: readonly (readonly [
   then: (client: Awaited<ReturnType<typeof open>>["client"]) => void,
 ])[] = [
   ["the body after an early response has ended", early, [401], (client) => client.write("56789")],
-  ["the client has reset the connection within that body", early, [401],
-    (client) => client.resetAndDestroy()],
+  ["the client has reset the connection within that body", early, [401], (client) => client.resetAndDestroy()],
   ["the client has closed after its last response", last, [200], (client) => client.end()],
 ];
 for (const [what, bytes, statuses, then] of releases) {

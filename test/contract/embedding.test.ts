@@ -43,8 +43,7 @@ const slow = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
 for (const [what, bytes, status] of [
   ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
   ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${good}Connection: close\r\n\r\n`, 405],
-  ["HEAD whose body never arrives",
-    `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 405],
+  ["HEAD whose body never arrives", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 405],
   ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
   ["a body that never arrives", `POST /x HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 404],
 ] as const) {

@@ -100,15 +100,12 @@ const lenient = [
   ["Several spaces", stored.replace(line, "POST  /plants   HTTP/1.1"), [200]],
   ["CR, LF and CRLF before a request line", `\r\n\r\r\n\n${stored}`, [200]],
   ["`RTSP/1.0` in place of `HTTP/1.0`", stored.replace("HTTP/1.1", "RTSP/1.0"), [200]],
-  ["White space before a field's value",
-    stored.replace("Host: ", `Host:${" ".repeat(50_000)}`), [200]],
+  ["White space before a field's value", stored.replace("Host: ", `Host:${" ".repeat(50_000)}`), [200]],
   ["A tab after `Transfer-Encoding: chunked`", chunkedPlant("").replace("ked\r", "ked\t\r"), [400]],
-  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant("Content-Length: 1\r\n"),
-    [400]],
+  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant("Content-Length: 1\r\n"), [400]],
   ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant(coding), [400]],
   ["`Connection: close` in a trailer", chunkedPlant("Connection: close\r\n") + stored, [200, 400]],
-  ["A request with `Upgrade`",
-    stored.replace("Host", "Connection: upgrade\r\nUpgrade: h2c\r\nHost") + stored, [200]],
+  ["A request with `Upgrade`", stored.replace("Host", "Connection: upgrade\r\nUpgrade: h2c\r\nHost") + stored, [200]],
 ] as const;
 const nodes = (process.env["PLANT_TEST_NODES"] ?? "").split(":").filter(Boolean);
 for (const each of new Set([node, ...nodes])) {

@@ -63,8 +63,7 @@ const good: readonly (readonly [says: string, options: PlantOptions])[] = [
   ["an empty base path", { store, tokens, basePath: "" }],
   ["a base path of two segments", { store, tokens, basePath: "/a/b%20c:@!~" }],
   ["tokens that can be replaced", { store, tokens: new BearerTokens(tokens) }],
-  ["a store that is an object literal", { store: { append: async () => {}, close: async () => {} },
-    tokens }],
+  ["a store that is an object literal", { store: { append: async () => {}, close: async () => {} }, tokens }],
 ];
 for (const [says, options] of good) {
   test(`${says}: a server and a handler are created`, () => {
@@ -147,8 +146,7 @@ const cases: readonly (readonly [what: string, bytes: string, reported: readonly
   ["garbage after a plant", `${plant}x\r\n\r\n`, ["200 - POST", "400 40001 -"]],
   ["an invalid chunk", `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`, ["401 40101 POST"]],
   ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", ["401 40101 -"]],
-  ["a request after a last response",
-    plant.replace("Host", "Connection: close\r\nHost") + plant, ["200 - POST"]],
+  ["a request after a last response", plant.replace("Host", "Connection: close\r\nHost") + plant, ["200 - POST"]],
 ];
 for (const [what, bytes, wanted] of cases) {
   test(`onResponse is called once with each response that the client gets: ${what}`, { timeout }, async () => {

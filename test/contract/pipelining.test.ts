@@ -22,17 +22,14 @@ const expect = "Expect: 100-continue\r\n";
 const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
 const closing: readonly (readonly [what: string, bytes: string, statuses: readonly number[]])[] = [
   ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${good}${expect}\r\n`, [404]],
-  ["a refused Expect with an empty body",
-    `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 0\r\n\r\n`, [404]],
-  ["a refused Expect with its body",
-    `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 2\r\n\r\nab`, [404]],
+  ["a refused Expect with an empty body", `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 0\r\n\r\n`, [404]],
+  ["a refused Expect with its body", `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 2\r\n\r\nab`, [404]],
   ["a refused Expect of another method", `GET /plants HTTP/1.1\r\n${good}${expect}\r\n`, [405]],
   ["a plant with Upgrade", plant("first", upgrade), [200]],
   ["a refusal with Upgrade", `GET /x HTTP/1.1\r\n${good}${upgrade}\r\n`, [404]],
   ["a length over all limits", `POST /x HTTP/1.1\r\n${good}Content-Length: 99999999\r\n\r\n`, [404]],
   ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, [400]],
-  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 5\r\nExpect: x\r\n\r\n`,
-    [405]],
+  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 5\r\nExpect: x\r\n\r\n`, [405]],
 ];
 for (const [what, bytes, statuses] of closing) {
   test(`the response to ${what} follows all before it, and is the last one`, { timeout },

@@ -35,8 +35,7 @@ test("the program itself responds with 200 twice and ends with 0: the control", 
 const broken: readonly (readonly [
   invariant: string, file: string, from: string, to: string, statuses: readonly number[],
 ])[] = [
-  ["queued bytes are never negative", "queue.js", "this.#bytes += bytes;",
-    "this.#bytes += bytes - 1;", [503]],
+  ["queued bytes are never negative", "queue.js", "this.#bytes += bytes;", "this.#bytes += bytes - 1;", [503]],
   ["an append settles only once", "queue.js", "this.batch = this.waiting.splice(0, count);",
     "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
     [200]],

@@ -178,8 +178,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     ["no permission for the inbox",
       { onConnect: "-ERR 'Permissions Violation for Subscription to \"_INBOX\"'\r\n" },
       /Permissions Violation/, "config"],
-    ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` },
-      /Permissions Violation/, "config"],
+    ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` }, /Permissions Violation/, "config"],
     ["no stream", { stream: { error: { code: 404, err_code: 10059, description: "stream not found" } } },
       /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants","deny_delete":true,"deny_purge":true,/, "config"],
   ];

@@ -70,8 +70,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     ["another process's duplicate", "unknown", ack(3, duplicate)],
     ["another process's duplicate with number 0", "unknown", ack(0, duplicate)],
     ["another process's message in process", "unknown", inProcess],
-    ["another process's duplicate, after attempts that nobody took", "unknown",
-      noLeader, noLeader, ack(3, duplicate)],
+    ["another process's duplicate, after attempts that nobody took", "unknown", noLeader, noLeader, ack(3, duplicate)],
     ["10077, full", "full", fails(10077, "maximum messages exceeded")],
     ["10077, full of bytes", "full", fails(10077, "maximum bytes exceeded")],
     ["10002, an account's quota", "full", fails(10002, "resource limits exceeded for account", 400)],
@@ -103,8 +102,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     ["a PubAck for another subject", "unknown", raw(() => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`)],
     ["a PubAck with a status", "unknown",
       raw((reply) => `HMSG ${reply} 1 16 ${16 + good.length}\r\nNATS/1.0 200\r\n\r\n${good}\r\n`)],
-    ["a status other than 503", "unknown",
-      raw((reply) => `HMSG ${reply} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`)],
+    ["a status other than 503", "unknown", raw((reply) => `HMSG ${reply} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`)],
   ];
   for (const [what, outcome, ...responses] of hopeless) {
     test(`is ${outcome} at its deadline after ${what}`, async () => {

@@ -206,8 +206,7 @@ const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] 
   ["that the group can write", file(good, 0o620), /write it, found mode 620$/],
   ["that others can write", file(good, 0o602), /write it, found mode 602$/],
   // Its owner may not even read it, unless that is root.
-  ["that only others can write", file(good, 0o002),
-    process.getuid?.() === 0 ? /write it, found mode 002$/ : /EACCES/],
+  ["that only others can write", file(good, 0o002), process.getuid?.() === 0 ? /write it, found mode 002$/ : /EACCES/],
   ["that is a folder", (path) => mkdirSync(path, { mode: 0o700 }), /regular file/],
   // One that is waited for stops this test, and any start.
   ["that is a pipe", (path) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],

@@ -101,11 +101,9 @@ const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[
   ["every control character", { id: 1n, name: controls }, `{"id":1,"name":${JSON.stringify(controls)}}`],
   ["DEL, U+2028, U+FFFF", { id: 1n, name: "\u007f\u2028\uffff" }, '{"id":1,"name":"\u007f\u2028\uffff"}'],
   ["quotes and slashes", { id: 1n, name: '"\\/' }, '{"id":1,"name":"\\"\\\\/"}'],
-  ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' },
-    '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
+  ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' }, '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
   ["a name of the prototype", { id: 1n, name: "__proto__" }, '{"id":1,"name":"__proto__"}'],
-  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) },
-    `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
+  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) }, `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
 ];
 
 for (const [says, plant, json] of plants) {
