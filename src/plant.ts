@@ -66,15 +66,15 @@ export const errorSchema = {
 } as const satisfies Schema;
 
 /** A JSON string of printable ASCII without escapes. */
-const plainString = String.raw`"([ !#-[\]-~]*)"`;
+const asciiString = String.raw`"([ !#-[\]-~]*)"`;
 
 /**
  * The form of nearly every NewPlant that `newPlantJson` writes: an id of up to 18 digits, and plain
  * strings.
  */
 export const plainForm =
-  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${plainString}` +
-  String.raw`(?:,"tag":${plainString})?}`;
+  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${asciiString}` +
+  String.raw`(?:,"tag":${asciiString})?}`;
 
 const plain = new RegExp(`^${plainForm}$`);
 
@@ -100,7 +100,7 @@ export function readNewPlant(json: Buffer, nestingMax: number) {
   const id = exactInteger(members.get("id") ?? "");
   const name = canonicalString(members.get("name"));
   assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
-  return joined(id, name, canonicalString(members.get("tag")));
+  return newPlantText(id, name, canonicalString(members.get("tag")));
 }
 
 /** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
@@ -109,10 +109,10 @@ const canonicalString = (text: string | undefined) =>
 
 /** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
 export const newPlantJson = ({ id, name, tag }: NewPlant) =>
-  joined(id, JSON.stringify(name), JSON.stringify(tag));
+  newPlantText(id, JSON.stringify(name), JSON.stringify(tag));
 
 /** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
-const joined = (id: bigint, name: string, tag?: string) =>
+const newPlantText = (id: bigint, name: string, tag?: string) =>
   `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */

@@ -64,7 +64,10 @@ export class BearerTokens {
 export function scopedDigest(scope: string, text: string) {
   const token = Buffer.from(scope.slice("sha256:".length), "hex");
   const scoped = Buffer.concat([token, Buffer.from(text)]);
-  return hash("sha256", scoped, "buffer").toString("base64url", 0, 16);
+
+  // By way of hexadecimal, because `hash` takes longer to make a Buffer.
+  const digest = Buffer.from(hash("sha256", scoped, "hex"), "hex");
+  return digest.toString("base64url", 0, 16);
 }
 
 /** b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" (RFC 6750, 2.1) */
@@ -77,8 +80,6 @@ export const generateToken = () => randomBytes(32).toString("base64url");
 /**
  * Returns `sha256:` and the digest of a token's bytes in hexadecimal: it can be given and stored in
  * place of the token.
- *
- * `hash` makes hexadecimal in half the time that it takes to make a Buffer.
  */
 export const tokenDigest = (token: string) =>
   `sha256:${hash("sha256", token, "hex")}`;

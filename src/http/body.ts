@@ -111,7 +111,7 @@ export function readBody(
 
     // Releases the bytes of a client that has gone.
     if (body.bytes === 0) request.once("close", body.refuse);
-    buffer = joined(buffer, body.bytes, chunk);
+    buffer = appended(buffer, body.bytes, chunk);
     budget.add(body, chunk.length);
     if (body.bytes === declaredBytes) end();
   });
@@ -125,7 +125,7 @@ export function readBody(
 const nothing = Buffer.alloc(0);
 
 /** Copies pieces together as they arrive: a million chunks of one byte would take 300 MB. */
-function joined(buffer: Buffer, bytes: number, chunk: Buffer) {
+function appended(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
   // Doubles the size, so that a body is copied a few times, however many pieces it has. Memory that

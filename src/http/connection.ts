@@ -104,7 +104,7 @@ export class Connection {
    */
   begin(response: ServerResponse) {
     if (this.#progress.state !== "open" || this.#socket.destroyed) {
-      this.#discardRest();
+      this.#stopParsing();
       return false;
     }
     this.#progress.latest = response;
@@ -165,7 +165,7 @@ export class Connection {
     if (this.#progress.state === "unparsed") return;
 
     this.#progress.state = "unparsed";
-    this.#discardRest();
+    this.#stopParsing();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
@@ -275,12 +275,12 @@ export class Connection {
   }
 
   /**
-   * Discards what follows a last response, up to `discardBytesMax`.
+   * Keeps what follows a last response from node's parser, and discards it, up to
+   * `discardBytesMax`.
    *
-   * Pausing does not help, because node resumes. Without node's listener nothing more reaches its
-   * parser.
+   * Pausing does not help, because node resumes. Nothing reaches the parser without node's listener.
    */
-  #discardRest() {
+  #stopParsing() {
     const socket = this.#socket;
     const endBytes =
       socket.bytesRead + this.#connections.limits.discardBytesMax;
