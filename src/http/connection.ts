@@ -278,7 +278,8 @@ export class Connection {
    * Keeps what follows a last response from node's parser, and discards it, up to
    * `discardBytesMax`.
    *
-   * Pausing does not help, because node resumes. Nothing reaches the parser without node's listener.
+   * Pausing does not help, because node resumes. Without node's listener nothing more reaches the
+   * parser.
    */
   #stopParsing() {
     const socket = this.#socket;
