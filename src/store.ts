@@ -251,8 +251,8 @@ export function appendPlant(
  *
  * @throws StoreError `invalid` if it cannot be stored
  */
-export function plantText(given: NewPlant) {
-  const plant = checkPlant(given);
+export function plantText(unchecked: NewPlant) {
+  const plant = checkPlant(unchecked);
 
   // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
   if (plant.name.length + (plant.tag?.length ?? 0) <= plantBytesMax) {
@@ -273,10 +273,10 @@ export function plantText(given: NewPlant) {
  *
  * @throws StoreError `invalid` for what int64 or JSON cannot represent
  */
-function checkPlant(given: NewPlant): NewPlant {
+function checkPlant(unchecked: NewPlant): NewPlant {
   let cause: unknown;
   try {
-    const { id, name, tag } = given;
+    const { id, name, tag } = unchecked;
     const isId = typeof id === "bigint" && id >= int64.min && id <= int64.max;
     if (isId && isText(name) && (tag === undefined || isText(tag)))
       return { id, name, tag };

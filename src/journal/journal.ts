@@ -155,8 +155,8 @@ export class Journal
       throw new StoreError("unknown", refusal.message, { cause: refusal });
 
     // During a write the file may be longer. A file that cannot be looked at shows no loss.
-    const now = ifPossible(() => file.look());
-    if (now && (now.links === 0 || now.bytes < bytes))
+    const state = ifPossible(() => file.look());
+    if (state && (state.links === 0 || state.bytes < bytes))
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
 
@@ -314,12 +314,9 @@ export class Journal
     if (size < end || size > end + bytes) throw error;
     file.truncate(end);
 
-    if (!(
-      error instanceof Error &&
-      "errno" in error &&
-      noSpace.has(error.errno)
-    ))
-      throw error;
+    const isFull =
+      error instanceof Error && "errno" in error && noSpace.has(error.errno);
+    if (!isFull) throw error;
     this.#queue.settle(
       new StoreError("full", "there is no space left", { cause: error })
     );

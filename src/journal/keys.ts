@@ -32,15 +32,12 @@ const factor = randomBytes(4).readInt32LE() | 1;
 export class KeyWindow {
   readonly #bytesMax: number;
 
-  /** The position after the newest record. */
+  /** The position where the window begins, and the one after the newest record. */
+  #start = 0;
   #end = 0;
 
-  /**
-   * Records have the numbers 1, 2, 3 …; `#oldest` is the first that is remembered. Record n is in
-   * slot n modulo the number of slots.
-   */
+  /** Records have the numbers 1, 2, 3 …; record n is in slot n modulo the number of slots. */
   #count = 0;
-  #oldest = 1;
 
   /** When each part of the window began, the oldest first, in milliseconds. */
   readonly #begun = [performance.now()];
@@ -79,10 +76,14 @@ export class KeyWindow {
   /** Returns the outcome for a plant whose key a remembered record has; undefined if none has. */
   find(key: string | undefined, plant: string) {
     if (key === undefined) return undefined;
-    const { chains, before, length } = this.#slots;
+    const { chains, before, positions, length } = this.#slots;
     let number = chains[this.#chainOf(key)] ?? 0;
-    while (number >= this.#oldest) {
+
+    // The slots of older records are those of newer ones now.
+    const replaced = Math.max(0, this.#count - length);
+    while (number > replaced) {
       const slot = number % length;
+      if ((positions[slot] ?? 0) < this.#start) break;
       if (this.#has(slot, 0)) {
         this.#writePlant(plant);
         return this.#has(slot, digestBytes) ? "replayed" : conflict();
@@ -92,21 +93,15 @@ export class KeyWindow {
     return undefined;
   }
 
-  /** Moves the end over lines without a key, and forgets what is no longer within the window. */
+  /** Moves the window over lines without a key: forgets what is no longer within it. */
   skip(bytes: number) {
     if (bytes === 0) return;
-    const start = Math.min(this.#end + bytes - this.#bytesMax, this.#end);
+    this.#start = Math.min(this.#end + bytes - this.#bytesMax, this.#end);
     this.#end += bytes;
     if (this.#end - this.#begunAt >= this.#bytesMax / partsMax) {
       this.#begunAt = this.#end;
       if (this.#begun.push(performance.now()) > partsMax) this.#begun.shift();
     }
-    const { positions, length } = this.#slots;
-    while (
-      this.#oldest <= this.#count &&
-      (positions[this.#oldest % length] ?? 0) < start
-    )
-      this.#oldest++;
   }
 
   /** Moves the end over a record, and remembers it if it has a key. */

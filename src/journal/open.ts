@@ -160,7 +160,7 @@ function planRepair(
   }
   if (verdict.kind === "new")
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
-  const { seq, file: uuid } = verdict;
+  const { seq, uuid } = verdict;
   if (isClosed && verdict.kind === "clean" && copy.kind === "none") {
     keys?.addFile(completed);
     return { kind: "clean", seq, uuid } as const;

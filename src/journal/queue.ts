@@ -100,8 +100,8 @@ export class Queue {
   /** Settles the waiting appends whose keys are remembered since another file was opened. */
   settleRemembered(keys: KeyWindow) {
     for (const append of this.waiting.splice(0)) {
-      const found = keys.find(append.key, append.json);
-      if (found) this.#settle(append, found);
+      const outcome = keys.find(append.key, append.json);
+      if (outcome) this.#settle(append, outcome);
       else this.waiting.push(append);
     }
   }

@@ -78,7 +78,7 @@ export function examine(file: Bytes) {
     kind: end < size ? "torn" : hasLf ? "clean" : "unterminated",
 
     /** The header's UUID. */
-    file: uuid,
+    uuid,
 
     /** The last record's, or 0. */
     seq: last.seq,
