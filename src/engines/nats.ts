@@ -84,9 +84,9 @@ export class NatsStore
     (json, settle, key) => void this.#store(json, key).then(settle, settle)
   );
 
-  /** Adds a message as the one after number `last`, and only there, however often it is sent. */
-  async publishAfter(last: number, payload: Buffer) {
-    await this.#publish(payload, `Nats-Expected-Last-Sequence: ${last}\r\n`);
+  /** Adds a message as the one after number `seq`, and only there, however often it is sent. */
+  async publishAfter(seq: number, payload: Buffer) {
+    await this.#publish(payload, `Nats-Expected-Last-Sequence: ${seq}\r\n`);
   }
 
   /** The number of the stream's messages, and the last one's number. */

@@ -98,19 +98,20 @@ export class Session {
       isStarting = false;
       resolve();
     };
-    let last = "";
+    let lastUsed = "";
     let pauseMillis = limits.reconnectMillisMin;
     for (;;) {
-      // In a random order: processes must not all choose the same. The last one comes last again.
+      // In a random order: processes must not all choose the same. The one that was used last comes
+      // last.
       const endpoints = (await endpointsOf(this.#settings))
         .map((endpoint) => ({
           ...endpoint,
-          rank: Math.random() + Number(endpoint.shown === last)
+          rank: Math.random() + Number(endpoint.shown === lastUsed)
         }))
         .sort((one, other) => one.rank - other.rank);
       let refusals = 0;
       for (const endpoint of endpoints) {
-        last = endpoint.shown;
+        lastUsed = endpoint.shown;
         if (this.#isClosed) return;
         const begunAt = performance.now();
         const error = await this.#use(endpoint, endStart);

@@ -91,13 +91,14 @@ describe("the monitors", { timeout }, () => {
     assert.equal(await stores(store), false);
     assert.ok(sent > 0 && sent < 32e6, `${sent} bytes are sent`);
   });
-  test("must include each server that holds the stream and is up", async () => {
-    const { fake, opened, warnings } = await begin({ replicas: [replica("n2"), replica("n3")] }, [varzOf("n2", "ID2")]);
-    const store = await opened;
-    assert.equal(await stores(store), false);
-    assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host has its monitor at the given port; plants are refused/);
-    assert.deepEqual(fake.plants, []);
-  });
+  for (const cluster of [{ replicas: [replica("n2"), replica("n3")] }, { leader: "n3", replicas: [replica("n1")] }]) {
+    test(`must include each server that holds the stream and is up: ${JSON.stringify(cluster)}`, async () => {
+      const { fake, opened, warnings } = await begin(cluster, [varzOf("n2", "ID2")]);
+      assert.equal(await stores(await opened), false);
+      assert.match(warnings.join("\n"), /not verified: that n3 syncs every write: no listed host has its monitor at the given port; plants are refused/);
+      assert.deepEqual(fake.plants, []);
+    });
+  }
   for (const changes of [{ current: false }, { active: 10e9 }]) {
     test(`of a server that is down (${JSON.stringify(changes)}) are asked once it is back, before the next check`, async () => {
       const { fake, monitors, opened, warnings } =
