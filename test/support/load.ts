@@ -83,11 +83,11 @@ export class RetryingClients {
     this.#isKeyed = isKeyed;
   }
 
-  /** Posts over 32 connections; kills the server when so many more are acknowledged. */
-  async killAfter(server: Running, more: number): Promise<void> {
+  /** Posts over so many connections; kills the server when so many more are acknowledged. */
+  async killAfter(server: Running, more: number, connections = 32): Promise<void> {
     const killAt = this.acknowledged.length + more;
     const next = (): number => this.#pending.shift() ?? this.#nextId++;
-    await Promise.all(Array.from({ length: 32 }, () => this.#connect(server, next, () => {
+    await Promise.all(Array.from({ length: connections }, () => this.#connect(server, next, () => {
       if (this.acknowledged.length === killAt) server.signal("SIGKILL");
     })));
     assert.equal(await server.end("SIGKILL"), null);
