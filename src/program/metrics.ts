@@ -28,14 +28,14 @@ type Reading = (
 ) => number | boolean | string | undefined;
 
 /** How a metric is read; or what follows its name in each sample that is counted. */
-type Source = Reading | readonly string[];
+type Values = Reading | readonly string[];
 
 type Metric = readonly [
   type: "counter" | "gauge" | "histogram",
   help: string,
 
   /** Default: one sample is counted, with nothing after the name. */
-  source?: Source
+  values?: Values
 ];
 
 /** Returns the labels of the responses with an error, or of those without one. */
@@ -175,13 +175,13 @@ export function createMetrics(sources: Sources) {
     observe("plant_store_append_seconds", secondsBounds, millis / 1_000);
   });
 
-  const linesOf = (name: string, source: Source = [""]) => {
-    if (typeof source !== "function")
-      return source
+  const linesOf = (name: string, values: Values = [""]) => {
+    if (typeof values !== "function")
+      return values
         .map((labels) => name + labels)
         .map((sample) => `${sample} ${samples.get(sample) ?? 0}\n`)
         .join("");
-    const value = ifPossible(() => source(sources.store.stats, sources));
+    const value = ifPossible(() => values(sources.store.stats, sources));
     if (value === undefined) return "";
     return `${name}${typeof value === "string" ? value : ` ${Number(value)}`}\n`;
   };
@@ -199,8 +199,8 @@ export function createMetrics(sources: Sources) {
     /** Returns the page that Prometheus reads. */
     text: () =>
       Object.entries<Metric>(metricTable)
-        .map(([name, [type, help, source]]) => {
-          const lines = linesOf(name, source);
+        .map(([name, [type, help, values]]) => {
+          const lines = linesOf(name, values);
           return (
             lines && `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines}`
           );
