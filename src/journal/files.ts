@@ -29,7 +29,7 @@ export type JournalFile = ReturnType<typeof openedFile>;
 
 export const realDisk = {
   /** Returns the absolute path behind symbolic links; for a dangling one, the path it names. */
-  resolve: (path: string) => resolveLinks(resolve(path)),
+  resolve: resolveLinks,
 
   /** Looks at what is at a path; returns undefined if nothing is. */
   look(path: string) {
@@ -207,11 +207,11 @@ function checkOwner(path: string, { uid }: fs.Stats) {
     throw new Error(`belongs to user ${uid}, in a directory open to all users`);
 }
 
-function resolveLinks(absolute: string): string {
-  const directory = dirname(absolute);
+function resolveLinks(named: string): string {
+  const directory = dirname(named);
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
-  const path = join(fs.realpathSync.native(directory), basename(absolute));
+  const path = join(fs.realpathSync.native(directory), basename(named));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
   checkOwner(path, stat);

@@ -281,15 +281,13 @@ function takeExclusive(path: string, identity: string, releases: Release[]) {
     throw new Error("another file was put in its place");
 
   // A runtime or a file system that ignores the flag would admit a second writer.
-  const second = openExclusive(name);
-  if (second === undefined) return { isClosed: false, removeStale() {} };
-  fs.closeSync(second);
+  if (isExclusive(path)) return { isClosed: false, removeStale() {} };
   throw new Error(
     "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
   );
 }
 
-/** Whether a process has the file's lock. A lock that cannot be opened for reading is unknown. */
+/** Whether a process has the file's lock, this one included; false if it cannot be opened. */
 function isExclusive(path: string) {
   try {
     const fd = openExclusive(exclusiveNameOf(path));
