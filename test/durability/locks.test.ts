@@ -99,7 +99,8 @@ const noSticky = noUsers || (existsSync(sticky) && readFileSync(sticky, "utf8").
 test("also in a sticky folder, where no user can remove another user's stale lock",
   { skip: noSticky }, () => takeTurns(0o1770));
 
-for (const [says, file, from, to] of [
+// Broken programs, in the long tests.
+if (isLong) for (const [says, file, from, to] of [
   ["whose locks other users can't reach", "lock.js", "writableAll: isPath", "writableAll: false"],
   ["without the lock beside the file", "lock.js", ".test(name)", '.test("")'],
   ["without a lock", "open.js", "await disk.lock(path, identity, releases, warn)",

@@ -88,7 +88,7 @@ test("the commands to start and to test are scripts of package.json", () => {
   assert.deepEqual(commands, ["npm ci && npm start\n", "npm ci && npm test\n"]);
   const { start: startScript, test: testScript, prestart, pretest } = manifest.scripts;
   assert.deepEqual([startScript, prestart], ["exec node dist/server.js", "npm run --silent build"]);
-  assert.match(`${pretest} ${testScript}`, /build.* test\/\*\/\*\.test\.ts$/);
+  assert.match(`${pretest} ${testScript}`, /build.* tsc --project test .* test\/\.built\/test\/\*\/\*\.test\.js$/);
 });
 
 test("the commands for tokens make a file that the server accepts", async () => {

@@ -12,7 +12,8 @@ import { after } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
-export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+/** The checkout: this file is in it, or what `npm test` has made of it, in test/.built. */
+export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url).replace("test/.built/", ""))));
 /** The built program: `npm test` builds it first. */
 export const program = join(root, "dist", "server.js");
 
