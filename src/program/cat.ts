@@ -2,7 +2,7 @@
 import { JournalError } from "../journal/error.ts";
 import { blockBytes, linesOf, type Line } from "../journal/lines.ts";
 import { decodeRecord, lineBytesMax, plantIn } from "../journal/record.ts";
-import { problemOf } from "../journal/recover.ts";
+import { noHeader, problemOf } from "../journal/recover.ts";
 import { planOpening, type Plan } from "../journal/rewrite.ts";
 import type { Host } from "./host.ts";
 import { readJournal } from "./read-journal.ts";
@@ -35,12 +35,12 @@ function* linesAsOpened(
   { copy, completed, verdict }: Plan,
   host: Host
 ): Generator<Line, void> {
-  const isNone = copy.kind === "damaged" || verdict.kind === "new";
-  const size = isNone
-    ? 0
-    : verdict.kind === "torn"
-      ? verdict.end
-      : completed.size();
+  const size =
+    copy.kind === "damaged"
+      ? 0
+      : verdict.kind === "torn"
+        ? verdict.end
+        : completed.size();
   yield* linesOf(completed, 0, size);
   if (verdict.kind === "torn")
     host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
@@ -84,7 +84,8 @@ async function* linesOfStream(
 /**
  * Prints the plants of a journal's lines.
  *
- * @throws JournalError `damaged` at the first damaged line, once the plants before it are printed
+ * @throws JournalError `damaged` at the first damaged line, once the plants before it are printed;
+ * also if there is no line: a journal has a header, and gzip prints nothing of a file that is lost
  */
 async function printPlants(
   path: string,
@@ -95,13 +96,14 @@ async function printPlants(
   let last = { seq: 0, synced: 0 };
   let plants = "";
   let stdout = "written";
+  let line: Line | undefined;
   const print = async () => {
     const text = plants.slice(0, -1);
     plants = "";
     if (text !== "") stdout = await host.print(text);
   };
   try {
-    for await (const line of lines) {
+    for await (line of lines) {
       const { offset, text, record } = line;
       const problem = problemOf(line, last);
       if (problem !== undefined || plants.length > blockBytes) await print();
@@ -119,5 +121,6 @@ async function printPlants(
   } finally {
     await print();
   }
+  if (!line) throw new JournalError("damaged", path, `is empty: ${noHeader}`);
   return stdout;
 }

@@ -40,7 +40,10 @@ const cases: readonly (readonly [says: string, args: string, files: Readonly<Rec
     plants.map((text, index) => `{"seq":${index + 1},"at":"${at}",${text.slice(1)}\n`).join(""), 0, /^$/],
   ["prints several files in their order", "b a", { a: first, b: whole },
     `${printed}${plants[0]}\n`, 0, /^$/],
-  ["prints nothing of a journal without records", "a b", { a: header, b: "" }, "", 0, /^$/],
+  ["prints nothing of a journal without records", "a", { a: header }, "", 0, /^$/],
+  ["refuses an empty file", "a b", { a: first, b: "" }, `${plants[0]}\n`, 65,
+    /^plant-store: b: is empty: expected the header of a journal, version 1\n$/],
+  ["refuses a part of a header", "a", { a: header.slice(0, 9) }, "", 65, /: at offset 0, expected the header of a journal/],
   ["keeps a last record that lacks only its LF", "a", { a: whole.slice(0, -1) }, printed, 0, /^$/],
   ["leaves out an unfinished line", "a", { a: whole.slice(0, -9) }, `${plants[0]}\n`, 0, leftOut],
   ["leaves out a torn write with NULs and an LF", "a", { a: `${first}${"\0".repeat(40)}\n` }, `${plants[0]}\n`, 0, leftOut],
@@ -80,7 +83,7 @@ test("cat - prints what comes on standard input, and verifies it", { timeout }, 
     return [code, stdout, stderr] as const;
   };
   assert.deepEqual(await catOf(whole + long), [0, `${printed}${/"plant":(.*),"crc"/s.exec(long)?.[1]}\n`, ""]);
-  assert.deepEqual(await catOf(""), [0, "", ""]);
+  assert.deepEqual(await catOf(""), [65, "", "plant-store: -: is empty: expected the header of a journal, version 1\n"]);
   const damage = `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`;
   assert.deepEqual(await catOf(whole.replace('"name":""', '"name":"x"') + long), [65, `${plants[0]}\n`, damage]);
   assert.equal((await catOf(gzipSync(whole)))[0], 65);
@@ -91,8 +94,10 @@ test("cat - prints what comes on standard input, and verifies it", { timeout }, 
   assert.match((await catOf(first + "x".repeat(lineBytesMax + 1)))[2], new RegExp(`at offset ${offset}, `));
   const cwd = temporaryFolder();
   symlinkSync(join(root, "dist"), join(cwd, "dist"));
-  for (const [text, status] of [[whole, 0], [whole.replace("shade", "x"), 65]] as const) {
-    writeFileSync(join(cwd, "plants.ndjson-1.gz"), gzipSync(text));
+  const compressed = gzipSync(whole);
+  for (const [bytes, status] of [[compressed, 0], [gzipSync(whole.replace("shade", "x")), 65],
+    ["", 65], [compressed.subarray(9), 65]] as const) {
+    writeFileSync(join(cwd, "plants.ndjson-1.gz"), bytes);
     assert.equal(spawnSync("sh", ["-c", recipeOf("compressed")], { cwd, env: cleanEnvironment({}) }).status, status);
   }
 });
