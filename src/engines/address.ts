@@ -16,6 +16,7 @@ import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { checkNames } from "../config.ts";
+import { messageOf } from "../journal/error.ts";
 import { EngineError } from "../store.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
@@ -55,9 +56,10 @@ export type Settings = ReturnType<typeof settingsOf>;
 export type Endpoint = Settings["hosts"][number];
 
 /**
- * Checks an address and options, credentials included.
+ * Checks an address and options, credentials and certificates included.
  *
- * @throws EngineError `config`, RangeError for a limit, TypeError for an unknown option or limit
+ * @throws EngineError `config` with a line for each mistake in address, credentials and
+ * certificates; RangeError for a limit, TypeError for an unknown option or limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
   checkNames("option", options, [
@@ -74,7 +76,6 @@ export function settingsOf(address: string, options: NatsOptions) {
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
   const { credentials, keys = true, isReadOnly, tls, warn } = options;
-  const target = parseAddress(address);
   const login = (nonce: string) =>
     orRefused("credentials", () =>
       loginOf(
@@ -84,8 +85,16 @@ export function settingsOf(address: string, options: NatsOptions) {
     );
   const tlsOptions = () =>
     orRefused("certificates", () => (typeof tls === "function" ? tls() : tls));
-  login("");
-  tlsOptions();
+
+  const mistakes: string[] = [];
+  for (const read of [() => parseAddress(address), () => login(""), tlsOptions])
+    try {
+      read();
+    } catch (error) {
+      mistakes.push(messageOf(error));
+    }
+  if (mistakes.length > 0) throw new EngineError("config", mistakes.join("\n"));
+  const target = parseAddress(address);
   return { ...target, limits, login, keys, isReadOnly, tlsOptions, warn };
 }
 

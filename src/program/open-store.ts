@@ -64,17 +64,11 @@ export async function openStream(
   });
 }
 
-/** Returns what checks a stream's address, credentials and certificates, each by itself. */
-export async function streamChecks(config: Config, host: Host) {
-  if (!isStream(config.store)) return [];
+/** Checks a stream without a connection. @throws EngineError with a line for each mistake */
+export async function checkStream(config: Config, host: Host) {
+  if (!isStream(config.store)) return;
   const { settingsOf } = await loadEngine();
-  const { credentials, tls } = streamSecrets(config, host);
-  const anyAddress = "nats://host/stream";
-  return [
-    () => settingsOf(config.store, {}),
-    () => settingsOf(anyAddress, { credentials }),
-    () => settingsOf(anyAddress, { tls })
-  ];
+  settingsOf(config.store, streamSecrets(config, host));
 }
 
 /** Returns what reads the secret files of a stream. */

@@ -10,7 +10,7 @@ import { version } from "../config.ts";
 import type { Host, Log } from "./host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
-import { openStore, streamChecks } from "./open-store.ts";
+import { checkStream, openStore } from "./open-store.ts";
 import { dayMillis, readTls, readTlsPair } from "./secrets.ts";
 import { warnOfUnknown, type Config } from "./settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
@@ -59,15 +59,10 @@ export async function serve(config: Config, host: Host) {
  */
 export async function check(config: Config, host: Host) {
   warnOfUnknown(host);
-  const attempts = [
-    () => openTokens(config, host),
-    () => readTls(config, host),
-    ...(await streamChecks(config, host))
-  ];
   let code: number = exitCodes.done;
-  for (const attempt of attempts)
+  for (const read of [openTokens, readTls, checkStream])
     try {
-      attempt();
+      await read(config, host);
     } catch (error) {
       code = reportError(error, host);
     }

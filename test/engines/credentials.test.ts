@@ -98,7 +98,7 @@ describe("the credentials", { timeout }, () => {
       async () => {
         const fake = await Fake.start();
         for (const each of [credentials, () => credentials]) {
-          await refused(openFake([fake], { credentials: each }), "refused", isExpected);
+          await refused(openFake([fake], { credentials: each }), "config", isExpected);
         }
         assert.equal(fake.connections, 0);
       });
