@@ -208,10 +208,11 @@ function checkOwner(path: string, { uid }: fs.Stats) {
 }
 
 function resolveLinks(named: string): string {
-  const directory = dirname(named);
+  const absolute = resolve(named);
+  const directory = dirname(absolute);
   if (!realDisk.look(directory))
     throw new Error(`there is no directory ${directory}`);
-  const path = join(fs.realpathSync.native(directory), basename(named));
+  const path = join(fs.realpathSync.native(directory), basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
   checkOwner(path, stat);

@@ -262,7 +262,7 @@ export class Journal
     } while (this.#queue.waiting.length > 1.1 * before);
 
     const bytes = this.#takeBatch();
-    const { length: records } = this.#queue.batch;
+    const records = this.#queue.batch.length;
     const { file, uuid, seq } = this.#current;
     // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
     this.#check(file.look());
@@ -350,7 +350,7 @@ export class Journal
 
   /** @throws Error if the file was deleted, or is not as long as this process has left it */
   #check({ bytes, links }: ReturnType<OpenFile["file"]["look"]>) {
-    const { bytes: expected } = this.#current;
+    const expected = this.#current.bytes;
     if (bytes !== expected)
       throw new Error(
         `another process changed it: expected ${expected} bytes, found ${bytes}`

@@ -154,9 +154,12 @@ function planRepair(
   checkSize(path, file, size);
 
   if (verdict.kind === "damaged") {
-    const help = `the file is untouched; "verify ${path}" shows every damaged spot`;
-    const reason = `${verdict.reason}; ${help}`;
-    throw new JournalError("damaged", path, reason, verdict.offset);
+    throw new JournalError(
+      "damaged",
+      path,
+      `${verdict.reason}; the file is untouched; "verify ${path}" shows every damaged spot`,
+      verdict.offset
+    );
   }
   if (verdict.kind === "new")
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
