@@ -27,15 +27,17 @@ export interface VerifyOptions {
  */
 export function verifyJournal(
   file: Bytes,
-  { copy, isLive, onProgress }: VerifyOptions = {}
+  { copy, isLive: isOpen, onProgress }: VerifyOptions = {}
 ) {
   const plan = planOpening(file, copy);
   const { completed, verdict } = plan;
   const size = completed.size();
 
+  // A server that has a file without a header open is still creating the journal.
+  const isLive = isOpen && verdict.kind !== "new";
+
   // From here on a live server may truncate what it had no space for, and write other lines.
-  const certifiedEnd =
-    isLive && verdict.kind !== "new" ? verdict.certified : undefined;
+  const certifiedEnd = isLive ? verdict.certified : undefined;
 
   let range: Range | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];

@@ -76,14 +76,14 @@ async function recordsOf(path: string, host: Host) {
   const {
     records,
     spots: [spot],
+    isOpen,
     opening
   } = await reportOn(path, host);
   if (spot)
     throw data(
       `${path}: at offset ${spot.offset}: ${spot.reason}; verify reports more`
     );
-  if (opening === undefined)
-    throw new JournalError("locked", path, "is written by a server");
+  if (isOpen) throw new JournalError("locked", path, "is written by a server");
   if (opening !== "uses it as it is")
     throw data(`${path}: opening ${opening}: serve it once before`);
   return records;

@@ -46,12 +46,16 @@ export const reportOn = (path: string, host: Host) =>
     return { ...report, verdict: verdictOf(report), isOpen: beside.isLive };
   });
 
-/** A torn end is all that opening repairs: the only spot, or the first one. */
+/**
+ * A file that is empty, or as good as empty, is not a whole journal: a journal has a header. A torn
+ * end is all that opening repairs: the only spot, or the first one.
+ */
 function verdictOf({
   opening,
   spotsTotal,
   spots: [first]
-}: ReturnType<typeof verifyJournal>): "whole" | "torn" | "damaged" {
+}: ReturnType<typeof verifyJournal>): "whole" | "empty" | "torn" | "damaged" {
+  if (opening?.endsWith("creates a new journal")) return "empty";
   if (!first) return "whole";
   const isTorn =
     opening?.startsWith("repairs") &&
@@ -75,6 +79,7 @@ function textOf(path: string, { spots, verdict, isOpen, ...totals }: Report) {
   );
   const details = {
     whole: "",
+    empty: ": opening creates a new journal",
     torn: ": opening repairs it",
     damaged: `, spots: ${totals.spotsTotal}`
   };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -108,13 +108,15 @@ test("verify ends with a verdict, and says whether a server has the file open, i
     const { verdict, isOpen, spotsTotal } = JSON.parse((await run(["verify", "--json", name], {}, cwd)).stdout);
     return `${verdict} ${isOpen} ${spotsTotal}`;
   };
-  const torn = "torn: opening repairs it";
+  const [torn, empty] = ["torn: opening repairs it", "empty: opening creates a new journal"];
   for (const [text, verdict, json] of [[whole, "whole", "whole false 0"], [whole.slice(0, -1), torn, "torn false 1"],
     [`${first}${"\0".repeat(40)}\n`, torn, "torn false 1"], [`${first}x`, torn, "torn false 1"], [`${first}\0\n\0\n`, torn, "torn false 2"],
+    ["", empty, "empty false 0"], [header.slice(0, 9), empty, "empty false 1"], ["\0\0", empty, "empty false 1"],
     [whole.replace("shade", "x"), "damaged, spots: 1", "damaged false 1"],
     [`${whole.replace("shade", "x")}x`, "damaged, spots: 2", "damaged false 2"]] as const) {
     writeFileSync(join(cwd, "a"), text);
-    assert.equal((await run(["verify", "a"], {}, cwd)).stdout.split("\n").at(-2), `a: ${verdict}`);
+    const { code, stdout } = await run(["verify", "a"], {}, cwd);
+    assert.deepEqual([code, stdout.split("\n").at(-2)], [text === whole ? 0 : 65, `a: ${verdict}`]);
     assert.equal(await asJson("a"), json);
   }
   writeFileSync(join(cwd, "a.gz"), gzipSync(whole));
@@ -122,6 +124,8 @@ test("verify ends with a verdict, and says whether a server has the file open, i
   const server = await start({ cwd });
   assert.match((await run(["verify", "plants.ndjson"], {}, cwd)).stdout, /: whole; a server has it open\n$/);
   assert.equal(await asJson("plants.ndjson"), "whole true 0");
+  truncateSync(join(cwd, "plants.ndjson"));
+  assert.equal(await asJson("plants.ndjson"), "empty true 0", "as beside a server that creates it");
   assert.equal(await server.end(), 0);
 });
 
