@@ -272,7 +272,7 @@ test("480,000 keys, as many as the default window has, take at most 30 MB", asyn
   const { arrayBuffers, heapUsed } = process.memoryUsage();
   const window = new KeyWindow(limitTable.keysBytesMax.defaultValue);
   for (let id = 0; id < 600_000; id++) window.add(keyOf(id), "x", 140);
-  for (let id = 120_800; id < 600_000; id++) assert.equal(window.find(keyOf(id), "x"), "replayed");
+  for (let id = 120_800; id < 600_000; id += 10) assert.equal(window.find(keyOf(id), "x"), "replayed");
   const other = window.find(keyOf(599_999), "y");
   assert.ok(other instanceof StoreError && other.code === "conflict");
   assert.equal(window.find(keyOf(0), "x"), undefined);

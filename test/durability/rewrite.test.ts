@@ -118,7 +118,7 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
     const disk = diskWith(({ truncate }) => ({
       truncate: (to) => void (truncated.push(to), truncate(to)),
     }));
-    const found = await openJournal(path, { disk }).then((journal) => journal.close(), (e: unknown) => e);
+    const found = await openJournal(path, { disk, limits: { keysBytesMax: 1 } }).then((journal) => journal.close(), (e: unknown) => e);
     if (refused) {
       assert.ok(found instanceof JournalError);
       assert.deepEqual([found.code, found.offset], ["damaged", Number(refused[1])]);

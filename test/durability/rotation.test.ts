@@ -13,7 +13,7 @@ import { JournalError } from "../../src/journal/error.ts";
 import { diskWith, EIO, ENOSPC, headerBytes, idsIn, outcomeOf, read, simulated } from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
-const limits = { rotationMillis: 10 };
+const limits = { rotationMillis: 10, keysBytesMax: 65_536 };
 
 const append = (journal: Journal, id: bigint): Promise<string> =>
   outcomeOf(journal.append({ id, name: "Fern" }));

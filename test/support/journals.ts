@@ -88,9 +88,12 @@ export function idsIn(path: string): readonly number[] {
 
 export const fern: NewPlant = { id: 1n, name: "Fern" };
 
+/** A small window of keys: the default's takes 29 MB and milliseconds at each opening. */
+const keysBytesMax = 65_536;
+
 /** Makes a closed journal of these plants, or adds them to one; returns its path. */
 export async function journalWith(path: string, ...plants: readonly NewPlant[]): Promise<string> {
-  const journal = await openJournal(path);
+  const journal = await openJournal(path, { limits: { keysBytesMax } });
   for (const plant of plants) await journal.append(plant);
   await journal.close();
   return path;
@@ -110,13 +113,13 @@ export const append = (journal: Journal, ...plants: readonly NewPlant[]): Promis
   Promise.all(plants.map((plant) => outcomeOf(journal.append(plant))));
 
 /** A new journal on a simulated disk. */
-export async function simulated(limits: Partial<Limits> = {}) {
+export async function simulated(given: Partial<Limits> = {}) {
   const path = "/plants.ndjson";
   const disk = new SimulatedDisk();
   const warnings: string[] = [];
   const failures: string[] = [];
   const warn = (text: string): void => void warnings.push(text);
-  const journal = await openJournal(path, { disk, limits, warn });
+  const journal = await openJournal(path, { disk, limits: { keysBytesMax, ...given }, warn });
   journal.on("failed", ({ code, exitCode }) => failures.push(`${code} ${exitCode}`));
   disk.calls.length = 0;
   return {
