@@ -1,5 +1,5 @@
 /** Opens journals for the commands that read them, also beside a live server. */
-import { JournalError } from "../journal/error.ts";
+import { attempt, JournalError } from "../journal/error.ts";
 import { openToRead, realDisk } from "../journal/files.ts";
 import type { Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
@@ -24,7 +24,7 @@ export async function readJournal<T>(
       path,
       stat ? "is not a regular file" : "does not exist"
     );
-  const resolved = realDisk.resolve(path);
+  const resolved = attempt("failed", path, () => realDisk.resolve(path));
   const file = openToRead(resolved);
   try {
     // The open file's identity: a rotation may have put another file at the path since.

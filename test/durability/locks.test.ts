@@ -15,6 +15,7 @@ import { test } from "node:test";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
+import { run } from "../support/in-process.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { children, launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
@@ -393,7 +394,13 @@ test("another user's link or file at the journal's path is refused in a director
         const opening = openJournal(path);
         if (isRefused) await assert.rejects(opening, /belongs to user 5002, in a directory open to all/);
         else await (await opening).close();
-        if (put === link) assert.equal(existsSync(target), !isRefused);
+        if (put === link) {
+          assert.equal(existsSync(target), !isRefused);
+          writeFileSync(target, header);
+          const { code, stderr } = await run(["cat", path]);
+          assert.deepEqual([code, stderr], isRefused
+            ? [74, `plant-store: ${path}: belongs to user 5002, in a directory open to all users\n`] : [0, ""]);
+        }
         else assert.equal(statSync(path).size > 133, false);
       }
     }
