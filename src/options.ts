@@ -38,6 +38,15 @@ const optionNames = [
   "onResponse"
 ] as const satisfies readonly (keyof PlantOptions)[];
 
+/** What `typeof` says of an option that is set. */
+const types = [
+  ["basePath", "string"],
+  ["limits", "object"],
+  ["tls", "object"],
+  ["onFault", "function"],
+  ["onResponse", "function"]
+] as const;
+
 /**
  * Checks options as JavaScript may give them, so that a mistake fails before the first request.
  *
@@ -45,10 +54,16 @@ const optionNames = [
  * @throws TypeError that names the option and what was expected
  */
 export function checkOptions(
-  options: PlantOptions,
+  options: PlantOptions & { readonly tls?: unknown },
   others: readonly string[] = []
 ) {
   checkNames("option", options, [...optionNames, ...others]);
+  for (const [name, type] of types) {
+    const value = options[name];
+    if (value !== undefined && (value === null || typeof value !== type))
+      throw new TypeError(`${name} must be of type ${type}`);
+  }
+
   const { store, basePath = "" } = options;
   if (typeof store?.append !== "function")
     throw new TypeError("store must be a PlantStore, with append and close");

@@ -70,6 +70,9 @@ interface Progress {
   latest?: ServerResponse;
 }
 
+/** Connection = #connection-option, with `close` among them (RFC 9110, 7.6.1) */
+const closeOption = /(?:^|[\s,])close(?:$|[\s,])/i;
+
 const progressBySocket = new WeakMap<Socket, Progress>();
 
 /** One socket and its requests in turn, as far as one application gets them. */
@@ -110,7 +113,10 @@ export class Connection {
     this.#progress.latest = response;
 
     // Node loses the bytes after an Upgrade in its segment: what follows is not a whole request.
-    if (response.req.headers.upgrade !== undefined) {
+    // It keeps HTTP/1.0 alive for `keep-alive, close`, and Node 20 does HTTP/1.1 for a close and a
+    // tab, but close wins (RFC 9112, 9.3).
+    const { upgrade, connection = "" } = response.req.headers;
+    if (upgrade !== undefined || closeOption.test(connection)) {
       this.#progress.state = "closing";
       response.shouldKeepAlive = false;
     }

@@ -92,13 +92,10 @@ export async function openFile(options: OpenOptions) {
     try {
       await repair(options, path, file, plan);
     } catch (error) {
-      // An empty file that stays keeps logrotate's notifempty from ever rotating again.
-      if (
-        !before &&
-        plan.kind === "new" &&
-        disk.look(path)?.identity === identity
-      )
-        ifPossible(() => disk.remove(path));
+      // An empty file that stays keeps logrotate's notifempty from ever rotating again. Its lock
+      // goes with it: else each start on a full disk would leave one.
+      const isNew = !before && plan.kind === "new";
+      if (isNew && isRemoved(disk, path, identity)) end = "durable";
       throw error;
     }
     lock.removeStale();
@@ -109,6 +106,14 @@ export async function openFile(options: OpenOptions) {
     throw asJournalError("failed", path, error);
   }
 }
+
+/** Removes a file, unless its path leads to another one by now. Returns whether it did. */
+const isRemoved = (disk: Disk, path: string, identity: string) =>
+  ifPossible(() => {
+    if (disk.look(path)?.identity !== identity) return false;
+    disk.remove(path);
+    return true;
+  });
 
 /**
  * The longest name, in bytes: file systems allow 255, and up to 68 follow in a name beside it, as

@@ -134,3 +134,25 @@ test("a body that ends after its 408 is not stored", { timeout }, async () => {
   assert.deepEqual(statusesOf(await text), [408]);
   assert.deepEqual(store.names, []);
 });
+
+for (const [version, connection] of [
+  ["1.0", "keep-alive, close"], ["1.0", "close,\tkeep-alive"], ["1.1", "close\t"], ["1.1", "x, CLOSE ,y"],
+] as const) {
+  test(`HTTP/${version} with Connection: ${JSON.stringify(connection)} is the last request of its connection`, { timeout },
+    async () => {
+      const { port, store } = await serve();
+      const asked = String(post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`))
+        .replace("HTTP/1.1", `HTTP/${version}`);
+      const [answer] = await exchange(port, asked.repeat(2), { answers: 1 });
+      assert.deepEqual([answer?.status, answer?.headers["connection"]], [200, "close"]);
+      assert.equal(store.names.length, 1);
+    });
+}
+for (const connection of ["close-not", "x-close", "keep-alive"]) {
+  test(`Connection: ${connection} keeps the connection: the control`, { timeout }, async () => {
+    const { port, store } = await serve();
+    const asked = post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`);
+    await exchange(port, Buffer.concat([asked, asked]), { answers: 2 });
+    assert.equal(store.names.length, 2);
+  });
+}

@@ -21,6 +21,10 @@ const bad: readonly (readonly [says: string, options: object, message: RegExp])[
   ["a base path without / in front", { store, tokens, basePath: "v1" }, /^basePath must be a path/],
   ["a base path with / at its end", { store, tokens, basePath: "/v1/" }, /^basePath .* no \/ at/],
   ["a base path that is null", { store, tokens, basePath: null }, /^basePath must be /],
+  ["a base path in a list", { store, tokens, basePath: ["/v1"] }, /^basePath must be of type string/],
+  ["limits that are a number", { store, tokens, limits: 5 }, /^limits must be of type object/],
+  ["onFault that is no function", { store, tokens, onFault: "x" }, /^onFault must be of type function/],
+  ["onResponse that is no function", { store, tokens, onResponse: {} }, /^onResponse must be of type function/],
   ["no store", { tokens }, /^store must be a PlantStore, with append/],
   ["a store's path", { store: "plants.ndjson", tokens }, /^store must be a PlantStore/],
   ["a store without append", { store: { close: () => undefined }, tokens }, /^store must be /],
@@ -37,6 +41,13 @@ for (const [says, options, message] of bad) {
     for (const create of [createPlantServer, createPlantHandler]) {
       assert.throws(() => create(options as PlantOptions), { name: "TypeError", message });
     }
+  });
+}
+
+for (const tls of [null, false, "", true, "cert.pem"]) {
+  test(`tls: ${JSON.stringify(tls)} is a TypeError, and no server without TLS`, () => {
+    const options = { store, tokens, tls } as unknown as PlantOptions;
+    assert.throws(() => createPlantServer(options), { name: "TypeError", message: "tls must be of type object" });
   });
 }
 
