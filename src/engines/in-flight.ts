@@ -106,7 +106,7 @@ export class InFlight implements SessionHandlers {
       const bytes = headers.length + payload.length;
 
       // While no server can be reached, messages would fill the memory and keep clients waiting.
-      if (!this.session.isReachable) throw notAcknowledged();
+      if (!this.session.isReachable) throw notCompleted();
       if (
         this.#entries.size >= limitFactor * inFlightRecordsMax ||
         this.#bytes + bytes > limitFactor * inFlightBytesMax
@@ -181,7 +181,7 @@ export class InFlight implements SessionHandlers {
     if (!connection) return;
 
     if (mayBeStored && Date.now() >= entry.forgottenAtDate)
-      return this.#settle(entry, notAcknowledged());
+      return this.#settle(entry, notCompleted());
 
     // A larger message would make the server close the connection, for everything in flight. A
     // stored message must be readable: it comes back as base64, within other members of JSON.
@@ -214,7 +214,7 @@ export class InFlight implements SessionHandlers {
       // Gives up one turn early: a drain that began together with the message must not last longer.
       const isOver = now >= deadline - retryMillis;
       if (isOver || !(mayBeStored || isReachable))
-        this.#settle(entry, notAcknowledged());
+        this.#settle(entry, notCompleted());
     }
     if (this.#entries.size === 0) {
       clearInterval(this.#timer);
@@ -260,5 +260,8 @@ export class InFlight implements SessionHandlers {
   }
 }
 
-const notAcknowledged = () =>
-  new StoreError("unreachable", "no connected server has acknowledged it");
+const notCompleted = () =>
+  new StoreError(
+    "unreachable",
+    "no connected server has completed the request"
+  );

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
 import { run } from "../support/in-process.ts";
+import { header } from "../support/journals.ts";
 import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { ack, fails, Fake, holding, type Script } from "./fake.ts";
@@ -25,6 +26,18 @@ test("a wrong address ends with 78, and no password is shown", { timeout }, asyn
     assert.equal(code, 78, stderr);
     assert.match(stderr, pattern);
     assert.doesNotMatch(stdout + stderr, /s3/);
+  }
+});
+
+test("import and export end with 69 at once if no server can be reached at their start", { timeout }, async () => {
+  const folder = temporaryFolder();
+  writeFileSync(join(folder, "whole"), header);
+  for (const [command, name] of [["import", "whole"], ["export", "out"]] as const) {
+    const begunAt = performance.now();
+    const { code, stderr } = await run([command, name, "--store", "nats://127.0.0.1:1/plants"], {}, folder);
+    assert.equal(code, 69, stderr);
+    assert.match(stderr, /ECONNREFUSED 127.0.0.1:1\n.*: no connected server has completed the request; run it again\n$/);
+    assert.ok(performance.now() - begunAt < 15_000, "an outage after the start has 30 s");
   }
 });
 
