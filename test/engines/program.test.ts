@@ -5,8 +5,8 @@ import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
-import { run } from "../support/in-process.ts";
-import { header } from "../support/journals.ts";
+import { run, start } from "../support/in-process.ts";
+import { header, journalWith } from "../support/journals.ts";
 import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { ack, fails, Fake, holding, type Script } from "./fake.ts";
@@ -60,8 +60,7 @@ for (const command of [[], ["import", "plants.ndjson"]]) {
     test(`${command[0] ?? "serve"}: a file of credentials that ${what} ends with 78 before any server is asked`,
       { timeout }, async () => {
         const cwd = temporaryFolder();
-        const journal = await startProcess({ cwd });
-        assert.equal(await journal.end(), 0);
+        await journalWith(join(cwd, "plants.ndjson"));
         const fake = await Fake.start({});
         const env = environmentFor(`nats://${fake.host}/plants`, text);
         if (mode === 0) env.PLANTS_STORE_CREDENTIALS = join(cwd, "none");
@@ -80,7 +79,7 @@ test("the file of credentials is read again for each connection, with one warnin
     const fake = await Fake.start({});
     const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
     chmodSync(env.PLANTS_STORE_CREDENTIALS, 0o644);
-    const server = await startProcess({ env });
+    const server = await start({ env });
     const hasLoggedIn = (user: string, pass: string): boolean =>
       fake.said.some((said) => said.includes(`"user":"${user}","pass":"${pass}"`));
     assert.ok(hasLoggedIn("u", "s3cret"), fake.said.join());
@@ -96,7 +95,7 @@ test("the file of credentials is read again for each connection, with one warnin
 
 test("without a server it listens, and responds with 503 until one can be reached", { timeout }, async () => {
   const fake = await Fake.start({ greeting: "" });
-  const server = await startProcess({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
+  const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
   const [refusal] = await exchange(server.port, fern(1), { answers: 1 });
   assert.match(`${refusal?.status} ${refusal?.body}`, /^503 \{"error":50306,/);
   assert.equal(refusal?.headers["retry-after"], "1");
@@ -170,7 +169,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     const folder = temporaryFolder();
     await cluster.create("moved");
     const env = cluster.env("moved", "admin");
-    const server = await startProcess({ cwd: folder });
+    const server = await start({ cwd: folder });
     for (let id = 1; id <= 20; id++) await exchange(server.port, fern(id), { answers: 1 });
     const locked = await run(["import", "plants.ndjson"], env, folder);
     assert.equal(locked.code, 75, locked.stderr);
@@ -200,7 +199,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     const missing = await run(["import", "none.ndjson"], env, folder);
     assert.equal(missing.code, 74);
     // A journal goes on where the export ends.
-    const journal = await startProcess({ cwd: folder, args: ["--store", "out.ndjson"] });
+    const journal = await start({ cwd: folder, args: ["--store", "out.ndjson"] });
     const [answer] = await exchange(journal.port, fern(21), { answers: 1 });
     assert.equal(answer?.status, 200);
     await journal.end();

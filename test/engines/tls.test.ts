@@ -9,8 +9,8 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
-import { run } from "../support/in-process.ts";
-import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
+import { run, start } from "../support/in-process.ts";
+import { exchange, post, temporaryFolder } from "../support/support.ts";
 import { Cluster, credentialsOf, environmentFor, until, withCluster } from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
@@ -134,7 +134,7 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     assert.equal(junk.code, 78, junk.stderr);
     assert.match(junk.stderr, /the store's certificates: TLS authority /);
     give(good);
-    const program = await startProcess({ args, env });
+    const program = await start({ args, env });
     const status = async (): Promise<string> => {
       const [answer] = await exchange(program.port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
       return `${answer?.status} ${answer?.body.slice(0, 14)}`;
