@@ -23,12 +23,13 @@ function* piecesOf(input: Buffer): Generator<Buffer> {
 }
 
 /**
- * Runs the program in a folder, which becomes that of the process. A signal calls its listeners.
+ * Runs the program in a folder, which is that of the process until it ends. A signal calls its
+ * listeners.
  * Nothing can end it at once: such a test needs a process.
  */
 export function begin(
   args: readonly string[], environment: Host["environment"] = {},
-  { cwd = process.cwd(), input = "", host = {} }: Options = {},
+  { cwd = root, input = "", host = {} }: Options = {},
 ): Running {
   const signals = new EventEmitter();
   const running = new Running((name) => {
@@ -36,10 +37,7 @@ export function begin(
     if (name === "SIGHUP") process.chdir(cwd);
     assert.ok(signals.emit(name), `the program listens to ${name}`);
   });
-  after(async () => {
-    await running.end();
-    process.chdir(root);
-  });
+  after(() => running.end());
   const stderr = new Writable({
     write(text, _, done) {
       running.add("stderr", `${text}`);
@@ -63,7 +61,10 @@ export function begin(
     onSignal: (name, listener) => void signals.on(name, listener),
     exit: (code) => assert.fail(`the process would end at once, with ${code}`),
     ...host,
-  }).then((code) => running.finish(code));
+  }).then((code) => {
+    process.chdir(root);
+    running.finish(code);
+  });
   return running;
 }
 
