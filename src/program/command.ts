@@ -83,7 +83,8 @@ function readLine(args: readonly string[], mistakes: string[]) {
       refusedAt = token.index;
     } else if (isSwitch && value !== undefined)
       mistakes.push(`${rawName} takes no value, found ${quoted(value)}`);
-    else if (!isSwitch && isMissing) mistakes.push(`${rawName} needs a value`);
+    else if (!isSwitch && isMissing)
+      mistakes.push(`${rawName} needs a value, as in ${rawName}=VALUE`);
     else if (flags.has(flag)) mistakes.push(`${rawName} is given twice`);
     flags.set(flag, isSwitch ? "yes" : isMissing ? "" : value);
   }
