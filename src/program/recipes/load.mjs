@@ -7,7 +7,6 @@
  */
 import { createHash } from "node:crypto";
 import { appendFileSync, createReadStream, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
-import { createInterface } from "node:readline";
 
 const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } = process.env;
 const [path] = process.argv.slice(2);
@@ -49,11 +48,9 @@ async function load() {
     [batch, bytes] = [[], 0];
   };
 
-  // Latin-1 keeps every byte as it is, and so every digit of an id.
-  const input = createReadStream(path, "latin1");
-  for await (const text of createInterface({ input, crlfDelay: Infinity })) {
+  for await (const text of linesOf(path)) {
     line++;
-    if (line <= Number(done) || /^[ \t]*$/.test(text)) continue;
+    if (line <= Number(done) || /^[ \t\r]*$/.test(text)) continue;
     if (!isWarned)
       console.error(
         `${loaded} is ${Math.round(ageMillis / 1000)} s old: if the store is a stream, it may have ` +
@@ -72,9 +69,23 @@ async function load() {
   if (messages.size > 0) process.exitCode = 1;
 }
 
+/** Yields the lines, which end in LF alone. Latin-1 keeps every byte, and so every digit of an id. */
+async function* linesOf(path) {
+  let unfinished = "";
+  for await (const chunk of createReadStream(path, "latin1")) {
+    // A string that grows is not copied until it is split.
+    unfinished += chunk;
+    if (!chunk.includes("\n")) continue;
+    const lines = unfinished.split("\n");
+    unfinished = lines.pop();
+    yield* lines;
+  }
+  if (unfinished) yield unfinished;
+}
+
 /** Returns a message if no server can take the line. Anything else that fails ends this run. */
 async function postLine({ text, line }, digest) {
-  const response = await fetch(`${url}/plants`, {
+  const response = await fetch(`${url.replace(/\/$/, "")}/plants`, {
     method: "POST",
     headers: {
       Authorization: `Bearer ${token}`,
