@@ -9,7 +9,7 @@ import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { run } from "../support/in-process.ts";
-import { idsIn, journalWith, read } from "../support/journals.ts";
+import { idsIn, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
 import { cleanEnvironment, program, seeded, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { eager } from "../support/tools.ts";
@@ -128,19 +128,6 @@ if (process.env["PLANT_TEST_ROUNDS"] !== undefined) {
 
 test("a program that responds before it writes loses some: the control", async () => {
   assert.match((await killInWrites(eager(), 50)).faults.join(), /lost: /);
-});
-
-test("a lost plant, a torn line, a gap and a missing LF are noticed", async () => {
-  const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" })));
-  const text = readFileSync(path, "utf8");
-  const lines = text.split(/(?<=\n)/);
-  const faults = (changed: string, ...ids: readonly number[]): string[] => faultsOf(Buffer.from(changed), ids);
-  const at = text.length - (lines.at(-1) ?? "").length;
-  assert.deepEqual(faults(text, 1, 2, 3), []);
-  assert.deepEqual(faults(text, 3, 9), ["lost: 9"]);
-  assert.deepEqual(faults(text.slice(0, -9), 3), [`no LF at ${at}`, "lost: 3"]);
-  assert.deepEqual(faults(`${text.slice(0, -9)}\n`), [`a wrong checksum at ${at}`]);
-  assert.deepEqual(faults(lines.toSpliced(2, 1).join(""), 1), [`seq 3 at ${lines.slice(0, 2).join("").length}`]);
 });
 
 const starts = process.env["PLANT_TEST_ROUNDS"] === undefined ? 8 : 20;
