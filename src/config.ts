@@ -35,7 +35,7 @@ export const limitTable = {
     min: 1,
     max: 16 * mib,
     meaning:
-      "the largest body: it takes up to 12 times its size in memory until its response"
+      "the largest body: it takes up to 16 times its size in memory until its response"
   },
   headBytesMax: {
     flag: "max-head",

@@ -36,6 +36,8 @@ export const shapes: readonly (readonly [what: string, body: Body])[] = [
   ["members", object((index) => `name${index}`)], ["members 0, 1, 2", object(String)],
   ["members with the shortest names", object(shortName)],
   ["members with the shortest names, not stored", plant("x", object(shortName))],
+  ["members with the shortest names after an escape", object((index) => `\\n${shortName(index)}`)],
+  ["members with the shortest names after € and an escape", object((index) => `€\\n${shortName(index)}`)],
   ["members with names of escapes", object((index) =>
     `\\u${(0x1000 + (index % 0x8000)).toString(16)}${index}`)],
   ["members within members", (size) =>
