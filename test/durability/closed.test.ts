@@ -4,7 +4,6 @@
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
@@ -14,8 +13,8 @@ import { verifyJournal } from "../../src/journal/verify.ts";
 import { readJournal } from "../../src/program/read-journal.ts";
 import { run } from "../support/in-process.ts";
 import { idsIn, journalWith } from "../support/journals.ts";
-import { children, launch } from "../support/launch.ts";
-import { cleanEnvironment, temporaryFolder, token } from "../support/support.ts";
+import { launch } from "../support/launch.ts";
+import { cleanEnvironment, runningOf, temporaryFolder, token } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
@@ -56,39 +55,29 @@ for (const [signal, isFollowed] of [["SIGTERM", true], ["SIGKILL", false]] as co
   test(`tail -F over a restart after ${signal} ${sees}`, { skip: noTail }, async () => {
     const server = await launch();
     for (let id = 1; id <= 5; id++) await server.post(id);
-    const tail = spawn("tail", ["-n", "+1", "-s", "0.01", "-F", server.path]);
-    children.add(tail);
-    let [shipped, complaints] = ["", ""];
-    tail.stdout.setEncoding("utf8").on("data", (text: string) => { shipped += text; });
-    tail.stderr.setEncoding("utf8").on("data", (text: string) => { complaints += text; });
-    const holds = async (isDone: () => boolean): Promise<void> => {
-      while (!isDone()) await Promise.race([once(tail.stdout, "data"), once(tail.stderr, "data")]);
-    };
-    await holds(() => shipped.includes('"id":5,'));
+    const tail = runningOf(spawn("tail", ["-n", "+1", "-s", "0.01", "-F", server.path]));
+    const isTruncated = (): boolean => tail.stderr().includes("truncated");
+    await tail.until(() => tail.stdout().includes('"id":5,'), "it has five plants");
     await server.end(signal);
     // A start that stands still after its truncation: tail sees the file at its shortest.
     const slow = patched("rewrite.js", [["file.truncate(copy.offset);",
       "file.truncate(copy.offset); await new Promise((wake) => setTimeout(wake, 500));"]]);
     const second = await launch({ store: server.path, server: slow });
     await second.post(6);
-    await holds(() => shipped.includes('"id":6,') || complaints.includes("truncated"));
-    assert.equal(complaints.includes("truncated"), !isFollowed, complaints);
-    if (isFollowed) assert.equal(shipped, readFileSync(server.path, "utf8"));
+    await tail.until(() => tail.stdout().includes('"id":6,') || isTruncated(), "it has the sixth");
+    assert.equal(isTruncated(), !isFollowed, tail.stderr());
+    if (isFollowed) assert.equal(tail.stdout(), readFileSync(server.path, "utf8"));
     await second.end();
-    tail.kill();
+    await tail.end();
   });
 }
 
 /** Starts a server over a killed one's journal; it stands still once it has truncated the end. */
-async function cutBy(path: string, server: string): Promise<() => Promise<void>> {
-  const child = spawn(process.execPath, [server, "--port", "0", "--store", path],
-    { env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "ignore"] });
-  children.add(child);
-  await once(child.stdout, "data");
-  return async () => {
-    child.kill("SIGKILL");
-    await once(child, "close");
-  };
+async function cutBy(path: string, server: string): Promise<() => Promise<unknown>> {
+  const running = runningOf(spawn(process.execPath, [server, "--port", "0", "--store", path],
+    { env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "ignore"] }));
+  await running.changed();
+  return () => running.end("SIGKILL");
 }
 const standsStill = () => patched("rewrite.js", [["file.truncate(copy.offset);",
   'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));']]);

@@ -5,7 +5,6 @@
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import {
   appendFileSync, chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync,
   lchownSync, renameSync, statSync, symlinkSync, writeFileSync,
@@ -17,9 +16,9 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
 import { run } from "../support/in-process.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
-import { children, launch, nextSocket } from "../support/launch.ts";
+import { launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
-import { cleanEnvironment, program, socketFolder } from "../support/support.ts";
+import { cleanEnvironment, program, runningOf, socketFolder } from "../support/support.ts";
 import { missing, readableByAll, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
@@ -193,16 +192,14 @@ test("a name that another user has taken is 75, and the message leads to its pro
     const name = JSON.stringify(abstractOf(identity));
     const [command, ...rest] = [...as(5001), process.execPath, "-e",
       `require("net").createServer().listen(${name}, () => console.log("listens"))`];
-    const squatter = spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] });
-    children.add(squatter);
-    await once(squatter.stdout, "data");
+    const squatter = runningOf(spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] }));
+    await squatter.changed();
     const outcome = await launch({ store: path }).then(() => "it serves", String);
     assert.match(outcome, /75 .*: another process, or this one, has it open: "ss .*" shows which\n$/);
     const [, shown = ""] = /open: "(.*)" shows/.exec(outcome) ?? [];
     const { stdout } = spawnSync("sh", ["-c", shown], { encoding: "utf8" });
-    assert.match(stdout, new RegExp(`pid=${squatter.pid},`));
-    squatter.kill("SIGKILL");
-    await once(squatter, "exit");
+    assert.match(stdout, new RegExp(`pid=${squatter.process.pid},`));
+    await squatter.end("SIGKILL");
     await (await serving(path)).end();
   });
 
@@ -323,13 +320,11 @@ for (const [says, skip, command, script, wrapper, message] of [
     const folder = socketFolder();
     chmodSync(folder, 0o777);
     const socketPath = nextSocket(folder);
-    const other = spawn(command, ["-e", script, socketPath], { stdio: ["ignore", "pipe", "inherit"] });
-    children.add(other);
-    await once(other.stdout, "data");
+    const other = runningOf(spawn(command, ["-e", script, socketPath], { stdio: ["ignore", "pipe", "inherit"] }));
+    await other.changed();
     await refused(message, join(folder, "plants.ndjson"), wrapper, readableByAll());
     assert.ok(existsSync(socketPath));
-    other.kill("SIGKILL");
-    await once(other, "exit");
+    await other.end("SIGKILL");
   });
 }
 

@@ -76,10 +76,13 @@ describe("the monitors", { timeout }, () => {
   });
   test("whose response does not end verifies nothing, and is not read on", async () => {
     const fake = await Fake.start();
-    let sent = 0;
+    /** Of the longest response: on a busy machine it is asked several times. */
+    let most = 0;
     const server = createServer((_, response) => {
+      let sent = 0;
       const write = () => {
         do sent += 65_536; while (response.write(" ".repeat(65_536)));
+        most = Math.max(most, sent);
       };
       response.on("drain", write);
       write();
@@ -89,7 +92,7 @@ describe("the monitors", { timeout }, () => {
     const { port } = server.address() as AddressInfo;
     const store = await openFake([fake], { limits: { noProgressMillis: 200, handshakeMillis: 2_000 } }, `?monitor=${port}`);
     assert.equal(await stores(store), false);
-    assert.ok(sent > 0 && sent < 32e6, `${sent} bytes are sent`);
+    assert.ok(most > 0 && most < 32e6, `${most} bytes are sent`);
   });
   for (const cluster of [{ replicas: [replica("n2"), replica("n3")] }, { leader: "n3", replicas: [replica("n1")] }]) {
     test(`must include each server that holds the stream and is up: ${JSON.stringify(cluster)}`, async () => {

@@ -1,17 +1,13 @@
 /** The program on a Unix socket, which every user and network namespace can reach. */
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { chmodSync } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { json } from "node:stream/consumers";
-import { after } from "node:test";
 import { cleanEnvironment, program, runningOf, socketFolder, temporaryFolder, token } from "./support.ts";
 
 export interface Answer { readonly status: number; readonly error: number | undefined }
 
-/** Children that a test has started; they are killed at the end of its file. */
-export const children = new Set<ChildProcess>();
-after(() => children.forEach((child) => child.kill("SIGKILL")));
 let sockets = 0;
 
 /** A folder for sockets, which every user may write to, in place of one whose path is too long. */
