@@ -102,7 +102,7 @@ for (const where of [[], ["--socket", "s"]]) {
     const server = await start({ cwd, env, args: where });
     await server.until(() => server.stdout().includes("-d '"), "it printed the line");
     const [, line = ""] = server.stdout().split("\n\n");
-    const answer = await promisify(execFile)("sh", ["-c", `${line.trim()} -sS`], { cwd });
+    const answer = await promisify(execFile)("sh", ["-c", `${line.trim()} -sS`], { cwd, env: cleanEnvironment() });
     assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
     assert.equal(await server.end(), 0);
   });

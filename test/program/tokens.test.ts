@@ -17,7 +17,7 @@ const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 async function paste(server: Running): Promise<string> {
   await server.until(() => server.stdout().includes("-d '"), "it printed the line");
   const line = `${server.stdout().split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
-  return (await promisify(execFile)("sh", ["-c", line], { encoding: "utf8" })).stdout;
+  return (await promisify(execFile)("sh", ["-c", line], { env: cleanEnvironment() })).stdout;
 }
 
 test("a generated token is shown once, with a curl line that works when pasted", { timeout }, async () => {
