@@ -13,7 +13,7 @@ import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import { hangUp, metricsOf, plant, timeout } from "../support/operator.ts";
-import { exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
+import { cleanEnvironment, exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
 
 /** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
 function makePair(cwd: string, name: string, days: number,
