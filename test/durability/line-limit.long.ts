@@ -74,7 +74,7 @@ test("two of the longest records and a third that is torn, NULs after it: it is 
   const file = Buffer.concat([Buffer.from(header), first, second, ...torn]);
   const verdict = examine(bytesIn(file));
   assert.deepEqual(verdict, {
-    kind: "torn", file: uuid, seq: 2,
+    kind: "torn", uuid, seq: 2,
     certified: headerBytes + first.length, end,
   });
 });
