@@ -5,7 +5,7 @@ import { limitTable } from "../../src/config.ts";
 import { BodyBudget } from "../../src/http/body.ts";
 import { createPlantServer, type DrainableServer } from "../../src/index.ts";
 import { open, send, serve, statusesOf, readAll, variant, type Ends } from "../support/serving.ts";
-import { exchange, post, readAnswers, token } from "../support/support.ts";
+import { answerTo, post, readAnswers, token } from "../support/support.ts";
 
 const timeout = 30_000;
 const mib = 1_048_576;
@@ -43,8 +43,7 @@ async function besideTheGreedy(create: typeof createPlantServer): Promise<readon
     // It takes the last room, or is refused itself if there is none.
     await upload(server, port, mib - 1);
     const body = fern.padEnd(small[round % small.length] ?? 0);
-    const [answer] = await exchange(port, post(body), { answers: 1 });
-    found.push(answer?.status);
+    found.push((await answerTo(port, post(body))).status);
   }
   server.closeAllConnections();
   return found;
@@ -102,14 +101,12 @@ test("a body in one piece is limited, too: at the limit, and a byte over it", { 
   async () => {
     for (const [bytes, status] of [[278, 200], [279, 503]] as const) {
       const unfinished = await upload(server, port, bytes);
-      const [answer] = await exchange(port, post(fern), { answers: 1 });
-      assert.equal(answer?.status, 200);
+      assert.equal((await answerTo(port, post(fern))).status, 200);
       assert.equal(await finish(unfinished), status);
     }
     const most = await upload(server, port, 200);
     for (const [bytes, status] of [[100, 200], [290, 503]] as const) {
-      const [answer] = await exchange(port, post(fern.padEnd(bytes)), { answers: 1 });
-      assert.equal(answer?.status, status);
+      assert.equal((await answerTo(port, post(fern.padEnd(bytes)))).status, status);
     }
     assert.equal(await finish(most), 200);
   });
@@ -152,7 +149,7 @@ test("the bytes of a connection are released once, however it ends", { timeout }
 test("the largest body gets a 503, and its connection closes", { timeout }, async () => {
   const most = await upload(server, port, 290);
   const answered = readAll(most);
-  assert.equal((await exchange(port, post(fern), { answers: 1 }))[0]?.status, 200);
+  assert.equal((await answerTo(port, post(fern))).status, 200);
   const text = await answered;
   assert.deepEqual(statusesOf(text), [503]);
   assert.match(text, /^Retry-After: 1\r$/m);

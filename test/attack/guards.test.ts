@@ -5,8 +5,6 @@
  * A guard is removed from a copy of the built program, by replacing one text with another.
  */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer, type NewPlant, type PlantStore } from "../../src/index.ts";
@@ -14,7 +12,7 @@ import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf, type Row } from "./hostile.ts";
-import { variant, type Program } from "../support/serving.ts";
+import { listen, variant, type Program } from "../support/serving.ts";
 import { reader, token } from "../support/support.ts";
 
 const rows = new Map([...heads, ...bodies, ...orders].map((row) => [titleOf(row), row]));
@@ -44,15 +42,13 @@ async function check(
   // A request that gets no response without its guard fails soon.
   const watchdog = setTimeout(() => server.emit("giveUp"), patienceMillis);
   server.on("connection", (socket) => server.once("giveUp", () => socket.destroy()));
-  await once(server.listen(0, "127.0.0.1"), "listening");
+  const read = reader(server);
   try {
-    await runRow((server.address() as AddressInfo).port, row, nameOf(0, 0), 0, reader(server));
+    await runRow(await listen(server), row, nameOf(0, 0), 0, read);
     assert.equal(await server.drain(), true);
     assert.deepEqual(store.ids, row.ids);
   } finally {
     clearTimeout(watchdog);
-    server.close();
-    server.closeAllConnections();
   }
 }
 

@@ -12,7 +12,7 @@ import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
 import { nodes } from "../support/recipes.ts";
-import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
+import { answerTo, post, startProcess, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
@@ -64,8 +64,8 @@ for (const { path: node, version } of nodes) {
     for (const { server, cwd, stored } of servers) {
       assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
       const fern = post('{"id":1,"name":"Fern"}');
-      const [answer] = await exchange(server.port, fern, { answers: 1 });
-      assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}\n']);
+      const answer = await answerTo(server.port, fern);
+      assert.deepEqual([answer.status, answer.body], [200, '{"name":"Fern"}\n']);
       assert.equal(await server.end(), 0);
       assert.equal(server.stderr(), "");
     }

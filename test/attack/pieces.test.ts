@@ -5,14 +5,13 @@
  * of all shapes instead of a third of them.
  */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import type { AddressInfo } from "node:net";
-import { after, test } from "node:test";
-import { createPlantServer, type NewPlant } from "../../src/index.ts";
+import { test } from "node:test";
+import type { NewPlant } from "../../src/index.ts";
 import { chunk, chunked, chunks, evil, length, plant, request, utf8 } from "./hostile.ts";
 import { nodes } from "../support/recipes.ts";
+import { serve } from "../support/serving.ts";
 import { shapes } from "../support/shapes.ts";
-import { exchange, post, reader, startProcess, token, type RawAnswer } from "../support/support.ts";
+import { answerTo, exchange, post, reader, startProcess, type RawAnswer } from "../support/support.ts";
 
 const timeout = 60_000;
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
@@ -22,10 +21,7 @@ const store = {
   append: (given: NewPlant) => Promise.resolve(void kept.push(given)),
   close: () => Promise.resolve(),
 };
-const server = createPlantServer({ store, tokens: [token] });
-await once(server.listen(0, "127.0.0.1"), "listening");
-after(() => server.close());
-const { port } = server.address() as AddressInfo;
+const { server, port } = await serve({ store });
 const read = reader(server);
 
 /** The responses, without the value of Date, and the stored plants, as text. */
@@ -123,8 +119,8 @@ for (const { path: node, version } of nodes) {
     const running = await startProcess({ node, nodeArgs });
     for (const [what, body] of tried) {
       const bytes = Buffer.from(body(1_048_576 - 100)).subarray(0, 1_048_576);
-      const [answer] = await exchange(running.port, post(bytes), { answers: 1 });
-      assert.ok(answer?.status === 200 || answer?.status === 400, `${what}: ${answer?.status}`);
+      const { status } = await answerTo(running.port, post(bytes));
+      assert.ok(status === 200 || status === 400, `${what}: ${status}`);
     }
     assert.equal(await running.end(), 0);
     assert.equal(running.stderr(), "");

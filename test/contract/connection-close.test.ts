@@ -3,8 +3,8 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { closed, open, send, serve, statusesOf, readAll } from "../support/serving.ts";
-import { exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
+import { closed, connected, open, readAll, send, serve, statusesOf } from "../support/serving.ts";
+import { answerTo, exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Longer than the test's own time. */
@@ -20,8 +20,7 @@ for (const [what, bytes] of [
   ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`], ["a part of a refused body", early],
 ] as const) {
   test(`a client that does not close after ${what} is closed in time`, { timeout }, async () => {
-    const { server, port } = await serve({ limits: { discardMillis: 100 } });
-    const ends = await open(server, port);
+    const { ends } = await connected({ limits: { discardMillis: 100 } });
     ends.client.resume().write(bytes);
     await closed(ends.ours);
     assert.equal(ends.client.readableEnded, true);
@@ -73,7 +72,7 @@ test("no timer is left for a client that has gone before its last response", { t
     ends.client.resetAndDestroy();
     await closed(ends.ours);
     store.release();
-    assert.equal((await exchange(port, plant, { answers: 1 }))[0]?.status, 200);
+    assert.equal((await answerTo(port, plant)).status, 200);
     assert.deepEqual([store.names.length, timers()], [2, before]);
   });
 
@@ -116,7 +115,7 @@ test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout
       if (waits) await once(socket, "data");
       else await exchange(server.port, plant, { answers: 1 });
       socket.resetAndDestroy();
-      assert.equal((await exchange(server.port, plant, { answers: 1 }))[0]?.status, 200);
+      assert.equal((await answerTo(server.port, plant)).status, 200);
     }
   }
   assert.equal(await server.end(), 0);
@@ -125,8 +124,7 @@ test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout
 
 test("a body that ends after its 408 is not stored", { timeout }, async () => {
   const limits = { requestMillis: 200, headMillis: 200, checkMillis: 20 };
-  const { server, port, store } = await serve({ limits });
-  const ends = await open(server, port);
+  const { store, ends } = await connected({ limits });
   await send(ends, plant.subarray(0, -9));
   const text = readAll(ends);
   await once(ends.client, "data");
@@ -143,8 +141,8 @@ for (const [version, connection] of [
       const { port, store } = await serve();
       const asked = String(post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`))
         .replace("HTTP/1.1", `HTTP/${version}`);
-      const [answer] = await exchange(port, asked.repeat(2), { answers: 1 });
-      assert.deepEqual([answer?.status, answer?.headers["connection"]], [200, "close"]);
+      const answer = await answerTo(port, asked.repeat(2));
+      assert.deepEqual([answer.status, answer.headers["connection"]], [200, "close"]);
       assert.equal(store.names.length, 1);
     });
 }

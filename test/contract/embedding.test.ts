@@ -14,7 +14,7 @@ import { gunzipSync, gzip } from "node:zlib";
 import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import { HeldStore, listen, open, readAll, send, statusesOf } from "../support/serving.ts";
-import { exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import { answerTo, exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 
 const timeout = 20_000;
@@ -98,8 +98,7 @@ test("a body that the host has read is 50002, and an empty one is empty", { time
     [plant, "50002"], [post(""), "40008"],
     [`${post("")}`.replace(/Content-Length.*\r\n/, ""), "40008"],
   ] as const) {
-    const [answer] = await exchange(port, bytes, { answers: 1 });
-    assert.match(answer?.body ?? "", new RegExp(`^\\{"error":${error},`));
+    assert.match((await answerTo(port, bytes)).body, new RegExp(`^\\{"error":${error},`));
   }
 });
 
@@ -131,9 +130,7 @@ for (const first of ["/a", "/b"]) {
 test("HEAD gets its response from a server that throws for a body", { timeout }, async () => {
   const handler = createPlantHandler({ store, tokens: [token] });
   const port = await listen(createServer({ rejectNonStandardBodyWrites: true }, handler));
-  const [answer] = await exchange(port, `${plant}`.replace("POST", "HEAD"),
-    { answers: 1, head: true });
-  assert.equal(answer?.status, 405);
+  assert.equal((await answerTo(port, `${plant}`.replace("POST", "HEAD"), true)).status, 405);
 });
 
 test("an end() of the host that throws keeps no other response from ending, and its error is thrown on",
@@ -185,8 +182,7 @@ test("a host that responds first gets no second response", { timeout }, async ()
     handler(request, response);
     setImmediate(() => response.writeHead(504, { "Content-Length": 0 }).end());
   }));
-  const [answer] = await exchange(port, plant, { answers: 1 });
-  assert.equal(answer?.status, 504);
+  assert.equal((await answerTo(port, plant)).status, 504);
   slowStore.release();
   while (slowStore.names.length === 0) await new Promise(setImmediate);
   assert.deepEqual(faults, []);
@@ -204,10 +200,10 @@ for (const [failure, message] of [
     const port = await hostThat(() => undefined, {
       store: failing, onFault: (error) => void faults.push(error),
     });
-    const [answer] = await exchange(port, plant, { answers: 1 });
-    assert.equal(answer?.status, 500);
-    assert.match(answer.body, message);
-    assert.doesNotMatch(answer.body, /inside/);
+    const { status, body } = await answerTo(port, plant);
+    assert.equal(status, 500);
+    assert.match(body, message);
+    assert.doesNotMatch(body, /inside/);
     assert.equal(faults.length, 1);
   });
 }
@@ -218,8 +214,7 @@ test("a store of the host whose methods return no promises is a 500, and onFault
     const own = { append: () => returned, appendOnce: () => returned, close: () => undefined } as object;
     const port = await hostThat(() => undefined, { store: own as PlantStore, onFault: (error) => void faults.push(error) });
     for (const field of ["", "Idempotency-Key: k\r\n"]) {
-      const [answer] = await exchange(port, post(json, field), { answers: 1 });
-      assert.match(answer?.body ?? "", /^{"error":50001,.*unknown whether the plant was stored/);
+      assert.match((await answerTo(port, post(json, field))).body, /^{"error":50001,.*unknown whether the plant was stored/);
     }
     const expected = "TypeError: append and appendOnce of a store return promises";
     assert.deepEqual(faults.map(String), [expected, expected]);
@@ -310,7 +305,7 @@ for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) 
       };
       const port = await hostThat(() => undefined, { store: stores[wrapping] });
       const bytes = post('{"id":9007199254740993,"name":"Fern"}');
-      assert.equal((await exchange(port, bytes, { answers: 1 }))[0]?.status, 200);
+      assert.equal((await answerTo(port, bytes)).status, 200);
       const isWrapped = wrapping !== "nothing";
       assert.deepEqual(seen, isWrapped ? [9007199254740993n] : []);
       assert.equal(journal.stats.records, isWrapped ? 0 : 1);
@@ -344,8 +339,7 @@ for (const [what, bytes, expected] of [
       for (const name of ["setHeader", "write", "end"] as const)
         Object.assign(response, { [name]: response[name].bind(response) });
     });
-    const [answer] = await exchange(port, bytes, { answers: 1 });
-    const { headers = {}, body = "" } = answer ?? {};
+    const { headers, body } = await answerTo(port, bytes);
     const all = { "content-type": "application/json", "content-length": `${Buffer.byteLength(body)}`,
       "x-response-time": "1ms", ...expected };
     assert.deepEqual(headers, { ...headers, ...all });
@@ -363,7 +357,6 @@ test("under app.use(\"/v1\", handler) the handler's own base path is empty", { s
       const app = express().use("/v1", createPlantHandler({ store, tokens: [token], basePath }));
       const port = await listen(createServer(app) as Server);
       const bytes = plant.toString().replace("/plants", "/v1/plants");
-      const [answer] = await exchange(port, bytes, { answers: 1 });
-      assert.equal(answer?.status, status);
+      assert.equal((await answerTo(port, bytes)).status, status);
     }
   });

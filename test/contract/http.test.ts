@@ -8,7 +8,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { request as hostileRequest, utf8, type RequestOptions } from "../attack/hostile.ts";
-import { assertError, exchange, startProcess, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
+import { answerTo, assertError, exchange, type RawAnswer, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const folder = temporaryFolder();
@@ -19,11 +19,8 @@ const fern = '{"id":1,"name":"Fern"}';
 const request = (parts: RequestOptions): string => hostileRequest({ body: fern, ...parts });
 
 /** The response to a good request with some parts replaced. */
-async function answerTo(parts: RequestOptions): Promise<RawAnswer> {
-  const [answer] = await exchange(server.port, request(parts), { answers: 1, head: parts.method === "HEAD" });
-  assert.ok(answer, "no answer came");
-  return answer;
-}
+const responseTo = (parts: RequestOptions): Promise<RawAnswer> =>
+  answerTo(server.port, request(parts), parts.method === "HEAD");
 
 /** Checks that the response is a 200 with exactly this Plant, or an Error of this status. */
 function assertAnswer(answer: RawAnswer, status: number, plant: unknown = { name: "Fern" }): void {
@@ -60,7 +57,7 @@ table("a valid plant is stored, and the response is 200 with the Plant, without 
   ["B, JSON: other members are not stored", '{"id":5,"name":"Moss","age":[1,{"name":2}]}', { name: "Moss" }],
 ] as const, async ([, body, plant]) => {
   const before = records().length;
-  assertAnswer(await answerTo({ body: utf8(body) }), 200, plant);
+  assertAnswer(await responseTo({ body: utf8(body) }), 200, plant);
   const [line = "", ...more] = records().slice(before);
   assert.equal(more.length, 0);
   const stored = JSON.parse(line) as { readonly plant: { readonly id: number } };
@@ -79,7 +76,7 @@ table("a body that is not a NewPlant is a 400, and every violation is named", [
   ["B, Every answer: an excerpt is escaped", `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`, /./],
 ] as const, async ([, body, expected]) => {
   const before = records().length;
-  assert.match(assertError(await answerTo({ body }), [400]).message, expected);
+  assert.match(assertError(await responseTo({ body }), [400]).message, expected);
   assert.equal(records().length, before);
 });
 
@@ -100,7 +97,7 @@ table("a 415 repeats what was sent if clients send it by mistake, and nothing el
   ["a coding that is a token", "Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
 ] as const, async ([, name, value, expected]) => {
   const field = value === undefined ? "" : `Content-${name}: ${value}\r\n`;
-  const answer = await answerTo(name === "Type" ? { type: field } : { fields: field });
+  const answer = await responseTo(name === "Type" ? { type: field } : { fields: field });
   assert.match(assertError(answer, [415]).message, expected);
 });
 
@@ -116,12 +113,12 @@ table("an error says what is wrong with what other programs send", [
   ["malformed JSON", 400, `${head}Content-Length: 1\r\n\r\n{`, /^The body is not JSON: at byte 1, found the end/],
   ["a name twice", 400, `${head}Content-Length: 13\r\n\r\n{"a":1,"a":1}`, /^An object has a repeated member name: at byte 7/],
 ] as const, async ([, status, bytes, expected]) => {
-  const [answer] = await exchange(server.port, bytes.includes("Length") ? bytes : `${bytes}\r\n`, { answers: 1 });
+  const answer = await answerTo(server.port, bytes.includes("Length") ? bytes : `${bytes}\r\n`);
   assert.match(assertError(answer, [status]).message, expected);
 });
 
 test("an empty Expect is as if absent", async () => {
-  assertAnswer(await answerTo({ fields: "Expect:\r\n" }), 200, { name: "Fern" });
+  assertAnswer(await responseTo({ fields: "Expect:\r\n" }), 200, { name: "Fern" });
 });
 
 /** The contract's order of checks. */
@@ -142,16 +139,16 @@ const pairs = faults.flatMap(([first, one], index) =>
 
 table("of two faults, the first in the order of checks decides the response", pairs,
   async ([, one, two]) => {
-    const alone = assertError(await answerTo(one), [one.status]);
+    const alone = assertError(await responseTo(one), [one.status]);
     const fields = `${two.fields ?? ""}${one.fields ?? ""}`;
-    const both = assertError(await answerTo({ ...two, ...one, fields }), [one.status]);
+    const both = assertError(await responseTo({ ...two, ...one, fields }), [one.status]);
     assert.equal(both.error, alone.error);
   });
 
 table("a fault of the head gets its response before 100 Continue, without the body",
   faults.slice(0, 8).filter(([name]) => name !== "Expect"), async ([, { status, ...parts }]) => {
     const fields = `${parts.fields ?? ""}Expect: 100-continue\r\n`;
-    assertError(await answerTo({ length: 22, ...parts, fields, body: "" }), [status]);
+    assertError(await responseTo({ length: 22, ...parts, fields, body: "" }), [status]);
   });
 
 table("an early response has Connection: close, or leaves the connection open", faults,
@@ -172,7 +169,7 @@ const others = methods.filter((method) => method !== "POST" && method !== "CONNE
 
 table("any other method on /plants is a 405 with Allow: POST", others.map((method) =>
   [method] as const), async ([method]) => {
-  const answer = await answerTo({ method });
+  const answer = await responseTo({ method });
   assert.equal(answer.headers["allow"], "POST");
   if (method !== "HEAD") assertError(answer, [405]);
   assert.equal(answer.status, 405);
@@ -182,9 +179,7 @@ table("any other method on /plants is a 405 with Allow: POST", others.map((metho
 test("with a base path, /plants follows it and is nowhere else", async () => {
   const based = await startProcess({ node, args: ["--base-path", "/v1"] });
   for (const [target, status] of [["/v1/plants", 200], ["/plants", 404], ["/v1", 404]] as const) {
-    const [answer] = await exchange(based.port, request({ target }), { answers: 1 });
-    assert.ok(answer, "no answer came");
-    assertAnswer(answer, status);
+    assertAnswer(await answerTo(based.port, request({ target })), status);
   }
   assert.equal(await based.end(), 0);
 });

@@ -11,7 +11,7 @@ import { createPlantServer, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions } from "../../src/index.ts";
 import { recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
-import { cleanEnvironment, exchange, root, temporaryFolder } from "../support/support.ts";
+import { answerTo, cleanEnvironment, root, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 interface Sent {
@@ -102,8 +102,7 @@ test("the field twice is a repeated field, also where node joins the two to one 
     // Also for a client without a valid token: it is not one unambiguous request.
     for (const token of ["a", "unknown"]) {
       const fields = `Idempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`;
-      const [answer] = await exchange(port, requestWith(fields, token), { answers: 1 });
-      assert.match(answer?.body ?? "", /"error":40005,/, first);
+      assert.match((await answerTo(port, requestWith(fields, token))).body, /"error":40005,/, first);
     }
   }
   assert.equal(lines().length, 0);
@@ -111,8 +110,7 @@ test("the field twice is a repeated field, also where node joins the two to one 
 
 test("the key is checked after the token, the path and Expect, and before the media type", async () => {
   const { post, port } = await serving();
-  const [answer] = await exchange(port, requestWith('Expect: much\r\nIdempotency-Key: "\r\n'), { answers: 1 });
-  assert.match(answer?.body ?? "", /"error":41701,/);
+  assert.match((await answerTo(port, requestWith('Expect: much\r\nIdempotency-Key: "\r\n'))).body, /"error":41701,/);
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
@@ -126,8 +124,8 @@ test("a store that keeps no keys: the field is not looked at, whatever its value
   const store = { append: (plant: NewPlant) => Promise.resolve(void own.push(plant)), close: () => Promise.resolve() };
   for (const { post, port, lines } of [await serving({}, 0), await serving({ store })]) {
     for (const key of ["a", "a", '"', "a,a"]) assert.deepEqual(await post({ key }), stored);
-    const [answer] = await exchange(port, requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"), { answers: 1 });
-    assert.equal(answer?.status, 200, "nor a repeated one");
+    const { status } = await answerTo(port, requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"));
+    assert.equal(status, 200, "nor a repeated one");
     assert.doesNotMatch(lines().join(), /"key"/);
   }
   assert.equal(own.length, 5);

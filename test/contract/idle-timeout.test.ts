@@ -8,7 +8,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
-import { closed, open, send, serve, temporaryTls, type Ends } from "../support/serving.ts";
+import { closed, connected, type Ends, open, send, serve, temporaryTls } from "../support/serving.ts";
 import { post, readAnswers, socketFolder } from "../support/support.ts";
 
 const timeout = 20_000;
@@ -63,8 +63,7 @@ describe("the idle timeout", { concurrency: true }, () => {
         { timeout }, async () => {
           const slow = { headMillis: never, requestMillis: never };
           const path = join(socketFolder(), "socket");
-          const { server } = await serve({ limits: { ...limits, ...slow }, path });
-          const ends = await open(server, path);
+          const { ends } = await connected({ limits: { ...limits, ...slow }, path });
           await leaveUnread(ends, nameBytes);
           ends.client.write(after);
           await closed(ends.ours);
@@ -82,8 +81,7 @@ describe("the idle timeout", { concurrency: true }, () => {
   for (const [what, pieces] of inProgress) {
     test(`${what} that takes longer than the idle timeout to arrive is in progress`, { timeout },
       async () => {
-        const { server, port } = await serve({ limits });
-        const ends = await open(server, port);
+        const { ends } = await connected({ limits });
         const answers = readAnswers(ends.client.resume(), 2);
         await send(ends, refused);
         await trickle(ends.client, pieces);

@@ -8,17 +8,13 @@ import { limitTable, type Limits } from "../../src/config.ts";
 import {
   chunk, chunked, coding, fern, good, halfBody, halfHead, host, line, nested, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
-import { assertError, exchange, post, readAnswers, startProcess } from "../support/support.ts";
-import type { RawAnswer } from "../support/support.ts";
+import { answerTo, assertError, exchange, post, readAnswers, startProcess } from "../support/support.ts";
 import { serve, type Serving } from "../support/serving.ts";
 import { memoryOf } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
 type Limit = keyof typeof limitTable;
-
-const one = async (port: number, bytes: string | Buffer): Promise<RawAnswer | undefined> =>
-  (await exchange(port, bytes, { answers: 1 }))[0];
 
 async function opened(port: number): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
@@ -34,9 +30,9 @@ const write = (socket: Socket, bytes: string | Buffer): Promise<void> =>
 const edges = (
   at: string | Buffer, beyond: string | Buffer, status: number,
 ) => async ({ port }: Serving): Promise<void> => {
-  assert.equal((await one(port, at))?.status, 200);
-  assertError(await one(port, beyond), [status]);
-  assert.equal((await one(port, post(fern)))?.status, 200);
+  assert.equal((await answerTo(port, at)).status, 200);
+  assertError(await answerTo(port, beyond), [status]);
+  assert.equal((await answerTo(port, post(fern))).status, 200);
 };
 
 /** Half a request is answered 408, and closed. */

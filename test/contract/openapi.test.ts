@@ -8,7 +8,7 @@ import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
 import { run } from "../support/in-process.ts";
-import { exchange, post, root, startProcess, token, type RawAnswer } from "../support/support.ts";
+import { answerTo, post, root, startProcess, token } from "../support/support.ts";
 
 const server = await startProcess();
 after(() => server.end());
@@ -114,9 +114,9 @@ test("the example has an id beyond 2^53 that every JSON reader shows as it is, a
   const text = JSON.stringify(example);
   const [, digits = ""] = /"id":(\d+)/.exec(text) ?? [];
   assert.ok(BigInt(digits) > 2n ** 53n && BigInt(Number(digits)) === BigInt(digits), digits);
-  const { status, body } = await answerTo(post(text));
+  const { status, body } = await answerTo(server.port, post(text));
   assert.deepEqual([status, JSON.parse(body)], [200, at(`${operation}/responses/200/content/application~1json/example`)]);
-  const refused = await answerTo(post(text).toString().replace(token, "weeds"));
+  const refused = await answerTo(server.port, post(text).toString().replace(token, "weeds"));
   assert.deepEqual(JSON.parse(refused.body), at("/components/schemas/Error/examples/0"));
 });
 
@@ -147,9 +147,3 @@ test("the program prints the same description, and one without keys if the store
     assert.equal(named.test(JSON.stringify(own)), own === description);
   }
 });
-
-/** Returns the one response to the bytes. */
-async function answerTo(bytes: string | Buffer): Promise<RawAnswer> {
-  const [answer] = await exchange(server.port, bytes, { answers: 1 });
-  return answer ?? assert.fail("no response arrived");
-}

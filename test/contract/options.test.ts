@@ -11,7 +11,7 @@ import {
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { HeldStore, listen, serve } from "../support/serving.ts";
-import { exchange, post, temporaryFolder, token } from "../support/support.ts";
+import { answerTo, exchange, post, temporaryFolder, token } from "../support/support.ts";
 
 const store = new HeldStore();
 const tokens = [token];
@@ -219,8 +219,8 @@ for (const [what, bytes] of [["a plant", plant], ["an early response", `${line}\
       void response?.setHeader("X-Request-Id", "7");
     const handler = createPlantHandler({ store: new HeldStore(), tokens: [token], onResponse });
     for (const port of [(await serve({ onResponse })).port, await listen(createServer(handler))]) {
-      const [answer] = await exchange(port, bytes, { answers: 1 });
-      assert.equal(answer?.headers["x-request-id"], "7");
+      const answer = await answerTo(port, bytes);
+      assert.equal(answer.headers["x-request-id"], "7");
       assert.equal(answer.headers["content-type"], "application/json");
     }
   });

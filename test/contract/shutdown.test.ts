@@ -7,9 +7,9 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { underWay } from "../support/operator.ts";
-import { closed, HeldStore, listen, open, readAll, send, serve, statusesOf, variant, type Ends } from "../support/serving.ts";
+import { closed, connected, type Ends, HeldStore, listen, open, readAll, send, serve, statusesOf, variant } from "../support/serving.ts";
 import {
-  cleanEnvironment, exchange, post, program, readAnswers, startProcess, temporaryFolder, token,
+  answerTo, cleanEnvironment, exchange, post, program, readAnswers, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -31,8 +31,7 @@ for (const way of ways) {
     ["sends its next request then", ""], ["has begun its next request", "POST /plants HT"],
   ] as const) {
     test(`${way}() loses no response of a client that ${says}`, { timeout }, async () => {
-      const { server, port, store } = await serve();
-      const ends = await open(server, port);
+      const { server, store, ends } = await connected();
       await answered(ends);
       await send(ends, next);
       void server[way]();
@@ -49,8 +48,7 @@ for (const way of ways) {
 
 test("the control: if the socket is destroyed, the response is truncated", { timeout }, async () => {
   const program = await variant("http/connection.js", "socket.end();\n", "socket.destroy();\n");
-  const { server, port } = await serve({ create: program.createPlantServer });
-  const ends = await open(server, port);
+  const { server, ends } = await connected({ create: program.createPlantServer });
   await answered(ends);
   void server.drain();
   while (!ends.ours.destroyed) await turn();
@@ -63,8 +61,7 @@ for (const [says, bytes, status] of [
   ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 401],
 ] as const) {
   test(`a drain waits until the client has read the Error to ${says}`, { timeout }, async () => {
-    const { server, port } = await serve();
-    const ends = await open(server, port);
+    const { server, ends } = await connected();
     await send(ends, bytes);
     while (!ends.ours.writableFinished) await turn();
     const drained = server.drain();
@@ -126,8 +123,7 @@ for (const [what, rest, statuses] of [
 ] as const) {
   test(`a request in progress gets its true response during a drain: ${what}`, { timeout },
     async () => {
-      const { server, port } = await serve();
-      const ends = await open(server, port);
+      const { server, port, ends } = await connected();
       await send(ends, post(fern).subarray(0, -fern.length));
       const drained = server.drain();
       const refused = connect(port, "127.0.0.1");
@@ -148,8 +144,7 @@ const behind = [
 for (const [says, bytes] of behind) {
   test(`nothing follows the last response of a drain, though ${says} arrived before it`, { timeout },
     async () => {
-      const { server, port, store } = await serve();
-      const ends = await open(server, port);
+      const { server, store, ends } = await connected();
       store.hold();
       await send(ends, post(fern));
       while (store.waiting === 0) await turn();
@@ -163,8 +158,7 @@ for (const [says, bytes] of behind) {
 
 test("at the drain's deadline a plant that waits for the store is a request cut off", { timeout },
   async () => {
-    const { server, port, store } = await serve({ limits: { drainMillis: 100 } });
-    const ends = await open(server, port);
+    const { server, store, ends } = await connected({ limits: { drainMillis: 100 } });
     store.hold();
     await send(ends, post(fern));
     // A later call returns the first drain's promise.
@@ -200,8 +194,7 @@ test("a drain ends at once if no request is in progress, whatever the clients ha
 
 test("a drain closes a connection whose early response's body ends meanwhile", { timeout },
   async () => {
-    const { server, port } = await serve({ limits: { drainMillis: never, discardMillis: never } });
-    const ends = await open(server, port);
+    const { server, ends } = await connected({ limits: { drainMillis: never, discardMillis: never } });
     const text = readAll(ends);
     await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
     while (ends.ours.bytesWritten === 0) await turn();
@@ -240,8 +233,8 @@ test("a refused request with a key says that it is unknown whether its plant was
   await send(ends, keyed);
   const upload = await open(server, port);
   await send(upload, post(fern.padEnd(79)).subarray(0, -1));
-  const [full] = await exchange(port, keyed, { answers: 1 });
-  assert.match(full?.body ?? "", /"error":50302,.* unknown whether the plant was stored: .* error 50304\./);
+  const full = await answerTo(port, keyed);
+  assert.match(full.body, /"error":50302,.* unknown whether the plant was stored: .* error 50304\./);
   upload.client.resetAndDestroy();
   await closed(upload.ours);
   void server.drain();

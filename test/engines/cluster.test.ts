@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { run } from "../support/in-process.ts";
-import { exchange, post, temporaryFolder } from "../support/support.ts";
+import { answerTo, exchange, post, temporaryFolder } from "../support/support.ts";
 import { Cluster, rightStream, until, withCluster, type OpenOptions } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { serve } from "./load.ts";
@@ -99,15 +99,15 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     const store = await cluster.open("small", { user: "admin" });
     const port = await serve(store);
     for (let id = 1; id <= 12; id++) {
-      const [answer] = await exchange(port, post(`{"id":${id},"name":"Fern"}`), { answers: 1 });
-      assert.equal(answer?.status, id <= 10 ? 200 : 503);
-      if (id > 10) assert.match(answer?.body ?? "", /^\{"error":50301,/);
+      const answer = await answerTo(port, post(`{"id":${id},"name":"Fern"}`));
+      assert.equal(answer.status, id <= 10 ? 200 : 503);
+      if (id > 10) assert.match(answer.body, /^\{"error":50301,/);
     }
     assert.equal((await cluster.read("small")).length, 10);
     await cluster.admin("STREAM.UPDATE.small", { ...rightStream("small"), max_msgs: 20 });
     await until("there is room", async () => {
-      const [answer] = await exchange(port, post('{"id":13,"name":"Fern"}'), { answers: 1 });
-      return answer?.status === 200;
+      const answer = await answerTo(port, post('{"id":13,"name":"Fern"}'));
+      return answer.status === 200;
     });
     await store.close();
   });

@@ -1,26 +1,19 @@
 /** Plants over HTTP on a replicated store, and what the stream holds of them afterwards. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { after, type TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { fromMessage } from "../../src/engines/message.ts";
 import type { PlantStore } from "../../src/store.ts";
 import { sendInTurn } from "../support/load.ts";
+import { listen } from "../support/serving.ts";
 import { post, token } from "../support/support.ts";
 import { until, type Cluster, type OpenOptions } from "./cluster.ts";
 
 /** A server of this process on a free port. */
-export async function serve(store: PlantStore): Promise<number> {
-  const server = createPlantServer({ store, tokens: [token] }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return (server.address() as AddressInfo).port;
-}
+export const serve = (store: PlantStore): Promise<number> =>
+  listen(createPlantServer({ store, tokens: [token] }));
 
 let nextId = 1;
 
@@ -151,14 +144,8 @@ export class Proxy {
 
   static async before(target: number): Promise<Proxy> {
     const proxy = new Proxy();
-    const server = createServer((client) => proxy.#join(client, connect(target, "127.0.0.1")));
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    proxy.port = (server.address() as AddressInfo).port;
-    after(() => {
-      server.close();
-      proxy.cut();
-    });
+    proxy.port = await listen(createServer((client) => proxy.#join(client, connect(target, "127.0.0.1"))));
+    after(() => proxy.cut());
     return proxy;
   }
 

@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
 import { run, start } from "../support/in-process.ts";
 import { header, journalWith } from "../support/journals.ts";
-import { exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
+import { answerTo, exchange, post, startProcess, temporaryFolder } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
 import { ack, fails, Fake, holding, type Script } from "./fake.ts";
 import { compare, Load } from "./load.ts";
@@ -96,10 +96,10 @@ test("the file of credentials is read again for each connection, with one warnin
 test("without a server it listens, and responds with 503 until one can be reached", { timeout }, async () => {
   const fake = await Fake.start({ greeting: "" });
   const server = await start({ env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n") });
-  const [refusal] = await exchange(server.port, fern(1), { answers: 1 });
-  assert.match(`${refusal?.status} ${refusal?.body}`, /^503 \{"error":50306,/);
-  assert.equal(refusal?.headers["retry-after"], "1");
-  const statusOf = async () => (await exchange(server.port, fern(1), { answers: 1 }))[0]?.status;
+  const refusal = await answerTo(server.port, fern(1));
+  assert.match(`${refusal.status} ${refusal.body}`, /^503 \{"error":50306,/);
+  assert.equal(refusal.headers["retry-after"], "1");
+  const statusOf = async () => (await answerTo(server.port, fern(1))).status;
   fake.script = {};
   await until("it takes plants", async () => await statusOf() === 200);
   assert.equal(await server.end(), 0);
@@ -200,8 +200,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     assert.equal(missing.code, 74);
     // A journal goes on where the export ends.
     const journal = await start({ cwd: folder, args: ["--store", "out.ndjson"] });
-    const [answer] = await exchange(journal.port, fern(21), { answers: 1 });
-    assert.equal(answer?.status, 200);
+    assert.equal((await answerTo(journal.port, fern(21))).status, 200);
     await journal.end();
     assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
     for (const each of [locked, out, again, missing]) {

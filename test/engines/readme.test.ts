@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
-import { cleanEnvironment, exchange, post, root, temporaryFolder, token } from "../support/support.ts";
+import { answerTo, cleanEnvironment, post, root, temporaryFolder, token } from "../support/support.ts";
 import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
@@ -39,8 +39,7 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
   const child = spawn(process.execPath, ["stream.mjs"], { cwd: folder, env });
   t.after(() => child.kill("SIGKILL"));
   const [port] = await once(child.stdout, "data");
-  const [answer] = await exchange(Number(`${port}`), post('{"id":1,"name":"Fern"}'), { answers: 1 });
-  assert.equal(answer?.status, 200);
+  assert.equal((await answerTo(Number(`${port}`), post('{"id":1,"name":"Fern"}'))).status, 200);
   assert.match(fake.plants.at(-1)?.payload ?? "", /"plant":\{"id":1,"name":"Fern"\}/);
   child.kill("SIGTERM");
   assert.deepEqual(await once(child, "exit"), [0, null]);
@@ -68,9 +67,9 @@ describe("the README's servers, stream and users", { ...withCluster, timeout: 60
     const child = spawn("sh", ["-ec", `${commands.trimEnd()} --port 0`], { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }) });
     const running = await outcomeOf(child);
     assert.ok(typeof running === "object", String(running));
-    const [answer] = await exchange(running.port, post('{"id":2,"name":"Moss"}'), { answers: 1 });
+    const answer = await answerTo(running.port, post('{"id":2,"name":"Moss"}'));
     // No warning: each server's monitor has responded, and nobody else can read the credentials.
-    assert.deepEqual([answer?.status, await running.end(), running.stderr()], [200, 0, ""]);
+    assert.deepEqual([answer.status, await running.end(), running.stderr()], [200, 0, ""]);
   });
   test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
     await inPods.create("plants", JSON.parse(blockOf("json", "stream")));

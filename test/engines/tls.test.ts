@@ -10,7 +10,7 @@ import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
 import { run, start } from "../support/in-process.ts";
-import { exchange, post, temporaryFolder } from "../support/support.ts";
+import { answerTo, post, temporaryFolder } from "../support/support.ts";
 import { Cluster, credentialsOf, environmentFor, until, withCluster } from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
@@ -136,8 +136,8 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     give(good);
     const program = await start({ args, env });
     const status = async (): Promise<string> => {
-      const [answer] = await exchange(program.port, post('{"id":1,"name":"Fern"}'), { answers: 1 });
-      return `${answer?.status} ${answer?.body.slice(0, 14)}`;
+      const answer = await answerTo(program.port, post('{"id":1,"name":"Fern"}'));
+      return `${answer.status} ${answer.body.slice(0, 14)}`;
     };
     assert.match(await status(), /^200/);
     const stores = (): Promise<void> => until("it stores", async () => (await status()).startsWith("200"));

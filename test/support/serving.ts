@@ -2,19 +2,18 @@
  * A server in the test's own process, with both ends of its connections, and variants of the built
  * program with one text replaced, for negative controls.
  */
-import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, readFileSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
-import type { Server, Socket } from "node:net";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
+import { connect, type Server, type Socket } from "node:net";
+import { basename, dirname, join } from "node:path";
 import { after } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { createPlantServer } from "../../src/index.ts";
 import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
-import { root, temporaryFolder, token } from "./support.ts";
+import { temporaryFolder, token } from "./support.ts";
+import { patched } from "./tools.ts";
 
 /** A store that keeps names. After `hold`, every append waits for `release`. */
 export class HeldStore implements PlantStore {
@@ -58,6 +57,7 @@ export interface Serving {
   readonly store: HeldStore;
 }
 
+/** Starts a server with the options, whose store keeps names by default. */
 export async function serve(
   { create = createPlantServer, path, ...options }: Partial<PlantOptions> & {
     readonly create?: typeof createPlantServer; readonly tls?: { key: Buffer; cert: Buffer };
@@ -94,6 +94,12 @@ export async function open(server: Server, address: number | string): Promise<En
   return { client, ours };
 }
 
+/** A server, and both ends of a connection to it. */
+export async function connected(options: Parameters<typeof serve>[0] = {}) {
+  const serving = await serve(options);
+  return { ...serving, ends: await open(serving.server, options.path ?? serving.port) };
+}
+
 /** Writes, and waits until the server has read it or has closed. */
 export async function send({ client, ours }: Ends, bytes: string | Buffer): Promise<void> {
   const end = client.bytesWritten + Buffer.byteLength(bytes);
@@ -120,21 +126,9 @@ export const statusesOf = (text: string): readonly number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => Number(status));
 
 export type Program = typeof import("../../src/index.ts");
-let variants = 0;
-let folder = "";
 
-/** Loads the built program with one text replaced, which must occur exactly once. */
+/** Loads the built program with one text of a file replaced. */
 export async function variant(file: string, from: string, to: string): Promise<Program> {
-  if (folder === "") {
-    folder = temporaryFolder();
-    writeFileSync(join(folder, "package.json"), '{"type":"module"}');
-  }
-  const dist = join(folder, String(variants++));
-  cpSync(join(root, "dist"), dist,
-    { recursive: true, filter: (each) => !/\.d\.ts$|[/\\](?:program|engines)$/.test(each) });
-  const path = join(dist, file);
-  const pieces = readFileSync(path, "utf8").split(from);
-  assert.equal(pieces.length, 2, `${file} has ${pieces.length - 1} times: ${from}`);
-  writeFileSync(path, pieces.join(to));
-  return await import(pathToFileURL(join(dist, "index.js")).href) as Program;
+  const server = patched(basename(file), [[from, to]], dirname(file));
+  return await import(pathToFileURL(join(dirname(server), "index.js")).href) as Program;
 }

@@ -225,6 +225,12 @@ export async function exchange(
   return result;
 }
 
+/** Sends bytes; the first response to them. */
+export async function answerTo(port: number, bytes: string | Buffer, head = false): Promise<RawAnswer> {
+  const [answer] = await exchange(port, bytes, { answers: 1, head });
+  return answer ?? assert.fail("no response arrived");
+}
+
 /** Reads responses from a socket, 1xx included. With `head` they have no body. */
 export function readAnswers(socket: Socket, answers: number, head = false): Promise<RawAnswer[]> {
   return new Promise((resolve) => {
