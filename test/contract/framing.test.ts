@@ -1,13 +1,11 @@
 /** How bodies and responses are framed: early responses to raw clients, lengths, real clients. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
-import { statusesOf } from "../support/serving.ts";
+import { statusesOf, writeFirst } from "../support/serving.ts";
 import { assertError, cleanEnvironment, exchange, post, root, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -55,16 +53,11 @@ const early: readonly (readonly [statuses: readonly number[], head: string])[] =
 test("a client that writes 8 MB before it reads sees an early response, also one to HEAD", { timeout }, async (t) => {
   for (const [statuses, head] of early) {
     await t.test(`B: ${statuses.join()} to ${head.slice(0, 24).trim()}`, async () => {
-      const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true });
-      await once(socket, "connect");
-      let text = "";
-      socket.pause().on("data", (data: Buffer) => { text += data.toString("latin1"); });
       const chunked = head.includes("chunked") ? `${size.toString(16)}\r\n` : "";
-      socket.write(`${head}\r\n${chunked}${" ".repeat(size)}`, () => socket.resume());
-      while (statusesOf(text).length < statuses.length) await once(socket, "data");
+      const bytes = `${head}\r\n${chunked}${" ".repeat(size)}`;
+      const text = await writeFirst(server.port, bytes, statuses.length);
       assert.deepEqual(statusesOf(text).slice(0, statuses.length), statuses);
       assert.equal(/\r\n\r\n\{"error":\d+,"message":"[^"]+"\}\n/.test(text), !head.includes("HEAD"));
-      socket.destroy();
     });
   }
 });

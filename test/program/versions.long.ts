@@ -7,20 +7,10 @@ import { test } from "node:test";
 import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, root } from "../support/support.ts";
 
-const behaviours = [
-  "attack/bodies",
-  "contract/connection-close",
-  "contract/shutdown",
-  "contract/embedding",
-  "contract/framing",
-  "contract/idle-timeout",
-  "contract/tls",
-  "contract/on-response",
-  "contract/pipelining",
-  "program/admin",
-  "program/metrics",
-  "program/log",
-];
+/** Files whose server runs in the process of the tests, or on PLANT_TEST_NODE. */
+const behaviours = ["attack/body-budget", "contract/connection-close", "contract/shutdown",
+  "contract/embedding", "contract/framing", "contract/idle-timeout", "contract/tls", "contract/options",
+  "contract/pipelining", "program/admin", "program/metrics", "program/log"];
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
 });

@@ -72,19 +72,7 @@ for (const { path: node, version } of nodes) {
 const sourceNodes = nodes.filter(({ major, version }) => major > 22 || /^v22\.(?:1[89]|[2-9]\d)\./.test(version));
 const noSource = "no Node from 22.18 on, here or in PLANT_TEST_NODES";
 if (sourceNodes.length === 0) test("node src/server.ts runs the source itself", { skip: noSource });
-for (const { path: node, major, version } of sourceNodes) {
-  test(`Node ${version} serves under --permission as the README says`, async (t) => {
-    t.diagnostic(node);
-    const cwd = temporaryFolder();
-    const net = major >= 25 ? ["--allow-net"] : [];
-    const nodeArgs = ["--permission", "--allow-fs-read=*", `--allow-fs-write=${cwd}`, ...net];
-    for (const id of ["1", "2"]) {
-      const server = await startProcess({ node, nodeArgs, cwd });
-      await store(server, id);
-      assert.equal(await server.end(id === "1" ? "SIGKILL" : "SIGTERM"), id === "1" ? null : 0);
-    }
-  });
-
+for (const { path: node, version } of sourceNodes) {
   test(`Node ${version} runs the source itself`, async () => {
     const server = await startProcess({ node, program: join(root, "src", "server.ts") });
     await store(server, "1");

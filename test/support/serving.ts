@@ -125,6 +125,20 @@ export async function closed(socket: Socket): Promise<void> {
 export const statusesOf = (text: string): readonly number[] =>
   [...text.matchAll(/HTTP\/1\.1 (\d+) /g)].map(([, status]) => Number(status));
 
+/**
+ * What a client reads that reads nothing before it has written all, as one that blocks: up to so
+ * many responses.
+ */
+export async function writeFirst(port: number, bytes: string, answers = 1): Promise<string> {
+  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).pause();
+  let text = "";
+  socket.on("data", (data: Buffer) => { text += data.toString("latin1"); });
+  socket.write(bytes, "latin1", () => socket.resume());
+  while (statusesOf(text).length < answers) await once(socket, "data");
+  socket.destroy();
+  return text;
+}
+
 export type Program = typeof import("../../src/index.ts");
 
 /** Loads the built program with one text of a file replaced. */
