@@ -1,29 +1,22 @@
 /** Prism as a proxy: it checks each request and each response against the description. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
-import { root, startProcess, temporaryFolder, token } from "../support/support.ts";
+import { listen } from "../support/serving.ts";
+import { root, runningOf, startProcess, temporaryFolder, token } from "../support/support.ts";
 
 /** Starts a Prism in front of a server and returns its address. */
 async function prismBefore(url: string): Promise<string> {
   const cli = join(import.meta.dirname, "node_modules/@stoplight/prism-cli/dist/index.js");
-  const child = spawn(process.execPath, [cli, "proxy", join(root, "dist/openapi.json"), url,
-    "--errors", "--host", "127.0.0.1", "--port", "0"], { stdio: ["ignore", "pipe", "inherit"] });
-  after(() => child.kill("SIGKILL"));
-  const ended = once(child, "exit").then(() => assert.fail("Prism ended"));
-  let said = "";
-  for (;;) {
-    const [text] = await Promise.race([once(child.stdout, "data"), ended]);
-    said += text;
-    const [, address] = /listening on (http:\/\/[\d.:]+)/.exec(said) ?? [];
-    if (address) return address;
-  }
+  const child = runningOf(spawn(process.execPath, [cli, "proxy", join(root, "dist/openapi.json"), url,
+    "--errors", "--host", "127.0.0.1", "--port", "0"], { stdio: ["ignore", "pipe", "inherit"] }));
+  const address = () => /listening on (http:\/\/[\d.:]+)/.exec(child.stdout())?.[1] ?? "";
+  await child.until(() => address() !== "", "Prism listens");
+  return address();
 }
 
 const cwd = temporaryFolder();
@@ -76,10 +69,7 @@ test("the control: Prism reports a response that is not as described", async () 
     request.resume();
     response.setHeader("Content-Type", "application/json").end('{"tag":"shade"}');
   });
-  after(() => other.close());
-  other.listen(0, "127.0.0.1");
-  await once(other, "listening");
-  const { port } = other.address() as AddressInfo;
+  const port = await listen(other);
   const response = await fetchPlant(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
   assert.equal(response.status, 500);
   assert.match(await response.text(), /violations/i);

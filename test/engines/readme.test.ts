@@ -1,13 +1,12 @@
 /** The chapter's configuration, stream and users, run as they are written but for their ports. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
-import { answerTo, cleanEnvironment, post, root, temporaryFolder, token } from "../support/support.ts";
+import { answerTo, cleanEnvironment, post, root, runningOf, temporaryFolder, token } from "../support/support.ts";
 import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
@@ -25,7 +24,7 @@ const recipe = secretOf("nats\\.conf").replace("$POD_NAME", "n1").replace("/data
 const inPods = await Cluster.start({ template: recipe, hasAddresses: true });
 const cluster = await Cluster.start({ template: blockOf("conf", "n1.conf"), hasAddresses: true });
 
-test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async (t) => {
+test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async () => {
   const folder = temporaryFolder();
   mkdirSync(join(folder, "node_modules"));
   symlinkSync(root, join(folder, "node_modules", "plant-store"));
@@ -36,13 +35,11 @@ test("the example stream.mjs works as written, but for its port", { timeout: 60_
     `0, "127.0.0.1", () => console.log(server.address().port)`));
   const fake = await Fake.start();
   const env = { ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"), PLANTS_TOKEN: token };
-  const child = spawn(process.execPath, ["stream.mjs"], { cwd: folder, env });
-  t.after(() => child.kill("SIGKILL"));
-  const [port] = await once(child.stdout, "data");
-  assert.equal((await answerTo(Number(`${port}`), post('{"id":1,"name":"Fern"}'))).status, 200);
+  const child = runningOf(spawn(process.execPath, ["stream.mjs"], { cwd: folder, env }));
+  await child.until(() => child.stdout() !== "", "it listens");
+  assert.equal((await answerTo(Number(child.stdout()), post('{"id":1,"name":"Fern"}'))).status, 200);
   assert.match(fake.plants.at(-1)?.payload ?? "", /"plant":\{"id":1,"name":"Fern"\}/);
-  child.kill("SIGTERM");
-  assert.deepEqual(await once(child, "exit"), [0, null]);
+  assert.equal(await child.end(), 0);
 });
 
 describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {

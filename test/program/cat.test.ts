@@ -1,7 +1,6 @@
 /** `cat` prints plants exactly as they are stored, and stops at damage. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync, renameSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -11,7 +10,7 @@ import { at, crcOf, header, headerBytes, record, uuid } from "../support/journal
 import { run, start } from "../support/in-process.ts";
 import { ask, hangUp, plant } from "../support/operator.ts";
 import { recipeOf } from "../support/recipes.ts";
-import { cleanEnvironment, program, root, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, program, root, runningOf, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 30_000;
@@ -136,11 +135,9 @@ test("cat ends quietly, without reading on, when its reader has gone", { timeout
   // Neither the damage at its end is met, nor the next file, which is missing.
   writeFileSync(join(cwd, "damaged"), `${text}x\n`);
   const child = spawn(process.execPath, [program, "cat", "damaged", "none"], { cwd, env: cleanEnvironment({}) });
-  let stderr = "";
-  child.stderr.on("data", (data: Buffer) => { stderr += data.toString(); });
   child.stdout.once("data", () => child.stdout.destroy());
-  const [code] = await once(child, "close");
-  assert.deepEqual([code, stderr], [0, ""]);
+  const running = runningOf(child);
+  assert.deepEqual([await running.ended, running.stderr()], [0, ""]);
   const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
   assert.deepEqual([damaged, stdout], [65, '{"id":1,"name":"x"}\n'.repeat(20_000)], "the control");
 });

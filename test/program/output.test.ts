@@ -1,20 +1,16 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
-import { get } from "node:http";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { begin } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import { cleanEnvironment, complaintsOf, program, socketFolder, temporaryFolder } from "../support/support.ts";
+import { cleanEnvironment, complaintsOf, program, runningOf, socketFolder, temporaryFolder } from "../support/support.ts";
+import { logged, post, timeout } from "../support/operator.ts";
 import { missing } from "../support/tools.ts";
-
-const timeout = 60_000;
 
 /** Runs the program in a shell's line, where it is `plants`; its own exit status. */
 function shell(line: string, cwd: string) {
@@ -114,17 +110,12 @@ for (const command of ["openapi", "verify --json sound sound sound"]) {
 test("a server whose first line cannot be written serves, and logs it", { skip, timeout }, async () => {
   const cwd = socketFolder();
   const line = `exec "$0" "$1" --socket s > ${full}`;
-  const child = spawn("sh", ["-c", line, process.execPath, program],
-    { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] });
-  const closed = once(child, "close");
-  let log = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { log += text; });
-  while (!log.includes('"msg":"serving ')) await once(child.stderr, "data");
-  const [response] = await once(get({ socketPath: join(cwd, "s") }), "response");
-  assert.match(await text(response), /"error":40101/);
-  child.kill();
-  assert.deepEqual(await closed, [0, null], log);
-  assert.match(complaintsOf(log), /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
+  const running = runningOf(spawn("sh", ["-c", line, process.execPath, program],
+    { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] }));
+  await logged(running, "serving ");
+  assert.equal(await post({ socketPath: join(cwd, "s") }), 401);
+  assert.equal(await running.end(), 0);
+  assert.match(running.stderr(), /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
 });
 
 test("verify of many files opens one at a time", { skip, timeout }, async () => {

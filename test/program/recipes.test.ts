@@ -13,7 +13,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, root, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
+import { cleanEnvironment, root, runningOf, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -280,14 +280,8 @@ test("an agent that follows the path gets every line, through a rotation too", {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     assert.equal(await post(server.url, 1), 200);
-    const agent = spawn("sh", ["-c", `exec ${recipeOf("ship")}`], {
-      cwd, stdio: ["ignore", "pipe", "ignore"],
-    });
-    let shipped = "";
-    agent.stdout.on("data", (data: Buffer) => { shipped += data.toString(); });
-    const hasCome = async (count: number): Promise<void> => {
-      while (idsOf(shipped).length < count) await once(agent.stdout, "data");
-    };
+    const agent = runningOf(spawn("sh", ["-c", `exec ${recipeOf("ship")}`], { cwd }));
+    const hasCome = (count: number) => agent.until(() => idsOf(agent.stdout()).length >= count, `${count} lines`);
     for (let id = 2; id <= 50; id++) assert.equal(await post(server.url, id), 200);
     await hasCome(50);
     const moved = spawnSync("sh", ["-ec", recipeOf("rotation")], {
@@ -298,10 +292,10 @@ test("an agent that follows the path gets every line, through a rotation too", {
     await logged(server, "now writing to");
     for (let id = 51; id <= 100; id++) assert.equal(await post(server.url, id), 200);
     await hasCome(100);
-    agent.kill();
+    await agent.end();
     await server.end();
-    assert.deepEqual(idsOf(shipped), Array.from({ length: 100 }, (_, index) => index + 1));
-    assert.equal(shipped.match(/^\{"journal"/gm)?.length, 2, "each file's header");
+    assert.deepEqual(idsOf(agent.stdout()), Array.from({ length: 100 }, (_, index) => index + 1));
+    assert.equal(agent.stdout().match(/^\{"journal"/gm)?.length, 2, "each file's header");
   });
 
 // Loading

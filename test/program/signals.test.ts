@@ -10,7 +10,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { begin, start } from "../support/in-process.ts";
 import { finish, preload, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
 import {
-  cleanEnvironment, readAnswers, root, type Running, startProcess, temporaryFolder, token,
+  cleanEnvironment, readAnswers, root, type Running, runningOf, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
@@ -74,20 +74,14 @@ async function npmStart(t: TestContext, env: Readonly<Record<string, string>> = 
   const manifest = { name: "npm-start", type: "module", scripts: { start: scripts.start } };
   writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
   symlinkSync(join(root, "dist"), join(folder, "dist"));
-  const npm = spawn("npm", ["start", "--silent"], {
+  const npm = runningOf(spawn("npm", ["start", "--silent"], {
     cwd: folder, env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token, ...env }), detached: true,
     stdio: ["ignore", "pipe", "pipe"],
-  });
-  const { pid: group = 0 } = npm;
-  t.after(() => npm.exitCode ?? process.kill(-group, "SIGKILL"));
-  let errors = "";
-  npm.stderr.setEncoding("utf8").on("data", (text: string) => { errors += text; });
-  const ended = once(npm, "exit");
-  const failed = ended.then(() => assert.fail(errors));
-  failed.catch(() => undefined);
-  const [line] = await Promise.race([once(npm.stdout, "data"), failed]);
-  const socket = await underWay({ port: Number(/:(\d+)\n/.exec(`${line}`)?.[1]) });
-  return { npm, group, socket, ended, failed, errors: () => errors };
+  }));
+  const { pid: group = 0 } = npm.process;
+  t.after(() => npm.process.exitCode ?? process.kill(-group, "SIGKILL"));
+  await npm.listening();
+  return { npm, group, socket: await underWay(npm) };
 }
 
 test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing", { timeout, skip: noNpm }, async (t) => {
@@ -96,25 +90,22 @@ test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
     ${stoppedClock(0)}
   }`);
   const env = { NODE_OPTIONS: `--import=${script}`, npm_config_script_shell: "bash" };
-  const { npm, group, socket, ended: end, failed, errors } = await npmStart(t, env);
+  const { npm, group, socket } = await npmStart(t, env);
   // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
-  const [, child] = /process (\d+)/.exec(errors()) ?? [];
+  const [, child] = /process (\d+)/.exec(npm.stderr()) ?? [];
   for (const [index, pid] of [Number(child), group].entries()) {
     process.kill(pid, "SIGINT");
-    while (errors().split("SIGINT was handled").length < index + 2) {
-      await Promise.race([once(npm.stderr, "data"), failed]);
-    }
+    await npm.until(() => npm.stderr().split("SIGINT was handled").length >= index + 2, "it handled SIGINT");
   }
   assert.deepEqual(await finish(socket), [200]);
-  assert.deepEqual(await end, [0, null], errors());
+  assert.equal(await npm.ended, 0, npm.stderr());
 });
 
 test("SIGTERM at npm start ends npm and the server, which drains", { timeout, skip: noNpm }, async (t) => {
   const { npm, group, socket } = await npmStart(t);
-  const closed = once(npm, "close");
-  npm.kill("SIGTERM");
+  npm.signal("SIGTERM");
   assert.deepEqual(await finish(socket), [200]);
-  await closed;
+  await npm.ended;
   assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
 });
 

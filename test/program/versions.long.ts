@@ -1,11 +1,10 @@
 /** The tests of what the server builds on, beyond node:http's documentation, on other Nodes. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { join } from "node:path";
 import { test } from "node:test";
 import { nodes, noOtherNode } from "../support/recipes.ts";
-import { cleanEnvironment, root } from "../support/support.ts";
+import { cleanEnvironment, root, runningOf } from "../support/support.ts";
 
 /** Files whose server runs in the process of the tests, or on PLANT_TEST_NODE. */
 const behaviours = ["attack/body-budget", "contract/connection-close", "contract/shutdown",
@@ -21,11 +20,8 @@ for (const { path: node, version } of nodes.slice(1)) {
     const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
     const { PLANT_TEST_PEERS = "" } = process.env;
     const env = cleanEnvironment({ PLANT_TEST_NODE: node, PLANT_TEST_PEERS });
-    const child = spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env });
-    let output = "";
-    child.stdout.setEncoding("utf8").on("data", (text: string) => { output += text; });
-    const [code] = await once(child, "exit");
-    assert.equal(code, 0, output);
-    assert.match(output, /\bpass [1-9]/);
+    const child = runningOf(spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env }));
+    assert.equal(await child.ended, 0, child.stdout());
+    assert.match(child.stdout(), /\bpass [1-9]/);
   });
 }

@@ -4,14 +4,13 @@
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
-import { cleanEnvironment, program, refuseOldBuild, root, type Running, type RunningProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, program, refuseOldBuild, root, type Running, runningOf, type RunningProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
 import { allText, blockOf, blocks, documentOf, documents, paragraphsOf } from "./documents.ts";
 import { sourcesIn } from "./source.ts";
 import { findTable, manifest, sources, tables } from "./tables.ts";
@@ -227,27 +226,20 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
     const folder = project();
     writeFileSync(join(folder, name), text);
     writeFileSync(join(folder, "any-port.cjs"), anyPort);
-    const child = spawn(newest ?? "", ["--require", "./any-port.cjs", name], {
+    const child = runningOf(spawn(newest ?? "", ["--require", "./any-port.cjs", name], {
       cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }),
-    });
-    t.after(() => child.kill("SIGKILL"));
-    let complaints = "";
-    child.stderr.on("data", (data: Buffer) => { complaints += data.toString(); });
-    const ended = once(child, "exit");
+    }));
     if (name !== "dispose.mjs") {
-      const [port] = await Promise.race([
-        once(child.stdout, "data"), ended.then(() => assert.fail(complaints)),
-      ]);
-      const base = `http://127.0.0.1:${Number(`${port}`)}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
+      await child.until(() => child.stdout() !== "", "it listens");
+      const base = `http://127.0.0.1:${Number(child.stdout())}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
       const answer = await fetchPlant(base, '{"id":9007199254740993,"name":"Fern"}');
       assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
       assert.equal((await fetchPlant(base, undefined, "weeds")).status, 401);
       if (name === "handler.mjs") assert.equal((await fetch(`${base}/health`)).status, 200);
-      child.kill("SIGTERM");
+      child.signal("SIGTERM");
     }
-    const [code] = await ended;
-    assert.equal(code, /SIGTERM|await using/.test(text) ? 0 : null, complaints);
-    const kept = name === "memory.mjs" ? complaints : readFileSync(join(folder, "plants.ndjson"), "utf8");
+    assert.equal(await child.ended, /SIGTERM|await using/.test(text) ? 0 : null, child.stderr());
+    const kept = name === "memory.mjs" ? child.stderr() : readFileSync(join(folder, "plants.ndjson"), "utf8");
     assert.match(kept, /"?seq"?: ?1\b[^]*"?id"?: ?9007199254740993/);
   });
 }
