@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { answerTo, exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
+import { answerTo, exchange, opened, post, readAnswers, startProcess, token } from "../support/support.ts";
 import { memoryOf, unless } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } = process.env;
@@ -81,8 +81,7 @@ test("a client that sends a byte now and then gets a response within the limit",
     try {
       await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {
         const from = performance.now();
-        const socket = connect(server.port, "127.0.0.1");
-        await once(socket, "connect");
+        const socket = await opened(server.port);
         const answers = readAnswers(socket, Infinity);
         const closed = once(socket, "close");
         socket.write(begin);

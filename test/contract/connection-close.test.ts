@@ -1,10 +1,9 @@
 /** How connections close: what the server waits for, for how long, and for how many bytes. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect } from "node:net";
 import { test } from "node:test";
 import { closed, connected, open, readAll, send, serve, statusesOf } from "../support/serving.ts";
-import { answerTo, exchange, post, readAnswers, startProcess, token } from "../support/support.ts";
+import { answerTo, exchange, opened, post, readAnswers, startProcess, token } from "../support/support.ts";
 
 const timeout = 20_000;
 /** Longer than the test's own time. */
@@ -107,10 +106,7 @@ test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout
   const server = await startProcess();
   for (const [before, waits] of [["", false], ["", true], [plant, false]] as const) {
     for (let round = 0; round < 5; round++) {
-      const socket = connect(server.port, "127.0.0.1");
-      socket.on("error", () => undefined);
-      await once(socket, "connect");
-      socket.write(before);
+      const socket = await opened(server.port, before);
       socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
       if (waits) await once(socket, "data");
       else await exchange(server.port, plant, { answers: 1 });

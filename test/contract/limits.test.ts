@@ -1,26 +1,18 @@
 /** Every limit of HTTP at its edge, the timeouts, and the drain of the program. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { test } from "node:test";
 import { limitTable, type Limits } from "../../src/config.ts";
 import {
   chunk, chunked, coding, fern, good, halfBody, halfHead, host, line, nested, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
-import { answerTo, assertError, exchange, post, readAnswers, startProcess } from "../support/support.ts";
+import { answerTo, assertError, exchange, opened, post, readAnswers, startProcess } from "../support/support.ts";
 import { serve, type Serving } from "../support/serving.ts";
 import { memoryOf } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 20_000;
 type Limit = keyof typeof limitTable;
-
-async function opened(port: number): Promise<Socket> {
-  const socket = connect(port, "127.0.0.1");
-  await once(socket, "connect");
-  return socket;
-}
 
 /** Writes, and waits until the kernel has it. */
 const write = (socket: Socket, bytes: string | Buffer): Promise<void> =>

@@ -12,7 +12,7 @@ import { setTimeout } from "node:timers/promises";
 import * as journals from "../support/journals.ts";
 import { launch, type Answer } from "../support/launch.ts";
 import { nodes } from "../support/recipes.ts";
-import { program, root, temporaryFolder } from "../support/support.ts";
+import { placeIn, program, root, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=write:retval=1:when=9",
@@ -170,8 +170,7 @@ const flagsFor = (folder: string): readonly string[] =>
 for (const { path: node, version, major } of nodes) {
   test(`Node ${version} serves, recovers and verifies with the permissions of the README alone`, {
     skip: missing([node, "--permission", "--eval", "0"]) }, async () => {
-    const folder = temporaryFolder();
-    const store = join(folder, "plants.ndjson");
+    const { folder, path: store } = placeIn();
     const flags = [...flagsFor(folder), ...major >= 25 ? ["--allow-net"] : []];
     const first = await launch({ store, node: [node, ...flags] });
     assert.deepEqual(await first.post(1), stored);

@@ -18,7 +18,7 @@ import { run } from "../support/in-process.ts";
 import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
 import { launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
-import { cleanEnvironment, program, runningOf, socketFolder } from "../support/support.ts";
+import { cleanEnvironment, placeIn, program, runningOf, socketFolder } from "../support/support.ts";
 import { missing, readableByAll, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
@@ -53,8 +53,7 @@ const verified = (path: string, node: readonly string[] = [...apart, process.exe
  * kill -9 while the next is refused.
  */
 async function takeTurns(mode: number, server = readableByAll()): Promise<void> {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   chownSync(folder, 0, group);
   chmodSync(folder, mode);
   await (await openJournal(path)).close();
@@ -75,8 +74,7 @@ async function takeTurns(mode: number, server = readableByAll()): Promise<void> 
 }
 
 test("a file has one writer, by whatever name", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   const journal = await openJournal(path);
   linkSync(path, join(folder, "hard"));
   symlinkSync(path, join(folder, "soft"));
@@ -113,8 +111,7 @@ if (isLong) for (const [says, file, from, to] of [
 }
 
 test("a lock of a kill -9 goes with the next start; what is no such socket stays", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   await (await openJournal(path)).close();
   const { identity = "" } = realDisk.look(path) ?? {};
   const others = ["a", "b~", "c"].map((end) => `${path}.lock-${identity}-${end}`);
@@ -150,8 +147,7 @@ test("a stale lock of another journal stays; the next start of its own journal r
   });
 
 test("a journal and what stands beside it are for their owner and group alone", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   // An umask that takes nothing away shows the modes themselves.
   const before = process.umask(0);
   try {
@@ -172,8 +168,7 @@ test("a journal and what stands beside it are for their owner and group alone", 
 });
 
 test("a journal whose lock cannot be removed closes without an error", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   const journal = await openJournal(path);
   const [lock] = locksIn(folder);
   renameSync(folder, `${folder}-moved`);
@@ -402,8 +397,7 @@ test("another user's link or file at the journal's path is refused in a director
   });
 
 test("a link in the place of a copy to be made is replaced, not followed", async () => {
-  const folder = socketFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn(socketFolder());
   await journalWith(path, fern);
   writeFileSync(path, "torn", { flag: "a" });
   const victim = join(folder, "victim");
@@ -419,8 +413,7 @@ test("a link in the place of a copy to be made is replaced, not followed", async
 
 test("a journal in use is found by its other names in the folder, from another namespace",
   { skip: missing([...apart, "true"]) }, async () => {
-    const folder = socketFolder();
-    const store = join(folder, "plants.ndjson");
+    const { folder, path: store } = placeIn(socketFolder());
     const first = await serving(store, apart);
     assert.equal((await first.post(1)).status, 200);
     const before = readFileSync(store);

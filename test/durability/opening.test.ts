@@ -17,7 +17,7 @@ import { crc32 } from "node:zlib";
 import { realDisk, type Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { cleanEnvironment, temporaryFolder, token } from "../support/support.ts";
+import { cleanEnvironment, placeIn, temporaryFolder, token } from "../support/support.ts";
 import {
   at, diskWith, headerStart, header, headerBytes, lineOf, record, recordStart,
 } from "../support/journals.ts";
@@ -429,8 +429,7 @@ const refusals: readonly (readonly [
 const readable = readableByAll();
 for (const [says, code, make, message = /./] of refusals) {
   test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
-    const folder = temporaryFolder();
-    const path = join(folder, "plants.ndjson");
+    const { folder, path } = placeIn();
     make(path);
     const isOurs = existsSync(path) && lstatSync(path).isFile();
     const before = isOurs ? readAnyMode(path) : undefined;

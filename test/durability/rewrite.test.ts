@@ -14,7 +14,7 @@ import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { run } from "../support/in-process.ts";
 import { crcOf, diskWith, headerStart, journalWith, lineOf, record, uuid } from "../support/journals.ts";
-import { root, temporaryFolder } from "../support/support.ts";
+import { placeIn, root, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
 const headerOf = (file: string): string => lineOf(headerStart(file));
@@ -152,8 +152,7 @@ test("verify of a symbolic link looks for the .rewrite beside its target", async
 });
 
 test("a .rewrite that is not a copy of a journal's end is not read: 65, and it stays", async () => {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn();
   writeFileSync(path, whole);
   const makers = [
     () => execFileSync("mkfifo", [`${path}.rewrite`]),
@@ -199,8 +198,7 @@ test("a .rewrite that another user replaces by a FIFO after it was found does no
 });
 
 test("FILE.rewrite never writes over what another name of the file has acknowledged", async () => {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
+  const { folder, path } = placeIn();
   const other = join(folder, "other.ndjson");
   const journal = await openJournal(path);
   await journal.append({ id: 1n, name: "Fern" });

@@ -10,7 +10,7 @@ import { verifyJournal } from "../../src/journal/verify.ts";
 import { run } from "../support/in-process.ts";
 import { bytesIn, header, journalWith, record } from "../support/journals.ts";
 import { statusOf } from "../support/operator.ts";
-import { program, startProcess, temporaryFolder } from "../support/support.ts";
+import { placeIn, program, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** A journal with three records. */
@@ -142,8 +142,7 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
 });
 
 test("a line longer than a block is read whole, and damage after it is located", async () => {
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
+  const { path } = placeIn();
   const journal = await openJournal(path);
   for (const length of [10, 65_000, 65_536, 300_000, 5]) {
     await journal.append({ id: BigInt(length), name: "x".repeat(length) });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Server } from "node:http";
-import { connect, type Socket } from "node:net";
+import { type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -10,7 +10,7 @@ import { environmentFor, until } from "../engines/cluster.ts";
 import { Fake } from "../engines/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import { adminOf, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
-import { exchange, readAnswers, socketFolder, startProcess, token, type Running } from "../support/support.ts";
+import { exchange, opened, readAnswers, type Running, socketFolder, startProcess, token } from "../support/support.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
   const server = await startWithAdmin();
@@ -149,12 +149,8 @@ test("admin clients that never complete a request delay the end by a second at m
     args: ["--admin", "0", "--head-timeout", "600000", "--request-timeout", "600000", "--idle-timeout", "600000"],
   });
   const { port } = adminOf(server);
-  const sockets = ["", "GET /metr", stranger.slice(0, -2)].map((bytes) => {
-    const socket = connect(Number(port), "127.0.0.1").on("error", () => undefined);
-    socket.write(bytes);
-    return socket;
-  });
-  await Promise.all(sockets.map((socket) => once(socket, "connect")));
+  const sockets = await Promise.all(["", "GET /metr", stranger.slice(0, -2)]
+    .map((bytes) => opened(Number(port), bytes)));
   assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
   const ended = Promise.all(sockets.map((socket) => once(socket.resume(), "close")));
   assert.equal(await server.end(), 0);
@@ -164,14 +160,9 @@ test("admin clients that never complete a request delay the end by a second at m
 test("the admin listener has 16 connections, and no more", { timeout }, async () => {
   const server = await startWithAdmin();
   const { port } = adminOf(server);
-  const open = async (): Promise<Socket> => {
-    const socket = connect(Number(port), "127.0.0.1").on("error", () => undefined);
-    await once(socket, "connect");
-    return socket;
-  };
   const sockets: Socket[] = [];
-  for (let count = 0; count < 16; count++) sockets.push(await open());
-  assert.deepEqual(await readAnswers(await open(), 1), [], "the seventeenth");
+  for (let count = 0; count < 16; count++) sockets.push(await opened(Number(port)));
+  assert.deepEqual(await readAnswers(await opened(Number(port)), 1), [], "the seventeenth");
   const [last] = sockets.slice(-1);
   assert.ok(last);
   const answered = readAnswers(last, 1);

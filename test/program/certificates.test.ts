@@ -4,7 +4,7 @@ import { execFile, execFileSync } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { Agent, request } from "node:https";
+import { Agent, type RequestOptions } from "node:https";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -12,7 +12,7 @@ import { connect, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
-import { hangUp, metricsOf, plant, timeout } from "../support/operator.ts";
+import { hangUp, metricsOf, plant, post, timeout } from "../support/operator.ts";
 import { cleanEnvironment, exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
 
 /** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
@@ -64,16 +64,8 @@ async function shown(port: number): Promise<string | undefined> {
 }
 
 /** Posts a plant over a connection of an agent; the answer's status. */
-async function ask(port: number, agent: Agent, bearer = token): Promise<number | undefined> {
-  const asked = request({
-    port, host: "127.0.0.1", path: "/plants", method: "POST", agent, ca,
-    headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" },
-  });
-  asked.end('{"id":1,"name":"Fern"}');
-  const [answer] = await once(asked, "response");
-  await once(answer.resume(), "end");
-  return answer.statusCode;
-}
+const ask = (port: number, agent: Agent, bearer = token) =>
+  post({ port, agent, ca, protocol: "https:" } as RequestOptions, bearer);
 
 test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older", { timeout }, async () => {
   const cwd = folderWith("a");

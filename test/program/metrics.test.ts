@@ -14,7 +14,7 @@ import type { Store } from "../../src/program/open-store.ts";
 import { until } from "../engines/cluster.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import { adminOf, hangUp, metricsOf, pageOf, plant, statusOf, stranger, timeout } from "../support/operator.ts";
-import { exchange, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
+import { exchange, opened, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
 
 /** The parts of the metrics that count answers. */
@@ -40,8 +40,7 @@ test("the metrics add up to what has happened, and their labels are those of the
   const sockets: Socket[] = [];
   let [sent, received] = [0, 0];
   for (let count = 0; count < 3; count++) {
-    const socket = connect(server.port, "127.0.0.1");
-    await once(socket, "connect");
+    const socket = await opened(server.port);
     sockets.push(socket);
     const answers = readAnswers(socket, 6);
     socket.write(plant.repeat(4) + stranger.repeat(2));
@@ -160,9 +159,7 @@ test("silent connections that take all descriptors leave a server that can still
   const sockets: Socket[] = [];
   let last = 0;
   for (let open = 0; open < 60; open++) {
-    const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
-    await once(socket, "connect");
-    sockets.push(socket);
+    sockets.push(await opened(server.port));
     // Once no descriptor is left for the scrape itself, its connection is reset.
     last = await pageOf(adminOf(server), "/metrics").then(({ status }) => status, () => 0);
     assert.ok([0, 200].includes(last), `${last}`);

@@ -12,7 +12,7 @@ import {
   adminOf, ask, fern, finish, hangUp, internalError, logged, pageOf, post, readyOf, statusOf, stranger, timeout, underWay, withToken,
 } from "../support/operator.ts";
 import {
-  cleanEnvironment, post as bytesOf, program, socketFolder, startProcess, temporaryFolder,
+  cleanEnvironment, placeIn, post as bytesOf, program, socketFolder, startProcess, temporaryFolder,
 } from "../support/support.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {
@@ -101,8 +101,7 @@ test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
 });
 
 test("a rewrite copy that cannot be looked at is not a missing copy: the journal is not opened", async () => {
-  const cwd = temporaryFolder();
-  const path = join(cwd, "plants.ndjson");
+  const { path } = placeIn();
   await (await openJournal(path)).close();
   symlinkSync("plants.ndjson.rewrite", `${path}.rewrite`);
   await assert.rejects(openJournal(path), { code: "unreadable", exitCode: 65 });

@@ -10,10 +10,11 @@ import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
+import { Load } from "../engines/load.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, root, runningOf, startProcess, temporaryFolder, token, type Running, type RunningProcess } from "../support/support.ts";
+import { cleanEnvironment, root, runningOf, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
@@ -28,33 +29,6 @@ async function post(url: string, id: number): Promise<number> {
 /** The ids of the plants in a journal's text, whole lines only. */
 const idsOf = (text: string): readonly number[] =>
   [...text.matchAll(/^\{"seq".*"plant":\{"id":(\d+),.*\}\n/gm)].map(([, id]) => Number(id));
-
-/** Posts one after another, until told to stop; the acknowledged ids, as they become so. */
-function keepPosting({ url }: Running, pauseMillis = 0) {
-  const acknowledged: number[] = [];
-  const refused: number[] = [];
-  let isOn = true;
-  const loop = async (first: number): Promise<void> => {
-    for (let id = first; isOn; id += 4) {
-      await setTimeout(pauseMillis);
-      const status = await post(url, id);
-      (status === 200 ? acknowledged : refused).push(status === 200 ? id : status);
-    }
-  };
-  const done = Promise.all([1, 2, 3, 4].map(loop));
-  return {
-    acknowledged,
-    refused,
-    stop: (): Promise<unknown> => {
-      isOn = false;
-      return done;
-    },
-    more: async (count: number): Promise<void> => {
-      const goal = acknowledged.length + count;
-      while (acknowledged.length < goal) await setTimeout(1);
-    },
-  };
-}
 
 // systemd
 
@@ -193,7 +167,7 @@ test("logrotate rotates under load, by the recipe: no plant is refused, lost or 
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     // The recipe names files by the second, as time(2) has it: a few milliseconds behind Date.now.
-    const posting = keepPosting(server, 20);
+    const posting = new Load(server.port, 4);
     for (let count = 1; count <= 3; count++) {
       await posting.more(40);
       const nextSecond = Math.floor(Date.now() / 1_000) * 1_000 + 1_000;
@@ -202,11 +176,11 @@ test("logrotate rotates under load, by the recipe: no plant is refused, lost or 
       while (!existsSync(join(cwd, "plants.ndjson"))) await setTimeout(1);
     }
     await posting.more(40);
-    await posting.stop();
+    await posting.end();
     assert.equal(await server.end(), 0);
     const names = readdirSync(cwd).filter((name) => name.startsWith("plants.ndjson-"));
     assert.deepEqual(names.map((name) => name.endsWith(".gz")).sort(), [false, true, true]);
-    assert.deepEqual(posting.refused, []);
+    assert.deepEqual([...posting.refused], []);
     const sorted = (ids: readonly number[]) => ids.toSorted((a, b) => a - b);
     assert.deepEqual(sorted(idsIn(cwd)), sorted(posting.acknowledged));
   });
@@ -238,7 +212,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
   { timeout }, async (t) => {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
-    const posting = keepPosting(server);
+    const posting = new Load(server.port, 4);
     const [copy = ""] = recipeOf("backup").split("\n");
     const copies = 3;
     let torn = 0;
@@ -262,7 +236,7 @@ test("a copy of a live journal has all that was acknowledged before, and at most
       mkdirSync(join(cwd, `${count}`));
       copyFileSync(path, join(cwd, `${count}`, "plants.ndjson"));
     }
-    await posting.stop();
+    await posting.end();
     await server.end();
     t.diagnostic(`${torn} of ${copies} copies have a torn end`);
 

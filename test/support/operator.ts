@@ -48,9 +48,9 @@ export async function store(server: Running, id: string, fields = "") {
 export const withToken = (bearer: string): string => plant.replace(token, bearer);
 
 /** Posts a plant to a host and port or a Unix socket; the status. */
-export async function post(to: RequestOptions, path = "/plants"): Promise<number | undefined> {
-  const asked = request({ host: "127.0.0.1", ...to, path, method: "POST", agent: false,
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" } });
+export async function post(to: RequestOptions, bearer = token): Promise<number | undefined> {
+  const asked = request({ host: "127.0.0.1", agent: false, ...to, path: "/plants", method: "POST",
+    headers: { authorization: `Bearer ${bearer}`, "content-type": "application/json" } });
   asked.end(fern);
   const [answer] = await once(asked, "response");
   await once(answer.resume(), "end");

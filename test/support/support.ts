@@ -38,6 +38,9 @@ export function temporaryFolder(parent = tmpdir()): string {
   return folder;
 }
 
+/** A fresh folder, or another one, and the path of a journal in it. */
+export const placeIn = (folder = temporaryFolder()) => ({ folder, path: join(folder, "plants.ndjson") });
+
 /** One for a Unix socket, whose address has at most 107 bytes, also where TMPDIR is long. */
 export const socketFolder = (): string =>
   temporaryFolder(Buffer.byteLength(tmpdir()) < 70 ? tmpdir() : "/tmp");
@@ -223,6 +226,14 @@ export async function exchange(
   const result = await found;
   socket.destroy();
   return result;
+}
+
+/** A connection, with these bytes sent. It may be reset. */
+export async function opened(port: number, bytes: string | Buffer = ""): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1").on("error", () => undefined);
+  await once(socket, "connect");
+  socket.write(bytes);
+  return socket;
 }
 
 /** Sends bytes; the first response to them. */
