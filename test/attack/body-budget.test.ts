@@ -4,12 +4,11 @@ import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
 import { BodyBudget } from "../../src/http/body.ts";
 import { createPlantServer, type DrainableServer } from "../../src/index.ts";
-import { open, send, serve, statusesOf, readAll, variant, type Ends } from "../support/serving.ts";
+import { type Ends, fern, open, readAll, send, serve, statusesOf, variant } from "../support/serving.ts";
 import { answerTo, post, readAnswers, token } from "../support/support.ts";
 
 const timeout = 30_000;
 const mib = 1_048_576;
-const fern = '{"id":1,"name":"Fern"}';
 const head = `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n`
   + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
 const lastChunk = "0\r\n\r\n";

@@ -2,21 +2,17 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { closed, connected, open, readAll, send, serve, statusesOf } from "../support/serving.ts";
-import { answerTo, exchange, opened, post, readAnswers, startProcess, token } from "../support/support.ts";
+import {
+  closed, connected, hosted, never, open, plant, readAll, refused, send, serve, statusesOf, timeout,
+} from "../support/serving.ts";
+import { answerTo, exchange, opened, post, readAnswers, startProcess } from "../support/support.ts";
 
-const timeout = 20_000;
-/** Longer than the test's own time. */
-const never = 60_000;
-const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
-const plant = post('{"id":1,"name":"Fern"}');
 const last = post('{"id":1,"name":"Fern"}', "Connection: close\r\n");
-const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 const early = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
 
 for (const [what, bytes] of [
   ["a last response", last], ["garbage", "garbage\r\n\r\n"],
-  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${good}\r\n`], ["a part of a refused body", early],
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`], ["a part of a refused body", early],
 ] as const) {
   test(`a client that does not close after ${what} is closed in time`, { timeout }, async () => {
     const { ends } = await connected({ limits: { discardMillis: 100 } });
@@ -77,7 +73,7 @@ test("no timer is left for a client that has gone before its last response", { t
 
 for (const [what, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
-  ["an ambiguous request", `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n${refused}`],
+  ["an ambiguous request", `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`],
 ] as const) {
   test(`what follows ${what} is discarded up to the limit`, { timeout }, async () => {
     const limits = { discardBytesMax: 1_000_000, discardMillis: never };

@@ -11,16 +11,13 @@ import { test } from "node:test";
 import { gunzipSync, gzip } from "node:zlib";
 import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
 import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
-import { HeldStore, listen, open, readAll, send, statusesOf, writeFirst } from "../support/serving.ts";
+import {
+  fern, HeldStore, hosted, listen, never, open, plant, readAll, send, statusesOf, timeout, writeFirst,
+} from "../support/serving.ts";
 import { answerTo, exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 
-const timeout = 20_000;
-const never = 60_000;
 const folder = temporaryFolder();
-const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
-const json = '{"id":1,"name":"Fern"}';
-const plant = post(json);
 const store = new HeldStore();
 let journals = 0;
 const openOne = () => openJournal(join(folder, `plants-${journals++}.ndjson`));
@@ -39,11 +36,11 @@ async function hostThat(
 
 const slow = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
 for (const [what, bytes, status] of [
-  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
-  ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${good}Connection: close\r\n\r\n`, 405],
-  ["HEAD whose body never arrives", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 405],
-  ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, 400],
-  ["a body that never arrives", `POST /x HTTP/1.1\r\n${good}Content-Length: 9\r\n\r\n`, 404],
+  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, 400],
+  ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${hosted}Connection: close\r\n\r\n`, 405],
+  ["HEAD whose body never arrives", `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`, 405],
+  ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, 400],
+  ["a body that never arrives", `POST /x HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`, 404],
 ] as const) {
   test(`our last response waits for a slow response of the host before it: ${what}`, { timeout },
     async () => {
@@ -82,7 +79,7 @@ for (const [what, length] of [["a body", "Content-Length: 5\r\n"], ["none", ""]]
     { timeout }, async () => {
       const port = await hostThat((request) => request.pause());
       const stored = store.names.length;
-      const bytes = `POST /x HTTP/1.1\r\n${good}Expect: 100-continue\r\n${length}\r\n`;
+      const bytes = `POST /x HTTP/1.1\r\n${hosted}Expect: 100-continue\r\n${length}\r\n`;
       const [answer, ...more] = await exchange(port, bytes + plant.toString());
       assert.deepEqual([answer?.status, answer?.headers["connection"]], [404, "close"]);
       assert.deepEqual([more.length, store.names.length], [0, stored]);
@@ -117,7 +114,7 @@ for (const first of ["/a", "/b"]) {
         handlers.find(([path]) => request.url?.startsWith(path))?.[1](request, response)));
       const stored = store.names.length;
       const at = (path: string, fields = ""): string =>
-        post(json, fields).toString().replace("/plants", `${path}/plants`);
+        post(fern, fields).toString().replace("/plants", `${path}/plants`);
       const last = at(first, "Host: b\r\n");
       const answers = await exchange(port, at("/a") + at("/b") + last + at("/a") + at("/b"));
       assert.deepEqual(answers.map(({ status }) => status), [200, 200, 400]);
@@ -212,7 +209,7 @@ test("a store of the host whose methods return no promises is a 500, and onFault
     const own = { append: () => returned, appendOnce: () => returned, close: () => undefined } as object;
     const port = await hostThat(() => undefined, { store: own as PlantStore, onFault: (error) => void faults.push(error) });
     for (const field of ["", "Idempotency-Key: k\r\n"]) {
-      assert.match((await answerTo(port, post(json, field))).body, /^{"error":50001,.*unknown whether the plant was stored/);
+      assert.match((await answerTo(port, post(fern, field))).body, /^{"error":50001,.*unknown whether the plant was stored/);
     }
     const expected = "TypeError: append and appendOnce of a store return promises";
     assert.deepEqual(faults.map(String), [expected, expected]);
@@ -256,10 +253,10 @@ const head = (version: string, lengthBytes: number, bearer: string): string =>
   `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n`
   + `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
 for (const [what, bytes, status] of [
-  ["HTTP/1.0", `${head("1.0", json.length, token)}\r\n${json}`, 200],
-  ["Connection: close", `${head("1.1", json.length, token)}Connection: close\r\n\r\n${json}`, 200],
-  ["HTTP/1.0, early", `${head("1.0", json.length + 10, "weeds")}\r\n${json}`, 401],
-  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${json}`, 413],
+  ["HTTP/1.0", `${head("1.0", fern.length, token)}\r\n${fern}`, 200],
+  ["Connection: close", `${head("1.1", fern.length, token)}Connection: close\r\n\r\n${fern}`, 200],
+  ["HTTP/1.0, early", `${head("1.0", fern.length + 10, "weeds")}\r\n${fern}`, 401],
+  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${fern}`, 413],
 ] as const) {
   test(`a last response leaves a host whose write would compress: ${what}`, { timeout }, async () => {
     const handler = createPlantHandler({ store, tokens: [token], limits: { discardMillis: never } });
@@ -324,7 +321,7 @@ const wrongToken = plant.toString().replace(token, "wrong");
 for (const [what, bytes, expected] of [
   ["200", plant, { connection: "keep-alive" }],
   ["401", wrongToken, { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' }],
-  ["a last response", `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n`, { connection: "close" }],
+  ["a last response", `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, { connection: "close" }],
 ] as const) {
   test(`below on-headers 1.0.2 and replaced methods the headers are right: ${what}`, { timeout }, async () => {
     const port = await hostThat((_, response) => {

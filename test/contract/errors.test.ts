@@ -10,10 +10,9 @@ import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
 import {
   chunked, fern, good, halfBody, halfHead, headersOf, nested, optional, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
-import { listen, open, send } from "../support/serving.ts";
+import { listen, open, send, timeout } from "../support/serving.ts";
 import { assertError, exchange, post, token } from "../support/support.ts";
 
-const timeout = 20_000;
 
 /** After these, what follows is in doubt or is not waited for: the connection closes. */
 const closing: ReadonlySet<string> = new Set<Cause>([

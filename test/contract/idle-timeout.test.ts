@@ -8,16 +8,13 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
-import { closed, connected, type Ends, open, send, serve, temporaryTls } from "../support/serving.ts";
+import {
+  closed, connected, type Ends, never, open, plant, refused, send, serve, temporaryTls, timeout,
+} from "../support/serving.ts";
 import { post, readAnswers, socketFolder } from "../support/support.ts";
 
-const timeout = 20_000;
-/** Longer than the test's own time. */
-const never = 60_000;
 const limits = { idleMillis: 1_000, checkMillis: 20, discardMillis: never };
 const certified = temporaryTls();
-const plant = post('{"id":1,"name":"Fern"}');
-const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
 
 type Client = Ends["client"];

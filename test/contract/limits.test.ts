@@ -7,11 +7,10 @@ import {
   chunk, chunked, coding, fern, good, halfBody, halfHead, host, line, nested, plantOf, withFields, withHeadBytes,
 } from "../support/requests.ts";
 import { answerTo, assertError, exchange, opened, post, readAnswers, startProcess } from "../support/support.ts";
-import { serve, type Serving } from "../support/serving.ts";
+import { serve, type Serving, timeout } from "../support/serving.ts";
 import { memoryOf } from "../support/tools.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
-const timeout = 20_000;
 type Limit = keyof typeof limitTable;
 
 /** Writes, and waits until the kernel has it. */

@@ -10,7 +10,7 @@ import {
 } from "../../src/index.ts";
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
-import { HeldStore, listen, serve } from "../support/serving.ts";
+import { HeldStore, listen, serve, timeout } from "../support/serving.ts";
 import { answerTo, exchange, post, temporaryFolder, token } from "../support/support.ts";
 
 const store = new HeldStore();
@@ -141,7 +141,6 @@ test("a limit that is a getter is read once", () => {
 
 // onResponse: called once with each response before it leaves, also after a parser error.
 
-const timeout = 20_000;
 const plant = post('{"id":1,"name":"Fern"}').toString();
 const line = "POST /plants HTTP/1.1\r\nHost: a\r\n";
 

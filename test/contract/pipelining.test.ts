@@ -8,28 +8,25 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
-import { connected, readAll, send, serve, statusesOf } from "../support/serving.ts";
-import { answerTo, exchange, post, readAnswers, startProcess, temporaryFolder, token } from "../support/support.ts";
+import { connected, hosted, readAll, refused, send, serve, statusesOf, timeout } from "../support/serving.ts";
+import { answerTo, exchange, post, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
-const timeout = 20_000;
-const good = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = (name: string, fields = ""): string => `${post(`{"id":1,"name":"${name}"}`, fields)}`;
 const next = plant("next");
-const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
 const expect = "Expect: 100-continue\r\n";
 const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
 const closing: readonly (readonly [what: string, bytes: string, statuses: readonly number[]])[] = [
-  ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${good}${expect}\r\n`, [404]],
-  ["a refused Expect with an empty body", `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 0\r\n\r\n`, [404]],
-  ["a refused Expect with its body", `POST /x HTTP/1.1\r\n${good}${expect}Content-Length: 2\r\n\r\nab`, [404]],
-  ["a refused Expect of another method", `GET /plants HTTP/1.1\r\n${good}${expect}\r\n`, [405]],
+  ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${hosted}${expect}\r\n`, [404]],
+  ["a refused Expect with an empty body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 0\r\n\r\n`, [404]],
+  ["a refused Expect with its body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 2\r\n\r\nab`, [404]],
+  ["a refused Expect of another method", `GET /plants HTTP/1.1\r\n${hosted}${expect}\r\n`, [405]],
   ["a plant with Upgrade", plant("first", upgrade), [200]],
-  ["a refusal with Upgrade", `GET /x HTTP/1.1\r\n${good}${upgrade}\r\n`, [404]],
-  ["a length over all limits", `POST /x HTTP/1.1\r\n${good}Content-Length: 99999999\r\n\r\n`, [404]],
-  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${good}\r\n`, [400]],
-  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${good}Content-Length: 5\r\nExpect: x\r\n\r\n`, [405]],
+  ["a refusal with Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`, [404]],
+  ["a length over all limits", `POST /x HTTP/1.1\r\n${hosted}Content-Length: 99999999\r\n\r\n`, [404]],
+  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, [400]],
+  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 5\r\nExpect: x\r\n\r\n`, [405]],
 ];
 for (const [what, bytes, statuses] of closing) {
   test(`the response to ${what} follows all before it, and is the last one`, { timeout },
@@ -48,7 +45,7 @@ test("no request after an ambiguous one is executed, although its client has gon
     const { server, port, store } = await serve();
     // As after a failed write of an earlier response.
     server.prependOnceListener("request", (request: IncomingMessage) => request.socket.destroy());
-    await exchange(port, `GET / HTTP/1.1\r\nHost: b\r\n${good}\r\n${next}`);
+    await exchange(port, `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${next}`);
     assert.equal((await answerTo(port, plant("honest"))).status, 200);
     assert.deepEqual(store.names, ["honest"]);
   });

@@ -7,16 +7,14 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { underWay } from "../support/operator.ts";
-import { closed, connected, type Ends, HeldStore, listen, open, readAll, send, serve, statusesOf, variant } from "../support/serving.ts";
+import {
+  closed, connected, type Ends, fern, HeldStore, listen, never, open, readAll, send, serve, statusesOf, timeout, variant,
+} from "../support/serving.ts";
 import {
   answerTo, cleanEnvironment, exchange, post, program, readAnswers, startProcess, temporaryFolder, token,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
-const timeout = 20_000;
-/** Longer than the test's own time. */
-const never = 60_000;
-const fern = '{"id":1,"name":"Fern"}';
 const large = `{"id":1,"name":"${"x".repeat(500_000)}"}`;
 
 /** Waits until a large response that the client has not read is in the kernel. */

@@ -11,15 +11,11 @@ import {
   BearerTokens, createPlantHandler, createPlantServer, tokenDigest, type ResponseListener,
 } from "../../src/index.ts";
 import {
-  closed, HeldStore, listen, open, send, serve, temporaryTls, type Ends,
+  closed, type Ends, HeldStore, listen, never, open, plant, send, serve, temporaryTls, timeout,
 } from "../support/serving.ts";
-import { post, readAnswers, socketFolder, token } from "../support/support.ts";
+import { readAnswers, socketFolder, token } from "../support/support.ts";
 
-const timeout = 20_000;
-/** Longer than the test's own time. */
-const never = 60_000;
 const tls = temporaryTls();
-const plant = post('{"id":1,"name":"Fern"}');
 
 /** The beginning of a ClientHello that declares 512 bytes. */
 const hello = Buffer.from("160301020001", "hex");

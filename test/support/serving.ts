@@ -12,8 +12,17 @@ import { setImmediate as turn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { createPlantServer } from "../../src/index.ts";
 import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
-import { temporaryFolder, token } from "./support.ts";
+import { post, temporaryFolder, token } from "./support.ts";
 import { patched } from "./tools.ts";
+
+/** The time of a test, and longer than that. */
+export const [timeout, never] = [20_000, 60_000];
+
+/** A plant's body, its whole request, the fields of such a request, and a request that is refused. */
+export const fern = '{"id":1,"name":"Fern"}';
+export const plant = post(fern);
+export const hosted = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
+export const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /** A store that keeps names. After `hold`, every append waits for `release`. */
 export class HeldStore implements PlantStore {
