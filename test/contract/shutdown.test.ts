@@ -6,12 +6,11 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
-import { underWay } from "../support/operator.ts";
 import {
   closed, connected, type Ends, fern, HeldStore, listen, never, open, readAll, send, serve, statusesOf, timeout, variant,
 } from "../support/serving.ts";
 import {
-  answerTo, cleanEnvironment, exchange, post, program, readAnswers, startProcess, temporaryFolder, token,
+  answerTo, cleanEnvironment, exchange, post, program, readAnswers, temporaryFolder, token,
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -164,16 +163,6 @@ test("at the drain's deadline a plant that waits for the store is a request cut 
     assert.equal(await server.drain(), false);
     store.release();
   });
-
-test("another signal during a drain ends the program at once with 69", { timeout }, async () => {
-  // The deadline, which also ends with 69, is far away.
-  const server = await startProcess({ node, args: ["--drain-timeout", "600000"] });
-  const answers = readAnswers(await underWay(server), Infinity);
-  server.process.kill("SIGTERM");
-  while (!server.events().some(({ msg }) => msg === "draining: SIGTERM")) await turn();
-  assert.equal(await server.end("SIGINT"), 69);
-  assert.deepEqual(await answers, []);
-});
 
 test("a drain ends at once if no request is in progress, whatever the clients have sent", { timeout },
   async () => {

@@ -1,67 +1,75 @@
 /** `verify` as its operator meets it: whole, damaged and torn files, beside a live server. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { openJournal } from "../../src/index.ts";
 import { linesOf } from "../../src/journal/lines.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { run } from "../support/in-process.ts";
+import { run, start } from "../support/in-process.ts";
 import { bytesIn, header, journalWith, record } from "../support/journals.ts";
 import { statusOf } from "../support/operator.ts";
-import { placeIn, program, startProcess, temporaryFolder } from "../support/support.ts";
+import { placeIn, program, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** A journal with three records. */
 const journalOf = (folder: string): Promise<string> => journalWith(join(folder, "plants.ndjson"),
   ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" })));
 
-test("verify reports on clean, damaged and torn journals, with and without --json", async () => {
+/** What verify says of a journal, in JSON and for people. */
+async function verified(cwd: string, name = "plants.ndjson") {
+  const { code, stdout } = await run(["verify", "--json", name], {}, cwd);
+  const forPeople = await run(["verify", name], {}, cwd);
+  assert.equal(forPeople.code, code);
+  return { code, text: forPeople.stdout, ...JSON.parse(stdout) };
+}
+
+test("verify reports what a journal is, each bad spot, and what opening does, for people and in JSON", async () => {
   const folder = temporaryFolder();
-  const path = await journalOf(folder);
-  const text = readFileSync(path, "utf8");
-  const at = (name: string, contents: string): string => {
+  const text = readFileSync(await journalOf(folder), "utf8");
+  const third = text.lastIndexOf("\n", text.length - 2) + 1;
+  const [begun, damaged] = [text.slice(0, third), text.replace("Fern", "Farn")];
+  const [repairs, creates] = [`repairs it from offset ${third}`, "creates a new journal"];
+  for (const [name, contents, verdict, offsets, opening] of [
+    ["whole", text, "whole", [], "uses it as it is"], ["damaged", damaged, "damaged", [133], "uses it as it is"],
+    ["also torn", `${damaged}x`, "damaged", [133, text.length], `repairs it from offset ${text.length}`],
+    ["unfinished", text.slice(0, -9), "torn", [third], repairs],
+    ["no LF", text.slice(0, -1), "torn", [third], `repairs it from offset ${text.length - 1}`],
+    ["NULs", `${begun}${"\0".repeat(40)}\n`, "torn", [third], repairs], ["a byte", `${begun}x`, "torn", [third], repairs],
+    ["lines of NULs", `${begun}\0\n\0\n`, "torn", [third, third + 2], repairs],
+    ["empty", "", "empty", [], creates], ["a header begun", text.slice(0, 9), "empty", [0], creates],
+    ["NULs alone", "\0\0", "empty", [0], creates],
+    ["a first record that claims nothing", header + record(1, 0), "damaged", [133], "refuses it at offset 133"],
+    ["edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"'), "damaged", [third], `refuses it at offset ${third}`],
+  ] as const) {
     writeFileSync(join(folder, name), contents);
-    return name;
-  };
-  const files = [
-    ["plants.ndjson", 0, undefined],
-    [at("damaged", text.replace("Fern", "Farn")), 65, text.indexOf("\n") + 1],
-    [at("torn", text.slice(0, -9)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
-    [at("no-lf", text.slice(0, -1)), 65, text.lastIndexOf("\n", text.length - 2) + 1],
-    [at("new", text.slice(0, 9)), 65, 0], [at("first", header + record(1, 0)), 65, 133],
-    [at("edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"')), 65,
-      text.lastIndexOf("\n", text.length - 2) + 1],
-  ] as const;
-  const { stdout: forPeople } = await run(["verify", ...files.map(([name]) => name)], {}, folder);
-  for (const [name, code, offset] of files) {
-    const report = await run(["verify", "--json", name], {}, folder);
-    const found = JSON.parse(report.stdout);
-    assert.deepEqual([name, report.code, found.path, found.spots[0]?.offset],
-      [name, code, name, offset]);
-    assert.equal(found.spotsTotal, found.spots.length);
-    assert.match(forPeople, new RegExp(`^${name}: `, "m"));
-    const opening = name === "torn" || name === "no-lf" ? /^repairs it from offset \d+$/
-      : name === "new" ? /^creates a new journal$/ : /edited|first/.test(name) ? /^refuses it at offset \d+$/
-      : /^uses it as it is$/;
-    assert.match(found.opening, opening, name);
-    assert.ok(forPeople.includes(`${name}: opening ${found.opening}\n`));
+    const found = await verified(folder, name);
+    assert.deepEqual([found.code, found.path, found.verdict, found.isOpen, found.spotsTotal, found.opening],
+      [verdict === "whole" ? 0 : 65, name, verdict, false, offsets.length, opening]);
+    assert.deepEqual(found.spots.map(({ offset }: { readonly offset: number }) => offset), offsets);
+    const more = { whole: "", damaged: `, spots: ${offsets.length}`, torn: ": opening repairs it", empty: `: opening ${creates}` };
+    assert.match(found.text, new RegExp(`^${name}: opening ${opening}$[^]*\n${name}: ${verdict}${more[verdict]}\n$`, "m"));
+    assert.equal(readFileSync(join(folder, name), "utf8"), contents);
   }
-  assert.equal(readFileSync(join(folder, "torn"), "utf8"), text.slice(0, -9));
+  writeFileSync(join(folder, "a.gz"), gzipSync(text));
+  assert.match((await run(["verify", "a.gz"], {}, folder)).stderr, /^plant-store: a\.gz: is compressed: /);
 });
 
-test("verify beside a live server does not disturb it, and reads up to the last line", async () => {
-  const folder = temporaryFolder();
-  const server = await startProcess({ cwd: folder });
+test("verify beside a live server does not disturb it, says so, and reads up to the last line", async () => {
+  const { folder, path } = placeIn();
+  const server = await start({ cwd: folder });
   assert.equal(await statusOf(server), 200);
   // A copy that is not whole: nothing was truncated yet.
-  writeFileSync(join(folder, "plants.ndjson.rewrite"), "");
-  const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
-  const { records, opening } = JSON.parse(stdout);
-  assert.deepEqual([code, records, opening], [0, 1, undefined]);
-  assert.match((await run(["verify", "plants.ndjson"], {}, folder)).stdout, /: opening -\n/);
+  writeFileSync(`${path}.rewrite`, "");
+  const { code, records, opening, verdict, isOpen, text } = await verified(folder);
+  assert.deepEqual([code, records, opening, verdict, isOpen], [0, 1, undefined, "whole", true]);
+  assert.match(text, /: opening -\n[^]*: whole; a server has it open\n$/);
   assert.equal(await statusOf(server), 200);
+  truncateSync(path);
+  const empty = await verified(folder);
+  assert.deepEqual([empty.verdict, empty.isOpen], ["empty", true], "as beside a server that creates it");
   assert.equal(await server.end(), 0);
 });
 

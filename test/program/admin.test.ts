@@ -9,7 +9,7 @@ import { test } from "node:test";
 import { environmentFor, until } from "../engines/cluster.ts";
 import { Fake } from "../engines/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
-import { adminOf, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
+import { adminOf, assertSamples, finish, limitFiles, metricsOf, noLimits, pageOf, plant, preload, readyOf, statusOf, stranger, timeout, underWay } from "../support/operator.ts";
 import { exchange, opened, readAnswers, type Running, socketFolder, startProcess, token } from "../support/support.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
@@ -197,10 +197,7 @@ test("with a stream, readiness and metrics follow its server, and the journal's 
   await until("it is ready", async () => await readyOf(server) === "200 ready");
   assert.equal(await statusOf(server), 200);
   const metrics = await metricsOf(server);
-  assert.equal(metrics.get("plant_store_engine_reachable"), 1);
-  assert.equal(metrics.get("plant_store_append_seconds_count"), 1);
-  assert.equal(metrics.get("plant_store_batch_records_sum"), 1);
-  assert.equal(metrics.get("plant_store_queue_records"), 0);
+  assertSamples(metrics, { engine_reachable: 1, append_seconds_count: 1, batch_records_sum: 1, queue_records: 0 });
   assert.deepEqual([...metrics.keys()].filter((name) => /journal_(?:bytes|records)/.test(name)), []);
 
   // What is not answered is in flight.

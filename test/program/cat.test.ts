@@ -1,7 +1,7 @@
 /** `cat` prints plants exactly as they are stored, and stops at damage. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, renameSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -99,33 +99,6 @@ test("cat - prints what comes on standard input, and verifies it", { timeout }, 
     writeFileSync(join(cwd, "plants.ndjson-1.gz"), bytes);
     assert.equal(spawnSync("sh", ["-c", recipeOf("compressed")], { cwd, env: cleanEnvironment({}) }).status, status);
   }
-});
-
-test("verify ends with a verdict, and says whether a server has the file open, in JSON too", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const asJson = async (name: string): Promise<string> => {
-    const { verdict, isOpen, spotsTotal } = JSON.parse((await run(["verify", "--json", name], {}, cwd)).stdout);
-    return `${verdict} ${isOpen} ${spotsTotal}`;
-  };
-  const [torn, empty] = ["torn: opening repairs it", "empty: opening creates a new journal"];
-  for (const [text, verdict, json] of [[whole, "whole", "whole false 0"], [whole.slice(0, -1), torn, "torn false 1"],
-    [`${first}${"\0".repeat(40)}\n`, torn, "torn false 1"], [`${first}x`, torn, "torn false 1"], [`${first}\0\n\0\n`, torn, "torn false 2"],
-    ["", empty, "empty false 0"], [header.slice(0, 9), empty, "empty false 1"], ["\0\0", empty, "empty false 1"],
-    [whole.replace("shade", "x"), "damaged, spots: 1", "damaged false 1"],
-    [`${whole.replace("shade", "x")}x`, "damaged, spots: 2", "damaged false 2"]] as const) {
-    writeFileSync(join(cwd, "a"), text);
-    const { code, stdout } = await run(["verify", "a"], {}, cwd);
-    assert.deepEqual([code, stdout.split("\n").at(-2)], [text === whole ? 0 : 65, `a: ${verdict}`]);
-    assert.equal(await asJson("a"), json);
-  }
-  writeFileSync(join(cwd, "a.gz"), gzipSync(whole));
-  assert.match((await run(["verify", "a.gz"], {}, cwd)).stderr, /^plant-store: a\.gz: is compressed: /);
-  const server = await start({ cwd });
-  assert.match((await run(["verify", "plants.ndjson"], {}, cwd)).stdout, /: whole; a server has it open\n$/);
-  assert.equal(await asJson("plants.ndjson"), "whole true 0");
-  truncateSync(join(cwd, "plants.ndjson"));
-  assert.equal(await asJson("plants.ndjson"), "empty true 0", "as beside a server that creates it");
-  assert.equal(await server.end(), 0);
 });
 
 test("cat ends quietly, without reading on, when its reader has gone", { timeout }, async () => {

@@ -51,17 +51,20 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
     assert.equal(await server.end(name), 0, server.stderr());
   });
 
-  test(`${name} again a second later ends at once: the response in progress is lost`, { timeout }, async () => {
-    // Not by the deadline, which ends with 69, too.
-    const args = ["--drain-timeout", "600000"];
-    const server = await startProcess({ args, nodeArgs: preload(stoppedClock(1_000)) });
-    const socket = await underWay(server);
-    await signal(server, name);
-    await signal(server, "SIGUSR2");
-    const answers = readAnswers(socket, 1);
-    assert.equal(await server.end(name), 69);
-    assert.deepEqual(await answers, []);
-  });
+  for (const [first, when] of [[name, "a second later"], ["SIGTERM", "at once"], ["SIGINT", "at once"]] as const) {
+    if (first === name && when === "at once") continue;
+    test(`${name} ${when} after ${first} ends at once: the response in progress is lost`, { timeout }, async () => {
+      // Not by the deadline, which ends with 69, too.
+      const args = ["--drain-timeout", "600000"];
+      const server = await startProcess({ args, nodeArgs: preload(stoppedClock(1_000)) });
+      const socket = await underWay(server);
+      await signal(server, first);
+      if (when !== "at once") await signal(server, "SIGUSR2");
+      const answers = readAnswers(socket, 1);
+      assert.equal(await server.end(name), 69);
+      assert.deepEqual(await answers, []);
+    });
+  }
 }
 
 /** npm hands its signals on to bash. */
@@ -173,26 +176,17 @@ test("the control: a program that does not listen opens the debugger at SIGUSR1,
   }
 });
 
-test("a journal that fails makes the end 74, though the drain's deadline cuts requests off", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const args = ["--rotation-timeout", "10", "--drain-timeout", "100"];
-  const server = await startProcess({ cwd, args });
-  const socket = await underWay(server);
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  assert.equal(await statusOf(server), 503);
-  assert.equal(await server.ended, 74);
-  assert.match(server.stderr(), /was renamed.*\n.*requests were cut off after 100 ms\n$/);
-  socket.destroy();
-});
-
-test("a signal that ends a drain at once does not hide that the journal has failed: 74", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const args = ["--rotation-timeout", "10", "--drain-timeout", "60000"];
-  const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
-  const socket = await underWay(server);
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  assert.equal(await statusOf(server), 503);
-  await signal(server, "SIGTERM");
-  assert.equal(await server.end("SIGINT"), 74);
-  socket.destroy();
-});
+for (const [what, deadline] of [["the drain's deadline", "100"], ["a second signal", "60000"]] as const) {
+  test(`a journal that fails makes the end 74, though ${what} cuts requests off`, { timeout }, async () => {
+    const cwd = temporaryFolder();
+    const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
+    const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
+    const socket = await underWay(server);
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    assert.equal(await statusOf(server), 503);
+    if (what === "a second signal") await signal(server, "SIGTERM");
+    assert.equal(await (what === "a second signal" ? server.end("SIGINT") : server.ended), 74);
+    assert.match(server.stderr(), what === "a second signal" ? /was renamed/ : /was renamed.*\n.*requests were cut off after 100 ms\n$/);
+    socket.destroy();
+  });
+}

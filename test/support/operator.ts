@@ -111,6 +111,10 @@ export async function metricsOf(server: Running): Promise<ReadonlyMap<string, nu
   }));
 }
 
+/** Asserts the values of some of the metrics, named without their prefix. */
+export const assertSamples = (metrics: ReadonlyMap<string, number>, samples: Readonly<Record<string, number>>) =>
+  assert.deepEqual(Object.fromEntries(Object.keys(samples).map((name) => [name, metrics.get(`plant_store_${name}`)])), samples);
+
 export const readyOf = async (server: Running): Promise<string> => {
   const { status, body } = await pageOf(adminOf(server), "/readyz");
   return `${status} ${body.trimEnd()}`;
