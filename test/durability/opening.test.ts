@@ -209,41 +209,35 @@ for (const [says, file, verdict] of table) {
 
 const first = bytesOf(header, record(1, 133));
 const X = first.length;
-/** What stands at X, with its LF, and what follows it. */
-const linesAtX: Readonly<Record<string, string>> = {
-  "no line": "", "a good line": record(2, X), "a wrong seq": record(5, X), "a wrong synced": record(2, 99),
-  "no record": lineOf('{"seq":2'), "a bad line": record(2, X).replace("Fern", "Moss"),
-  "a bad line with a NUL": record(2, X).replace("F", "\0"), "NULs": `${"\0".repeat(20)}\n`,
-  "a blank line": "\n", "a line in CRLF": record(2, X).replace("\n", "\r\n"),
-};
-const tails = ["nothing", "NULs", "a claim"] as const;
+/**
+ * What stands at X, with its LF, and the verdicts if nothing, NULs or a claim follow; then the same
+ * without the LF. A plus: at the end of the line, not at X. A claim certifies the line before it,
+ * whose seq its own must follow; only verify compares the synced of the two.
+ */
+const linesAtX: readonly (readonly [says: string, line: string, verdicts: string])[] = [
+  ["no line", "", "clean torn clean"],
+  ["a good line", record(2, X), "clean torn+ clean, unterminated torn refused"],
+  ["a wrong seq", record(5, X), "refused refused refused+, refused torn refused"],
+  ["a wrong synced", record(2, 99), "refused refused clean, refused torn refused"],
+  ["no record", lineOf('{"seq":2'), "refused refused refused, refused torn refused"],
+  ["a bad line", record(2, X).replace("Fern", "Moss"), "refused torn refused, torn torn refused"],
+  ["a bad line with a NUL", record(2, X).replace("F", "\0"), "torn torn refused, torn torn torn"],
+  ["NULs", `${"\0".repeat(20)}\n`, "torn torn refused, torn torn torn"],
+  ["a blank line", "\n", "refused refused refused"],
+  ["a line in CRLF", record(2, X).replace("\n", "\r\n"), "refused refused refused, torn torn refused"],
+];
 
-/** The design's table as a function of these facts: the first row that holds is the verdict. */
-function verdictAt(line: string, hasLf: boolean, tail: (typeof tails)[number]): Verdict {
-  const hasNul = line === "a bad line with a NUL" || line === "NULs" || tail === "NULs";
-  const hasChecksum = ["a good line", "a wrong seq", "a wrong synced", "no record"].includes(line);
-  // Only verify compares the last certified line's synced with the line before.
-  const continues = line === "no line" || line === "a good line" || (line === "a wrong synced" && tail === "a claim");
-  if (continues && hasLf) return tail === "NULs" ? torn(X + (linesAtX[line] ?? "").length) : clean;
-  // A claim certifies the line before it, whose seq its own must follow.
-  if (hasLf && tail === "a claim") return refused(line === "a wrong seq" ? X + record(5, X).length : X);
-  if (line === "a good line" && tail === "nothing") return unterminated;
-  const isBad = line === "a bad line" || line === "a bad line with a NUL" || line === "NULs";
-  const isTorn = hasLf ? isBad && hasNul : tail === "nothing" ? !hasChecksum : hasNul;
-  return isTorn ? torn(X) : refused(X);
-}
-
-for (const [line, text] of Object.entries(linesAtX)) {
-  test(`${line} at X, with an LF or without, and whatever follows, has the design's verdict`, async () => {
-    for (const hasLf of text.length > 1 ? [true, false] : [true]) {
-      const start = bytesOf(first, hasLf ? text : text.slice(0, -1));
-      const claim = record(line === "no line" ? 2 : 3, start.length);
-      for (const tail of tails) {
-        const file = bytesOf(start, { "nothing": "", "NULs": nuls(30), "a claim": claim }[tail]);
-        await check(simulated(file), verdictAt(line, hasLf, tail)).catch((error: unknown) => {
-          throw new Error(`${hasLf ? "LF" : "no LF"}, then ${tail}`, { cause: error });
-        });
-      }
+for (const [says, line, verdicts] of linesAtX) {
+  test(`${says} at X, with an LF or without, and whatever follows, has the design's verdict`, async () => {
+    for (const [index, expected] of verdicts.split(/,? /).entries()) {
+      const start = bytesOf(first, index < 3 ? line : line.slice(0, -1));
+      const tail = ["", nuls(30), record(line === "" ? 2 : 3, start.length)][index % 3] ?? "";
+      const at = expected.endsWith("+") ? start.length : X;
+      const known: Readonly<Record<string, Verdict>> = { clean, unterminated, torn: torn(at), refused: refused(at) };
+      const verdict = known[expected.replace("+", "")] ?? assert.fail(expected);
+      await check(simulated(bytesOf(start, tail)), verdict).catch((cause: unknown) => {
+        throw new Error(`${index < 3 ? "with" : "without"} its LF, case ${index % 3}`, { cause });
+      });
     }
   });
 }

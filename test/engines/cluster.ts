@@ -389,6 +389,13 @@ function spawnServer(config: string, folder: string, name: string, path?: string
   return child;
 }
 
+/** Stores one plant in a store that is opened for it. */
+export async function storeOne(opened: Promise<NatsStore>): Promise<void> {
+  const store = await opened;
+  await store.append({ id: 1n, name: "Fern" });
+  await store.close();
+}
+
 /** Asks again and again, for at most a minute. */
 export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
   const giveUpAt = performance.now() + 60_000;

@@ -7,7 +7,7 @@ import { inspect } from "node:util";
 import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/engines/credentials.ts";
 import { openNats, type NatsOptions } from "../../src/engines/nats.ts";
-import { Cluster, until, withCluster, type ClusterOptions } from "./cluster.ts";
+import { Cluster, type ClusterOptions, storeOne, until, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
@@ -153,9 +153,7 @@ describe("the credentials", { timeout }, () => {
 describe("servers with operator, account and user JWTs", { ...withCluster, timeout, concurrency: 2 }, () => {
   test("serve a user by its .creds, and no other user", async () => {
     await cluster.create("plants");
-    const store = await cluster.open("plants", { credentials: credsFor(userOf(plants, {}, writer())) });
-    await store.append(fern);
-    await store.close();
+    await storeOne(cluster.open("plants", { credentials: credsFor(userOf(plants, {}, writer())) }));
     assert.equal((await cluster.read("plants")).length, 1);
     const [one, two] = [userOf(), userOf()];
     const past = { exp: Math.floor(Date.now() / 1000) - 10 };

@@ -2,7 +2,7 @@
  * acknowledgements that are lost on the way. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Cluster, freePorts, until, withCluster } from "./cluster.ts";
+import { Cluster, freePorts, storeOne, until, withCluster } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { proxied, underLoad } from "./load.ts";
 
@@ -49,9 +49,7 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
       }
     });
   test("needs permission for the subjects of its domain only", async () => {
-    const store = await edge.open("plants", { user: "far", query: `${query}&domain=hub` });
-    await store.append(fern);
-    await store.close();
+    await storeOne(edge.open("plants", { user: "far", query: `${query}&domain=hub` }));
     await assert.rejects(edge.open("plants", { user: "far", query }), { code: "config" });
   });
   test("is not served without the domain: the message says how, and no second stream is made", async () => {
@@ -74,9 +72,7 @@ describe("a stream of another account", { ...withCluster, timeout }, () => {
 
 describe("a user that may subscribe to an inbox of its own only", { ...withCluster, timeout }, () => {
   test("is served when the address has the prefix, and refused otherwise", async () => {
-    const store = await hub.open("plants", { user: "boxed", query: `${query}&inbox=_INBOX_plants` });
-    await store.append(fern);
-    await store.close();
+    await storeOne(hub.open("plants", { user: "boxed", query: `${query}&inbox=_INBOX_plants` }));
     await refused(hub.open("plants", { user: "boxed", query }), "config", /Permissions Violation for Subscription/);
   });
 });

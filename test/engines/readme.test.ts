@@ -8,7 +8,7 @@ import { exportStream } from "../../src/program/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
 import { answerTo, cleanEnvironment, post, root, runningOf, temporaryFolder, token } from "../support/support.ts";
 import { outcomeOf } from "../support/tools.ts";
-import { Cluster, environmentFor, withCluster } from "./cluster.ts";
+import { Cluster, environmentFor, storeOne, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 
 /** A file among the secrets of the Kubernetes recipe. */
@@ -47,9 +47,7 @@ describe("the README's servers, stream and users", { ...withCluster, timeout: 60
     await cluster.create("plants", JSON.parse(blockOf("json", "stream")));
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const warnings: string[] = [];
-    const store = await cluster.open("plants", { warn: (line) => warnings.push(line) });
-    await store.append({ id: 1n, name: "Fern" });
-    await store.close();
+    await storeOne(cluster.open("plants", { warn: (line) => warnings.push(line) }));
     assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
 
     const path = join(temporaryFolder(), "out.ndjson");
@@ -70,9 +68,7 @@ describe("the README's servers, stream and users", { ...withCluster, timeout: 60
   });
   test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
     await inPods.create("plants", JSON.parse(blockOf("json", "stream")));
-    const store = await inPods.open("plants", { credentials: secretOf("credentials") });
-    await store.append({ id: 1n, name: "Fern" });
-    await store.close();
+    await storeOne(inPods.open("plants", { credentials: secretOf("credentials") }));
     for (const path of ["/healthz", "/healthz?js-enabled-only=true"]) {
       assert.equal((await fetch(`http://127.0.0.1:${inPods.servers[0]?.monitor}${path}`)).status, 200);
     }

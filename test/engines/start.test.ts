@@ -213,8 +213,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
   }
   test("no host is there: plants are refused, until one is there and has passed the check",
     async () => {
-      const fake = await Fake.start({ greeting: "" });
-      const store = await openFake([fake], { limits: { handshakeMillis: 400 } });
+      const { fake, store } = await open({ greeting: "" }, { handshakeMillis: 400 });
       assert.equal(await append(store), "unreachable");
       fake.script = { config: { storage: "memory" } };
       await until("the stream was looked at", () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false);
@@ -240,8 +239,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
   ];
   for (const [what, script] of passing) {
     test(`a host that ${what} is tried again: that is no mistake in the settings`, async () => {
-      const fake = await Fake.start(script);
-      const store = await openFake([fake], { limits: { handshakeMillis: 400 } });
+      const { fake, store } = await open(script, { handshakeMillis: 400 });
       assert.equal(await append(store), "unreachable");
       fake.script = {};
       await until("it takes plants", async () => await append(store) === "stored");

@@ -276,8 +276,7 @@ describe("the limits", { timeout }, () => {
     assert.equal(await append(store), "stored", "there is room again");
   });
   test("do not count while no server is reachable: all are refused as not stored", async () => {
-    const fake = await Fake.start({ greeting: "" });
-    const store = await openFake([fake], { limits: { handshakeMillis: 100, inFlightRecordsMax: 3 } });
+    const { store } = await open({ greeting: "" }, { handshakeMillis: 100, inFlightRecordsMax: 3 });
     const outcomes = await Promise.all(Array.from({ length: 9 }, () => append(store)));
     assert.deepEqual(new Set(outcomes), new Set(["unreachable"]));
   });

@@ -11,7 +11,7 @@ import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
 import { run, start } from "../support/in-process.ts";
 import { answerTo, post, temporaryFolder } from "../support/support.ts";
-import { Cluster, credentialsOf, environmentFor, until, withCluster } from "./cluster.ts";
+import { Cluster, credentialsOf, environmentFor, storeOne, until, withCluster } from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
 
@@ -72,9 +72,7 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
   }
   test("a server that begins with TLS needs tls-first in the address", async () => {
     const server = await serverOf(good, "handshake_first: true");
-    const store = await server.open("plants", { scheme: "tls", query: `${query}&tls-first`, tls: trusting(good) });
-    await store.append({ id: 1n, name: "Fern" });
-    await store.close();
+    await storeOne(server.open("plants", { scheme: "tls", query: `${query}&tls-first`, tls: trusting(good) }));
     await assert.rejects(server.open("plants", { query: `${query}&tls-first`, tls: {} }),
       { code: "refused", message: /self.signed certificate/ });
     const warnings: string[] = [];
@@ -110,9 +108,7 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     const hasty = await server.open("plants", { ...options, limits: { handshakeMillis: 1_500 } });
     assert.equal(hasty.stats.isReachable, false, "the control: TLS takes longer");
     await hasty.close();
-    const store = await server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } });
-    await store.append({ id: 1n, name: "Fern" });
-    await store.close();
+    await storeOne(server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } }));
   });
   test("the program has a client certificate by flags, and reads it again for every connection", async () => {
     const server = await serverOf(good, "verify: true");
