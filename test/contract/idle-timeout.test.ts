@@ -69,13 +69,12 @@ describe("the idle timeout", { concurrency: true }, () => {
     }
   }
 
-  const inProgress: readonly (readonly [what: string, pieces: readonly string[]])[] = [
+  for (const [what, pieces] of [
     ["a header section", [...plant.toString("latin1")]],
     ["a header section after CRLFs", ["\r\n\r\n", ...plant.toString("latin1")]],
     ["a body", [plant.toString().slice(0, -9), ...plant.toString().slice(-9).split("")
       .flatMap((byte) => [byte, "", "", "", "", "", "", ""])]],
-  ];
-  for (const [what, pieces] of inProgress) {
+  ] as const) {
     test(`${what} that takes longer than the idle timeout to arrive is in progress`, { timeout },
       async () => {
         const { ends } = await connected({ limits });

@@ -66,7 +66,7 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
   await assert.rejects(openNats("nats://a/B", { limits }), /^TypeError: there is no limit pingMilis; .*, pingMillis,/);
 });
 
-const good: readonly (readonly [says: string, options: PlantOptions])[] = [
+for (const [says, options] of [
   ["the required options alone", { store, tokens }],
   ["undefined for all others", {
     store, tokens, basePath: undefined, limits: undefined, onFault: undefined,
@@ -75,8 +75,7 @@ const good: readonly (readonly [says: string, options: PlantOptions])[] = [
   ["a base path of two segments", { store, tokens, basePath: "/a/b%20c:@!~" }],
   ["tokens that can be replaced", { store, tokens: new BearerTokens(tokens) }],
   ["a store that is an object literal", { store: { append: async () => {}, close: async () => {} }, tokens }],
-];
-for (const [says, options] of good) {
+] as const) {
   test(`${says}: a server and a handler are created`, () => {
     assert.equal(createPlantServer(options).listening, false);
     assert.equal(createPlantServer({ ...options, tls: undefined }).listening, false);
@@ -145,7 +144,7 @@ const plant = post('{"id":1,"name":"Fern"}').toString();
 const line = "POST /plants HTTP/1.1\r\nHost: a\r\n";
 
 /** What is sent, and what is reported of each response: status, number, method of the request. */
-const cases: readonly (readonly [what: string, bytes: string, reported: readonly string[]])[] = [
+for (const [what, bytes, wanted] of [
   ["a plant", plant, ["200 - POST"]],
   ["two plants at once", plant + plant, ["200 - POST", "200 - POST"]],
   ["no token", `${line}\r\n`, ["401 40101 POST"]],
@@ -157,8 +156,7 @@ const cases: readonly (readonly [what: string, bytes: string, reported: readonly
   ["an invalid chunk", `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`, ["401 40101 POST"]],
   ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", ["401 40101 -"]],
   ["a request after a last response", plant.replace("Host", "Connection: close\r\nHost") + plant, ["200 - POST"]],
-];
-for (const [what, bytes, wanted] of cases) {
+] as const) {
   test(`onResponse is called once with each response that the client gets: ${what}`, { timeout }, async () => {
     const reported: string[] = [];
     const onResponse: ResponseListener = ({ status, error = "-" }, socket, response) => {

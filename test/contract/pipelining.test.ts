@@ -17,7 +17,7 @@ const next = plant("next");
 
 const expect = "Expect: 100-continue\r\n";
 const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
-const closing: readonly (readonly [what: string, bytes: string, statuses: readonly number[]])[] = [
+for (const [what, bytes, statuses] of [
   ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${hosted}${expect}\r\n`, [404]],
   ["a refused Expect with an empty body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 0\r\n\r\n`, [404]],
   ["a refused Expect with its body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 2\r\n\r\nab`, [404]],
@@ -27,8 +27,7 @@ const closing: readonly (readonly [what: string, bytes: string, statuses: readon
   ["a length over all limits", `POST /x HTTP/1.1\r\n${hosted}Content-Length: 99999999\r\n\r\n`, [404]],
   ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, [400]],
   ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 5\r\nExpect: x\r\n\r\n`, [405]],
-];
-for (const [what, bytes, statuses] of closing) {
+] as const) {
   test(`the response to ${what} follows all before it, and is the last one`, { timeout },
     async () => {
       const { store, ends } = await connected();

@@ -138,7 +138,7 @@ revoked.revoke();
 const boom = new Error("boom");
 
 /** What a host may append; `written`: its JSON in the file, undefined if it is invalid. */
-const given: readonly (readonly [says: string, plant: unknown, written?: string])[] = [
+for (const [says, plant, written] of [
   ["an id over int64", { id: 2n ** 63n, name: "" }],
   ["an id under int64", { id: -(2n ** 63n) - 1n, name: "" }],
   ["an id that is a number", { id: 7, name: "" }], ["an id that is text", { id: "7", name: "" }],
@@ -157,9 +157,7 @@ const given: readonly (readonly [says: string, plant: unknown, written?: string]
   ["a name that becomes nothing", fickle("name", "Moss", undefined), '{"id":1,"name":"Moss","tag":"shade"}'],
   ["a tag that becomes an object", fickle("tag", "sun", { toJSON: () => 1 }), '{"id":1,"name":"Fern","tag":"sun"}'],
   ["a tag that appears", fickle("tag", undefined, 7), '{"id":1,"name":"Fern"}'],
-];
-
-for (const [says, plant, written] of given) {
+] as const) {
   test(`a plant with ${says} is ${written ? "written as it was checked" : "invalid"}`, async () => {
     const { path, disk, journal, writes, bytes } = await simulated();
     const outcome = outcomeOf(journal.append(plant as NewPlant));

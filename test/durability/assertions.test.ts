@@ -32,18 +32,14 @@ test("the program itself responds with 200 twice and ends with 0: the control", 
   assert.deepEqual(await live(program), { statuses: [200, 200], end: "0 ", ids: [1, 2] });
 });
 
-const broken: readonly (readonly [
-  invariant: string, file: string, from: string, to: string, statuses: readonly number[],
-])[] = [
+for (const [invariant, file, from, to, statuses] of [
   ["queued bytes are never negative", "queue.js", "this.#bytes += bytes;", "this.#bytes += bytes - 1;", [503]],
   ["an append settles only once", "queue.js", "this.batch = this.waiting.splice(0, count);",
     "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
     [200]],
   ["every append of a batch settles", "queue.js", "file });\n        }\n        this.batch = [];",
     "file });\n        }", [200, 503]],
-];
-
-for (const [invariant, file, from, to, statuses] of broken) {
+] as const) {
   test(`a program in which it is not true that ${invariant} ends with 70`, async () => {
     const found = await live(patched(file, [[from, to]]));
     assert.match(found.end, new RegExp(`^70 .*[:,] internal error: ${invariant}\n$`));

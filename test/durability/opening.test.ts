@@ -214,7 +214,7 @@ const X = first.length;
  * without the LF. A plus: at the end of the line, not at X. A claim certifies the line before it,
  * whose seq its own must follow; only verify compares the synced of the two.
  */
-const linesAtX: readonly (readonly [says: string, line: string, verdicts: string])[] = [
+for (const [says, line, verdicts] of [
   ["no line", "", "clean torn clean"],
   ["a good line", record(2, X), "clean torn+ clean, unterminated torn refused"],
   ["a wrong seq", record(5, X), "refused refused refused+, refused torn refused"],
@@ -225,9 +225,7 @@ const linesAtX: readonly (readonly [says: string, line: string, verdicts: string
   ["NULs", `${"\0".repeat(20)}\n`, "torn torn refused, torn torn torn"],
   ["a blank line", "\n", "refused refused refused"],
   ["a line in CRLF", record(2, X).replace("\n", "\r\n"), "refused refused refused, torn torn refused"],
-];
-
-for (const [says, line, verdicts] of linesAtX) {
+] as const) {
   test(`${says} at X, with an LF or without, and whatever follows, has the design's verdict`, async () => {
     for (const [index, expected] of verdicts.split(/,? /).entries()) {
       const start = bytesOf(first, index < 3 ? line : line.slice(0, -1));

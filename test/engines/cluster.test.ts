@@ -63,14 +63,13 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     });
   }
 
-  const mistakes: readonly (readonly [what: string, OpenOptions, code: string, RegExp])[] = [
+  for (const [what, options, code, pattern] of [
     ["a wrong password", { credentials: "writer\nwrong-pw" }, "refused", /Authorization Violation/],
     ["an unknown user", { user: "nobody" }, "refused", /Authorization Violation/],
     ["a user without credentials", { credentials: () => undefined }, "refused", /Authorization Violation/],
     ["a user that may not ask for the stream", { user: "half" }, "config", /Permissions Violation/],
     ["tls:// on servers without TLS", { scheme: "tls" }, "refused", /expected a server with TLS/],
-  ];
-  for (const [what, options, code, pattern] of mistakes) {
+  ] as const) {
     test(`${what} is refused`, () => refused(cluster.open("plants", options), code, pattern));
   }
   test("each server is asked whether it syncs; one that is down stops nothing, and is asked when it is back", async () => {

@@ -7,7 +7,7 @@ import { inspect } from "node:util";
 import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/engines/credentials.ts";
 import { openNats, type NatsOptions } from "../../src/engines/nats.ts";
-import { Cluster, type ClusterOptions, storeOne, until, withCluster } from "./cluster.ts";
+import { Cluster, storeOne, until, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
@@ -181,13 +181,12 @@ describe("servers with operator, account and user JWTs", { ...withCluster, timeo
 
 describe("servers that know a user by", { ...withCluster, timeout, concurrency: 3 }, () => {
   const user = createKey("user");
-  const kinds: readonly (readonly [what: string, right: string, wrong: string, options: ClusterOptions])[] = [
+  for (const [what, right, wrong, options] of [
     ["user and password", "me\ns3cret\n", "me\nother\n", { users: "{ user: me, password: s3cret }" }],
     ["a token", "token s3cret\n", "token other\n",
       { accounts: "authorization { token: s3cret }\n", login: () => ({ auth_token: "s3cret" }) }],
     ["an nkey", user.seed, createKey("user").seed, { users: `{ nkey: ${user.id} }` }],
-  ];
-  for (const [what, right, wrong, options] of kinds) {
+  ] as const) {
     test(`${what} serve the right one, and no wrong one, whenever they are asked`, async () => {
       const servers = await Cluster.start({ ...options, servers: 1 });
       await servers.create("plants", { num_replicas: 1 });

@@ -158,13 +158,12 @@ describe("the monitors", { timeout }, () => {
 
 describe("the stream of a connection that is used", { timeout }, () => {
   const gone = { error: { code: 404, err_code: 10059, description: "stream not found" } };
-  const edits: readonly (readonly [Script, RegExp])[] = [
+  for (const [script, pattern] of [
     [{ config: { retention: "interest" } }, /retention: expected/], [{ config: { storage: "memory" } }, /storage: expected/],
     [{ config: { num_replicas: 1 } }, /num_replicas: expected/], [{ stream: gone }, /stream not found/],
     [{ config: { allow_rollup_hdrs: true } }, /allow_rollup_hdrs: expected none, found true/], [{ config: { sealed: true } }, /sealed: expected/],
     [{ config: { allow_msg_counter: true } }, /allow_msg_counter: expected none/],
-  ];
-  for (const [script, pattern] of edits) {
+  ] as const) {
     test(`is checked at intervals: with ${JSON.stringify(script)} plants are refused`, async () => {
       const { fake, store, warnings } = await open({},
         { checkMillis: 50, appendMillis: 20_000, unreachableMillis: 60_000 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, mock, test } from "node:test";
 import { openNats } from "../../src/engines/nats.ts";
 import { until } from "./cluster.ts";
-import { append, Fake, open, openFake, refused, type Script } from "./fake.ts";
+import { append, Fake, open, openFake, refused } from "./fake.ts";
 
 const timeout = 30_000;
 
@@ -170,7 +170,7 @@ describe("a stream without a leader", { timeout }, () => {
 
 describe("at start", { timeout, concurrency: 8 }, () => {
   const violation = "-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.plants\"'\r\n";
-  const scripts: readonly (readonly [what: string, Script, RegExp, string])[] = [
+  for (const [what, script, pattern, code] of [
     ["bad credentials", { onConnect: "-ERR 'Authorization Violation'\r\n" }, /Authorization/, "refused"],
     ["no version", { info: { version: 3 } }, /version 2\.14 or later/, "refused"],
     ["a version that is no text", { info: { version: { toString: 1 } } }, /version 2\.14/, "refused"],
@@ -181,8 +181,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` }, /Permissions Violation/, "config"],
     ["no stream", { stream: { error: { code: 404, err_code: 10059, description: "stream not found" } } },
       /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants","deny_delete":true,"deny_purge":true,/, "config"],
-  ];
-  for (const [what, script, pattern, code] of scripts) {
+  ] as const) {
     test(`${what}: refused`, async () => {
       const fake = await Fake.start(script);
       await refused(openFake([fake]), code, pattern);
@@ -190,9 +189,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     });
   }
   // cluster.test.ts has what a real server makes of wrong ones.
-  const configs: readonly (readonly [
-    config: Readonly<Record<string, unknown>>, refusal: RegExp | undefined, query?: string,
-  ])[] = [
+  for (const [config, pattern, query = ""] of [
     [{}, undefined], [{ num_replicas: 5 }, undefined],
     [{ num_replicas: 1 }, undefined, "?replicas=1"],
     [{ discard: "new", max_msgs: 5 }, undefined], [{ discard: "old" }, undefined], [{ persist_mode: "default" }, undefined],
@@ -201,8 +198,7 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     [{ subjects: ["plants.new"] }, undefined, "?subject=plants.new"],
     [{ subjects: ["plants", "plants.new"] }, /subjects: expected \["plants.new"\]/, "?subject=plants.new"],
     [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /],
-  ];
-  for (const [config, pattern, query = ""] of configs) {
+  ] as const) {
     test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query}`, async () => {
       const fake = await Fake.start({ config: { max_msgs_per_subject: -1, ...config } });
       const opened = openFake([fake], {}, query);
@@ -230,14 +226,13 @@ describe("at start", { timeout, concurrency: 8 }, () => {
     bad.script = {};
     await until("it takes plants", async () => await append(store) === "stored");
   });
-  const passing: readonly (readonly [what: string, Script])[] = [
+  for (const [what, script] of [
     ["closes at once", { greeting: "", hangsUp: true }],
     ["closes within its INFO", { greeting: 'INFO {"version":"2.1', hangsUp: true }],
     ["is full", { greeting: "-ERR 'maximum connections exceeded'\r\n", hangsUp: true }],
     ["begins with PING", { greeting: "PING\r\n" }],
     ["was too slow to ask for credentials", { onConnect: "-ERR 'Authentication Timeout'\r\n" }],
-  ];
-  for (const [what, script] of passing) {
+  ] as const) {
     test(`a host that ${what} is tried again: that is no mistake in the settings`, async () => {
       const { fake, store } = await open(script, { handshakeMillis: 400 });
       assert.equal(await append(store), "unreachable");

@@ -56,7 +56,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
   });
 
   // Each response in turn. Each is sent once more, unchanged, as long as another response is listed.
-  const cases: readonly (readonly [what: string, outcome: string, ...responses: Response[]])[] = [
+  for (const [what, outcome, ...responses] of [
     ["a PubAck", "stored", good], ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
     ["number 0", "stored", ack(0), good],
     ["10008, away", "stored", fails(10008, "JetStream system temporarily unavailable"), good],
@@ -87,15 +87,14 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     ["a PubAck of another stream", "unknown", '{"stream":"others","seq":1}'],
     ["a number below 0", "unknown", ack(-1)],
     ["null", "unknown", "null"],
-  ];
-  for (const [what, outcome, ...responses] of cases) {
+  ] as const) {
     test(`is ${outcome} after ${what}`, async () => {
       const { fake, store } = await open({ onPlant: inTurn(responses) }, { noProgressMillis: 1_000 });
       assert.equal(await append(store), outcome);
       assert.deepEqual(fake.plants.map(({ message }) => message), responses.map(() => fake.plants[0]?.message));
     });
   }
-  const hopeless: readonly (readonly [what: string, outcome: string, ...responses: Response[]])[] = [
+  for (const [what, outcome, ...responses] of [
     ["no leader", "unreachable", noLeader], ["no response", "unknown", undefined],
     ["no response to one attempt, and to the others twice that there is no leader", "unknown",
       undefined, twiceNoLeader],
@@ -103,8 +102,7 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     ["a PubAck with a status", "unknown",
       raw((reply) => `HMSG ${reply} 1 16 ${16 + good.length}\r\nNATS/1.0 200\r\n\r\n${good}\r\n`)],
     ["a status other than 503", "unknown", raw((reply) => `HMSG ${reply} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`)],
-  ];
-  for (const [what, outcome, ...responses] of hopeless) {
+  ] as const) {
     test(`is ${outcome} at its deadline after ${what}`, async () => {
       const { fake, store } = await open({ onPlant: inTurn(responses) },
         { appendMillis: 1_200, noProgressMillis: 250, retryMillis: 100 });

@@ -59,12 +59,11 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
       assert.equal((await server.read("plants")).length, 1);
     });
   }
-  const untrusted: readonly (readonly [string, typeof good, ConnectionOptions, RegExp])[] = [
+  for (const [what, certificate, tls, pattern] of [
     ["an unknown authority", good, {}, /self.signed certificate/],
     ["another authority", good, trusting(other), /self.signed certificate/],
     ["a certificate for another name", other, trusting(other), /127\.0\.0\.1.* not in the cert/],
-  ];
-  for (const [what, certificate, tls, pattern] of untrusted) {
+  ] as const) {
     test(`${what} is refused`, async () => {
       const server = await serverOf(certificate);
       await refused(server.open("plants", { query, tls }), "refused", pattern);

@@ -32,8 +32,7 @@ const bytes = Buffer.byteLength(whole);
 
 const leftOut = new RegExp(`^plant-store: a: left out the end, from offset ${offset}: it is torn\n$`);
 
-const cases: readonly (readonly [says: string, args: string, files: Readonly<Record<string, string | Buffer>>,
-  stdout: string, code: number, stderr: RegExp])[] = [
+for (const [says, args, files, stdout, code, stderr] of [
   ["prints plants as they are stored", "a", { a: whole }, printed, 0, /^$/],
   ["adds seq and at", "--at a --seq", { a: whole },
     plants.map((text, index) => `{"seq":${index + 1},"at":"${at}",${text.slice(1)}\n`).join(""), 0, /^$/],
@@ -63,8 +62,7 @@ const cases: readonly (readonly [says: string, args: string, files: Readonly<Rec
   ["refuses what is no journal", "a", { a: "{}\n" }, "", 65, /: at offset 0, expected the header of a journal/],
   ["names a file that is missing", "none", {}, "", 74, /^plant-store: none: does not exist\n$/],
   ["needs a file", "--seq", {}, "", 64, /cat needs the path of a journal/],
-];
-for (const [says, args, files, stdout, code, stderr] of cases) {
+] as const) {
   test(`cat ${says}`, { timeout }, async () => {
     const cwd = temporaryFolder();
     for (const [name, text] of Object.entries(files)) writeFileSync(join(cwd, name), text);

@@ -78,7 +78,7 @@ for (const [authorization, error] of refused) {
   });
 }
 
-const noTokens: readonly (readonly [what: string, tokens: readonly string[]])[] = [
+for (const [what, given] of [
   ["none at all", []], ["an empty one", [""]], ["a good one and an empty one", [secret, ""]],
   ["one with a space", ["S3cret a"]], ["one that ends in a line feed", ["S3cret\n"]],
   ["a digest of 63 digits", [`sha256:${"a".repeat(63)}`]],
@@ -86,8 +86,7 @@ const noTokens: readonly (readonly [what: string, tokens: readonly string[]])[] 
   ["a digest in capitals", [`sha256:${"A".repeat(64)}`]],
   ["one with a g", [`sha256:${"g".repeat(64)}`]],
   ["another digest", [`sha1:${"a".repeat(40)}`]], ["SHA256", [`SHA256:${"a".repeat(64)}`]],
-];
-for (const [what, given] of noTokens) {
+] as const) {
   test(`${what} is refused as tokens, and the old tokens stay`, () => {
     const isUnspoken = (error: unknown): boolean =>
       error instanceof Error && !/S3cret|a{9}|A{9}|g{9}/.test(error.message);
@@ -122,7 +121,7 @@ test("a generated token is a new b64token of 256 bits, and is accepted by its di
 });
 
 const [a, b] = ["a", "b"].map((name) => `sha256:${hexOf(name)}`);
-const files: readonly (readonly [what: string, text: string, digests: readonly unknown[]])[] = [
+for (const [what, text, digests] of [
   ["no line feed at its end", `ci ${a}`, [a]], ["two lines", `ci ${a}\nops ${b}\n`, [a, b]],
   ["blank lines, and lines of spaces", `\n  \n\t\nci ${a}\n\n \n`, [a]],
   ["comments", `#\n  # tokens\n# ops ${b}\nci ${a}\n# end`, [a]],
@@ -131,15 +130,14 @@ const files: readonly (readonly [what: string, text: string, digests: readonly u
   ["names with marks", `ci-1.eu@x:y ${a}\nö#1 ${b}\n`, [a, b]],
   ["a byte order mark, spaces and tabs", `\ufeffci ${a} \n\t ops\t${b}\t\r\n`, [a, b]],
   ["a name twice", `x ${a}\nx ${b}`, [a, b]], ["a name that looks like a digest", `sha256:x ${a}`, [a]],
-];
-for (const [what, text, digests] of files) {
+] as const) {
   test(`a tokens file with ${what} is read`, () => {
     assert.deepEqual([...parseTokensFile(text).keys()], digests);
     new BearerTokens([...parseTokensFile(text).keys()]).check("Bearer a");
   });
 }
 
-const badFiles: readonly (readonly [what: string, text: string, line: number])[] = [
+for (const [what, text, line] of [
   ["nothing", "", 1], ["comments only", "# none\n#\n", 1],
   ["no name", `${a}\n`, 1], ["no digest", "ci\n", 1],
   ["a token itself", "ci S3cret-token\n", 1], ["a token alone", "S3cret-token\n", 1],
@@ -148,8 +146,7 @@ const badFiles: readonly (readonly [what: string, text: string, line: number])[]
   ["a comment behind", `ci ${a} # ours\n`, 1], ["a bad last line", `ci ${a}\n#\nops`, 3],
   ["a bad line after CRLF", `# x\r\n\r\nci ${a}\r\nS3cret x\r\n`, 4],
   ["CR alone", `ci ${a}\rops ${b}\r`, 1], ["a NUL", `ci ${a}\0`, 1], ["UTF-16", `c\0i\0 \0${a}`, 1],
-];
-for (const [what, text, line] of badFiles) {
+] as const) {
   test(`a tokens file with ${what} is refused, line ${line} named`, () => {
     assert.throws(() => parseTokensFile(text), (error) => {
       assert.ok(error instanceof Error);
@@ -202,20 +199,19 @@ test("a tokens file is closed, whether it was read or refused", { skip: noDescri
   });
 });
 
-const noFiles: readonly (readonly [what: string, make: Make, reason: RegExp])[] = [
+for (const [what, make, reason] of [
   ["that the group can write", file(good, 0o620), /write it, found mode 620$/],
   ["that others can write", file(good, 0o602), /write it, found mode 602$/],
   // Its owner may not even read it, unless that is root.
   ["that only others can write", file(good, 0o002), process.getuid?.() === 0 ? /write it, found mode 002$/ : /EACCES/],
-  ["that is a folder", (path) => mkdirSync(path, { mode: 0o700 }), /regular file/],
+  ["that is a folder", (path: string) => mkdirSync(path, { mode: 0o700 }), /regular file/],
   // One that is waited for stops this test, and any start.
-  ["that is a pipe", (path) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],
-  ["that is a device", (path) => symlinkSync("/dev/null", path), /regular file/],
+  ["that is a pipe", (path: string) => execFileSync("mkfifo", ["-m", "600", path]), /regular file/],
+  ["that is a device", (path: string) => symlinkSync("/dev/null", path), /regular file/],
   ["that is missing", () => undefined, /ENOENT|no such file/],
-  ["behind a dangling link", (path) => symlinkSync(`${path}-gone`, path), /ENOENT|no such file/],
+  ["behind a dangling link", (path: string) => symlinkSync(`${path}-gone`, path), /ENOENT|no such file/],
   ["with a bad third line", file(`ci ${a}\n\nS3cret-token\n`, 0o600), /line 3/],
-];
-for (const [what, make, reason] of noFiles) {
+] as const) {
   test(`a tokens file ${what} is refused by its name`, () => {
     const path = join(folder, what.replaceAll(" ", "-"));
     make(path);

@@ -131,7 +131,7 @@ test("a message names an invisible character by its number, and a byte order mar
 });
 
 /** Bytes, and the position of the first that are not part of a well-formed character. */
-const notUtf8: readonly (readonly [what: string, hex: string, offset: number])[] = [
+for (const [what, hex, offset] of [
   ["a byte FF", "ff", 0], ["a lone continuation", "228022", 1],
   ["a lead without continuation", "22c32822", 1], ["two bytes, truncated", "22c3", 1],
   ["EF BF before a quote", "22efbf22", 1], ["EF before EF BF BD", "22efefbfbd22", 1],
@@ -140,9 +140,7 @@ const notUtf8: readonly (readonly [what: string, hex: string, offset: number])[]
   ["FF after characters of two and three", "22c3a9e282acff22", 6],
   ["UTF-16 with a byte order mark", "fffe3100", 0], ["EF BF after U+FFFD", "22efbfbdefbf", 4],
   ["FF after a whole value", "31ff", 1], ["FF in a name", "7b22ff223a317d", 2],
-];
-
-for (const [what, hex, offset] of notUtf8) {
+] as const) {
   test(`${what} (${hex}) is refused at byte ${offset} as not UTF-8`, () => {
     const error = errorOf(Buffer.from(hex, "hex"));
     assert.deepEqual([error?.code, error?.offset], ["utf8", offset]);

@@ -9,7 +9,6 @@ import {
 } from "../../src/journal/record.ts";
 import { plantText } from "../../src/store.ts";
 import { limitTable } from "../../src/config.ts";
-import type { NewPlant } from "../../src/plant.ts";
 import { at, headerStart, recordStart, uuid } from "../support/journals.ts";
 import { root } from "../support/support.ts";
 
@@ -32,13 +31,11 @@ const headerLine = headerStart();
 const textOf = (plant: string): string => recordStart(1, 133, plant);
 
 /** "123456789": the check value of the CRC catalogue; the others are zlib's. */
-const vectors: readonly (readonly [text: string, crc: string])[] = [
+for (const [text, crc] of [
   ["", "00000000"], ["123456789", "cbf43926"], ["a", "e8b7be43"],
   ["The quick brown fox jumps over the lazy dog", "414fa339"], ["\0\0\0\0", "2144df1c"],
   ["\u00ff\u2028", crc32(Buffer.from("\u00ff\u2028"))],
-];
-
-for (const [text, crc] of vectors) {
+] as const) {
   test(`the checksum of ${JSON.stringify(text)} is ${crc}, in ours and in the oracle`, () => {
     assert.equal(crc32(Buffer.from(text)), crc);
     assert.equal(`${fillChecksums(`${text}${placeholderCrc}\n`)}`, `${text},"crc":"${crc}"}\n`);
@@ -70,7 +67,7 @@ test("a header is one line of 133 bytes, with the checksum of what stands before
   assert.equal(decodeHeader(line(headerLine)), uuid);
 });
 
-const noHeaders: readonly (readonly [says: string, bytes: Buffer])[] = [
+for (const [says, bytes] of [
   ["nothing", Buffer.alloc(0)],
   ["another version", line(headerLine.replace('"version":1', '"version":2'))],
   ["another journal", line(headerLine.replace("plant-store", "plant-stare"))],
@@ -84,14 +81,12 @@ const noHeaders: readonly (readonly [says: string, bytes: Buffer])[] = [
   ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
   ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])],
   ["a record", line(textOf('{"id":1,"name":""}'))],
-];
-
-for (const [says, bytes] of noHeaders) {
+] as const) {
   test(`a header with ${says} is none`, () => assert.equal(decodeHeader(bytes), undefined));
 }
 
 const controls = String.fromCharCode(...Array(32).keys());
-const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[] = [
+for (const [says, plant, json] of [
   ["a tag", { id: 7n, name: "Fern", tag: "shade" }, '{"id":7,"name":"Fern","tag":"shade"}'],
   ["empty texts", { id: 0n, name: "", tag: "" }, '{"id":0,"name":"","tag":""}'],
   ["the least id", { id: -(2n ** 63n), name: "" }, '{"id":-9223372036854775808,"name":""}'],
@@ -104,9 +99,7 @@ const plants: readonly (readonly [says: string, plant: NewPlant, json: string])[
   ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' }, '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
   ["a name of the prototype", { id: 1n, name: "__proto__" }, '{"id":1,"name":"__proto__"}'],
   ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) }, `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
-];
-
-for (const [says, plant, json] of plants) {
+] as const) {
   test(`a plant with ${says} is written as one line and read back as it was`, () => {
     assert.equal(plantText(plant), json);
     const bytes = fillChecksums(recordText(1, at, 133, json));
@@ -131,16 +124,14 @@ test("a checksum is right whatever a line's length is, and wherever in a buffer 
 
 const good = textOf('{"id":7,"name":"Fern"}');
 
-const badChecksums: readonly (readonly [says: string, bytes: Buffer])[] = [
+for (const [says, bytes] of [
   ["nothing", Buffer.alloc(0)], ["only a checksum", Buffer.from(',"crc":"00000000"}')],
   ["a checksum in capitals", line(good, crc32(Buffer.from(good)).toUpperCase())],
   ["no checksum", Buffer.from(`${good}}`)],
   ["a CR at its end", Buffer.concat([line(good), Buffer.from("\r")])],
   ["a space before its checksum", Buffer.from(`${line(good)}`.replace(',"crc":"', ',"crc": "'))],
   ["two records in it", Buffer.concat([line(good), line(good)])],
-];
-
-for (const [says, bytes] of badChecksums) {
+] as const) {
   test(`a line with ${says} has a bad checksum`, () =>
     assert.deepEqual([hasValidChecksum(bytes), decodeRecord(bytes)], [false, undefined]));
 }
@@ -157,7 +148,7 @@ test("a record with any byte changed to any other has a bad checksum", () => {
   }
 });
 
-const notRecords: readonly (readonly [says: string, start: string | Buffer])[] = [
+for (const [says, start] of [
   ["a header", headerLine], ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
   ["another order of members", `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`],
@@ -187,21 +178,17 @@ const notRecords: readonly (readonly [says: string, start: string | Buffer])[] =
   ["a lone surrogate", textOf('{"id":7,"name":"\\ud800"}')],
   ["bytes that are not UTF-8", Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")],
   ["a control character", textOf('{"id":7,"name":"\t"}')], ["text that is no JSON", textOf("{")],
-];
-
-for (const [says, start] of notRecords) {
+] as const) {
   test(`a valid checksum over ${says} is not a record`, () => {
     assert.deepEqual([hasValidChecksum(line(start)), decodeRecord(line(start))], [true, undefined]);
   });
 }
 
 /** As Date writes them; what is no RFC 3339 time would make a line that no reader takes. */
-const clocks: readonly (readonly [at: string, isTaken: boolean])[] = [
+for (const [clock, isTaken] of [
   ["9999-12-31T23:59:59.999Z", true], ["0000-01-01T00:00:00.000Z", true],
   ["+010000-01-01T00:00:00.000Z", false], ["-000001-12-31T23:59:59.999Z", false],
-];
-
-for (const [clock, isTaken] of clocks) {
+] as const) {
   test(`a line of ${clock} is ${isTaken ? "written and read" : "not written"}`, () => {
     assert.equal(new Date(clock).toISOString(), clock);
     const record = () => recordText(1, clock, 133, '{"id":1,"name":""}');

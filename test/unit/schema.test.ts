@@ -16,7 +16,7 @@ const pointersOf = (schema: Schema, text: string): readonly string[] =>
 /** The plant that is kept of a body. */
 const read = (text: string): NewPlant => newPlantOf(readNewPlant(Buffer.from(text), 64));
 
-const plants: readonly (readonly [text: string, plant: NewPlant])[] = [
+for (const [text, plant] of [
   ['{"tag":"shade","name":"Fern","id":1}', { id: 1n, name: "Fern", tag: "shade" }],
   ['{"id":0,"name":"","tag":""}', { id: 0n, name: "", tag: "" }],
   ['{"id":-0,"name":" "}', { id: 0n, name: " " }], ['{"id":1e2,"name":"a"}', { id: 100n, name: "a" }],
@@ -26,9 +26,7 @@ const plants: readonly (readonly [text: string, plant: NewPlant])[] = [
   // Members that are not named by the schema are allowed, and not kept.
   ['{"id":1,"name":"a","Tag":null,"ID":"x","":{},"more":[[[{}]]]}', { id: 1n, name: "a" }],
   ['{"id":1,"name":"a","__proto__":{"tag":7},"constructor":1,"toString":null}', { id: 1n, name: "a" }],
-];
-
-for (const [text, plant] of plants) {
+] as const) {
   test(`${text} is a NewPlant`, () => {
     assert.deepEqual(violationsOf(newPlantSchema, text), []);
     assert.deepStrictEqual(read(text), plant);
@@ -41,7 +39,7 @@ test("a name may be as long as a body", () => {
 });
 
 /** What is there, with all places that are wrong, each once, and what the message says is there. */
-const others: readonly (readonly [text: string, pointers: readonly string[], found: RegExp])[] = [
+for (const [text, pointers, found] of [
   // Not even an object: told once, though both parts of the allOf ask for one.
   ["null", [""], /object.*null/], ["true", [""], /object.*true/], ["7", [""], /object.*a number/],
   ['"name"', [""], /object.*a string/], ["[]", [""], /object.*an array/],
@@ -63,9 +61,7 @@ const others: readonly (readonly [text: string, pointers: readonly string[], fou
   // All at once.
   ['{"id":null,"name":null,"tag":null}', ["/name", "/tag", "/id"], /null.*null.*null/],
   ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*a number.*fraction/],
-];
-
-for (const [text, pointers, found] of others) {
+] as const) {
   test(`${text} is not a NewPlant: wrong at ${pointers.map((at) => at || "the whole")}`, () => {
     assert.deepEqual(pointersOf(newPlantSchema, text).toSorted(), pointers.toSorted());
     assert.throws(() => read(text), (error) => {
