@@ -1,6 +1,5 @@
 /** TLS to real servers: whom the store trusts, and that it never falls back. */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:https";
@@ -11,24 +10,15 @@ import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/engines/nats.ts";
 import { run, start } from "../support/in-process.ts";
 import { answerTo, post, temporaryFolder } from "../support/support.ts";
+import { certify } from "../support/tools.ts";
 import { Cluster, credentialsOf, environmentFor, storeOne, until, withCluster } from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
 
 const timeout = 60_000;
-const folder = temporaryFolder();
 
-/** A certificate that is its own authority, for an address. */
-function certify(name: string, subjectName: string): { readonly cert: string; readonly key: string } {
-  const [cert, key] = [join(folder, `${name}.pem`), join(folder, `${name}.key`)];
-  execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out",
-    cert, "-days", "1", "-subj", `/CN=${name}`, "-addext", `subjectAltName=${subjectName}`],
-  { stdio: "ignore" });
-  return { cert, key };
-}
-
-const good = certify("good", "IP:127.0.0.1");
-const other = certify("other", "DNS:plants.example");
+const good = certify(temporaryFolder(), "good", { names: "IP:127.0.0.1" });
+const other = certify(temporaryFolder(), "other", { names: "DNS:plants.example" });
 const trusting = ({ cert }: { readonly cert: string }): ConnectionOptions =>
   ({ ca: readFileSync(cert) });
 const serverOf = async ({ cert, key }: typeof good, more = ""): Promise<Cluster> => {

@@ -1,6 +1,6 @@
 /** Certificate and key: what is served, files that are refused, SIGHUP under load, the end of validity. */
 import assert from "node:assert/strict";
-import { execFile, execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -14,18 +14,12 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import { hangUp, metricsOf, plant, post, timeout } from "../support/operator.ts";
 import { cleanEnvironment, exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
-
-/** Makes a pair, `NAME.crt` and `NAME.key`, that ends after some days. */
-function makePair(cwd: string, name: string, days: number,
-  kind = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]): void {
-  execFileSync("openssl", ["req", "-x509", "-newkey", ...kind, "-nodes", "-keyout", `${name}.key`, "-out", `${name}.crt`, "-days", `${days}`, "-subj", `/CN=${name}`,
-    "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"], { cwd, stdio: "ignore" });
-}
+import { certify } from "../support/tools.ts";
 
 /** Pairs, made once. */
 const pairs = temporaryFolder();
 for (const [name, days] of [["a", 30], ["b", 30], ["soon", 29], ["later", 33], ["long", 61]] as const) {
-  makePair(pairs, name, days);
+  certify(pairs, name, { days });
 }
 const read = (file: string): string => readFileSync(join(pairs, file), "utf8");
 const ca = ["a.crt", "b.crt"].map(read);
@@ -127,7 +121,7 @@ const refused: readonly (readonly [says: string, change: (cwd: string) => void, 
   ["a key in the certificate's place", (cwd) => copyFileSync(join(cwd, "key"), join(cwd, "crt")),
     /TLS certificate crt: .* found PRIVATE KEY/],
   ["a weak RSA key", (cwd) => {
-    makePair(cwd, "weak", 30, ["rsa:512"]);
+    certify(cwd, "weak", { days: 30, kind: ["rsa:512"] });
     for (const end of ["crt", "key"]) copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
   }, /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE/],
   ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),

@@ -13,6 +13,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { Load } from "../engines/load.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
+import { command } from "../support/package.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
 import { cleanEnvironment, root, runningOf, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
@@ -89,8 +90,8 @@ test("the commands for systemd install the program and a token, and systemctl en
   mkdirSync(units, { recursive: true });
   const commands = recipeWith("systemd", { "npm ci && npm run build\n": "", "systemctl daemon-reload\n": "",
     "/opt/": `${folder}/opt/`, "/etc/": `${folder}/etc/`, "enable --now": `enable --root=${folder}` });
-  const { status, stderr } = spawnSync("sh", ["-ec", commands], { cwd: root, encoding: "utf8" });
-  assert.equal(status, 0, stderr);
+  const { status, said } = command(root, "sh", "-ec", commands);
+  assert.equal(status, 0, said);
   assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [unit]);
   assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), ["plant-store.socket"]);
   const { code } = await run(["check", "--tokens", join(folder, "etc/plant-store/tokens")], { PLANTS_TOKEN: "" });
@@ -149,10 +150,8 @@ function rotate(cwd: string, then: string, replaced: Readonly<Record<string, str
     ...replaced,
   });
   writeFileSync(join(cwd, "conf"), config, { mode: 0o644 });
-  const { status, stderr } = spawnSync("logrotate", ["-f", "-s", "state", "conf"], {
-    cwd, encoding: "utf8", env: cleanEnvironment(),
-  });
-  assert.deepEqual([status, stderr], [0, ""]);
+  const { status, said } = command(cwd, "logrotate", "-f", "-s", "state", "conf");
+  assert.deepEqual([status, said], [0, ""]);
 }
 
 const hangUp = (server: RunningProcess): string => `kill -HUP ${server.process.pid}`;
@@ -258,10 +257,7 @@ test("an agent that follows the path gets every line, through a rotation too", {
     const hasCome = (count: number) => agent.until(() => idsOf(agent.stdout()).length >= count, `${count} lines`);
     for (let id = 2; id <= 50; id++) assert.equal(await post(server.url, id), 200);
     await hasCome(50);
-    const moved = spawnSync("sh", ["-ec", recipeOf("rotation")], {
-      cwd, env: cleanEnvironment({ PID: `${server.process.pid}` }),
-    });
-    assert.equal(moved.status, 0);
+    assert.equal(command(cwd, "env", `PID=${server.process.pid}`, "sh", "-ec", recipeOf("rotation")).status, 0);
     // Until then plants go to the renamed file, which tail has left.
     await logged(server, "now writing to");
     for (let id = 51; id <= 100; id++) assert.equal(await post(server.url, id), 200);

@@ -9,7 +9,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import { hangUp, statusOf, timeout, withToken } from "../support/operator.ts";
 import { cleanEnvironment, type Running, socketFolder, temporaryFolder, token } from "../support/support.ts";
-import { readableByAll } from "../support/tools.ts";
+import { certify, readableByAll } from "../support/tools.ts";
 
 const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 
@@ -104,17 +104,15 @@ test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { t
 const isRoot = process.getuid?.() === 0;
 const noChown = isRoot ? false : "only root can give a file to another user";
 if (noChown) console.error(`tokens.test.ts: ${noChown}`);
-const certificate = ["--tls-cert", "crt", "--tls-key", "key"];
+const certificate = ["--tls-cert", "pair.crt", "--tls-key", "pair.key"];
 for (const [name, kind, args] of [
   ["tokens", "tokens file", ["--tokens", "tokens"]],
-  ["key", "TLS key", certificate],
-  ["crt", "TLS certificate", certificate],
+  ["pair.key", "TLS key", certificate],
+  ["pair.crt", "TLS certificate", certificate],
 ] as const) {
   test(`a ${kind} that another user owns is refused, whatever its mode: 78`, { skip: noChown, timeout }, async () => {
     const cwd = temporaryFolder();
-    execFileSync("openssl", ["req", "-x509", "-newkey", "ec", "-pkeyopt",
-      "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=a"],
-    { cwd, stdio: "ignore" });
+    certify(cwd, "pair");
     writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
     const server = await start({ cwd, args });
     chownSync(join(cwd, name), 65_533, 0);

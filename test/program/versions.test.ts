@@ -1,13 +1,14 @@
 /** The built program on other versions of Node, and the source itself without a build.
  * PLANT_TEST_NODES: a list of node binaries, with colons between. */
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { store } from "../support/operator.ts";
+import { command } from "../support/package.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
-import { cleanEnvironment, complaintsOf, program, root, startProcess, temporaryFolder } from "../support/support.ts";
+import { complaintsOf, program, root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
@@ -34,8 +35,7 @@ for (const { path: node, nodeArgs, version } of [...nodes.map((each) => ({ ...ea
       const server = await startProcess({ node, nodeArgs, cwd });
       const headers = await store(server, "9007199254740993", key);
       assert.equal(headers["idempotency-replayed"], signal === "SIGTERM" ? "true" : undefined);
-      const runs = (...args: readonly string[]) => spawnSync(node, [...nodeArgs, program, ...args],
-        { cwd, env: cleanEnvironment(), encoding: "utf8" });
+      const runs = (...args: readonly string[]) => command(cwd, node, ...nodeArgs, program, ...args);
       assert.equal(runs("--port", "0").status, 75);
       await store(server, "-9223372036854775808");
       assert.equal(await server.end(signal), signal === "SIGTERM" ? 0 : null);
@@ -55,10 +55,9 @@ for (const { path: node, version } of nodes) {
     mkdirSync(elsewhere);
     linkSync(join(cwd, "plants.ndjson"), join(elsewhere, "plants.ndjson"));
     for (const { path: other, version: its } of nodes) {
-      const runs = (...args: readonly string[]) => spawnSync(other, [program, ...args],
-        { cwd: elsewhere, env: cleanEnvironment(), encoding: "utf8", timeout: 60_000 });
-      const { status, stderr } = runs("--port", "0");
-      const isTold = /has it open: "ss /.test(complaintsOf(stderr));
+      const runs = (...args: readonly string[]) => command(elsewhere, other, program, ...args);
+      const { status, said } = runs("--port", "0");
+      const isTold = /has it open: "ss /.test(complaintsOf(said));
       assert.deepEqual([status, isTold], [75, true], its);
       assert.doesNotMatch(runs("verify", "--json", "plants.ndjson").stdout, /"opening"/);
     }

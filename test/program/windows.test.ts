@@ -1,6 +1,5 @@
 /** The program on Windows, which Node's builds for Windows under Wine stand for. */
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { appendFileSync, chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -9,8 +8,9 @@ import { encodeMessage } from "../../src/engines/message.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake, found, holding } from "../engines/fake.ts";
 import { plant, preload } from "../support/operator.ts";
+import { command } from "../support/package.ts";
 import { temporaryTls } from "../support/serving.ts";
-import { cleanEnvironment, complaintsOf, eventsOf, program, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import { complaintsOf, eventsOf, program, readAnswers, temporaryFolder, token } from "../support/support.ts";
 import { eager } from "../support/tools.ts";
 import { noWine, runWine, startWine, windowsNodes, windowsPath } from "../support/wine.ts";
 
@@ -32,9 +32,8 @@ test("sockets are refused by the name of the platform, by path and inherited", {
       + 'plant-store: --admin must be a port or HOST:PORT, found "./b"\n'],
     [[...inherits, program], 78, 'plant-store: LISTEN_FDS must be left out on Windows, found "1"\n'],
   ] as const) {
-    const { status, stderr } = spawnSync(process.execPath, [...named, ...args],
-      { cwd: temporaryFolder(), env: cleanEnvironment(), encoding: "utf8" });
-    assert.deepEqual([status, stderr], [code, message]);
+    const { status, said } = command(temporaryFolder(), process.execPath, ...named, ...args);
+    assert.deepEqual([status, said], [code, message]);
   }
 });
 

@@ -2,7 +2,6 @@
  * A server in the test's own process, with both ends of its connections, and variants of the built
  * program with one text replaced, for negative controls.
  */
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, type Server, type Socket } from "node:net";
@@ -13,7 +12,7 @@ import { pathToFileURL } from "node:url";
 import { createPlantServer } from "../../src/index.ts";
 import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import { post, temporaryFolder, token } from "./support.ts";
-import { patched } from "./tools.ts";
+import { certify, patched } from "./tools.ts";
 
 /** The time of a test, and longer than that. */
 export const [timeout, never] = [20_000, 60_000];
@@ -80,10 +79,8 @@ export async function serve(
 
 /** A key and a certificate for localhost. */
 export function temporaryTls(): { readonly key: Buffer; readonly cert: Buffer } {
-  const cwd = temporaryFolder();
-  execFileSync("openssl", ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key",
-    "-out", "cert", "-days", "1", "-subj", "/CN=localhost"], { cwd, stdio: "ignore" });
-  return { key: readFileSync(join(cwd, "key")), cert: readFileSync(join(cwd, "cert")) };
+  const { cert, key } = certify(temporaryFolder(), "localhost");
+  return { key: readFileSync(key), cert: readFileSync(cert) };
 }
 
 /** Both ends of a connection. The client reads nothing until it is resumed. */

@@ -1,6 +1,6 @@
 /** Shared by the tests of faults: tools that may be missing, broken copies of the program. */
 import assert from "node:assert/strict";
-import { spawnSync, type ChildProcess } from "node:child_process";
+import { execFileSync, spawnSync, type ChildProcess } from "node:child_process";
 import { cpSync, existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
@@ -71,6 +71,16 @@ export function readableByAll(file = "lock.js", ...changes: Parameters<typeof pa
   const server = patched(file, changes);
   assert.equal(spawnSync("chmod", ["-R", "a+rX", dirname(dirname(server))]).status, 0);
   return server;
+}
+
+/** Makes NAME.crt and NAME.key in a folder, a certificate that is its own authority; their paths. */
+export function certify(folder: string, name: string, {
+  days = 1, kind = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"], names = "IP:127.0.0.1,DNS:localhost",
+} = {}) {
+  const [cert, key] = [join(folder, `${name}.crt`), join(folder, `${name}.key`)];
+  execFileSync("openssl", ["req", "-x509", "-newkey", ...kind, "-nodes", "-keyout", key, "-out", cert,
+    "-days", `${days}`, "-subj", `/CN=${name}`, "-addext", `subjectAltName=${names}`], { stdio: "ignore" });
+  return { cert, key };
 }
 
 /** A program that responds before it writes; the wait makes sure that the response has left. */
