@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import {
-  closed, connected, hosted, never, open, plant, readAll, refused, send, serve, statusesOf, timeout,
+  closed, connected, type Ends, hosted, never, open, plant, readAll, refused, send, serve, statusesOf, timeout,
 } from "../support/serving.ts";
 import { answerTo, exchange, opened, post, readAnswers, startProcess } from "../support/support.ts";
 
@@ -26,15 +26,11 @@ for (const [what, bytes] of [
 const timers = (): number =>
   process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
 
-const releases: readonly (readonly [
-  what: string, bytes: string | Buffer, statuses: readonly number[],
-  then: (client: Awaited<ReturnType<typeof open>>["client"]) => void,
-])[] = [
-  ["the body after an early response has ended", early, [401], (client) => client.write("56789")],
-  ["the client has reset the connection within that body", early, [401], (client) => client.resetAndDestroy()],
-  ["the client has closed after its last response", last, [200], (client) => client.end()],
-];
-for (const [what, bytes, statuses, then] of releases) {
+for (const [what, bytes, statuses, then] of [
+  ["the body after an early response has ended", early, [401], (client: Ends["client"]) => client.write("56789")],
+  ["the client has reset the connection within that body", early, [401], (client: Ends["client"]) => client.resetAndDestroy()],
+  ["the client has closed after its last response", last, [200], (client: Ends["client"]) => client.end()],
+] as const) {
   test(`no timer is left once ${what}`, { timeout }, async () => {
     const { server, port } = await serve({ limits: { discardMillis: never } });
     const before = timers();

@@ -178,18 +178,18 @@ test("an error that a getter throws is the StoreError's cause", async () => {
 });
 
 /** What can keep a batch from becoming lines. */
-const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => () => void])[] = [
-  ["a clock that has no time", (t) => {
+for (const [says, arrange] of [
+  ["a clock that has no time", (t: TestContext) => {
     const clock = t.mock.method(Date.prototype, "toISOString", () => {
       throw new RangeError("Invalid time value");
     });
     return () => clock.mock.restore();
   }],
-  ["a clock in the year 10000", (t) => {
+  ["a clock in the year 10000", (t: TestContext) => {
     t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
     return () => t.mock.timers.reset();
   }],
-  ["no memory for the batch's bytes", (t) => {
+  ["no memory for the batch's bytes", (t: TestContext) => {
     const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
     const memory = t.mock.method(Buffer, "from", (text: string) => {
       if (String(text).startsWith('{"seq"')) throw new RangeError("Array buffer allocation failed");
@@ -197,9 +197,7 @@ const obstacles: readonly (readonly [says: string, arrange: (t: TestContext) => 
     });
     return () => memory.mock.restore();
   }],
-];
-
-for (const [says, arrange] of obstacles) {
+] as const) {
   test(`${says}: every append of the batch settles, and the journal has failed`, async (t) => {
     const { journal, failures, records } = await simulated();
     const remove = arrange(t);

@@ -69,33 +69,33 @@ test("a journal that is left open, and its locks, keep no process alive", () => 
 // What an opening, a rotation or a refusal has opened is closed again: a library's host opens many
 // journals in its life, and a server rotates for years.
 
-const acts: readonly (readonly [says: string, act: (path: string) => Promise<unknown>])[] = [
-  ["a torn end beside the copies of others", async (path) => {
+for (const [says, act] of [
+  ["a torn end beside the copies of others", async (path: string) => {
     const { bytes = 0 } = realDisk.look(path) ?? {};
     writeFileSync(`${path}.torn-${bytes}`, "born");
     appendFileSync(path, "torn");
     await (await openJournal(path)).close();
   }],
-  ["a damaged journal that is refused", async (path) => {
+  ["a damaged journal that is refused", async (path: string) => {
     writeFileSync(path, "x\n".repeat(100));
     await assert.rejects(openJournal(path), { code: "damaged" });
   }],
-  ["a locked journal that is refused", async (path) => {
+  ["a locked journal that is refused", async (path: string) => {
     const journal = await openJournal(path);
     await assert.rejects(openJournal(path), { code: "locked" });
     await journal.close();
   }],
-  ["a .rewrite that is not whole", async (path) => {
+  ["a .rewrite that is not whole", async (path: string) => {
     writeFileSync(`${path}.rewrite`, "x");
     await (await openJournal(path)).close();
   }],
-  ["a rotation", async (path) => {
+  ["a rotation", async (path: string) => {
     const journal = await openJournal(path);
     renameSync(path, `${path}.1`);
     assert.equal(await journal.rotate(), true);
     await journal.close();
   }],
-  ["a rotation that fails", async (path) => {
+  ["a rotation that fails", async (path: string) => {
     const journal = await openJournal(path);
     renameSync(path, `${path}.1`);
     mkdirSync(path);
@@ -104,9 +104,7 @@ const acts: readonly (readonly [says: string, act: (path: string) => Promise<unk
     rmdirSync(path);
     renameSync(`${path}.1`, path);
   }],
-];
-
-for (const [says, act] of acts) {
+] as const) {
   test(`no descriptor is left of ${says}`, { skip: noDescriptors }, async () => {
     const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), fern);
     await leavesNoDescriptor(() => act(path));

@@ -402,24 +402,20 @@ function readAnyMode(path: string): Buffer {
 }
 
 const nobody = 65534;
-/** Makes something at a path; the program, without any privilege, ends with this status. */
-const refusals: readonly (readonly [
-  says: string, code: number, make: (path: string) => void, stderr?: RegExp,
-])[] = [
-  ["a directory", 65, (path) => mkdirSync(path)],
-  ["a fifo", 65, (path) => assert.equal(spawnSync("mkfifo", [path]).status, 0)],
-  ["a character device", 65, (path) => symlinkSync("/dev/null", path)],
-  ["a file that may not be read", 65, (path) => writeFileSync(path, six, { mode: 0o200 })],
-  ["a file that may not be written", 65, (path) => writeFileSync(path, six, { mode: 0o444 })],
-  ["a link into a missing directory", 74, (path) => symlinkSync("/nowhere/at/all", path)],
-  ["no file, in a directory that may not be written", 74, () => undefined],
-  ["a torn file in such a directory", 74, (path) => writeFileSync(path, bytesOf(six, "torn"))],
-  ["an empty file in such a directory", 74, (path) => writeFileSync(path, ""), /EACCES.*plants\.ndjson\.rewrite\.part/],
-  ["a damaged file", 65, (path) => writeFileSync(path, bytesOf(six, "\n")), /at offset \d+, .*verify/],
-];
-
 const readable = readableByAll();
-for (const [says, code, make, message = /./] of refusals) {
+/** Makes something at a path; the program, without any privilege, ends with this status. */
+for (const [says, code, make, message = /./] of [
+  ["a directory", 65, (path: string) => mkdirSync(path)],
+  ["a fifo", 65, (path: string) => assert.equal(spawnSync("mkfifo", [path]).status, 0)],
+  ["a character device", 65, (path: string) => symlinkSync("/dev/null", path)],
+  ["a file that may not be read", 65, (path: string) => writeFileSync(path, six, { mode: 0o200 })],
+  ["a file that may not be written", 65, (path: string) => writeFileSync(path, six, { mode: 0o444 })],
+  ["a link into a missing directory", 74, (path: string) => symlinkSync("/nowhere/at/all", path)],
+  ["no file, in a directory that may not be written", 74, () => undefined],
+  ["a torn file in such a directory", 74, (path: string) => writeFileSync(path, bytesOf(six, "torn"))],
+  ["an empty file in such a directory", 74, (path: string) => writeFileSync(path, ""), /EACCES.*plants\.ndjson\.rewrite\.part/],
+  ["a damaged file", 65, (path: string) => writeFileSync(path, bytesOf(six, "\n")), /at offset \d+, .*verify/],
+] as const) {
   test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
     const { folder, path } = placeIn();
     make(path);

@@ -270,19 +270,14 @@ async function linked() {
 }
 
 /** What an operator may do to a link before SIGHUP, and where the journal then goes on. */
-const moves: readonly (readonly [
-  says: string, act: (path: string, target: string, other: string) => void,
-  old: "path.1" | "target" | "target.1", next: "path" | "target" | "other",
-])[] = [
-  ["the link is moved", (path) => renameSync(path, `${path}.1`), "path.1", "path"],
-  ["its target is moved", (_, target) => renameSync(target, `${target}.1`), "target.1", "target"],
-  ["the link leads elsewhere, where nothing is", (path, _, other) => {
+for (const [says, act, old, next] of [
+  ["the link is moved", (path: string) => renameSync(path, `${path}.1`), "path.1", "path"],
+  ["its target is moved", (_: string, target: string) => renameSync(target, `${target}.1`), "target.1", "target"],
+  ["the link leads elsewhere, where nothing is", (path: string, _: string, other: string) => {
     symlinkSync(other, `${path}.new`);
     renameSync(`${path}.new`, path);
   }, "target", "other"],
-];
-
-for (const [says, act, old, next] of moves) {
+] as const) {
   test(`a journal that is a symbolic link rotates: ${says}`, async () => {
     const { path, target, other, journal } = await linked();
     const names = { path, target, other, "path.1": `${path}.1`, "target.1": `${target}.1` };

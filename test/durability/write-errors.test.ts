@@ -56,23 +56,19 @@ test("no space for one batch: the next one, which waited, is tried as usual", as
 });
 
 /** Faults after which nothing can be trusted; `isTruncated`: the file then ends where it did. */
-const final: readonly (
-  readonly [says: string, isTruncated: boolean, fail: (disk: SimulatedDisk) => void]
-)[] = [
-  ["EIO", true, (disk) => disk.fail("append", { errno: EIO, bytes: 100 })],
-  ["EACCES", true, (disk) => disk.fail("append", { errno: EACCES, bytes: 0 })],
-  ["no space, and the truncation fails", false, (disk) => {
+for (const [says, isTruncated, fail] of [
+  ["EIO", true, (disk: SimulatedDisk) => disk.fail("append", { errno: EIO, bytes: 100 })],
+  ["EACCES", true, (disk: SimulatedDisk) => disk.fail("append", { errno: EACCES, bytes: 0 })],
+  ["no space, and the truncation fails", false, (disk: SimulatedDisk) => {
     disk.fail("append", { errno: ENOSPC, bytes: 100 });
     disk.fail("truncate", { errno: EIO });
   }],
-  ["no space, and its size can't be read", false, (disk) => {
+  ["no space, and its size can't be read", false, (disk: SimulatedDisk) => {
     disk.fail("append", { errno: ENOSPC, bytes: 100 });
     disk.fail("size", { errno: EIO });
   }],
-  ["its path can't be looked at", false, (disk) => disk.fail("look", { errno: EIO })],
-];
-
-for (const [says, isTruncated, fail] of final) {
+  ["its path can't be looked at", false, (disk: SimulatedDisk) => disk.fail("look", { errno: EIO })],
+] as const) {
   test(`${says}: all are unknown, waiting and later ones too; "failed" comes once`, async () => {
     const { disk, journal, failures, bytes, during } = await simulated();
     await journal.append(fern);
@@ -89,22 +85,20 @@ for (const [says, isTruncated, fail] of final) {
 }
 
 /** Changes by another process; each is real, and so is the file. */
-const intrusions: readonly (readonly [says: string, act: (path: string) => void])[] = [
-  ["grows", (name) => appendFileSync(name, "x\n")],
-  ["is truncated", (name) => truncateSync(name, headerBytes)],
-  ["is emptied", (name) => truncateSync(name, 0)], ["is deleted", (name) => rmSync(name)],
-  ["is renamed, and no rotation follows", (name) => renameSync(name, `${name}.1`)],
-  ["is replaced by its own copy", (name) => {
+for (const [says, act] of [
+  ["grows", (name: string) => appendFileSync(name, "x\n")],
+  ["is truncated", (name: string) => truncateSync(name, headerBytes)],
+  ["is emptied", (name: string) => truncateSync(name, 0)], ["is deleted", (name: string) => rmSync(name)],
+  ["is renamed, and no rotation follows", (name: string) => renameSync(name, `${name}.1`)],
+  ["is replaced by its own copy", (name: string) => {
     copyFileSync(name, `${name}.1`);
     renameSync(`${name}.1`, name);
   }],
-  ["is renamed, and a directory takes its place", (name) => {
+  ["is renamed, and a directory takes its place", (name: string) => {
     renameSync(name, `${name}.1`);
     mkdirSync(name);
   }],
-];
-
-for (const [says, act] of intrusions) {
+] as const) {
   for (const when of ["before", "during"] as const) {
     test(`the file ${says} ${when} a write: no plant is acknowledged, and the journal fails`,
       async () => {
