@@ -52,9 +52,7 @@ async function check(
   }
 }
 
-type Guard = readonly [what: string, file: string, from: string, to: string, row: string];
-
-const guards: readonly Guard[] = [
+for (const [what, file, from, to, title] of [
   ["a Host twice", "http/head.js", '["host", "host"],', "", "RFC 9112, 3.2: two Hosts, other"],
   ["an Idempotency-Key twice", "http/head.js", '["idempotency-key", "repeated"]', "",
     "B, Strict: Idempotency-Key twice"],
@@ -99,9 +97,7 @@ const guards: readonly Guard[] = [
   ["a half-close distinguished from garbage", "http/errors.js", '"HPE_INVALID_EOF_STATE"', '"x"',
     "RFC 9112, 8: half-close in a body"],
   ["a Date in every response", "http/reply.js", "Date: ", "X: ", "RFC 8446: TLS"],
-];
-
-for (const [what, file, from, to, title] of guards) {
+] as const) {
   test(`without ${what} a row fails: ${title}`, { timeout: 20_000 }, async () => {
     const row = rows.get(title);
     assert.ok(row, `there is no row ${title}`);

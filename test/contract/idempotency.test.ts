@@ -172,11 +172,10 @@ function losingProxy(port: number): Promise<number> {
   }));
 }
 
-const retries = [
+for (const [name, field, skip] of [
   ["retry", "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ", missing(["curl", "--retry-all-errors", "--version"])],
   ["retry.mts", '"Idempotency-Key": key,', false],
-] as const;
-for (const [name, field, skip] of retries) {
+] as const) {
   test(`the README's ${name} stores a plant once although the first response is lost and the second is a 503`, { skip }, async () => {
     await Promise.all([{}, { [field]: "" }].map(async (replaced, times) => {
       const { port, lines } = await serving();

@@ -134,11 +134,10 @@ for (const [what, rest, statuses] of [
 }
 
 /** Sent after a plant that waits for the store. */
-const behind = [
+for (const [says, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
   ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"],
-] as const;
-for (const [says, bytes] of behind) {
+] as const) {
   test(`nothing follows the last response of a drain, though ${says} arrived before it`, { timeout },
     async () => {
       const { server, store, ends } = await connected();

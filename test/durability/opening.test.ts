@@ -351,16 +351,14 @@ for (const [says, from, change] of changes) {
 }
 
 /** What takes the name of the copy of a torn end, before `six` with such an end is opened. */
-const takers: readonly (readonly [says: string, take: ((name: string) => void) | undefined])[] = [
+for (const [says, take] of [
   ["nothing there", undefined],
-  ["the same bytes there", (name) => writeFileSync(name, "torn")],
-  ["other bytes there", (name) => writeFileSync(name, "born")],
-  ["an empty file there", (name) => writeFileSync(name, "")],
-  ["a directory there", (name) => mkdirSync(name)],
-  ["a FIFO there", (name) => execFileSync("mkfifo", [name])],
-];
-
-for (const [says, take] of takers) {
+  ["the same bytes there", (name: string) => writeFileSync(name, "torn")],
+  ["other bytes there", (name: string) => writeFileSync(name, "born")],
+  ["an empty file there", (name: string) => writeFileSync(name, "")],
+  ["a directory there", (name: string) => mkdirSync(name)],
+  ["a FIFO there", (name: string) => execFileSync("mkfifo", [name])],
+] as const) {
   test(`a torn end goes to its own file, and nothing is overwritten: ${says}`, async () => {
     const { path, names, bytes } = real(bytesOf(six, "torn"));
     const taken = `${path}.torn-${end}`;

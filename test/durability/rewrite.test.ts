@@ -154,15 +154,14 @@ test("verify of a symbolic link looks for the .rewrite beside its target", async
 test("a .rewrite that is not a copy of a journal's end is not read: 65, and it stays", async () => {
   const { folder, path } = placeIn();
   writeFileSync(path, whole);
-  const makers = [
+  for (const make of [
     () => execFileSync("mkfifo", [`${path}.rewrite`]),
     () => execFileSync("mkdir", [`${path}.rewrite`]),
     () => {
       writeFileSync(`${path}.rewrite`, copy);
       truncateSync(`${path}.rewrite`, copyBytesMax + 1);
     },
-  ];
-  for (const make of makers) {
+  ] as const) {
     make();
     await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy/ });
     const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);

@@ -162,13 +162,12 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
 }
 
 /** Changes to a renamed file while a plant that is in it waits for the rotation. */
-const meanwhile = [
+for (const [says, expected, change] of [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
   ["truncate", "unknown", (moved: string) => truncateSync(moved, 200)],
   ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
   ["let be: the control", "stored", () => undefined],
-] as const;
-for (const [says, expected, change] of meanwhile) {
+] as const) {
   test(`a plant that waits for its rotation, its file ${says}, is ${expected}`, async () => {
     const { journal, moved } = await renamed(60_000);
     journal.on("failed", () => undefined);

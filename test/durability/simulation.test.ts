@@ -516,9 +516,7 @@ const without = (method: "find" | "add" | "addFile") => (t: TestContext) => {
 };
 const twice = / at \d+ and at \d+$|instead of/;
 
-const controls: readonly (readonly [
-  says: string, make: (t: TestContext) => () => WatchedDisk, violated?: RegExp,
-])[] = [
+for (const [says, make, violated = /./] of [
   ["a disk that lies", disk({ lies: true })],
   ["a failed write that is taken for done", between((file) => ({
     append: (bytes) => file.append(bytes).catch(() => bytes.length) }))],
@@ -534,9 +532,7 @@ const controls: readonly (readonly [
   ["a window that finds nothing", without("find"), twice],
   ["a window that remembers nothing new", without("add"), twice],
   ["a window that is not rebuilt at opening", without("addFile"), twice],
-];
-
-for (const [says, make, violated = /./] of controls) {
+] as const) {
   test(`${says} is caught within 1,000 runs`, async (t) => {
     const { violation, seed: caught } = await simulate(1, 1_000, make(t));
     assert.match(violation ?? "", violated);

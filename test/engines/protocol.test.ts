@@ -95,7 +95,7 @@ describe("the address", () => {
     assert.equal(read("nats://h1/plants?monitor=https:8222").isMonitorTls, true);
   });
 
-  const wrong = [
+  for (const address of [
     "nats://h1", "nats://h1/", "nats:///plants", "nats:/h1/plants", "http://h1/plants", "h1/plants",
     "nats://h1:0x1/plants", "nats://h1:65536/plants", "nats://h1:/plants", "nats://h1,/plants",
     "nats://h1/pla.nts", "nats://h1/plants>", "nats://h1/plants/2", "nats://h1/plants?",
@@ -105,8 +105,7 @@ describe("the address", () => {
     "nats://u:s3cret@h1/plants", "nats://s3cret@h1/plants", "nats://@h1/plants", "nats://h1,u@h2/plants",
     "nats://h1/s3cret@plants", "nats://h1 /plants", "nats://h1/plants\r\nPING", "nats://[::1/plants",
     `nats://h1/${"p".repeat(65)}`,
-  ];
-  for (const address of wrong) {
+  ] as const) {
     test(`${JSON.stringify(address.slice(0, 60))} is refused, and not quoted`, () => {
       assert.throws(() => settingsOf(address, {}), (error) => error instanceof EngineError
         && error.code === "config" && !/s3|@|u:/.test(error.message));

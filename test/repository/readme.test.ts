@@ -167,10 +167,9 @@ test("the commands to verify end well on a valid journal, after a rotation by it
   assert.equal(verified.status, 0, verified.stderr);
 });
 
-const tools = [
+for (const [name, tool, question] of [
   ["jq", "jq", "--version"], ["sqlite3", "sqlite3", "--version"], ["duckdb", "duckdb", "--version"],
-] as const;
-for (const [name, tool, question] of tools) {
+] as const) {
   const asked = spawnSync(tool, [question], { encoding: "utf8" });
   const absent = asked.error ? `${tool} is not installed` : false;
   test(`the command for ${name} reads a journal`, { skip: absent }, async (t) => {

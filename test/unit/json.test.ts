@@ -38,7 +38,7 @@ function errorOf(body: Buffer | string, nesting = nestingMax) {
 /** The beginning of a text, for a test's name. */
 const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
 
-const valid: readonly string[] = [
+for (const text of [
   "null", "true", "false", "-0", "10", "-1.5", "0.0", "1E+02", "1e-2", "1e400", "9007199254740993",
   '""', '"é€😀"', '"\u007f"', '"\u2028\u2029"', '"\ufeff"', '"\ufffd"', '"\u{10ffff}"',
   '"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\u0000\\u00e9\\u20AC\\uFFFE"', '"\\ud800\\udc00\\uDBFF\\uDFFF"',
@@ -48,9 +48,7 @@ const valid: readonly string[] = [
   "\t\n\r 1\t\n\r ", ' { "a" : [ 1 , 2 ] , "b" : { } } ',
   "[".repeat(nestingMax) + "]".repeat(nestingMax), '{"a":'.repeat(63) + "[]" + "}".repeat(63),
   `[${"[[]],".repeat(99)}1]`, "9".repeat(400), `0.${"0".repeat(400)}1`, `1e${"0".repeat(400)}`,
-];
-
-for (const text of valid) {
+] as const) {
   test(`${shown(text)} is read as JSON.parse reads it`, () => {
     assert.deepStrictEqual(valueOf(text), JSON.parse(text));
   });
