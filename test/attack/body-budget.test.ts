@@ -75,9 +75,10 @@ async function statusesOfBodies(...sizes: readonly number[]): Promise<readonly u
   return statuses;
 }
 
-test("at the limit no body is refused, and a byte over it the largest", { timeout }, async () => {
+test("a byte over the limit the largest body is refused, on a tie the one that asks for more", { timeout }, async () => {
   assert.deepEqual(await statusesOfBodies(100, 150, 50), [200, 200, 200]);
   assert.deepEqual(await statusesOfBodies(100, 150, 51), [200, 503, 200]);
+  assert.deepEqual(await statusesOfBodies(149, 149, 149), [200, 200, 503]);
 });
 
 test("bytes that are counted twice are an internal error, not an endless search", () => {
@@ -90,10 +91,6 @@ test("bytes that are counted twice are an internal error, not an endless search"
     },
   };
   assert.throws(() => budget.add(body, 11), /a body was counted twice/);
-});
-
-test("on a tie the body that asks for more is refused", { timeout }, async () => {
-  assert.deepEqual(await statusesOfBodies(149, 149, 149), [200, 200, 503]);
 });
 
 test("a body in one piece is limited, too: at the limit, and a byte over it", { timeout },

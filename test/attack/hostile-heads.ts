@@ -235,6 +235,7 @@ const unusual: readonly Case[] = [
   ["B, Bearer: any case", "bearer", request({ authorization: known.toLowerCase() })],
   ["RFC 6750, 2.1: 1*SP", "three", withCredentials(`Bearer   ${token}`)],
   ["B, Strict", "HTTP/1.0 without Host, kept alive", request({ ...old, fields: keepAlive })],
+  ["B, Statuses 417", "an empty Expect", withFields("Expect:\r\n")],
   ["RFC 9110, 10.1.1", "in HTTP/1.0 no 100",
     request({ version: "HTTP/1.0", fields: `${keepAlive}Expect: 100-continue\r\n` })],
   ...casesOf("RFC 9110, 10.1.1", "100,200", (value) => withFields(`Expect: ${value}\r\n`),

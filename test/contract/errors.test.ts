@@ -1,7 +1,6 @@
 /** The catalogue: every cause is reached over HTTP, with its number, headers and an Error as body. */
 import assert from "node:assert/strict";
-import { createServer } from "node:http";
-import type { Server } from "node:http";
+import { createServer, type Server } from "node:http";
 import { describe, test } from "node:test";
 import type { Limits } from "../../src/config.ts";
 import { ApiError, catalogue, messageCharactersMax, type Cause } from "../../src/http/errors.ts";

@@ -117,10 +117,6 @@ table("an error says what is wrong with what other programs send", [
   assert.match(assertError(answer, [status]).message, expected);
 });
 
-test("an empty Expect is as if absent", async () => {
-  assertAnswer(await responseTo({ fields: "Expect:\r\n" }), 200, { name: "Fern" });
-});
-
 /** The contract's order of checks. */
 const faults: readonly (readonly [string, RequestOptions & { readonly status: number }])[] = [
   ["one unambiguous request", { status: 400, host: "Host:\r\n" }],

@@ -181,8 +181,7 @@ test("a journal whose lock cannot be removed closes without an error", async () 
 
 test("a name that another user has taken is 75, and the message leads to its process",
   { skip: noUsers || noSs }, async () => {
-    const path = join(socketFolder(), "plants.ndjson");
-    await (await openJournal(path)).close();
+    const path = await journalWith(join(socketFolder(), "plants.ndjson"));
     const { identity = "" } = realDisk.look(path) ?? {};
     const name = JSON.stringify(abstractOf(identity));
     const [command, ...rest] = [...as(5001), process.execPath, "-e",

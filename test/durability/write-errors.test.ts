@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
 import {
-  append, diskWith, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, simulated,
+  append, diskWith, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, journalWith, simulated,
 } from "../support/journals.ts";
 import type { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -161,8 +161,7 @@ test("a file that another process has truncated is not extended after a failed w
 });
 
 test("a torn end that cannot be truncated, because the file is append-only, is an error that says so", async (t) => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  await (await openJournal(path)).close();
+  const path = await journalWith(join(temporaryFolder(), "plants.ndjson"));
   appendFileSync(path, '{"seq":1');
   const reason = missing(["chattr", "+a", path]);
   if (reason) return t.skip(reason);

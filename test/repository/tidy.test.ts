@@ -343,11 +343,9 @@ describe("the language", () => {
 describe("the package", () => {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const lock = readFileSync(join(root, "package-lock.json"), "utf8");
-  test("there is no dependency at run time", () => {
+  test("there is no dependency at run time, and three packages of development, with exact versions", () => {
     const kinds = Object.keys(manifest).filter((key) => key.toLowerCase().endsWith("dependencies"));
     assert.deepEqual(kinds, ["devDependencies"]);
-  });
-  test("the development packages are three, with exact versions", () => {
     const { devDependencies } = manifest;
     assert.deepEqual(Object.keys(devDependencies).sort(), ["@types/node", "tsx", "typescript"]);
     for (const version of Object.values(devDependencies)) {

@@ -1,11 +1,9 @@
 /** What the tests share: temporary folders, the program as a child process, raw HTTP. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import type { ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
 import { mkdtempSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
-import { connect } from "node:net";
-import type { Server, Socket } from "node:net";
+import { connect, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after } from "node:test";

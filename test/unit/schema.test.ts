@@ -33,11 +33,6 @@ for (const [text, plant] of [
   });
 }
 
-test("a name may be as long as a body", () => {
-  const name = "é".repeat(2 ** 19);
-  assert.deepStrictEqual(read(`{"id":1,"name":"${name}"}`), { id: 1n, name });
-});
-
 /** What is there, with all places that are wrong, each once, and what the message says is there. */
 for (const [text, pointers, found] of [
   // Not even an object: told once, though both parts of the allOf ask for one.
@@ -58,7 +53,9 @@ for (const [text, pointers, found] of [
   ['{"id":true,"name":"a"}', ["/id"], /integer.*true/], ['{"id":[1],"name":"a"}', ["/id"], /an array/],
   ['{"id":1.5,"name":"a"}', ["/id"], /fraction/],
   ['{"id":9223372036854775808,"name":"a"}', ["/id"], /-9223372036854775808 to 9223372036854775807/],
-  // All at once.
+  // All at once, in whole sentences.
+  ['{"id":true,"name":null}', ["/name", "/id"], RegExp("^/name must be a string, but is null; "
+    + "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true$")],
   ['{"id":null,"name":null,"tag":null}', ["/name", "/tag", "/id"], /null.*null.*null/],
   ['{"id":1.5,"tag":1}', ["/name", "/tag", "/id"], /required.*a number.*fraction/],
 ] as const) {
@@ -74,13 +71,6 @@ for (const [text, pointers, found] of [
     });
   });
 }
-
-test("each violation says what was expected and found", () => {
-  assert.deepEqual(violationsOf(newPlantSchema, '{"id":true,"name":null}'), [
-    "/name must be a string, but is null",
-    "/id must be an integer from -9223372036854775808 to 9223372036854775807, but is true",
-  ]);
-});
 
 const text: Schema = { type: "string" };
 const object: Schema = { type: "object", required: ["a"], properties: { a: text } };
