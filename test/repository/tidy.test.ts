@@ -17,7 +17,7 @@ const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/benc
 const budgets = { core: 24_391, program: 12_864, engines: 8_892 } as const;
 
 /** Code lines that all tests may have: today's. Not a ratio, which would fall as the source shrinks. */
-const codeLinesMax = 18_079;
+const codeLinesMax = 18_054;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
