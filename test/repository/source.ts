@@ -79,10 +79,6 @@ const token = new RegExp([/\/\*[\s\S]*?\*\/|\/\/[^\n]*/, /`(?:\\[\s\S]|[^`\\])*`
 export const tokensOf = ({ text }: Source): number =>
   [...text.matchAll(token)].filter(([part]) => !/^\/[*/]/.test(part)).length;
 
-/** Lines that are neither blank nor comment alone. */
-export const codeLinesOf = ({ code }: Source): number =>
-  code.split("\n").filter((line) => line.trim() !== "").length;
-
 export interface Item {
   /** Line numbers, from 0; the last one is the line that closes it. */
   readonly first: number;
@@ -129,11 +125,6 @@ export function isFunction({ code }: Item): boolean {
   const rest = afterParentheses(code.slice(head.length));
   return head.includes("=") ? /^(?:: .*?)?=>/.test(rest) : /^(?:: [^=;]*)?\{/.test(rest);
 }
-
-export type Part = "core" | "program" | "engines";
-
-export const partOf = ({ name }: Source): Part =>
-  name.startsWith("src/program/") ? "program" : name.startsWith("src/engines/") ? "engines" : "core";
 
 /** What a file imports: files of the project by path, packages as they are written. */
 export const importsOf = ({ name, code }: Source): readonly string[] =>

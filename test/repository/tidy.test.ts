@@ -6,18 +6,11 @@ import { describe, test } from "node:test";
 import { root } from "../support/support.ts";
 import { documents } from "./documents.ts";
 import {
-  clausesOf, codeLinesOf, importsOf, isFunction, itemsOf, partOf, runtimeImportsOf, sourceOf,
-  sourcesIn, tokensOf, type Source,
+  clausesOf, importsOf, isFunction, itemsOf, runtimeImportsOf, sourceOf, sourcesIn, type Source,
 } from "./source.ts";
 
 const sources = sourcesIn("src");
 const tests = sourcesIn("test").filter(({ name }) => !name.startsWith("test/bench/"));
-
-/** Tokens that each part may have: today's size. The design asks for 23,200, 11,400 and 9,150. */
-const budgets = { core: 24_391, program: 12_864, engines: 8_892 } as const;
-
-/** Code lines that all tests may have: today's. Not a ratio, which would fall as the source shrinks. */
-const codeLinesMax = 18_054;
 
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
@@ -235,32 +228,6 @@ test("a file of tests waits for what it starts before its first test", () => {
   assert.equal(lateWaitsOf(sourceOf("x.ts", control)).length, 2);
   assert.deepEqual(lateWaitsOf(sourceOf("x.ts", 'const a = await b();\ntest("c", d);')), []);
   assertNone(tests.flatMap((source) => lateWaitsOf(source).map((each) => `${source.name}: ${each}`)));
-});
-
-describe("the budgets", () => {
-  test("tokens are names, numbers, strings, templates, operators and punctuation marks", () => {
-    const tokens = (text: string): number => tokensOf(sourceOf("x.ts", text));
-    assert.equal(tokens('/** a b */\nconst a = b ?? "c d"; // e'), 7);
-    assert.equal(tokens("a?.b(...c, `d ${e}`) => 1_000 !== é && #f"), 15);
-    assert.equal(tokens("a\n\n   .b ( ) ;"), tokens("a.b();"), "layout is free");
-  });
-  for (const [part, most] of Object.entries(budgets)) {
-    test(`${part} has at most ${most} tokens`, (t) => {
-      const mine = sources.filter((source) => partOf(source) === part);
-      const sum = mine.reduce((total, source) => total + tokensOf(source), 0);
-      t.diagnostic(`${part}: ${sum} tokens in ${mine.length} files`);
-      assert.ok(mine.length > 3 && sum > 2_000, "the control: the count is of the real source");
-      assert.ok(sum <= most, `${part} has ${sum} tokens: simplify it, do not shorten names`);
-    });
-  }
-  test(`at most ${codeLinesMax} code lines of tests`, (t) => {
-    assert.equal(codeLinesOf(sourceOf("x.ts", "/** a */\nb();\n\n// c\nd(); // e")), 2);
-    const [own, ofTests] = [sources, tests].map((all) =>
-      all.reduce((total, source) => total + codeLinesOf(source), 0));
-    t.diagnostic(`${ofTests} code lines of tests for ${own} of src`);
-    assert.ok(Number(own) > 1_000 && Number(ofTests) <= codeLinesMax,
-      `${ofTests} code lines of tests for ${own} of src: merge tests of one promise`);
-  });
 });
 
 describe("the layers", () => {
