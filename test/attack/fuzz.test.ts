@@ -13,22 +13,52 @@ import { after, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { catalogue } from "../../src/http/errors.ts";
 import { fuzzCase, type FuzzCase } from "./fuzzer.ts";
-import { forecast, type Forecast, type ModelPlant, type Prediction } from "./fuzzmodel.ts";
+import {
+  forecast,
+  type Forecast,
+  type ModelPlant,
+  type Prediction
+} from "./fuzzmodel.ts";
 import { run } from "../support/in-process.ts";
 import { headersOf, optional } from "../support/requests.ts";
-import { assertError, exchange, post, program, startProcess, temporaryFolder, token, type RawAnswer } from "../support/support.ts";
+import {
+  assertError,
+  exchange,
+  post,
+  program,
+  startProcess,
+  temporaryFolder,
+  token,
+  type RawAnswer
+} from "../support/support.ts";
 import { memoryOf, patched } from "../support/tools.ts";
 
 const {
-  PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_FUZZ_SECONDS: seconds = "0",
-  PLANT_TEST_FUZZ_SEED: onlySeed = "", PLANT_TEST_FUZZ_FROM: from = "1",
+  PLANT_TEST_NODE: node = process.execPath,
+  PLANT_TEST_FUZZ_SECONDS: seconds = "0",
+  PLANT_TEST_FUZZ_SEED: onlySeed = "",
+  PLANT_TEST_FUZZ_FROM: from = "1"
 } = process.env;
 const requestsWanted = 2_000;
 const requestsOfControl = 300;
 const limits = { body: 4_096, head: 2_048, fields: 30, nesting: 8 };
 // The fuzzer never waits, and a time-out would hide a missing response.
-const args = ["--max-body", "4096", "--max-head", "2048", "--max-fields", "30",
-  "--max-nesting", "8", "--head-timeout", "120000", "--request-timeout", "120000", "--discard-timeout", "1000"];
+const args = [
+  "--max-body",
+  "4096",
+  "--max-head",
+  "2048",
+  "--max-fields",
+  "30",
+  "--max-nesting",
+  "8",
+  "--head-timeout",
+  "120000",
+  "--request-timeout",
+  "120000",
+  "--discard-timeout",
+  "1000"
+];
 
 interface Answer extends RawAnswer {
   /** 1xx responses that came before it. */
@@ -36,7 +66,10 @@ interface Answer extends RawAnswer {
 }
 
 /** Reads responses as strictly as a proxy may; `rest` is what is not a whole response. */
-function readAnswers(text: string): { readonly answers: readonly Answer[]; readonly rest: string } {
+function readAnswers(text: string): {
+  readonly answers: readonly Answer[];
+  readonly rest: string;
+} {
   const answers: Answer[] = [];
   let [at, interim] = [0, 0];
   for (;;) {
@@ -51,15 +84,23 @@ function readAnswers(text: string): { readonly answers: readonly Answer[]; reado
       at = end + 4;
       continue;
     }
-    const headers = Object.fromEntries(fields.map((field) => {
-      const [, name = "", value = ""] = /^([\w-]+): ([ -~]+)$/.exec(field) ?? [];
-      return [name.toLowerCase(), value];
-    }));
-    assert.equal(Object.keys(headers).length, fields.length, `each field once: ${fields.join()}`);
+    const headers = Object.fromEntries(
+      fields.map((field) => {
+        const [, name = "", value = ""] =
+          /^([\w-]+): ([ -~]+)$/.exec(field) ?? [];
+        return [name.toLowerCase(), value];
+      })
+    );
+    assert.equal(
+      Object.keys(headers).length,
+      fields.length,
+      `each field once: ${fields.join()}`
+    );
     const length = Number(headers["content-length"] ?? NaN);
     assert.ok(length > 0, "a Content-Length");
     // A response to HEAD has no body. All other bodies are objects.
-    const isBare = text[end + 4] === "H" || (end + 4 === text.length && status >= 400);
+    const isBare =
+      text[end + 4] === "H" || (end + 4 === text.length && status >= 400);
     const next = end + 4 + (isBare ? 0 : length);
     if (next > text.length) return { answers, rest: text.slice(at) };
     const body = Buffer.from(text.slice(end + 4, next), "latin1").toString();
@@ -69,9 +110,15 @@ function readAnswers(text: string): { readonly answers: readonly Answer[]; reado
 }
 
 /** Whether the connection closes, by the numbers of the catalogue. */
-const closes = new Map<number, boolean>(Object.values(catalogue).map(([error, , ...fields]) =>
-  [error, fields.some(([name]) => name === "Connection")]));
-const statuses = [200, 400, 401, 404, 405, 408, 413, 415, 417, 431, 501, 503, 505];
+const closes = new Map<number, boolean>(
+  Object.values(catalogue).map(([error, , ...fields]) => [
+    error,
+    fields.some(([name]) => name === "Connection")
+  ])
+);
+const statuses = [
+  200, 400, 401, 404, 405, 408, 413, 415, 417, 431, 501, 503, 505
+];
 
 /** Checks what holds for every response; returns the Error's number, or 0 for a Plant. */
 function checkAnswer(answer: Answer): number {
@@ -79,7 +126,10 @@ function checkAnswer(answer: Answer): number {
   assert.ok(statuses.includes(status), `status ${status}`);
   if (body === "") return 0;
   if (status === 200) {
-    assert.match(Object.keys(JSON.parse(body) as object).join(), /^name(?:,tag)?$/);
+    assert.match(
+      Object.keys(JSON.parse(body) as object).join(),
+      /^name(?:,tag)?$/
+    );
     return 0;
   }
   const { error, message } = assertError(answer, [status]);
@@ -87,16 +137,21 @@ function checkAnswer(answer: Answer): number {
   assert.ok(!message.includes(token), "a message contains the token");
   if (closes.get(error)) assert.equal(headers["connection"], "close");
   const expected = headersOf(error);
-  for (const name of optional) assert.equal(headers[name], expected[name], `${name}, ${error}`);
+  for (const name of optional)
+    assert.equal(headers[name], expected[name], `${name}, ${error}`);
   return error;
 }
 
-const keyOf = ({ id, name, tag }: ModelPlant): string => JSON.stringify([`${id}`, name, tag]);
+const keyOf = ({ id, name, tag }: ModelPlant): string =>
+  JSON.stringify([`${id}`, name, tag]);
 
 /** The lines of a file, which end in LF alone: readline's end in U+2028, too, from Node 24 on. */
 async function* linesIn(path: string): AsyncGenerator<string> {
   let rest = "";
-  for await (const chunk of createReadStream(path, "utf8") as AsyncIterable<string>) {
+  for await (const chunk of createReadStream(
+    path,
+    "utf8"
+  ) as AsyncIterable<string>) {
     const lines = (rest + chunk).split("\n");
     rest = lines.pop() ?? "";
     yield* lines;
@@ -109,7 +164,14 @@ class Tally {
   /** Plants that must be stored (with an empty id if it is unknown), and plants that may be. */
   readonly stored = new Map<string, number>();
   readonly possible = new Map<string, number>();
-  readonly known = { cases: 0, requests: 0, answers: 0, wild: 0, exact: 0, aborted: 0 };
+  readonly known = {
+    cases: 0,
+    requests: 0,
+    answers: 0,
+    wild: 0,
+    exact: 0,
+    aborted: 0
+  };
 
   count(map: Map<string, number>, key: string): void {
     map.set(key, (map.get(key) ?? 0) + 1);
@@ -119,26 +181,48 @@ class Tally {
   check(answers: readonly Answer[], { predictions, end }: Forecast): void {
     for (const [index, answer] of answers.entries()) {
       const error = checkAnswer(answer);
-      this.byStatus.set(answer.status, (this.byStatus.get(answer.status) ?? 0) + 1);
+      this.byStatus.set(
+        answer.status,
+        (this.byStatus.get(answer.status) ?? 0) + 1
+      );
       this.known.answers++;
       const closed = answers[index - 1]?.headers["connection"] === "close";
       assert.ok(!closed, "a response follows Connection: close");
       const prediction = predictions[index];
-      if (prediction) this.#checkOne(answer, error, prediction, index === predictions.length - 1);
+      if (prediction)
+        this.#checkOne(
+          answer,
+          error,
+          prediction,
+          index === predictions.length - 1
+        );
       else assert.equal(end, "wild", `one response too many: ${answer.body}`);
       if (answer.status === 200 && !prediction) {
-        const { name, tag } = JSON.parse(answer.body) as { name: string; tag?: string };
+        const { name, tag } = JSON.parse(answer.body) as {
+          name: string;
+          tag?: string;
+        };
         this.count(this.stored, JSON.stringify(["", name, tag]));
       }
     }
     const isClosed = answers.at(-1)?.headers["connection"] === "close";
-    assert.ok(isClosed || answers.length >= predictions.length,
-      `${answers.length} responses to ${predictions.length} requests`);
+    assert.ok(
+      isClosed || answers.length >= predictions.length,
+      `${answers.length} responses to ${predictions.length} requests`
+    );
   }
 
-  #checkOne(answer: Answer, error: number, prediction: Prediction, isLast: boolean): void {
+  #checkOne(
+    answer: Answer,
+    error: number,
+    prediction: Prediction,
+    isLast: boolean
+  ): void {
     const { plant, errors, isHead, mayContinue, closes } = prediction;
-    assert.ok(answer.interim <= Number(mayContinue), "100 Continue to a client that must not go on");
+    assert.ok(
+      answer.interim <= Number(mayContinue),
+      "100 Continue to a client that must not go on"
+    );
     if (errors.length + Number(plant !== undefined) === 1) this.known.exact++;
     if (answer.status === 200) {
       assert.ok(plant, `200 ${answer.body} instead of ${errors.join()}`);
@@ -146,15 +230,23 @@ class Tally {
       assert.equal(answer.body, `${JSON.stringify({ name, tag })}\n`);
       this.count(this.stored, keyOf(plant));
     } else if (isHead && answer.body === "") {
-      const isRight = errors.some((each) => Math.floor(each / 100) === answer.status);
+      const isRight = errors.some(
+        (each) => Math.floor(each / 100) === answer.status
+      );
       assert.ok(isRight, `${answer.status} instead of ${errors.join()}`);
     } else {
-      const expected = plant ? `200 ${keyOf(plant).slice(0, 80)} ${errors.join()}` : errors.join();
-      assert.ok(errors.includes(error), `${answer.body} instead of ${expected}`);
+      const expected = plant
+        ? `200 ${keyOf(plant).slice(0, 80)} ${errors.join()}`
+        : errors.join();
+      assert.ok(
+        errors.includes(error),
+        `${answer.body} instead of ${expected}`
+      );
     }
     const isClosed = answer.headers["connection"] === "close";
     if (closes === "must") assert.ok(isClosed, "Connection: close");
-    if (closes === "no" && !isLast) assert.ok(!isClosed, `no Connection: close: ${answer.body}`);
+    if (closes === "no" && !isLast)
+      assert.ok(!isClosed, `no Connection: close: ${answer.body}`);
   }
 
   /** Checks that the journal has one record for each 200, and no other. */
@@ -166,10 +258,18 @@ class Tally {
       const id = /^\{"seq":\d+,[^p]*"plant":\{"id":(-?\d+),/.exec(line)?.[1];
       if (id === undefined) continue;
       records++;
-      const { plant } = JSON.parse(line) as { plant: { name: string; tag?: string } };
+      const { plant } = JSON.parse(line) as {
+        plant: { name: string; tag?: string };
+      };
       const { name, tag } = plant;
-      const found = [[stored, id], [possible, id], [stored, ""], [possible, ""]] as const;
-      const place = found.map(([map, own]) => [map, JSON.stringify([own, name, tag])] as const)
+      const found = [
+        [stored, id],
+        [possible, id],
+        [stored, ""],
+        [possible, ""]
+      ] as const;
+      const place = found
+        .map(([map, own]) => [map, JSON.stringify([own, name, tag])] as const)
         .find(([map, key]) => (map.get(key) ?? 0) > 0);
       assert.ok(place, `a record without a 200: ${line}`);
       const [map, key] = place;
@@ -185,24 +285,45 @@ class Tally {
 const watchdogMillis = 30_000;
 /** Sends a case, and returns all bytes that came back. */
 async function send(
-  port: number, { parts, ending }: FuzzCase, answersDue: number,
+  port: number,
+  { parts, ending }: FuzzCase,
+  answersDue: number
 ): Promise<string> {
-  const socket: Socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true, noDelay: true });
+  const socket: Socket = connect({
+    port,
+    host: "127.0.0.1",
+    allowHalfOpen: true,
+    noDelay: true
+  });
   const watchdog = setTimeout(() => socket.destroy(), watchdogMillis);
   let text = "";
-  const closed = new Promise<void>((resolve) => void socket.once("close", () => resolve()));
+  const closed = new Promise<void>(
+    (resolve) => void socket.once("close", () => resolve())
+  );
   let isDone: () => void = () => undefined;
-  const done = new Promise<void>((resolve) => { isDone = resolve; });
-  socket.on("data", (chunk: Buffer) => {
-    text += chunk.toString("latin1");
-    if (ending === "patient" && readAnswers(text).answers.length >= answersDue) isDone();
-  }).on("end", isDone).on("error", isDone);
+  const done = new Promise<void>((resolve) => {
+    isDone = resolve;
+  });
+  socket
+    .on("data", (chunk: Buffer) => {
+      text += chunk.toString("latin1");
+      if (
+        ending === "patient" &&
+        readAnswers(text).answers.length >= answersDue
+      )
+        isDone();
+    })
+    .on("end", isDone)
+    .on("error", isDone);
   for (const part of parts) {
     if (!socket.writable) break;
-    await new Promise<void>((resolve) => void socket.write(part, "latin1", () => resolve()));
+    await new Promise<void>(
+      (resolve) => void socket.write(part, "latin1", () => resolve())
+    );
     await setImmediate();
   }
-  if (ending === "patient" && answersDue > 0) await Promise.race([done, closed]);
+  if (ending === "patient" && answersDue > 0)
+    await Promise.race([done, closed]);
   if (ending === "abort") socket.resetAndDestroy();
   else socket.end();
   await closed;
@@ -210,16 +331,23 @@ async function send(
   return text;
 }
 
-async function fuzz(port: number, seed: number, tally: Tally, shows = false): Promise<void> {
+async function fuzz(
+  port: number,
+  seed: number,
+  tally: Tally,
+  shows = false
+): Promise<void> {
   const made = fuzzCase(seed);
   const expected = forecast(made.text, limits, token);
   const { predictions, end } = expected;
   // An unfinished request gets its response after the client half-closes: not before.
-  const unfinished = predictions.findIndex(({ errors }) => errors.includes(40015));
+  const unfinished = predictions.findIndex(({ errors }) =>
+    errors.includes(40015)
+  );
   const due = unfinished < 0 ? predictions.length : unfinished;
   // The model does not know what a wild case may have stored.
   const isWild = end === "wild" && made.ending === "abort";
-  const given = isWild ? { ...made, ending: "half-close" } as const : made;
+  const given = isWild ? ({ ...made, ending: "half-close" } as const) : made;
   let text = "";
   try {
     text = await send(port, given, due);
@@ -228,7 +356,8 @@ async function fuzz(port: number, seed: number, tally: Tally, shows = false): Pr
     if (end === "wild") tally.known.wild++;
     if (given.ending === "abort") {
       tally.known.aborted++;
-      for (const { plant } of predictions) if (plant) tally.count(tally.possible, keyOf(plant));
+      for (const { plant } of predictions)
+        if (plant) tally.count(tally.possible, keyOf(plant));
       return;
     }
     const { answers, rest } = readAnswers(text);
@@ -237,26 +366,44 @@ async function fuzz(port: number, seed: number, tally: Tally, shows = false): Pr
     if (shows) console.error(shown(given, expected, text));
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
-    throw new Error(`seed ${seed}: ${problem}\n${shown(given, expected, text)}`);
+    throw new Error(
+      `seed ${seed}: ${problem}\n${shown(given, expected, text)}`
+    );
   }
 }
 
-function shown({ ending, parts }: FuzzCase, expected: Forecast, text: string): string {
-  const json = (value: unknown): string => JSON.stringify(value, (_, each: unknown) =>
-    typeof each === "bigint" ? `${each}` : each);
-  return [`sent, then ${ending}:`, ...parts.map(json), `expected, then ${expected.end}:`,
-    ...expected.predictions.map(json), "received:", text].join("\n");
+function shown(
+  { ending, parts }: FuzzCase,
+  expected: Forecast,
+  text: string
+): string {
+  const json = (value: unknown): string =>
+    JSON.stringify(value, (_, each: unknown) =>
+      typeof each === "bigint" ? `${each}` : each
+    );
+  return [
+    `sent, then ${ending}:`,
+    ...parts.map(json),
+    `expected, then ${expected.end}:`,
+    ...expected.predictions.map(json),
+    "received:",
+    text
+  ].join("\n");
 }
 
 interface Run {
-  readonly tally: Tally; readonly records: number; readonly lastSeed: number;
+  readonly tally: Tally;
+  readonly records: number;
+  readonly lastSeed: number;
   /** KiB after the first minute, and at the end. */
   readonly resident: readonly [number, number];
 }
 
 /** Runs cases until there are enough, and for so long. Throws what the model finds. */
 async function fuzzing(
-  built: string, first: number, { millis = 0, requests = requestsWanted } = {},
+  built: string,
+  first: number,
+  { millis = 0, requests = requestsWanted } = {}
 ): Promise<Run> {
   const cwd = temporaryFolder();
   const server = await startProcess({ node, cwd, args, program: built });
@@ -264,29 +411,44 @@ async function fuzzing(
   try {
     const begin = Date.now();
     let [seed, early, isBroken] = [first, 0, false];
-    const isRunning = (): boolean => !isBroken
-      && (Date.now() - begin < millis || tally.known.requests < requests);
+    const isRunning = (): boolean =>
+      !isBroken &&
+      (Date.now() - begin < millis || tally.known.requests < requests);
     const worker = async (): Promise<void> => {
       while (isRunning()) {
         await fuzz(server.port, seed++, tally).catch((error: unknown) => {
           isBroken = true;
           throw error;
         });
-        if (early === 0 && Date.now() - begin > 60_000) early = memoryOf(server);
+        if (early === 0 && Date.now() - begin > 60_000)
+          early = memoryOf(server);
       }
     };
     await Promise.all(Array.from({ length: 16 }, worker));
     const resident = [early, memoryOf(server)] as const;
     const valid = { id: -1n, name: "valid", tag: undefined };
-    const answer = await exchange(server.port, post('{"id":-1,"name":"valid"}'), { answers: 1 });
-    assert.deepEqual(answer.map(({ body }) => body), ['{"name":"valid"}\n']);
+    const answer = await exchange(
+      server.port,
+      post('{"id":-1,"name":"valid"}'),
+      { answers: 1 }
+    );
+    assert.deepEqual(
+      answer.map(({ body }) => body),
+      ['{"name":"valid"}\n']
+    );
     tally.count(tally.stored, keyOf(valid));
     assert.equal(await server.end(), 0, server.stderr());
     assert.equal(server.stderr(), "");
     const records = await tally.checkJournal(join(cwd, "plants.ndjson"));
     const verified = await run(["verify", "--json", "plants.ndjson"], {}, cwd);
-    const report = JSON.parse(verified.stdout) as { records: number; spotsTotal: number };
-    assert.deepEqual([verified.code, report.records, report.spotsTotal], [0, records, 0]);
+    const report = JSON.parse(verified.stdout) as {
+      records: number;
+      spotsTotal: number;
+    };
+    assert.deepEqual(
+      [verified.code, report.records, report.spotsTotal],
+      [0, records, 0]
+    );
     return { tally, records, lastSeed: seed - 1, resident };
   } finally {
     await server.end("SIGKILL");
@@ -301,48 +463,121 @@ if (onlySeed !== "") {
   });
 } else {
   const millis = Number(seconds) * 1_000;
-  test("every response to random requests is right, and so is the journal",
-    { timeout: millis + 120_000 }, async (t) => {
+  test(
+    "every response to random requests is right, and so is the journal",
+    { timeout: millis + 120_000 },
+    async (t) => {
       const begin = Date.now();
-      const { tally, records, resident: [early, late], lastSeed } =
-        await fuzzing(program, Number(from), { millis });
+      const {
+        tally,
+        records,
+        resident: [early, late],
+        lastSeed
+      } = await fuzzing(program, Number(from), { millis });
       const { known, byStatus } = tally;
-      t.diagnostic(`${JSON.stringify(known)}, records: ${records}, last seed: ${lastSeed}, `
-        + `${Date.now() - begin} ms, resident: ${early} KiB, then ${late} KiB`);
-      t.diagnostic([...byStatus].sort().map(([status, count]) => `${status}: ${count}`).join(", "));
+      t.diagnostic(
+        `${JSON.stringify(known)}, records: ${records}, last seed: ${lastSeed}, ` +
+          `${Date.now() - begin} ms, resident: ${early} KiB, then ${late} KiB`
+      );
+      t.diagnostic(
+        [...byStatus]
+          .sort()
+          .map(([status, count]) => `${status}: ${count}`)
+          .join(", ")
+      );
       for (const status of statuses) {
         const isReached = (byStatus.get(status) ?? 0) > 0;
-        assert.equal(isReached, status !== 408 && status !== 503, `status ${status}`);
+        assert.equal(
+          isReached,
+          status !== 408 && status !== 503,
+          `status ${status}`
+        );
       }
-      assert.ok(known.exact > known.answers / 2, "most right responses are known exactly");
+      assert.ok(
+        known.exact > known.answers / 2,
+        "most right responses are known exactly"
+      );
       assert.ok(known.wild < known.cases / 10, "few cases are not understood");
-      if (early > 0) assert.ok(late < early * 1.2, `resident: ${early} KiB, then ${late} KiB`);
-    });
+      if (early > 0)
+        assert.ok(
+          late < early * 1.2,
+          `resident: ${early} KiB, then ${late} KiB`
+        );
+    }
+  );
 }
 
 /** Programs with one broken check: each must be noticed soon, from the first seed on or from its own. */
-const controls: readonly (readonly [what: string, folder: string, file: string, from: string, to: string,
-  first?: number])[] = [
-  ["without the check of repeated names", "json", "parse.js", "if (names.has(name))", "if (false)"],
-  ["without the range of an int64", "json", "number.js", "integer < int64.min || integer > int64.max", "false"],
-  ["that rounds ids", "json", "number.js", "BigInt(minus + digits.slice(start, end))",
-    "BigInt(Number(minus + digits.slice(start, end)))", 750],
-  ["that lets doubled fields pass", "http", "errors.js", "if (!holds)", 'if (!holds && cause !== "repeated")'],
-  ["that lets unpaired surrogates pass", "json", "parse.js", "(?![dD][89a-fA-F])", ""],
-  ["that never closes", "http", "connection.js",
+const controls: readonly (readonly [
+  what: string,
+  folder: string,
+  file: string,
+  from: string,
+  to: string,
+  first?: number
+])[] = [
+  [
+    "without the check of repeated names",
+    "json",
+    "parse.js",
+    "if (names.has(name))",
+    "if (false)"
+  ],
+  [
+    "without the range of an int64",
+    "json",
+    "number.js",
+    "integer < int64.min || integer > int64.max",
+    "false"
+  ],
+  [
+    "that rounds ids",
+    "json",
+    "number.js",
+    "BigInt(minus + digits.slice(start, end))",
+    "BigInt(Number(minus + digits.slice(start, end)))",
+    750
+  ],
+  [
+    "that lets doubled fields pass",
+    "http",
+    "errors.js",
+    "if (!holds)",
+    'if (!holds && cause !== "repeated")'
+  ],
+  [
+    "that lets unpaired surrogates pass",
+    "json",
+    "parse.js",
+    "(?![dD][89a-fA-F])",
+    ""
+  ],
+  [
+    "that never closes",
+    "http",
+    "connection.js",
     'if (!response.shouldKeepAlive && this.#progress.state === "open")\n            this.#progress.state = "closing";',
-    ""],
-  ["that returns the name as the tag", "", "plant.js", "`{${json.slice(json.indexOf(\",\") + 1)}`",
-    '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'],
+    ""
+  ],
+  [
+    "that returns the name as the tag",
+    "",
+    "plant.js",
+    '`{${json.slice(json.indexOf(",") + 1)}`',
+    '`{${json.slice(json.indexOf(",") + 1)}`.replace(/("name":(.*),"tag":).*}/, "$1$2}")'
+  ]
 ];
 if (onlySeed === "" && seconds !== "0") {
   for (const [what, folder, file, from, to, first = 1] of controls) {
     test(`a program ${what} is noticed`, { timeout: 120_000 }, async (t) => {
       const broken = patched(file, [[from, to]], folder);
-      await assert.rejects(fuzzing(broken, first, { requests: requestsOfControl }), (error: Error) => {
-        t.diagnostic(error.message.split("\n")[0] ?? "");
-        return true;
-      });
+      await assert.rejects(
+        fuzzing(broken, first, { requests: requestsOfControl }),
+        (error: Error) => {
+          t.diagnostic(error.message.split("\n")[0] ?? "");
+          return true;
+        }
+      );
     });
   }
 }

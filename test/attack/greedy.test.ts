@@ -7,10 +7,19 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
-import { answerTo, exchange, opened, post, readAnswers, startProcess, token } from "../support/support.ts";
+import {
+  answerTo,
+  exchange,
+  opened,
+  post,
+  readAnswers,
+  startProcess,
+  token
+} from "../support/support.ts";
 import { memoryOf, unless } from "../support/tools.ts";
 
-const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } = process.env;
+const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } =
+  process.env;
 const timeout = 60_000;
 const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 const plant = post('{"id":1,"name":"Fern"}');
@@ -18,38 +27,83 @@ const plant = post('{"id":1,"name":"Fern"}');
 const noProc = unless(existsSync("/proc/self/status"), "there is no /proc");
 
 const small = Buffer.from("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
-const floods: readonly (readonly [says: string, bytes: Buffer, first?: string])[] = [
-  ["plants", plant], ["refused requests", small],
-  ["requests after the last response", small, "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"],
-  ["refused bodies", Buffer.from("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde")],
-  ["plants of 100 KB", post(`{"id":1,"name":"${"x".repeat(100_000)}"}`)],
+const floods: readonly (readonly [
+  says: string,
+  bytes: Buffer,
+  first?: string
+])[] = [
+  ["plants", plant],
+  ["refused requests", small],
+  [
+    "requests after the last response",
+    small,
+    "GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"
+  ],
+  [
+    "refused bodies",
+    Buffer.from("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde")
+  ],
+  ["plants of 100 KB", post(`{"id":1,"name":"${"x".repeat(100_000)}"}`)]
 ];
-for (const [says, bytes, first = ""] of floods.slice(0, rounds === undefined ? 1 : undefined)) {
-  test(`a client that pipelines ${says} and never reads takes bounded memory`,
-    { timeout, skip: noProc }, async (t) => {
-      const server = await startProcess({ node, args: ["--idle-timeout", "1000",
-        "--head-timeout", "1500", "--request-timeout", "1500"] });
+for (const [says, bytes, first = ""] of floods.slice(
+  0,
+  rounds === undefined ? 1 : undefined
+)) {
+  test(
+    `a client that pipelines ${says} and never reads takes bounded memory`,
+    { timeout, skip: noProc },
+    async (t) => {
+      const server = await startProcess({
+        node,
+        args: [
+          "--idle-timeout",
+          "1000",
+          "--head-timeout",
+          "1500",
+          "--request-timeout",
+          "1500"
+        ]
+      });
       try {
         await exchange(server.port, plant, { answers: 1 });
         const before = memoryOf(server, "VmHWM");
         // The client never reads: there is no data listener.
-        const sockets = Array.from({ length: rounds === undefined ? 1 : 4 }, () => connect(server.port, "127.0.0.1"));
-        const block = Buffer.concat(Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes));
-        const taken = await Promise.all(sockets.map((socket) => flood(socket, first, block)));
+        const sockets = Array.from(
+          { length: rounds === undefined ? 1 : 4 },
+          () => connect(server.port, "127.0.0.1")
+        );
+        const block = Buffer.concat(
+          Array<Buffer>(Math.ceil(65_536 / bytes.length)).fill(bytes)
+        );
+        const taken = await Promise.all(
+          sockets.map((socket) => flood(socket, first, block))
+        );
         const grown = memoryOf(server, "VmHWM") - before;
-        t.diagnostic(`taken: ${taken.join(" + ")} bytes, memory: ${before} KiB and ${grown} more`);
-        assert.ok(Math.max(...taken) < 64 * 1_048_576, "the server reads without end");
+        t.diagnostic(
+          `taken: ${taken.join(" + ")} bytes, memory: ${before} KiB and ${grown} more`
+        );
+        assert.ok(
+          Math.max(...taken) < 64 * 1_048_576,
+          "the server reads without end"
+        );
         assert.ok(grown < 307_200, `${grown} KiB more`);
         assert.equal((await answerTo(server.port, plant)).status, 200);
       } finally {
         await server.end("SIGKILL");
       }
-    });
+    }
+  );
 }
 
 /** Writes until the server closes the connection; returns the bytes that the kernel took. */
-async function flood(socket: Socket, first: string, block: Buffer): Promise<number> {
-  const closed = new Promise((resolve) => socket.on("error", () => undefined).on("close", resolve));
+async function flood(
+  socket: Socket,
+  first: string,
+  block: Buffer
+): Promise<number> {
+  const closed = new Promise((resolve) =>
+    socket.on("error", () => undefined).on("close", resolve)
+  );
   const write = (): void => {
     while (socket.writable && socket.write(block));
   };
@@ -61,42 +115,106 @@ async function flood(socket: Socket, first: string, block: Buffer): Promise<numb
 
 const head = `POST /plants HTTP/1.1\r\nHost: a\r\n${good}`;
 const drips: readonly (readonly [
-  says: string, start: string, drip: string, limit: number, status: number,
+  says: string,
+  start: string,
+  drip: string,
+  limit: number,
+  status: number
 ])[] = [
-  ["a request line", "POST /", "x", 300, 408], ["a field", `${head}X: `, "y", 300, 408],
-  ["fields", head, "x:\r\n", 300, 408], ["empty lines", "\r\n", "\r\n", 300, 408],
+  ["a request line", "POST /", "x", 300, 408],
+  ["a field", `${head}X: `, "y", 300, 408],
+  ["fields", head, "x:\r\n", 300, 408],
+  ["empty lines", "\r\n", "\r\n", 300, 408],
   ["a body", `${head}Content-Length: 1000000\r\n\r\n`, " ", 600, 408],
-  ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n`, "1\r\n \r\n", 600, 408],
-  ["a chunk", `${head}Transfer-Encoding: chunked\r\n\r\nfff\r\n`, " ", 600, 408],
-  ["a chunk's extension", `${head}Transfer-Encoding: chunked\r\n\r\n1;`, "x", 600, 408],
-  ["a trailer", `${head}Transfer-Encoding: chunked\r\n\r\n0\r\nX: `, "y", 600, 408],
-  ["a refused body", `POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n`, " ", 400, 401],
+  [
+    "chunks",
+    `${head}Transfer-Encoding: chunked\r\n\r\n`,
+    "1\r\n \r\n",
+    600,
+    408
+  ],
+  [
+    "a chunk",
+    `${head}Transfer-Encoding: chunked\r\n\r\nfff\r\n`,
+    " ",
+    600,
+    408
+  ],
+  [
+    "a chunk's extension",
+    `${head}Transfer-Encoding: chunked\r\n\r\n1;`,
+    "x",
+    600,
+    408
+  ],
+  [
+    "a trailer",
+    `${head}Transfer-Encoding: chunked\r\n\r\n0\r\nX: `,
+    "y",
+    600,
+    408
+  ],
+  [
+    "a refused body",
+    `POST /plants HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n`,
+    " ",
+    400,
+    401
+  ]
 ];
-const limits = ["--head-timeout", "300", "--request-timeout", "600", "--timeout-check", "20",
-  "--discard-timeout", "400", "--max-fields", "900"];
+const limits = [
+  "--head-timeout",
+  "300",
+  "--request-timeout",
+  "600",
+  "--timeout-check",
+  "20",
+  "--discard-timeout",
+  "400",
+  "--max-fields",
+  "900"
+];
 
-test("a client that sends a byte now and then gets a response within the limit",
-  { timeout, concurrency: true }, async (t) => {
+test(
+  "a client that sends a byte now and then gets a response within the limit",
+  { timeout, concurrency: true },
+  async (t) => {
     const server = await startProcess({ node, args: limits });
     try {
-      await Promise.all(drips.map(([says, begin, drip, limit, status]) => t.test(says, async () => {
-        const from = performance.now();
-        const socket = await opened(server.port);
-        const answers = readAnswers(socket, Infinity);
-        const closed = once(socket, "close");
-        socket.write(begin);
-        // The connection is not idle: the limit counts from the request's first byte.
-        const dripping = setInterval(() => socket.writable && socket.write(drip), 10);
-        const found = await answers;
-        await closed;
-        clearInterval(dripping);
-        const millis = performance.now() - from;
-        assert.deepEqual(found.map((answer) => answer.status), [status]);
-        assert.ok(status !== 408 || millis >= limit, `gone after ${millis} ms`);
-        assert.ok(millis < limit + 1_000, `gone after ${millis} ms`);
-        t.diagnostic(`${says}: ${Math.round(millis)} ms, limit ${limit} ms`);
-      })));
+      await Promise.all(
+        drips.map(([says, begin, drip, limit, status]) =>
+          t.test(says, async () => {
+            const from = performance.now();
+            const socket = await opened(server.port);
+            const answers = readAnswers(socket, Infinity);
+            const closed = once(socket, "close");
+            socket.write(begin);
+            // The connection is not idle: the limit counts from the request's first byte.
+            const dripping = setInterval(
+              () => socket.writable && socket.write(drip),
+              10
+            );
+            const found = await answers;
+            await closed;
+            clearInterval(dripping);
+            const millis = performance.now() - from;
+            assert.deepEqual(
+              found.map((answer) => answer.status),
+              [status]
+            );
+            assert.ok(
+              status !== 408 || millis >= limit,
+              `gone after ${millis} ms`
+            );
+            assert.ok(millis < limit + 1_000, `gone after ${millis} ms`);
+            t.diagnostic(
+              `${says}: ${Math.round(millis)} ms, limit ${limit} ms`
+            );
+          })
+        )
+      );
     } finally {
       await server.end("SIGKILL");
     }
-  });
+  }
+);

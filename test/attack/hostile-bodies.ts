@@ -1,6 +1,17 @@
 /** Hostile chunks, expectations, media types, codings, JSON and plants. */
 import {
-  casesOf, chunk, chunks, evil, known, plant, request, rowsOf, utf8, withoutBody, type Case, type Row,
+  casesOf,
+  chunk,
+  chunks,
+  evil,
+  known,
+  plant,
+  request,
+  rowsOf,
+  utf8,
+  withoutBody,
+  type Case,
+  type Row
 } from "./hostile.ts";
 import { token } from "../support/support.ts";
 
@@ -10,19 +21,44 @@ const ofBody = (body: string): string => request({ body });
 const withFields = (fields: string): string => request({ fields });
 const ofChunks = (body: string): string => request({ coding: "chunked", body });
 /** A chunked body whose first size line is the case. */
-const withSize = (first: string): string => ofChunks(`${first}\r\n${evil}\r\n0\r\n\r\n`);
+const withSize = (first: string): string =>
+  ofChunks(`${first}\r\n${evil}\r\n0\r\n\r\n`);
 /** A valid chunked request whose trailer is the case. */
-const withTrailer = (fields: string): string => ofChunks(`${chunk(evil)}0\r\n${fields}\r\n`);
+const withTrailer = (fields: string): string =>
+  ofChunks(`${chunk(evil)}0\r\n${fields}\r\n`);
 
 const broken: readonly Case[] = [
-  ...["x", "", "-1", "-", `+${size}`, `0x${size}`, ` ${size}`, `\t${size}`, `${size}g`, `${size}.`,
-    `${size},${size}`, `${size} ${size}`, "\xb2", `"${size}"`, "1\0"].map((first): Case =>
-    ["RFC 9112, 7.1", `chunk-size ${JSON.stringify(first)}`, withSize(first), "400"]),
-  ...casesOf("RFC 9112, 7.1", "400|413", withSize,
-    { "over 64 bits": "10000000000000016", "over 64 bits by far": "f".repeat(40) }),
+  ...[
+    "x",
+    "",
+    "-1",
+    "-",
+    `+${size}`,
+    `0x${size}`,
+    ` ${size}`,
+    `\t${size}`,
+    `${size}g`,
+    `${size}.`,
+    `${size},${size}`,
+    `${size} ${size}`,
+    "\xb2",
+    `"${size}"`,
+    "1\0"
+  ].map((first): Case => [
+    "RFC 9112, 7.1",
+    `chunk-size ${JSON.stringify(first)}`,
+    withSize(first),
+    "400"
+  ]),
+  ...casesOf("RFC 9112, 7.1", "400|413", withSize, {
+    "over 64 bits": "10000000000000016",
+    "over 64 bits by far": "f".repeat(40)
+  }),
   ...casesOf("RFC 9112, 7.1", "400", withSize, {
-    "too small": "5", "too large by one": "17", "too large by two": "18",
-    "CR CR LF after the size": `${size}\r`,
+    "too small": "5",
+    "too large by one": "17",
+    "too large by two": "18",
+    "CR CR LF after the size": `${size}\r`
   }),
   ...casesOf("RFC 9112, 7.1", "400", ofChunks, {
     "LF after the size": chunks(evil).replace("\r\n", "\n"),
@@ -30,154 +66,412 @@ const broken: readonly Case[] = [
     "LF after the data": `${size}\r\n${evil}\n0\r\n\r\n`,
     "CR after the data": `${size}\r\n${evil}\r0\r\n\r\n`,
     "nothing after the data": `${size}\r\n${evil}0\r\n\r\n`,
-    "LF ends it": `${chunk(evil)}0\r\n\n`, "LF after the last size": `${chunk(evil)}0\n\r\n`,
-    "no end": `${chunk(evil)}0\r\n`, "no chunks at all": evil,
+    "LF ends it": `${chunk(evil)}0\r\n\n`,
+    "LF after the last size": `${chunk(evil)}0\n\r\n`,
+    "no end": `${chunk(evil)}0\r\n`,
+    "no chunks at all": evil
   }),
   ...casesOf("RFC 9112, 7.1.1", "400", ofChunks, {
-    "LF": `${size};a=b\n${evil}\r\n0\r\n\r\n`, "a hidden chunk": `${size};a\n${evil}\r\n0\r\n\r\n`,
-    "CR": `${size};a=b\rx\r\n${evil}\r\n0\r\n\r\n`,
+    "LF": `${size};a=b\n${evil}\r\n0\r\n\r\n`,
+    "a hidden chunk": `${size};a\n${evil}\r\n0\r\n\r\n`,
+    "CR": `${size};a=b\rx\r\n${evil}\r\n0\r\n\r\n`
   }),
-  ...casesOf("RFC 9112, 7.1.1", "400", (extension) => withSize(`${size};${extension}`),
-    { "NUL": "a=\0", "CR in quotes": 'a="b\rc"', "open quotes": 'a="b' }),
-  ["B, Limits", "extensions of 32 KiB", withSize(`${size};a=${"x".repeat(32_768)}`), "400|413"],
+  ...casesOf(
+    "RFC 9112, 7.1.1",
+    "400",
+    (extension) => withSize(`${size};${extension}`),
+    { "NUL": "a=\0", "CR in quotes": 'a="b\rc"', "open quotes": 'a="b' }
+  ),
+  [
+    "B, Limits",
+    "extensions of 32 KiB",
+    withSize(`${size};a=${"x".repeat(32_768)}`),
+    "400|413"
+  ],
   ...casesOf("RFC 9112, 7.1.2", "400", withTrailer, {
-    "no field": "x\r\n", "no name": ": x\r\n", "space before colon": "x : y\r\n",
-    "obs-fold": "x: y\r\n z\r\n", "NUL": "x: \0\r\n", "LF": "x: y\nz: a\r\n",
-    "a request for a trailer": "POST /plants HTTP/1.1\r\n",
+    "no field": "x\r\n",
+    "no name": ": x\r\n",
+    "space before colon": "x : y\r\n",
+    "obs-fold": "x: y\r\n z\r\n",
+    "NUL": "x: \0\r\n",
+    "LF": "x: y\nz: a\r\n",
+    "a request for a trailer": "POST /plants HTTP/1.1\r\n"
   }),
-  ["B, Strict: limits apply", "a trailer of 32 KiB", withTrailer(`X: ${"x".repeat(32_768)}\r\n`), "43101"],
+  [
+    "B, Strict: limits apply",
+    "a trailer of 32 KiB",
+    withTrailer(`X: ${"x".repeat(32_768)}\r\n`),
+    "43101"
+  ],
   ...casesOf("B, Statuses 413", "41302", ofChunks, {
     "as counted, one chunk": chunks(" ".repeat(limit + 1)),
-    "as counted, two chunks": `${chunk(" ".repeat(limit))}1\r\n \r\n0\r\n\r\n`,
-  }),
+    "as counted, two chunks": `${chunk(" ".repeat(limit))}1\r\n \r\n0\r\n\r\n`
+  })
 ];
 
 const pieces: readonly Case[] = [
   ...casesOf("RFC 9112, 7.1", "200", ofChunks, {
     "many chunks": `${[...evil.slice(0, -6)].map(chunk).join("")}${chunk(evil.slice(-6))}000\r\n\r\n`,
-    "zeros first": `000${chunks(evil)}`, "100 zeros first": `${"0".repeat(100)}${chunks(evil)}`,
+    "zeros first": `000${chunks(evil)}`,
+    "100 zeros first": `${"0".repeat(100)}${chunks(evil)}`
   }),
-  ["RFC 9112, 7.1.1", "extensions", ofChunks(`${size};a;b=c;d="e"\r\n${evil}\r\n0;z=1\r\n\r\n`)],
+  [
+    "RFC 9112, 7.1.1",
+    "extensions",
+    ofChunks(`${size};a;b=c;d="e"\r\n${evil}\r\n0;z=1\r\n\r\n`)
+  ],
   ["RFC 9112, 7.1.1", "a quoted semicolon", withSize(`${size};a="b;c"`)],
   ["RFC 9112, 7.1.2", "trailers", withTrailer("X: y\r\nHost: b\r\n")],
   ["RFC 9110, 6.5.1", "a framing trailer", withTrailer("Date: x\r\n")],
-  ...casesOf("B, Strict: a trailer never frames", "200", withTrailer,
-    { "Expect": "Expect: x\r\n", "Content-Type": "Content-Type: text/plain\r\n" }),
+  ...casesOf("B, Strict: a trailer never frames", "200", withTrailer, {
+    "Expect": "Expect: x\r\n",
+    "Content-Type": "Content-Type: text/plain\r\n"
+  }),
   ["B, Limits", "a trailer of 100 fields", withTrailer("a:\r\n".repeat(100))],
-  ["B, Limits", "extensions of 20 KiB on many chunks",
-    ofChunks(`1;a=${"x".repeat(200)}\r\n \r\n`.repeat(100) + chunks(evil))],
+  [
+    "B, Limits",
+    "extensions of 20 KiB on many chunks",
+    ofChunks(`1;a=${"x".repeat(200)}\r\n \r\n`.repeat(100) + chunks(evil))
+  ],
   ["B, Limits", "1 MiB", ofBody(evil.padEnd(limit))],
-  ["B, Limits", "1 MiB in chunks", ofChunks(chunks(evil.padEnd(limit)))],
+  ["B, Limits", "1 MiB in chunks", ofChunks(chunks(evil.padEnd(limit)))]
 ];
 
-const types: readonly (readonly [expected: string, types: readonly string[]])[] = [
-  ["200", ["application/json", "Application/JSON", "application/json;charset=utf-8",
-    "application/json; charset=UTF-8", 'application/json; charset="utf-8"',
-    'application/json \t;\t CHARSET="Utf-8"', 'application/json; charset="ut\\f-8"',
-    "application/json; x=y", 'application/json; x="; charset=utf-16"',
-    'application/json; x="\\"; charset=utf-16; y="', "application/json;",
-    "application/json;; charset=utf-8;", `application/json${";".repeat(8_000)}`,
-    `application/json; x="${"\\".repeat(8_000)}"`]],
-  ["41502", ["application/json; charset=utf-16", 'application/json; charset="utf-16"',
-    "application/json; charset=utf8", 'application/json; charset=""',
-    "application/json; charset=utf-8; charset=utf-8",
-    'application/json; charset=utf-8; CharSet="utf-16"', "application/json; x=y; charset=utf-16"]],
-  ["41501", ["application/json; charset=", 'application/json; charset="utf-8',
-    'application/json; charset=utf-8"', "application/json; charset =utf-8", "application/json; x",
-    "application/json charset=utf-8", "application/json, text/plain", "application/json; x=\xe4",
-    "application/jsonp", "application/vnd.api+json", "application /json", "text/plain", "", "__proto__",
-    `application/json; x="${"\\".repeat(7_999)}"`]],
+const types: readonly (readonly [
+  expected: string,
+  types: readonly string[]
+])[] = [
+  [
+    "200",
+    [
+      "application/json",
+      "Application/JSON",
+      "application/json;charset=utf-8",
+      "application/json; charset=UTF-8",
+      'application/json; charset="utf-8"',
+      'application/json \t;\t CHARSET="Utf-8"',
+      'application/json; charset="ut\\f-8"',
+      "application/json; x=y",
+      'application/json; x="; charset=utf-16"',
+      'application/json; x="\\"; charset=utf-16; y="',
+      "application/json;",
+      "application/json;; charset=utf-8;",
+      `application/json${";".repeat(8_000)}`,
+      `application/json; x="${"\\".repeat(8_000)}"`
+    ]
+  ],
+  [
+    "41502",
+    [
+      "application/json; charset=utf-16",
+      'application/json; charset="utf-16"',
+      "application/json; charset=utf8",
+      'application/json; charset=""',
+      "application/json; charset=utf-8; charset=utf-8",
+      'application/json; charset=utf-8; CharSet="utf-16"',
+      "application/json; x=y; charset=utf-16"
+    ]
+  ],
+  [
+    "41501",
+    [
+      "application/json; charset=",
+      'application/json; charset="utf-8',
+      'application/json; charset=utf-8"',
+      "application/json; charset =utf-8",
+      "application/json; x",
+      "application/json charset=utf-8",
+      "application/json, text/plain",
+      "application/json; x=\xe4",
+      "application/jsonp",
+      "application/vnd.api+json",
+      "application /json",
+      "text/plain",
+      "",
+      "__proto__",
+      `application/json; x="${"\\".repeat(7_999)}"`
+    ]
+  ]
 ];
 const codings: Readonly<Record<string, readonly string[]>> = {
   200: ["identity", "IDENTITY"],
-  41503: ["gzip", "x-gzip", "br", "identity, gzip", "gzip, identity", "utf-8",
-    "identity, identity", "aws-chunked", ""],
+  41503: [
+    "gzip",
+    "x-gzip",
+    "br",
+    "identity, gzip",
+    "gzip, identity",
+    "utf-8",
+    "identity, identity",
+    "aws-chunked",
+    ""
+  ]
 };
 const contents: readonly Case[] = [
   ["A, request", "no Content-Type", request({ type: "" }), "41501"],
-  ...types.flatMap(([expected, values]) => values.map((type): Case =>
-    ["B, Statuses 415", `${type.slice(0, 50)} of ${type.length}`,
-      request({ type: `Content-Type: ${type}\r\n` }), expected])),
-  ...Object.entries(codings).flatMap(([expected, values]) => values.map((coding): Case =>
-    ["B, Statuses 415", `Content-Encoding: ${coding}`,
-      withFields(`Content-Encoding: ${coding}\r\n`), expected])),
-  ["B, Statuses 415", "two lines", withFields("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"), "41503"],
-  ["B, Statuses 413", "by Content-Length", ofBody(evil.padEnd(limit + 1)), "41301"],
-  ["B, Strict: a trailer never authenticates", "chunked",
-    request({ authorization: "", coding: "chunked", body: `${chunk(evil)}0\r\n${known}\r\n` }),
-    "40101"],
+  ...types.flatMap(([expected, values]) =>
+    values.map((type): Case => [
+      "B, Statuses 415",
+      `${type.slice(0, 50)} of ${type.length}`,
+      request({ type: `Content-Type: ${type}\r\n` }),
+      expected
+    ])
+  ),
+  ...Object.entries(codings).flatMap(([expected, values]) =>
+    values.map((coding): Case => [
+      "B, Statuses 415",
+      `Content-Encoding: ${coding}`,
+      withFields(`Content-Encoding: ${coding}\r\n`),
+      expected
+    ])
+  ),
+  [
+    "B, Statuses 415",
+    "two lines",
+    withFields("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
+    "41503"
+  ],
+  [
+    "B, Statuses 413",
+    "by Content-Length",
+    ofBody(evil.padEnd(limit + 1)),
+    "41301"
+  ],
+  [
+    "B, Strict: a trailer never authenticates",
+    "chunked",
+    request({
+      authorization: "",
+      coding: "chunked",
+      body: `${chunk(evil)}0\r\n${known}\r\n`
+    }),
+    "40101"
+  ]
 ];
 
 /** The client may send the body or not when its Expect is refused: the framing is in doubt. */
 const expectations: readonly Case[] = [
-  ...casesOf("B, Statuses 417", "41701", (value) => withFields(`Expect: ${value}\r\n`), {
-    "other": "200-ok", "and other": "100-continue, x=y", "twice": "100-continue, 100-continue",
-    "within": "x100-continuex", "two lines": "100-continue\r\nExpect: x",
-  }),
-  ["B, Statuses 417", "in HTTP/1.0", request({ version: "HTTP/1.0", fields: "Expect: x\r\n" }), "41701"],
+  ...casesOf(
+    "B, Statuses 417",
+    "41701",
+    (value) => withFields(`Expect: ${value}\r\n`),
+    {
+      "other": "200-ok",
+      "and other": "100-continue, x=y",
+      "twice": "100-continue, 100-continue",
+      "within": "x100-continuex",
+      "two lines": "100-continue\r\nExpect: x"
+    }
+  ),
+  [
+    "B, Statuses 417",
+    "in HTTP/1.0",
+    request({ version: "HTTP/1.0", fields: "Expect: x\r\n" }),
+    "41701"
+  ]
 ];
 
 /** One or two of each kind: test/unit/json.test.ts and schema.test.ts have the others. */
-const texts: readonly (readonly [clause: string, error: string, bodies: readonly string[]])[] = [
+const texts: readonly (readonly [
+  clause: string,
+  error: string,
+  bodies: readonly string[]
+])[] = [
   ["B, Statuses 400", "40008", [""]],
-  ["RFC 8259, 2", "40010", [" ", evil + evil, `${evil}\0`, `/**/${evil}`, `\xc2\xa0${evil}`]],
-  ["RFC 8259, 3 to 7", "40010", ['{"id":1,"name":True}', "{'id':1}", '{"id":1,}', "[1,]", "[",
-    '{"id":01,"name":""}', '{"id":NaN}', '{"id":1,"name":"\n"}', '{"name":"\\x41"}', '{"name":"\\']],
+  [
+    "RFC 8259, 2",
+    "40010",
+    [" ", evil + evil, `${evil}\0`, `/**/${evil}`, `\xc2\xa0${evil}`]
+  ],
+  [
+    "RFC 8259, 3 to 7",
+    "40010",
+    [
+      '{"id":1,"name":True}',
+      "{'id':1}",
+      '{"id":1,}',
+      "[1,]",
+      "[",
+      '{"id":01,"name":""}',
+      '{"id":NaN}',
+      '{"id":1,"name":"\n"}',
+      '{"name":"\\x41"}',
+      '{"name":"\\'
+    ]
+  ],
   ["RFC 8259, 8.1", "40010", [`\xef\xbb\xbf${evil}`, "\0{\0}"]],
-  ["RFC 7493, 2.1", "40009", ['{"name":"\xff"}', '"\xed\xa0\x80"', '"\xe2\x82', "\xff\xfe{\0}\0"]],
-  ["RFC 7493, 2.1", "40012", ['{"id":1,"name":"\\udc00\\ud800"}', '{"id":1,"name":"","\\ud800":1}']],
-  ["RFC 7493, 2.3", "40011", ['{"id":1,"i\\u0064":2,"name":"a"}', '{"__proto__":1,"__proto__":2}',
-    '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}']],
-  ["B, JSON: nesting bounded", "40013", [`${"[".repeat(65)}${"]".repeat(65)}`,
-    "[".repeat(100_000), '{"a":'.repeat(100_000)]],
-  ["A, NewPlant", "40014", ["[]", "null", "{}", `[${evil}]`, '{"ID":1,"Name":"a"}',
-    '{"id":1,"name":null}', '{"id":"7","name":"a"}', '{"id":1,"name":"a","tag":null}']],
-  ["B, JSON: id", "40014", ["null", "1.5", "9223372036854775808", "1e-1", "-1e1000000000",
-    `1e${"9".repeat(100_000)}`, `0.${"0".repeat(100_000)}1`, "9".repeat(100_000)].map(plant)],
-  ["B, JSON: just names", "40014", [`{"__proto__":${evil}}`,
-    '{"id":1,"__proto__":{"name":"a"}}', '{"constructor":{"prototype":{"id":1,"name":"a"}}}']],
-  ["RFC 6750, 2.2", "40010", [`access_token=${token}`]],
+  [
+    "RFC 7493, 2.1",
+    "40009",
+    ['{"name":"\xff"}', '"\xed\xa0\x80"', '"\xe2\x82', "\xff\xfe{\0}\0"]
+  ],
+  [
+    "RFC 7493, 2.1",
+    "40012",
+    ['{"id":1,"name":"\\udc00\\ud800"}', '{"id":1,"name":"","\\ud800":1}']
+  ],
+  [
+    "RFC 7493, 2.3",
+    "40011",
+    [
+      '{"id":1,"i\\u0064":2,"name":"a"}',
+      '{"__proto__":1,"__proto__":2}',
+      '{"id":1,"name":"a","x":[{"a":1,"\\u0061":1}]}'
+    ]
+  ],
+  [
+    "B, JSON: nesting bounded",
+    "40013",
+    [
+      `${"[".repeat(65)}${"]".repeat(65)}`,
+      "[".repeat(100_000),
+      '{"a":'.repeat(100_000)
+    ]
+  ],
+  [
+    "A, NewPlant",
+    "40014",
+    [
+      "[]",
+      "null",
+      "{}",
+      `[${evil}]`,
+      '{"ID":1,"Name":"a"}',
+      '{"id":1,"name":null}',
+      '{"id":"7","name":"a"}',
+      '{"id":1,"name":"a","tag":null}'
+    ]
+  ],
+  [
+    "B, JSON: id",
+    "40014",
+    [
+      "null",
+      "1.5",
+      "9223372036854775808",
+      "1e-1",
+      "-1e1000000000",
+      `1e${"9".repeat(100_000)}`,
+      `0.${"0".repeat(100_000)}1`,
+      "9".repeat(100_000)
+    ].map(plant)
+  ],
+  [
+    "B, JSON: just names",
+    "40014",
+    [
+      `{"__proto__":${evil}}`,
+      '{"id":1,"__proto__":{"name":"a"}}',
+      '{"constructor":{"prototype":{"id":1,"name":"a"}}}'
+    ]
+  ],
+  ["RFC 6750, 2.2", "40010", [`access_token=${token}`]]
 ];
 
 const ids: readonly (readonly [id: string, stored: string])[] = [
-  ["9007199254740993", "9007199254740993"], ["9223372036854775807", "9223372036854775807"],
-  ["-9223372036854775808", "-9223372036854775808"], ["-0", "0"], ["1.0", "1"], ["1e2", "100"],
-  ["0e1000000000", "0"], [`1${"0".repeat(100_000)}e-100000`, "1"],
+  ["9007199254740993", "9007199254740993"],
+  ["9223372036854775807", "9223372036854775807"],
+  ["-9223372036854775808", "-9223372036854775808"],
+  ["-0", "0"],
+  ["1.0", "1"],
+  ["1e2", "100"],
+  ["0e1000000000", "0"],
+  [`1${"0".repeat(100_000)}e-100000`, "1"]
 ];
 const name = evil.slice(8, -1);
 const plants: readonly Case[] = [
-  ...ids.map(([id, stored]): Case =>
-    ["B, JSON: id", `${id.slice(0, 40)} of ${id.length}`, ofBody(plant(id)), "200", stored]),
-  ...["__proto__", "constructor", "then", "\\u005f_proto__", "", "0"]
-    .map((member): Case => ["B, JSON: just names", JSON.stringify(member),
-      ofBody(`{"${member}":{"id":"x","tag":5},"id":1,${name}}`)]),
+  ...ids.map(([id, stored]): Case => [
+    "B, JSON: id",
+    `${id.slice(0, 40)} of ${id.length}`,
+    ofBody(plant(id)),
+    "200",
+    stored
+  ]),
+  ...["__proto__", "constructor", "then", "\\u005f_proto__", "", "0"].map(
+    (member): Case => [
+      "B, JSON: just names",
+      JSON.stringify(member),
+      ofBody(`{"${member}":{"id":"x","tag":5},"id":1,${name}}`)
+    ]
+  ),
   ...casesOf("B, JSON: other members", "200", ofBody, {
     "an ID, a Name": `{"ID":"x","id":1,"Name":5,${name}}`,
-    "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`,
+    "an id and a name within": `{"x":{"id":2,"name":"a"},"id":1,${name},"y":{"id":3}}`
   }),
-  ["B, JSON: nesting bounded", "64 levels", ofBody(`{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`)],
+  [
+    "B, JSON: nesting bounded",
+    "64 levels",
+    ofBody(`{"id":1,${name},"x":${"[".repeat(63)}${"]".repeat(63)}}`)
+  ],
   ["RFC 8259, 2", "white space", ofBody(`\r\n\t { "id" : 1 , ${name} }\n`)],
   ["RFC 8259, 7", "escaped names", ofBody(`{"\\u0069\\u0064":1,${name}}`)],
-  ["B, JSON: noncharacters", "U+FFFF", ofBody(utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`))],
-  ["A: no limits", "a tag of 1 MB", ofBody(`{"id":1,${name},"tag":"${"x".repeat(1_000_000)}"}`)],
+  [
+    "B, JSON: noncharacters",
+    "U+FFFF",
+    ofBody(utf8(`{"id":1,${name},"tag":"\uffff\\ufdd0"}`))
+  ],
+  [
+    "A: no limits",
+    "a tag of 1 MB",
+    ofBody(`{"id":1,${name},"tag":"${"x".repeat(1_000_000)}"}`)
+  ]
 ];
 
-const isServed = ([, , , expected = "200"]: Case): boolean => expected === "200";
+const isServed = ([, , , expected = "200"]: Case): boolean =>
+  expected === "200";
 const closing = "Connection: close\r\n";
 export const bodies: readonly Row[] = [
-  ...rowsOf([...broken, ...expectations,
-    ["B, Strict: limits apply", "a trailer of 101 fields", withTrailer("a:\r\n".repeat(101)), "43102"],
-    ["RFC 9112, 9.6", "malformed JSON, and close", request({ body: "{", fields: closing }), "40010"],
-    ["RFC 9112, 9.6", "no body, and close", withoutBody({ fields: closing }), "40008"],
-    ["RFC 9112, 9.3", "in HTTP/1.0", request({ version: "HTTP/1.0", body: "{" }), "40010"],
-  ], { closes: true }),
-  ...rowsOf([...pieces, ...contents.filter(isServed), ...plants], { isStored: true }),
+  ...rowsOf(
+    [
+      ...broken,
+      ...expectations,
+      [
+        "B, Strict: limits apply",
+        "a trailer of 101 fields",
+        withTrailer("a:\r\n".repeat(101)),
+        "43102"
+      ],
+      [
+        "RFC 9112, 9.6",
+        "malformed JSON, and close",
+        request({ body: "{", fields: closing }),
+        "40010"
+      ],
+      [
+        "RFC 9112, 9.6",
+        "no body, and close",
+        withoutBody({ fields: closing }),
+        "40008"
+      ],
+      [
+        "RFC 9112, 9.3",
+        "in HTTP/1.0",
+        request({ version: "HTTP/1.0", body: "{" }),
+        "40010"
+      ]
+    ],
+    { closes: true }
+  ),
+  ...rowsOf([...pieces, ...contents.filter(isServed), ...plants], {
+    isStored: true
+  }),
   ...rowsOf([
     ...contents.filter((each) => !isServed(each)),
-    ...texts.flatMap(([clause, error, all]) => all.map((body): Case =>
-      [clause, `${JSON.stringify(body.slice(0, 50))} of ${body.length}`, ofBody(body), error])),
+    ...texts.flatMap(([clause, error, all]) =>
+      all.map((body): Case => [
+        clause,
+        `${JSON.stringify(body.slice(0, 50))} of ${body.length}`,
+        ofBody(body),
+        error
+      ])
+    ),
     ["B, Statuses 400", "no length, no body", withoutBody({}), "40008"],
-    ["B, Statuses 400", "no chunk but the last", ofChunks("0\r\n\r\n"), "40008"],
-    ["B, Statuses 400", "in a chunk", ofChunks(chunks("{")), "40010"],
-  ]),
+    [
+      "B, Statuses 400",
+      "no chunk but the last",
+      ofChunks("0\r\n\r\n"),
+      "40008"
+    ],
+    ["B, Statuses 400", "in a chunk", ofChunks(chunks("{")), "40010"]
+  ])
 ];

@@ -1,6 +1,16 @@
 /** Hostile request lines, targets, fields and limits: each closes the connection, or is served. */
 import {
-  casesOf, chunked, chunks, evil, known, length, request, rowsOf, withoutBody, type Case, type Row,
+  casesOf,
+  chunked,
+  chunks,
+  evil,
+  known,
+  length,
+  request,
+  rowsOf,
+  withoutBody,
+  type Case,
+  type Row
 } from "./hostile.ts";
 import { token } from "../support/support.ts";
 
@@ -15,7 +25,8 @@ const headOf = (bytes: number): string => {
 const withFields = (fields: string): string => request({ fields });
 const withTarget = (target: string): string => request({ target });
 const withLine = (line: string): string => request({ line });
-const withHost = (value: string): string => request({ host: `Host: ${value}\r\n` });
+const withHost = (value: string): string =>
+  request({ host: `Host: ${value}\r\n` });
 const withCredentials = (value: string): string =>
   request({ authorization: `Authorization: ${value}\r\n` });
 const json = "Content-Type: application/json\r\n";
@@ -25,276 +36,738 @@ const old = { version: "HTTP/1.0", host: "" };
 
 const codings: readonly Case[] = [
   ...casesOf("RFC 9112, 6.1", "50101", (coding) => request({ coding }), {
-    "gzip, chunked": "gzip, chunked", "deflate, chunked": "deflate, chunked",
-    "identity, chunked": "identity, chunked", "two lines": "gzip\r\nTransfer-Encoding: chunked",
-    "two lines, the names' case": "gzip\r\ntransfer-encoding: chunked",
+    "gzip, chunked": "gzip, chunked",
+    "deflate, chunked": "deflate, chunked",
+    "identity, chunked": "identity, chunked",
+    "two lines": "gzip\r\nTransfer-Encoding: chunked",
+    "two lines, the names' case": "gzip\r\ntransfer-encoding: chunked"
   }),
   ...casesOf("RFC 9112, 6.1", "400|501", (coding) => request({ coding }), {
-    "unknown": "xchunked", "not last": "chunked, gzip", "twice": "chunked, chunked",
-    "twice, two lines": "chunked\r\nTransfer-Encoding: chunked", "a comma first": ",chunked",
-    "a comma last": "chunked,", "a comma alone": ",", "parameter": "chunked;a=b",
-    "quoted": '"chunked"', "a space within": "chun ked", "VT": "\x0bchunked",
-    "NBSP": "chunked\xa0",
+    "unknown": "xchunked",
+    "not last": "chunked, gzip",
+    "twice": "chunked, chunked",
+    "twice, two lines": "chunked\r\nTransfer-Encoding: chunked",
+    "a comma first": ",chunked",
+    "a comma last": "chunked,",
+    "a comma alone": ",",
+    "parameter": "chunked;a=b",
+    "quoted": '"chunked"',
+    "a space within": "chun ked",
+    "VT": "\x0bchunked",
+    "NBSP": "chunked\xa0"
   }),
-  ...casesOf("RFC 9112, 6.1", "400|501", (coding) => request({ coding, body: evil }),
-    { "broken body": "gzip, chunked", "identity": "identity", "gzip": "gzip" }),
-  ...casesOf("RFC 9112, 6.1", "40004", (framing) => request({ framing, body: chunks(evil) }), {
-    "with a length": length + chunked, "before a length": chunked + length,
-    "with length 0": `Content-Length: 0\r\n${chunked}`,
-  }),
+  ...casesOf(
+    "RFC 9112, 6.1",
+    "400|501",
+    (coding) => request({ coding, body: evil }),
+    { "broken body": "gzip, chunked", "identity": "identity", "gzip": "gzip" }
+  ),
+  ...casesOf(
+    "RFC 9112, 6.1",
+    "40004",
+    (framing) => request({ framing, body: chunks(evil) }),
+    {
+      "with a length": length + chunked,
+      "before a length": chunked + length,
+      "with length 0": `Content-Length: 0\r\n${chunked}`
+    }
+  ),
   ["RFC 9112, 6.1", "NUL", request({ coding: "chunked\0" }), "400"],
-  ["RFC 9112, 6.1", "empty", request({ framing: `Transfer-Encoding:\r\n${length}` }), "400|501"],
-  ["RFC 9112, 6.1", "and a length", withFields("Transfer-Encoding: identity\r\n"), "400|501"],
-  ["RFC 9112, 6.1", "in HTTP/1.0", request({ version: "HTTP/1.0", coding: "chunked" }), "40004"],
-  ["RFC 9112, 6.1", "in HTTP/1.0, kept alive", request({ ...old, coding: "chunked", fields: keepAlive }), "40004"],
-  ["RFC 9112, 6.1", "in HTTP/1.0, with a length",
-    request({ ...old, framing: length + chunked, body: chunks(evil) }), "40004"],
-  ...casesOf("RFC 9112, 5.1", "400", (framing) => request({ framing, body: chunks(evil) }), {
-    "space before the coding's colon": "Transfer-Encoding : chunked\r\n",
-    "NUL in the name": "Transfer\0-Encoding: chunked\r\n",
-  }),
-  ["RFC 9112, 5.2", "folded", request({ coding: "\r\n chunked" }), "400"],
+  [
+    "RFC 9112, 6.1",
+    "empty",
+    request({ framing: `Transfer-Encoding:\r\n${length}` }),
+    "400|501"
+  ],
+  [
+    "RFC 9112, 6.1",
+    "and a length",
+    withFields("Transfer-Encoding: identity\r\n"),
+    "400|501"
+  ],
+  [
+    "RFC 9112, 6.1",
+    "in HTTP/1.0",
+    request({ version: "HTTP/1.0", coding: "chunked" }),
+    "40004"
+  ],
+  [
+    "RFC 9112, 6.1",
+    "in HTTP/1.0, kept alive",
+    request({ ...old, coding: "chunked", fields: keepAlive }),
+    "40004"
+  ],
+  [
+    "RFC 9112, 6.1",
+    "in HTTP/1.0, with a length",
+    request({ ...old, framing: length + chunked, body: chunks(evil) }),
+    "40004"
+  ],
+  ...casesOf(
+    "RFC 9112, 5.1",
+    "400",
+    (framing) => request({ framing, body: chunks(evil) }),
+    {
+      "space before the coding's colon": "Transfer-Encoding : chunked\r\n",
+      "NUL in the name": "Transfer\0-Encoding: chunked\r\n"
+    }
+  ),
+  ["RFC 9112, 5.2", "folded", request({ coding: "\r\n chunked" }), "400"]
 ];
 
 const lengths: readonly Case[] = [
   ...casesOf("RFC 9110, 8.6", "40004", (value) => request({ length: value }), {
-    "twice, same": `${size}\r\n${length.trim()}`, "twice, other": `${size}\r\nContent-Length: 5`,
-    "twice, with a zero": `${size}\r\ncontent-length: 0${size}`, "a list": `${size}, ${size}`,
-    "a list, no space": `${size},${size}`, "20 digits": "9".repeat(20),
+    "twice, same": `${size}\r\n${length.trim()}`,
+    "twice, other": `${size}\r\nContent-Length: 5`,
+    "twice, with a zero": `${size}\r\ncontent-length: 0${size}`,
+    "a list": `${size}, ${size}`,
+    "a list, no space": `${size},${size}`,
+    "20 digits": "9".repeat(20)
   }),
   ...casesOf("RFC 9110, 8.6", "400", (value) => request({ length: value }), {
-    "a comma first": `,${size}`, "a comma last": `${size},`,
-    "+": `+${size}`, "-": "-1", "hexadecimal": "0x16", "hexadecimal, bare": "1a",
-    "a fraction": `${size}.0`, "a space within": "2 2", "a tab within": "2\t2",
-    "a semicolon": `${size};a`, "VT": `\x0b${size}`, "NUL": `${size}\0`, "empty": "",
+    "a comma first": `,${size}`,
+    "a comma last": `${size},`,
+    "+": `+${size}`,
+    "-": "-1",
+    "hexadecimal": "0x16",
+    "hexadecimal, bare": "1a",
+    "a fraction": `${size}.0`,
+    "a space within": "2 2",
+    "a tab within": "2\t2",
+    "a semicolon": `${size};a`,
+    "VT": `\x0b${size}`,
+    "NUL": `${size}\0`,
+    "empty": ""
   }),
-  ...casesOf("RFC 9110, 8.6", "400|413", (value) => request({ length: value }),
-    { "over 64 bits": "18446744073709551638", "over 128 bits": `1${"0".repeat(40)}` }),
-  ["RFC 9112, 5.1", "space before the length's colon", request({ framing: `Content-Length : ${size}\r\n` }), "400"],
-  ["RFC 9112, 5.2", "folded length", request({ length: `\r\n ${size}` }), "400"],
-  ...casesOf("B, Statuses 413", "41301", (value) => request({ length: value }), {
-    "over the limit and all that is discarded": "16777217", "15 digits": "9".repeat(15),
-    "16 digits": "9".repeat(16), "19 digits": "9".repeat(19),
-    "the last of 64 bits": "18446744073709551615",
-  }),
+  ...casesOf(
+    "RFC 9110, 8.6",
+    "400|413",
+    (value) => request({ length: value }),
+    {
+      "over 64 bits": "18446744073709551638",
+      "over 128 bits": `1${"0".repeat(40)}`
+    }
+  ),
+  [
+    "RFC 9112, 5.1",
+    "space before the length's colon",
+    request({ framing: `Content-Length : ${size}\r\n` }),
+    "400"
+  ],
+  [
+    "RFC 9112, 5.2",
+    "folded length",
+    request({ length: `\r\n ${size}` }),
+    "400"
+  ],
+  ...casesOf(
+    "B, Statuses 413",
+    "41301",
+    (value) => request({ length: value }),
+    {
+      "over the limit and all that is discarded": "16777217",
+      "15 digits": "9".repeat(15),
+      "16 digits": "9".repeat(16),
+      "19 digits": "9".repeat(19),
+      "the last of 64 bits": "18446744073709551615"
+    }
+  )
 ];
 
 const host = "Host: localhost\r\n";
 const hosts: readonly Case[] = [
   ...casesOf("RFC 9112, 3.2", "40003", (lines) => request({ host: lines }), {
-    "no Host": "", "two Hosts, same": host + host, "two Hosts, other": `${host}host: b\r\n`,
-    "two Hosts, one empty": `Host:\r\n${host}`,
+    "no Host": "",
+    "two Hosts, same": host + host,
+    "two Hosts, other": `${host}host: b\r\n`,
+    "two Hosts, one empty": `Host:\r\n${host}`
   }),
   ["RFC 9112, 3.2", "two Hosts, apart", withFields(host), "40003"],
-  ...casesOf("B, Strict", "40003", withHost, { "an empty Host": "", "a blank Host": "\t " }),
-  ["B, Strict", "an empty Host in HTTP/1.0", request({ ...old, host: "Host:\r\n" }), "40003"],
-  ...casesOf("RFC 9110, 7.2", "400", withHost, {
-    "Host: a space": "a b", "Host: a tab": "a\tb", "Host: a list with a space": "a, b",
-    "Host: a path": "a/b", "Host: a query": "a?b", "Host: a fragment": "a#b",
-    "Host: userinfo": "u@a", "Host: a URI": "http://a", "Host: a port that is not a number": "a:x",
-    "Host: two ports": "a:1:2", "Host: a signed port": "a:+1", "Host: no brackets": "::1",
-    "Host: open bracket": "[::1", "Host: closed bracket": "::1]",
-    "Host: brackets, and more": "[::1]a", "Host: empty brackets": "[]",
-    "Host: a backslash": "a\\b", "Host: <": "<a>", "Host: ^": "a^b",
-    "Host: a byte over 7F": "\xe4", "Host: DEL": "a\x7fb", "Host: a port alone": ":80",
+  ...casesOf("B, Strict", "40003", withHost, {
+    "an empty Host": "",
+    "a blank Host": "\t "
   }),
-  ["RFC 9112, 3.2.2", "absolute form and no Host", request({ target: "http://localhost/plants", host: "" }), "40003"],
-  ["RFC 9112, 3.2", "HTTP/1.0, two Hosts", request({ ...old, host: host + host }), "40003"],
+  [
+    "B, Strict",
+    "an empty Host in HTTP/1.0",
+    request({ ...old, host: "Host:\r\n" }),
+    "40003"
+  ],
+  ...casesOf("RFC 9110, 7.2", "400", withHost, {
+    "Host: a space": "a b",
+    "Host: a tab": "a\tb",
+    "Host: a list with a space": "a, b",
+    "Host: a path": "a/b",
+    "Host: a query": "a?b",
+    "Host: a fragment": "a#b",
+    "Host: userinfo": "u@a",
+    "Host: a URI": "http://a",
+    "Host: a port that is not a number": "a:x",
+    "Host: two ports": "a:1:2",
+    "Host: a signed port": "a:+1",
+    "Host: no brackets": "::1",
+    "Host: open bracket": "[::1",
+    "Host: closed bracket": "::1]",
+    "Host: brackets, and more": "[::1]a",
+    "Host: empty brackets": "[]",
+    "Host: a backslash": "a\\b",
+    "Host: <": "<a>",
+    "Host: ^": "a^b",
+    "Host: a byte over 7F": "\xe4",
+    "Host: DEL": "a\x7fb",
+    "Host: a port alone": ":80"
+  }),
+  [
+    "RFC 9112, 3.2.2",
+    "absolute form and no Host",
+    request({ target: "http://localhost/plants", host: "" }),
+    "40003"
+  ],
+  [
+    "RFC 9112, 3.2",
+    "HTTP/1.0, two Hosts",
+    request({ ...old, host: host + host }),
+    "40003"
+  ]
 ];
 
 const lines: readonly Case[] = [
-  ...casesOf("B, Strict", "50501", (version) => request({ version }), ["HTTP/2.0", "HTTP/0.9"]),
-  ...casesOf("RFC 9112, 2.3", "400|505", (version) => request({ version }), [
-    "HTTP/1.2", "HTTP/0.0", "HTTP/1.10", "HTTP/01.1", "HTTP/1", "HTTP/1.", "HTTP/1 .1", "HTTP /1.1",
-    "HTTP/", "http/1.1", "HTTPS/1.1", "HTTP\\1.1", "HTTP/1.1x", "HTTP/1.1\t", "HTTP/1.1 x",
+  ...casesOf("B, Strict", "50501", (version) => request({ version }), [
+    "HTTP/2.0",
+    "HTTP/0.9"
   ]),
-  ["RFC 9112, 2.3", "ICE/1.0", withLine("SOURCE /plants ICE/1.0"), "400|405|505"],
+  ...casesOf("RFC 9112, 2.3", "400|505", (version) => request({ version }), [
+    "HTTP/1.2",
+    "HTTP/0.0",
+    "HTTP/1.10",
+    "HTTP/01.1",
+    "HTTP/1",
+    "HTTP/1.",
+    "HTTP/1 .1",
+    "HTTP /1.1",
+    "HTTP/",
+    "http/1.1",
+    "HTTPS/1.1",
+    "HTTP\\1.1",
+    "HTTP/1.1x",
+    "HTTP/1.1\t",
+    "HTTP/1.1 x"
+  ]),
+  [
+    "RFC 9112, 2.3",
+    "ICE/1.0",
+    withLine("SOURCE /plants ICE/1.0"),
+    "400|405|505"
+  ],
   ["B, Strict: HTTP/0.9", "and fields", withLine("POST /plants"), "400|505"],
   ["B, Strict: HTTP/0.9", "alone", "GET /plants\r\n", "400|505"],
   ["B, Strict: HTTP/0.9", "alone, no path", "GET\r\n", "400|505"],
-  ["RFC 9113, 3.4", "the preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400|505"],
+  [
+    "RFC 9113, 3.4",
+    "the preface",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "400|505"
+  ],
   ...casesOf("RFC 9112, 3", "40001", withLine, {
-    "a tab": "POST\t/plants HTTP/1.1", "space first": " POST /plants HTTP/1.1",
-    "no space": "POST/plants HTTP/1.1", "the words in reverse": "HTTP/1.1 POST /plants",
+    "a tab": "POST\t/plants HTTP/1.1",
+    "space first": " POST /plants HTTP/1.1",
+    "no space": "POST/plants HTTP/1.1",
+    "the words in reverse": "HTTP/1.1 POST /plants"
   }),
   ["RFC 9112, 3", "no target", withLine("POST HTTP/1.1"), "400|505"],
-  ["RFC 9112, 3", "a response", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "40001"],
-  ...casesOf("B, Statuses 405", "40001", (method) => request({ method }),
-    { "an unknown method": "PLANT", "a long method": long, "POST and more": "POSTS", "POS": "POS" }),
-  ...casesOf("RFC 9110, 9.1", "40001", (method) => request({ method }),
-    { "post": "post", "Post": "Post", "NUL in POST": "PO\0ST", "POST in quotes": '"POST"' }),
-  ["RFC 8446", "TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "40001"],
+  [
+    "RFC 9112, 3",
+    "a response",
+    "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "40001"
+  ],
+  ...casesOf("B, Statuses 405", "40001", (method) => request({ method }), {
+    "an unknown method": "PLANT",
+    "a long method": long,
+    "POST and more": "POSTS",
+    "POS": "POS"
+  }),
+  ...casesOf("RFC 9110, 9.1", "40001", (method) => request({ method }), {
+    "post": "post",
+    "Post": "Post",
+    "NUL in POST": "PO\0ST",
+    "POST in quotes": '"POST"'
+  }),
+  [
+    "RFC 8446",
+    "TLS",
+    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "40001"
+  ],
   ["RFC 4253", "SSH", "SSH-2.0-OpenSSH_9.6\r\n", "40001"],
   ["RFC 9112, 2.2", "a byte order mark", `\xef\xbb\xbf${request()}`, "40001"],
-  ["RFC 9112, 2.2", "space before fields", request({ host: ` X: y\r\n${host}` }), "400"],
-  ["RFC 9112, 2.2", "a bare CR after the line", withLine("POST /plants HTTP/1.1\rX: y"), "400|505"],
-  ["RFC 9112, 2.2", "LF alone", request().replaceAll("\r\n", "\n"), "400|505"],
+  [
+    "RFC 9112, 2.2",
+    "space before fields",
+    request({ host: ` X: y\r\n${host}` }),
+    "400"
+  ],
+  [
+    "RFC 9112, 2.2",
+    "a bare CR after the line",
+    withLine("POST /plants HTTP/1.1\rX: y"),
+    "400|505"
+  ],
+  ["RFC 9112, 2.2", "LF alone", request().replaceAll("\r\n", "\n"), "400|505"]
 ];
 
 const connecting = { line: "CONNECT a:80 HTTP/1.1" };
 const upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
 const connects: readonly Case[] = [
   ["B, Statuses 405", "CONNECT", withoutBody(connecting), "40502"],
-  ["B, Statuses 405", "CONNECT, an address", withoutBody({ line: "CONNECT [::1]:80 HTTP/1.1" }), "40502"],
+  [
+    "B, Statuses 405",
+    "CONNECT, an address",
+    withoutBody({ line: "CONNECT [::1]:80 HTTP/1.1" }),
+    "40502"
+  ],
   ["B, Statuses 405", "CONNECT, a body", request(connecting), "40502"],
-  ["B, Statuses 405", "CONNECT, a coding", request({ ...connecting, coding: "chunked", body: "" }), "40502"],
-  ["B, Statuses 405", "CONNECT, an Upgrade", withoutBody({ ...connecting, fields: upgrade }), "40502"],
-  ["B, Statuses 405", "CONNECT, no token", withoutBody({ ...connecting, authorization: "", type: "" }), "40101"],
-  ["B, Statuses 405", "CONNECT, another token",
-    withoutBody({ ...connecting, authorization: "Authorization: Bearer x\r\n" }), "40102"],
-  ...["/plants", "http://localhost/plants", "localhost", "*", "localhost:", ":80", "u@a:80", "a:b"]
-    .map((target): Case => ["RFC 9112, 3.2.3", `CONNECT ${target}`,
-      withoutBody({ method: "CONNECT", target }), "400"]),
+  [
+    "B, Statuses 405",
+    "CONNECT, a coding",
+    request({ ...connecting, coding: "chunked", body: "" }),
+    "40502"
+  ],
+  [
+    "B, Statuses 405",
+    "CONNECT, an Upgrade",
+    withoutBody({ ...connecting, fields: upgrade }),
+    "40502"
+  ],
+  [
+    "B, Statuses 405",
+    "CONNECT, no token",
+    withoutBody({ ...connecting, authorization: "", type: "" }),
+    "40101"
+  ],
+  [
+    "B, Statuses 405",
+    "CONNECT, another token",
+    withoutBody({
+      ...connecting,
+      authorization: "Authorization: Bearer x\r\n"
+    }),
+    "40102"
+  ],
+  ...[
+    "/plants",
+    "http://localhost/plants",
+    "localhost",
+    "*",
+    "localhost:",
+    ":80",
+    "u@a:80",
+    "a:b"
+  ].map((target): Case => [
+    "RFC 9112, 3.2.3",
+    `CONNECT ${target}`,
+    withoutBody({ method: "CONNECT", target }),
+    "400"
+  ])
 ];
 
 const targets: readonly Case[] = [
-  ...casesOf("B, Strict: a fragment", "400", withTarget, ["/plants#", "/plants#x", "/#/plants",
-    "#", "/plants?a#b", "http://localhost/plants#x", "http://localhost#", "http://localhost/?#"]),
-  ...casesOf("RFC 9110, 4.2.4", "400", withTarget, ["http://user@localhost/plants",
-    "http://u:p@localhost/plants", "http://@localhost/plants"]),
-  ...casesOf("RFC 9112, 3.2.2", "400|505", withTarget, ["http:///plants", "http://",
-    "http:/plants", "http:plants", "http://[::1/plants", "http://a:b/plants", "http://a b/plants",
-    "http://a\\plants", "ftp://localhost/plants", "ws://localhost/plants", "file:///plants",
-    "urn:plants"]),
-  ...casesOf("RFC 9112, 3.2", "400|505", withTarget, ["plants", "*", "localhost:80", "?/plants",
-    "./plants", "%2Fplants", "", "/pl ants", "/pl\tants", "/plants\0", "/plants\x7f", "/pl\xe4nts",
-    "/plants?\xff", "/plants?a b"]),
+  ...casesOf("B, Strict: a fragment", "400", withTarget, [
+    "/plants#",
+    "/plants#x",
+    "/#/plants",
+    "#",
+    "/plants?a#b",
+    "http://localhost/plants#x",
+    "http://localhost#",
+    "http://localhost/?#"
+  ]),
+  ...casesOf("RFC 9110, 4.2.4", "400", withTarget, [
+    "http://user@localhost/plants",
+    "http://u:p@localhost/plants",
+    "http://@localhost/plants"
+  ]),
+  ...casesOf("RFC 9112, 3.2.2", "400|505", withTarget, [
+    "http:///plants",
+    "http://",
+    "http:/plants",
+    "http:plants",
+    "http://[::1/plants",
+    "http://a:b/plants",
+    "http://a b/plants",
+    "http://a\\plants",
+    "ftp://localhost/plants",
+    "ws://localhost/plants",
+    "file:///plants",
+    "urn:plants"
+  ]),
+  ...casesOf("RFC 9112, 3.2", "400|505", withTarget, [
+    "plants",
+    "*",
+    "localhost:80",
+    "?/plants",
+    "./plants",
+    "%2Fplants",
+    "",
+    "/pl ants",
+    "/pl\tants",
+    "/plants\0",
+    "/plants\x7f",
+    "/pl\xe4nts",
+    "/plants?\xff",
+    "/plants?a b"
+  ])
 ];
 
 const sections: readonly Case[] = [
-  ...casesOf("RFC 9112, 5.1", "400", withFields,
-    { "space before colon": "X : y\r\n", "tab before colon": "X\t: y\r\n" }),
-  ...casesOf("RFC 9112, 5.2", "400", withFields,
-    { "obs-fold": "X: y\r\n z\r\n", "obs-fold, a tab": "X: y\r\n\tz\r\n" }),
-  ["RFC 9112, 5.2", "obs-fold, token", request().replace("Bearer ", "Bearer\r\n "), "400"],
+  ...casesOf("RFC 9112, 5.1", "400", withFields, {
+    "space before colon": "X : y\r\n",
+    "tab before colon": "X\t: y\r\n"
+  }),
+  ...casesOf("RFC 9112, 5.2", "400", withFields, {
+    "obs-fold": "X: y\r\n z\r\n",
+    "obs-fold, a tab": "X: y\r\n\tz\r\n"
+  }),
+  [
+    "RFC 9112, 5.2",
+    "obs-fold, token",
+    request().replace("Bearer ", "Bearer\r\n "),
+    "400"
+  ],
   ...casesOf("RFC 9112, 2.2", "400", withFields, {
-    "a bare LF": "X: y\n", "a hidden coding": "X: y\nTransfer-Encoding: chunked\r\n",
-    "a hidden coding, CR": "X: y\rTransfer-Encoding: chunked\r\n", "CR CR LF": "X: y\r\r\n",
+    "a bare LF": "X: y\n",
+    "a hidden coding": "X: y\nTransfer-Encoding: chunked\r\n",
+    "a hidden coding, CR": "X: y\rTransfer-Encoding: chunked\r\n",
+    "CR CR LF": "X: y\r\r\n"
   }),
-  ["RFC 9112, 2.2", "LF ends the head", request().replace("\r\n\r\n", "\r\n\n"), "400"],
-  ["RFC 9112, 2.2", "CR ends the head", request().replace("\r\n\r\n", "\r\n\r"), "400"],
+  [
+    "RFC 9112, 2.2",
+    "LF ends the head",
+    request().replace("\r\n\r\n", "\r\n\n"),
+    "400"
+  ],
+  [
+    "RFC 9112, 2.2",
+    "CR ends the head",
+    request().replace("\r\n\r\n", "\r\n\r"),
+    "400"
+  ],
   ...casesOf("RFC 9110, 5.5", "400", (byte) => withFields(`X: a${byte}b\r\n`), {
-    "NUL in a value": "\0", "BEL in a value": "\x07", "VT in a value": "\x0b",
-    "ESC in a value": "\x1b", "DEL in a value": "\x7f", "a bare CR": "\rz: ",
+    "NUL in a value": "\0",
+    "BEL in a value": "\x07",
+    "VT in a value": "\x0b",
+    "ESC in a value": "\x1b",
+    "DEL in a value": "\x7f",
+    "a bare CR": "\rz: "
   }),
-  ...[..."\0\x07\x7f\xe4 ()<>@,;\\\"/[]?={}"].map((byte): Case =>
-    ["RFC 9110, 5.1", `${JSON.stringify(byte)} in a name`, withFields(`X${byte}: b\r\n`), "400"]),
+  ...[...'\0\x07\x7f\xe4 ()<>@,;\\"/[]?={}'].map((byte): Case => [
+    "RFC 9110, 5.1",
+    `${JSON.stringify(byte)} in a name`,
+    withFields(`X${byte}: b\r\n`),
+    "400"
+  ]),
   ["RFC 9110, 5.1", "no name", withFields(": b\r\n"), "400"],
   ["RFC 9112, 5", "no colon", withFields("X\r\n"), "400"],
   ...casesOf("B, Statuses 400", "40007", withFields, {
-    "Authorization twice": "authorization: Bearer x\r\n", "Authorization twice, the same": known,
-    "Authorization twice, one empty": "Authorization:\r\n",
+    "Authorization twice": "authorization: Bearer x\r\n",
+    "Authorization twice, the same": known,
+    "Authorization twice, one empty": "Authorization:\r\n"
   }),
-  ["B, Statuses 400", "Authorization twice, Basic first",
-    request({ authorization: `Authorization: Basic eA==\r\n${known}` }), "40007"],
+  [
+    "B, Statuses 400",
+    "Authorization twice, Basic first",
+    request({ authorization: `Authorization: Basic eA==\r\n${known}` }),
+    "40007"
+  ],
   ...casesOf("B, Strict", "40005", withFields, {
     "Content-Type twice": "Content-Type: text/plain\r\n",
     "Content-Type twice, the same": json.toLowerCase(),
-    "Idempotency-Key twice": 'Idempotency-Key: "a\r\nIdempotency-Key: b"\r\n',
+    "Idempotency-Key twice": 'Idempotency-Key: "a\r\nIdempotency-Key: b"\r\n'
   }),
   ...casesOf("B, Limits", "43101", withFields, {
-    "over 16 KiB, a value": `X: ${long}\r\n`, "over 16 KiB, a name": `${long}: x\r\n`,
+    "over 16 KiB, a value": `X: ${long}\r\n`,
+    "over 16 KiB, a name": `${long}: x\r\n`,
     "over 16 KiB, space after it": `X: y${" ".repeat(16_384)}\r\n`,
-    "over 16 KiB, 90 fields": `X: ${"x".repeat(190)}\r\n`.repeat(90),
+    "over 16 KiB, 90 fields": `X: ${"x".repeat(190)}\r\n`.repeat(90)
   }),
-  ...casesOf("B, Limits", "43101", withTarget,
-    { "over 16 KiB, the target": `/${long}`, "over 16 KiB, the query": `/plants?${long}` }),
+  ...casesOf("B, Limits", "43101", withTarget, {
+    "over 16 KiB, the target": `/${long}`,
+    "over 16 KiB, the query": `/plants?${long}`
+  }),
   ["B, Limits", "16 KiB and a byte", headOf(16_385), "43101"],
-  ["B, Limits", "over 16 KiB, no end", `POST /plants HTTP/1.1\r\nX: ${"x".repeat(40_000)}`, "43101"],
+  [
+    "B, Limits",
+    "over 16 KiB, no end",
+    `POST /plants HTTP/1.1\r\nX: ${"x".repeat(40_000)}`,
+    "43101"
+  ],
   ["B, Limits", "101 fields", withFields(short(97)), "43102"],
   ["B, Limits", "1500 fields", withFields(short(1_500)), "431"],
-  ["B, Strict: Node 20 loses fields", "1500 fields, then a coding",
-    request({ framing: short(1_500) + chunked, body: chunks(evil) }), "431"],
-  ["B, Strict: Node 20 loses fields", "2100 fields, then a length", request({ framing: short(2_100) + length }), "431"],
+  [
+    "B, Strict: Node 20 loses fields",
+    "1500 fields, then a coding",
+    request({ framing: short(1_500) + chunked, body: chunks(evil) }),
+    "431"
+  ],
+  [
+    "B, Strict: Node 20 loses fields",
+    "2100 fields, then a length",
+    request({ framing: short(2_100) + length }),
+    "431"
+  ]
 ];
 
 const unusual: readonly Case[] = [
-  ["RFC 9112, 6.1: any case", "CHUNKED", request({ framing: "transfer-encoding: CHUNKED\r\n", body: chunks(evil) })],
-  ["RFC 9112, 5: OWS", "around the coding", request({ coding: "\t chunked  " })],
-  ["RFC 9112, 5: OWS", "around the length", request({ length: `\t ${size}  ` })],
+  [
+    "RFC 9112, 6.1: any case",
+    "CHUNKED",
+    request({ framing: "transfer-encoding: CHUNKED\r\n", body: chunks(evil) })
+  ],
+  [
+    "RFC 9112, 5: OWS",
+    "around the coding",
+    request({ coding: "\t chunked  " })
+  ],
+  [
+    "RFC 9112, 5: OWS",
+    "around the length",
+    request({ length: `\t ${size}  ` })
+  ],
   ["RFC 9112, 5: OWS", "none", request().replaceAll(": ", ":")],
   ["RFC 9110, 8.6", "a zero first", request({ length: `0${size}` })],
-  ["RFC 9110, 8.6", "5000 zeros first", request({ length: `${"0".repeat(5_000)}${size}` })],
+  [
+    "RFC 9110, 8.6",
+    "5000 zeros first",
+    request({ length: `${"0".repeat(5_000)}${size}` })
+  ],
   ["RFC 9112, 2.2", "an empty line first", `\r\n${request()}`],
   ["RFC 9112, 2.2", "three empty lines first", `\r\n\r\n\r\n${request()}`],
   ...casesOf("RFC 9112, 3.2.2", "200", withTarget, {
     "absolute form": "http://elsewhere:1/plants?a",
     "absolute form, https": "https://localhost/plants",
     "absolute form, any case": "HTTP://LOCALHOST/plants?x",
-    "absolute form, an address": "http://[::1]:80/plants",
+    "absolute form, an address": "http://[::1]:80/plants"
   }),
-  ...casesOf("B, Statuses 404: a query", "200", (query) => withTarget(`/plants${query}`),
-    ["?", "?a=b", "?/a?b/../c", "?access_token=x", "?%00"]),
-  ...casesOf("RFC 9110, 7.2", "200", (value) => request({ host: `HOST: ${value}\r\n` }),
-    ["[::1]:8080", "[::1]", "[v1.a:b]", "127.0.0.1:1", "a:", "a_b.example", "%41", "a,b", "A.B"]),
-  ["RFC 9110, 5.1", "unknown fields", withFields("__proto__: x\r\nconstructor: y\r\n")],
+  ...casesOf(
+    "B, Statuses 404: a query",
+    "200",
+    (query) => withTarget(`/plants${query}`),
+    ["?", "?a=b", "?/a?b/../c", "?access_token=x", "?%00"]
+  ),
+  ...casesOf(
+    "RFC 9110, 7.2",
+    "200",
+    (value) => request({ host: `HOST: ${value}\r\n` }),
+    [
+      "[::1]:8080",
+      "[::1]",
+      "[v1.a:b]",
+      "127.0.0.1:1",
+      "a:",
+      "a_b.example",
+      "%41",
+      "a,b",
+      "A.B"
+    ]
+  ),
+  [
+    "RFC 9110, 5.1",
+    "unknown fields",
+    withFields("__proto__: x\r\nconstructor: y\r\n")
+  ],
   ["RFC 9110, 5.1", "all of a token", withFields("!#$%&'*+-.^_`|~09aZ: y\r\n")],
   ["RFC 9110, 5.5", "bytes over 7F", withFields("X: \x80\xff\r\n")],
-  ["RFC 9110, 5.3", "unknown fields twice", withFields("X: y\r\nX: z\r\nCookie: a\r\n")],
-  ["B, Limits", "16 KiB", headOf(16_384)], ["B, Limits", "100 fields", withFields(short(96))],
-  ["B, Bearer: any case", "bearer", request({ authorization: known.toLowerCase() })],
+  [
+    "RFC 9110, 5.3",
+    "unknown fields twice",
+    withFields("X: y\r\nX: z\r\nCookie: a\r\n")
+  ],
+  ["B, Limits", "16 KiB", headOf(16_384)],
+  ["B, Limits", "100 fields", withFields(short(96))],
+  [
+    "B, Bearer: any case",
+    "bearer",
+    request({ authorization: known.toLowerCase() })
+  ],
   ["RFC 6750, 2.1: 1*SP", "three", withCredentials(`Bearer   ${token}`)],
-  ["B, Strict", "HTTP/1.0 without Host, kept alive", request({ ...old, fields: keepAlive })],
+  [
+    "B, Strict",
+    "HTTP/1.0 without Host, kept alive",
+    request({ ...old, fields: keepAlive })
+  ],
   ["B, Statuses 417", "an empty Expect", withFields("Expect:\r\n")],
-  ["RFC 9110, 10.1.1", "in HTTP/1.0 no 100",
-    request({ version: "HTTP/1.0", fields: `${keepAlive}Expect: 100-continue\r\n` })],
-  ...casesOf("RFC 9110, 10.1.1", "100,200", (value) => withFields(`Expect: ${value}\r\n`),
-    { "100-continue": "100-continue", "any case": "100-Continue" }),
+  [
+    "RFC 9110, 10.1.1",
+    "in HTTP/1.0 no 100",
+    request({
+      version: "HTTP/1.0",
+      fields: `${keepAlive}Expect: 100-continue\r\n`
+    })
+  ],
+  ...casesOf(
+    "RFC 9110, 10.1.1",
+    "100,200",
+    (value) => withFields(`Expect: ${value}\r\n`),
+    { "100-continue": "100-continue", "any case": "100-Continue" }
+  )
 ];
 
 /** Node's parser drops the rest of a segment after an Upgrade, so nothing follows in it. */
 const upgraded: readonly Case[] = [
   ...casesOf("RFC 9110, 7.8", "200", withFields, {
-    "Upgrade": upgrade, "h2c": "Connection: Upgrade\r\nUpgrade: h2c\r\n",
+    "Upgrade": upgrade,
+    "h2c": "Connection: Upgrade\r\nUpgrade: h2c\r\n",
     "h2c with settings":
       "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
-    "Proxy-Connection": `Proxy-${upgrade}`,
+    "Proxy-Connection": `Proxy-${upgrade}`
   }),
-  ["RFC 9110, 7.8", "Upgrade, chunked", request({ coding: "chunked", fields: upgrade })],
+  [
+    "RFC 9110, 7.8",
+    "Upgrade, chunked",
+    request({ coding: "chunked", fields: upgrade })
+  ]
 ];
 
 /** A path, a method or credentials that are refused leave the connection open. */
 const refused: readonly Case[] = [
-  ...casesOf("B, Statuses 404", "40401", withTarget, ["/", "/plants/", "/Plants", "/PLANTS",
-    "//plants", "/plants/1", "/plants;a", "/plant", "/v1/plants", "/%70lants", "/plants%00",
-    "/x/../plants", "/plants/.", "/?/plants", "/__proto__", "//localhost/plants",
-    "http://localhost", "http://localhost/plants/", "http://a?/plants", "http://localhost//plants"]),
-  ...["GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "M-SEARCH", "PURGE", "LINK"]
-    .map((method): Case =>
-      ["B, Statuses 405", `${method} and a body`, request({ method }), "40501"]),
-  ...["GET", "TRACE", "DELETE"].map((method): Case =>
-    ["B, Statuses 405", `${method}, chunked`, request({ method, coding: "chunked" }), "40501"]),
+  ...casesOf("B, Statuses 404", "40401", withTarget, [
+    "/",
+    "/plants/",
+    "/Plants",
+    "/PLANTS",
+    "//plants",
+    "/plants/1",
+    "/plants;a",
+    "/plant",
+    "/v1/plants",
+    "/%70lants",
+    "/plants%00",
+    "/x/../plants",
+    "/plants/.",
+    "/?/plants",
+    "/__proto__",
+    "//localhost/plants",
+    "http://localhost",
+    "http://localhost/plants/",
+    "http://a?/plants",
+    "http://localhost//plants"
+  ]),
+  ...[
+    "GET",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "PROPFIND",
+    "M-SEARCH",
+    "PURGE",
+    "LINK"
+  ].map((method): Case => [
+    "B, Statuses 405",
+    `${method} and a body`,
+    request({ method }),
+    "40501"
+  ]),
+  ...["GET", "TRACE", "DELETE"].map((method): Case => [
+    "B, Statuses 405",
+    `${method}, chunked`,
+    request({ method, coding: "chunked" }),
+    "40501"
+  ]),
   ["B, Statuses 405", "TRACE alone", withoutBody({ method: "TRACE" }), "40501"],
-  ["B, Statuses 405", "OPTIONS *", withoutBody({ line: "OPTIONS * HTTP/1.1" }), "404|405"],
-  ...casesOf("B, Statuses 401: another scheme", "40101", withCredentials, ["Basic eA==", token]),
-  ...casesOf("B, Statuses 401", "40101", (authorization) => request({ authorization }), {
-    "no Authorization": "", "an empty one": "Authorization:\r\n",
-    "in a Cookie": `Cookie: ${known}`, "for a proxy": `Proxy-${known}`,
-  }),
-  ["B, Statuses 401", "in a query", request({ authorization: "", target: `/plants?access_token=${token}` }), "40101"],
-  ["B, Statuses 401", "in a body", request({ authorization: "", body: `access_token=${token}` }), "40101"],
+  [
+    "B, Statuses 405",
+    "OPTIONS *",
+    withoutBody({ line: "OPTIONS * HTTP/1.1" }),
+    "404|405"
+  ],
+  ...casesOf("B, Statuses 401: another scheme", "40101", withCredentials, [
+    "Basic eA==",
+    token
+  ]),
+  ...casesOf(
+    "B, Statuses 401",
+    "40101",
+    (authorization) => request({ authorization }),
+    {
+      "no Authorization": "",
+      "an empty one": "Authorization:\r\n",
+      "in a Cookie": `Cookie: ${known}`,
+      "for a proxy": `Proxy-${known}`
+    }
+  ),
+  [
+    "B, Statuses 401",
+    "in a query",
+    request({ authorization: "", target: `/plants?access_token=${token}` }),
+    "40101"
+  ],
+  [
+    "B, Statuses 401",
+    "in a body",
+    request({ authorization: "", body: `access_token=${token}` }),
+    "40101"
+  ],
   // test/unit/bearer.test.ts has the other forms.
-  ...casesOf("B, Statuses 400: no b64token", "40006", withCredentials,
-    ["Bearer", "Bearer a b", `Bearer\t${token}`, "Bearer t\xe9st"]),
-  ...casesOf("B, Statuses 401: unknown", "40102", withCredentials,
-    { "a token 0": "Bearer x", "a token of 8,000": `Bearer ${"x".repeat(8_000)}` }),
+  ...casesOf("B, Statuses 400: no b64token", "40006", withCredentials, [
+    "Bearer",
+    "Bearer a b",
+    `Bearer\t${token}`,
+    "Bearer t\xe9st"
+  ]),
+  ...casesOf("B, Statuses 401: unknown", "40102", withCredentials, {
+    "a token 0": "Bearer x",
+    "a token of 8,000": `Bearer ${"x".repeat(8_000)}`
+  })
 ];
 
-const badKeys: readonly Case[] =
-  casesOf("B, Idempotency", "40016", (key) => withFields(`Idempotency-Key: ${key}\r\n`), {
-    "an empty key": "", "an empty String": '""', "256 characters": "k".repeat(256),
-    "256 characters in quotes": `"${"k".repeat(256)}"`, "open quotes": '"a', "a parameter": '"a";b=c',
-    "a space": "a b", "a list": "a, b", "a backslash": "a\\b", "a quote within": 'a"b',
-    "an unknown escape": '"\\a"', "a tab in quotes": '"a\tb"', "a quote alone": '"',
-    "text after quotes": '"a"b', "an escape last": '"\\"', "a byte over 7F in quotes": '"\xe9"',
-    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`, "two Strings": '"a" "b"',
-  });
+const badKeys: readonly Case[] = casesOf(
+  "B, Idempotency",
+  "40016",
+  (key) => withFields(`Idempotency-Key: ${key}\r\n`),
+  {
+    "an empty key": "",
+    "an empty String": '""',
+    "256 characters": "k".repeat(256),
+    "256 characters in quotes": `"${"k".repeat(256)}"`,
+    "open quotes": '"a',
+    "a parameter": '"a";b=c',
+    "a space": "a b",
+    "a list": "a, b",
+    "a backslash": "a\\b",
+    "a quote within": 'a"b',
+    "an unknown escape": '"\\a"',
+    "a tab in quotes": '"a\tb"',
+    "a quote alone": '"',
+    "text after quotes": '"a"b',
+    "an escape last": '"\\"',
+    "a byte over 7F in quotes": '"\xe9"',
+    "256 escapes in quotes": `"${'\\"'.repeat(256)}"`,
+    "two Strings": '"a" "b"'
+  }
+);
 
 export const heads: readonly Row[] = [
-  ...rowsOf([...codings, ...lengths, ...hosts, ...lines, ...connects, ...targets, ...sections,
-    ["B, Statuses 405", "GET upgraded", withoutBody({ method: "GET", fields: upgrade }), "40501"]],
-  { closes: true }),
+  ...rowsOf(
+    [
+      ...codings,
+      ...lengths,
+      ...hosts,
+      ...lines,
+      ...connects,
+      ...targets,
+      ...sections,
+      [
+        "B, Statuses 405",
+        "GET upgraded",
+        withoutBody({ method: "GET", fields: upgrade }),
+        "40501"
+      ]
+    ],
+    { closes: true }
+  ),
   ...rowsOf(upgraded, { closes: true, isStored: true }),
   ...rowsOf(unusual, { isStored: true }),
-  ...rowsOf([...refused, ...badKeys]),
+  ...rowsOf([...refused, ...badKeys])
 ];

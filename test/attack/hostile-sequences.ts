@@ -1,6 +1,13 @@
 /** Hostile orders: pipelined requests, bytes that follow them, half-closes. */
 import {
-  chunk, evil, plant, request, sequencesOf, withoutBody, type Row, type Sequence,
+  chunk,
+  evil,
+  plant,
+  request,
+  sequencesOf,
+  withoutBody,
+  type Row,
+  type Sequence
 } from "./hostile.ts";
 
 const [a, b] = [request({ body: plant(1) }), request({ body: plant(2) })];
@@ -20,47 +27,199 @@ const tooLarge = request({ body: evil.padEnd(1_048_577) });
 const inChunks = (body: string): string => request({ coding: "chunked", body });
 
 const wholes: readonly Sequence[] = [
-  ["B, Strict: in order", "two hundred", [a.repeat(199) + last], `${"200,".repeat(199)}200`, `${"1,".repeat(199)}9`],
-  ["B, Strict: in order", "errors among them", [a + malformed + b + request({ body: "{}" }) + last],
-    "200,40010,200,40014,200", "1,2,9"],
-  ["B, Strict: in order", "early responses among them", [a + request(anonymous) + elsewhere + b + last],
-    "200,40101,40401,200,200", "1,2,9"],
-  ["B, Strict: in order", "too large among them", [a + tooLarge + b + last], "200,41301,200,200", "1,2,9"],
-  ["B, Strict: in order", "Expect among them",
-    [a + request({ body: plant(2), fields: "Expect: 100-continue\r\n" }) + last], "200,100,200,200", "1,2,9"],
-  ["B, Strict: in order", "split between two", [a + b.slice(0, 30), b.slice(30) + last], "200,200,200", "1,2,9"],
+  [
+    "B, Strict: in order",
+    "two hundred",
+    [a.repeat(199) + last],
+    `${"200,".repeat(199)}200`,
+    `${"1,".repeat(199)}9`
+  ],
+  [
+    "B, Strict: in order",
+    "errors among them",
+    [a + malformed + b + request({ body: "{}" }) + last],
+    "200,40010,200,40014,200",
+    "1,2,9"
+  ],
+  [
+    "B, Strict: in order",
+    "early responses among them",
+    [a + request(anonymous) + elsewhere + b + last],
+    "200,40101,40401,200,200",
+    "1,2,9"
+  ],
+  [
+    "B, Strict: in order",
+    "too large among them",
+    [a + tooLarge + b + last],
+    "200,41301,200,200",
+    "1,2,9"
+  ],
+  [
+    "B, Strict: in order",
+    "Expect among them",
+    [
+      a + request({ body: plant(2), fields: "Expect: 100-continue\r\n" }) + last
+    ],
+    "200,100,200,200",
+    "1,2,9"
+  ],
+  [
+    "B, Strict: in order",
+    "split between two",
+    [a + b.slice(0, 30), b.slice(30) + last],
+    "200,200,200",
+    "1,2,9"
+  ],
   ["B, Strict: after close", "at once", [last + a], "200", "9"],
   ["B, Strict: after close", "later", [last, a], "200", "9"],
   ["B, Strict: after close", "CONNECT", [last + connecting], "200", "9"],
-  ["B, Strict: after close", "of a refusal, CONNECT", [twoHosts + connecting], "40003", ""],
-  ["B, Strict: after close", "of a refusal, CONNECT later", [twoHosts, connecting], "40003", ""],
-  ["B, Strict: after close", "of a refusal, a half", [twoHosts + unfinished], "40003", ""],
-  ["B, Strict: after close", "of CONNECT, CONNECT", [connecting + connecting], "40502", ""],
-  ["B, Strict: after close", "of garbage, a request", [garbage + a], "40001", ""],
+  [
+    "B, Strict: after close",
+    "of a refusal, CONNECT",
+    [twoHosts + connecting],
+    "40003",
+    ""
+  ],
+  [
+    "B, Strict: after close",
+    "of a refusal, CONNECT later",
+    [twoHosts, connecting],
+    "40003",
+    ""
+  ],
+  [
+    "B, Strict: after close",
+    "of a refusal, a half",
+    [twoHosts + unfinished],
+    "40003",
+    ""
+  ],
+  [
+    "B, Strict: after close",
+    "of CONNECT, CONNECT",
+    [connecting + connecting],
+    "40502",
+    ""
+  ],
+  [
+    "B, Strict: after close",
+    "of garbage, a request",
+    [garbage + a],
+    "40001",
+    ""
+  ],
   // The parser drops the rest of the segment after an Upgrade. The rest of its body is not a request.
-  ["B, Strict: after", "an Upgrade, the body of another", [upgraded + outer, a], "200", "3"],
+  [
+    "B, Strict: after",
+    "an Upgrade, the body of another",
+    [upgraded + outer, a],
+    "200",
+    "3"
+  ],
   ["B, Strict: after", "an Upgrade, later", [upgraded, a], "200", "3"],
   ["B, Strict: after", "an Upgrade, garbage", [upgraded, garbage], "200", "3"],
-  ["B, Strict: after", "an Upgrade, CONNECT", [upgraded, connecting], "200", "3"],
-  ["B, Strict: after", "an Upgrade in HTTP/1.0", [upgraded.replace("HTTP/1.1", "HTTP/1.0") + outer, a], "200", "3"],
-  ["B, Strict: after", "an Upgrade with no token", [withoutBody({ ...anonymous, fields: upgrade }) + outer, a], "40101", ""],
-  ["RFC 9112, 9.3", "after HTTP/1.0", [request({ version: "HTTP/1.0" }), a], "200", "1"],
-  ["RFC 9112, 9.3", "after RTSP/1.0", [request({ version: "RTSP/1.0" }) + a], "200", "1"],
-  ["B, Strict: after", "a refusal", [a + request({ host: "" }) + b], "200,40003", "1"],
-  ["B, Strict: after", "a broken chunk", [a + inChunks(`${chunk(evil)}x\r\n`) + b], "200,40001", "1"],
+  [
+    "B, Strict: after",
+    "an Upgrade, CONNECT",
+    [upgraded, connecting],
+    "200",
+    "3"
+  ],
+  [
+    "B, Strict: after",
+    "an Upgrade in HTTP/1.0",
+    [upgraded.replace("HTTP/1.1", "HTTP/1.0") + outer, a],
+    "200",
+    "3"
+  ],
+  [
+    "B, Strict: after",
+    "an Upgrade with no token",
+    [withoutBody({ ...anonymous, fields: upgrade }) + outer, a],
+    "40101",
+    ""
+  ],
+  [
+    "RFC 9112, 9.3",
+    "after HTTP/1.0",
+    [request({ version: "HTTP/1.0" }), a],
+    "200",
+    "1"
+  ],
+  [
+    "RFC 9112, 9.3",
+    "after RTSP/1.0",
+    [request({ version: "RTSP/1.0" }) + a],
+    "200",
+    "1"
+  ],
+  [
+    "B, Strict: after",
+    "a refusal",
+    [a + request({ host: "" }) + b],
+    "200,40003",
+    "1"
+  ],
+  [
+    "B, Strict: after",
+    "a broken chunk",
+    [a + inChunks(`${chunk(evil)}x\r\n`) + b],
+    "200,40001",
+    "1"
+  ],
   ["B, Strict: after", "CONNECT", [a + connecting + b], "200,40502", "1"],
-  ["B, Strict: after", "CONNECT, no token", [a + withoutBody({ ...anonymous, line: "CONNECT a:1 HTTP/1.1" }) + b],
-    "200,40101", "1"],
+  [
+    "B, Strict: after",
+    "CONNECT, no token",
+    [a + withoutBody({ ...anonymous, line: "CONNECT a:1 HTTP/1.1" }) + b],
+    "200,40101",
+    "1"
+  ],
   ["B, Strict: garbage after", "at once", [a + garbage], "200,40001", "1"],
   ["B, Strict: garbage after", "later", [a, "\0\0\0\0"], "200,40001", "1"],
-  ["B, Strict: garbage after", "two", [a + b + garbage], "200,200,40001", "1,2"],
-  ["B, Strict: garbage after", "two hundred", [a.repeat(200) + garbage],
-    `${"200,".repeat(200)}40001`, "1,".repeat(200)],
-  ["B, Strict: garbage after", "200 and a refusal", [a + elsewhere + garbage], "200,40401,40001", "1"],
-  ["B, Strict: garbage after", "a body that is too long", [`${a}}}\r\n\r\n`], "200,40001", "1"],
-  ["B, Strict: garbage after", "much", [a + "x".repeat(1_000_000)], "200,40001", "1"],
-  ["B, Strict: garbage after", "a head over the limit",
-    [`${a}GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}`], "200,43101", "1"],
+  [
+    "B, Strict: garbage after",
+    "two",
+    [a + b + garbage],
+    "200,200,40001",
+    "1,2"
+  ],
+  [
+    "B, Strict: garbage after",
+    "two hundred",
+    [a.repeat(200) + garbage],
+    `${"200,".repeat(200)}40001`,
+    "1,".repeat(200)
+  ],
+  [
+    "B, Strict: garbage after",
+    "200 and a refusal",
+    [a + elsewhere + garbage],
+    "200,40401,40001",
+    "1"
+  ],
+  [
+    "B, Strict: garbage after",
+    "a body that is too long",
+    [`${a}}}\r\n\r\n`],
+    "200,40001",
+    "1"
+  ],
+  [
+    "B, Strict: garbage after",
+    "much",
+    [a + "x".repeat(1_000_000)],
+    "200,40001",
+    "1"
+  ],
+  [
+    "B, Strict: garbage after",
+    "a head over the limit",
+    [`${a}GET / HTTP/1.1\r\nX: ${"x".repeat(20_000)}`],
+    "200,43101",
+    "1"
+  ]
 ];
 const halves: readonly Sequence[] = [
   ["B, Strict: half-close", "after a whole request", [a], "200", "1"],
@@ -69,10 +228,31 @@ const halves: readonly Sequence[] = [
   ["B, Strict: half-close", "after garbage", [garbage], "40001", ""],
   ["B, Strict: half-close", "after CONNECT", [connecting], "40502", ""],
   ["RFC 9112, 8", "half-close in a body", [unfinished], "40015", ""],
-  ["RFC 9112, 8", "half-close in a chunk", [inChunks(chunk(evil))], "40015", ""],
+  [
+    "RFC 9112, 8",
+    "half-close in a chunk",
+    [inChunks(chunk(evil))],
+    "40015",
+    ""
+  ],
   ["RFC 9112, 8", "half-close in a head", [a.slice(0, 40)], "40015", ""],
-  ["RFC 9112, 8", "half-close in a refused body", [elsewhere.slice(0, -1)], "40401", ""],
-  ["RFC 9112, 8", "half-close in the second", [a + unfinished], "200,40015", "1"],
-  ["RFC 9112, 8", "half-close, an empty line", ["\r\n"], "", ""],
+  [
+    "RFC 9112, 8",
+    "half-close in a refused body",
+    [elsewhere.slice(0, -1)],
+    "40401",
+    ""
+  ],
+  [
+    "RFC 9112, 8",
+    "half-close in the second",
+    [a + unfinished],
+    "200,40015",
+    "1"
+  ],
+  ["RFC 9112, 8", "half-close, an empty line", ["\r\n"], "", ""]
 ];
-export const orders: readonly Row[] = [...sequencesOf(wholes), ...sequencesOf(halves, { halfClose: true })];
+export const orders: readonly Row[] = [
+  ...sequencesOf(wholes),
+  ...sequencesOf(halves, { halfClose: true })
+];

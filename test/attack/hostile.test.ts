@@ -12,16 +12,25 @@ import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
 import { nodes } from "../support/recipes.ts";
-import { answerTo, post, startProcess, temporaryFolder } from "../support/support.ts";
+import {
+  answerTo,
+  post,
+  startProcess,
+  temporaryFolder
+} from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
 
 test("there are at least 200 rows, each with its clause and a name of its own", () => {
   assert.ok(rows.length >= 200, `${rows.length}`);
-  for (const { clause } of rows) assert.match(clause, /^(?:RFC \d{4}|[AB][,:]|README)/);
+  for (const { clause } of rows)
+    assert.match(clause, /^(?:RFC \d{4}|[AB][,:]|README)/);
   const titles = rows.map(titleOf);
-  assert.deepEqual(titles.filter((title, index) => titles.indexOf(title) !== index), []);
+  assert.deepEqual(
+    titles.filter((title, index) => titles.indexOf(title) !== index),
+    []
+  );
 });
 
 /** A row whose response never comes fails soon. */
@@ -30,8 +39,11 @@ const soon = ["--idle-timeout", "10000"];
 /** The ids of the plants of each name, in the journal's order. */
 function storedIn(folder: string): Readonly<Record<string, string>> {
   const stored = new Map<string, string>();
-  for (const line of readFileSync(join(folder, "plants.ndjson"), "utf8").split("\n").slice(1)) {
-    const [, id = "", name = ""] = /"plant":\{"id":(-?\d+),"name":"([^"]*)"/.exec(line) ?? [];
+  for (const line of readFileSync(join(folder, "plants.ndjson"), "utf8")
+    .split("\n")
+    .slice(1)) {
+    const [, id = "", name = ""] =
+      /"plant":\{"id":(-?\d+),"name":"([^"]*)"/.exec(line) ?? [];
     if (id !== "") stored.set(name, `${stored.get(name) ?? ""},${id}`);
   }
   return Object.fromEntries([...stored].sort());
@@ -39,35 +51,49 @@ function storedIn(folder: string): Readonly<Record<string, string>> {
 
 /** The program is as strict with an inherited --insecure-http-parser. */
 const settings = [
-  { env: {}, ways: [0, 1] }, { env: { NODE_OPTIONS: "--insecure-http-parser" }, ways: [1] },
+  { env: {}, ways: [0, 1] },
+  { env: { NODE_OPTIONS: "--insecure-http-parser" }, ways: [1] }
 ] as const;
 
 for (const { path: node, version } of nodes) {
-  test(`${version}: a hostile request stores nothing`, { concurrency: 32, timeout }, async (t) => {
-    const servers = await Promise.all(settings.map(async ({ env, ways }) => {
-      const cwd = temporaryFolder();
-      const server = await startProcess({ node, cwd, env, args: soon });
-      return { cwd, server, ways, stored: new Map<string, string>() };
-    }));
-    await Promise.all(rows.map((row, index) => t.test(titleOf(row), async () => {
-      for (const { server, stored, ways } of servers) {
-        // Other Nodes take each row in one way on each server.
-        const isOne = row.isAlone || node !== process.execPath;
-        for (const way of isOne ? ways.slice(0, 1) : ways) {
-          const name = nameOf(index, way);
-          if (row.ids.length > 0) stored.set(name, `,${row.ids.join()}`);
-          await runRow(server.port, row, name, way);
-        }
+  test(
+    `${version}: a hostile request stores nothing`,
+    { concurrency: 32, timeout },
+    async (t) => {
+      const servers = await Promise.all(
+        settings.map(async ({ env, ways }) => {
+          const cwd = temporaryFolder();
+          const server = await startProcess({ node, cwd, env, args: soon });
+          return { cwd, server, ways, stored: new Map<string, string>() };
+        })
+      );
+      await Promise.all(
+        rows.map((row, index) =>
+          t.test(titleOf(row), async () => {
+            for (const { server, stored, ways } of servers) {
+              // Other Nodes take each row in one way on each server.
+              const isOne = row.isAlone || node !== process.execPath;
+              for (const way of isOne ? ways.slice(0, 1) : ways) {
+                const name = nameOf(index, way);
+                if (row.ids.length > 0) stored.set(name, `,${row.ids.join()}`);
+                await runRow(server.port, row, name, way);
+              }
+            }
+          })
+        )
+      );
+      // What each row says is stored, and nothing else. A valid request is still served.
+      for (const { server, cwd, stored } of servers) {
+        assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
+        const fern = post('{"id":1,"name":"Fern"}');
+        const answer = await answerTo(server.port, fern);
+        assert.deepEqual(
+          [answer.status, answer.body],
+          [200, '{"name":"Fern"}\n']
+        );
+        assert.equal(await server.end(), 0);
+        assert.equal(server.stderr(), "");
       }
-    })));
-    // What each row says is stored, and nothing else. A valid request is still served.
-    for (const { server, cwd, stored } of servers) {
-      assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
-      const fern = post('{"id":1,"name":"Fern"}');
-      const answer = await answerTo(server.port, fern);
-      assert.deepEqual([answer.status, answer.body], [200, '{"name":"Fern"}\n']);
-      assert.equal(await server.end(), 0);
-      assert.equal(server.stderr(), "");
     }
-  });
+  );
 }

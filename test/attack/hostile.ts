@@ -3,16 +3,25 @@
  * rows are in hostile-heads.ts, hostile-bodies.ts and hostile-sequences.ts.
  */
 import assert from "node:assert/strict";
-import { assertError, exchange, token, type ExchangeOptions, type RawAnswer } from "../support/support.ts";
+import {
+  assertError,
+  exchange,
+  token,
+  type ExchangeOptions,
+  type RawAnswer
+} from "../support/support.ts";
 
 /** In a row every plant has this name. Each run of the row replaces it by one of the same length. */
 const placeholder = "evil";
-export const plant = (id: string | number): string => `{"id":${id},"name":"${placeholder}"}`;
+export const plant = (id: string | number): string =>
+  `{"id":${id},"name":"${placeholder}"}`;
 export const evil = plant(1);
 
 /** The bytes of a text in UTF-8, as the parts of a row are written. */
-export const utf8 = (text: string): string => Buffer.from(text).toString("latin1");
-export const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
+export const utf8 = (text: string): string =>
+  Buffer.from(text).toString("latin1");
+export const chunk = (text: string): string =>
+  `${text.length.toString(16)}\r\n${text}\r\n`;
 export const chunks = (text: string): string => `${chunk(text)}0\r\n\r\n`;
 export const known = `Authorization: Bearer ${token}\r\n`;
 export const length = `Content-Length: ${evil.length}\r\n`;
@@ -42,13 +51,25 @@ export interface RequestOptions {
 
 /** A request, by default one that is stored; bytes as Latin-1. */
 export function request(options: RequestOptions = {}): string {
-  const { method = "POST", target = "/plants", version = "HTTP/1.1", coding } = options;
-  const { body = coding === undefined ? evil : chunks(evil), length = body.length } = options;
   const {
-    line = `${method} ${target} ${version}`, host = "Host: localhost\r\n", authorization = known,
-    type = "Content-Type: application/json\r\n", fields = "",
-    framing = coding === undefined ? `Content-Length: ${length}\r\n`
-      : `Transfer-Encoding: ${coding}\r\n`,
+    method = "POST",
+    target = "/plants",
+    version = "HTTP/1.1",
+    coding
+  } = options;
+  const {
+    body = coding === undefined ? evil : chunks(evil),
+    length = body.length
+  } = options;
+  const {
+    line = `${method} ${target} ${version}`,
+    host = "Host: localhost\r\n",
+    authorization = known,
+    type = "Content-Type: application/json\r\n",
+    fields = "",
+    framing = coding === undefined
+      ? `Content-Length: ${length}\r\n`
+      : `Transfer-Encoding: ${coding}\r\n`
   } = options;
   return `${line}\r\n${host}${authorization}${type}${framing}${fields}\r\n${body}`;
 }
@@ -77,40 +98,72 @@ export interface Row {
 const followingId = "7";
 
 export type Case = readonly [
-  clause: string, name: string, bytes: string, expected?: string, id?: string,
+  clause: string,
+  name: string,
+  bytes: string,
+  expected?: string,
+  id?: string
 ];
 
 /** Rows of one request each. By default it is refused, and the connection stays open. */
 export const rowsOf = (
-  cases: readonly Case[], { closes = false, isStored = false } = {},
-): readonly Row[] => cases.map(([clause, name, bytes, expected = "200", id = "1"]) => ({
-  clause, name, parts: [bytes], expected, closes, isAlone: false, halfClose: false,
-  ids: [...isStored ? [id] : [], ...closes ? [] : [followingId]],
-}));
+  cases: readonly Case[],
+  { closes = false, isStored = false } = {}
+): readonly Row[] =>
+  cases.map(([clause, name, bytes, expected = "200", id = "1"]) => ({
+    clause,
+    name,
+    parts: [bytes],
+    expected,
+    closes,
+    isAlone: false,
+    halfClose: false,
+    ids: [...(isStored ? [id] : []), ...(closes ? [] : [followingId])]
+  }));
 
 /** Cases that differ in one value. Its name is the value itself, or the table's key. */
 export const casesOf = (
-  clause: string, expected: string, bytesOf: (value: string) => string,
-  values: readonly string[] | Readonly<Record<string, string>>,
-): readonly Case[] => Object.entries(values).map(([name, value]) =>
-  [clause, Array.isArray(values) ? value : name, bytesOf(value), expected]);
+  clause: string,
+  expected: string,
+  bytesOf: (value: string) => string,
+  values: readonly string[] | Readonly<Record<string, string>>
+): readonly Case[] =>
+  Object.entries(values).map(([name, value]) => [
+    clause,
+    Array.isArray(values) ? value : name,
+    bytesOf(value),
+    expected
+  ]);
 
 export type Sequence = readonly [
-  clause: string, name: string, parts: readonly string[], expected: string, ids: string,
+  clause: string,
+  name: string,
+  parts: readonly string[],
+  expected: string,
+  ids: string
 ];
 /** Rows of whole connections: all responses, and the ids of all plants that are stored, in order. */
 export const sequencesOf = (
-  cases: readonly Sequence[], { halfClose = false } = {},
-): readonly Row[] => cases.map(([clause, name, parts, expected, ids]) => ({
-  clause, name, parts, expected, ids: ids.split(",").filter(Boolean),
-  closes: !halfClose, isAlone: true, halfClose,
-}));
+  cases: readonly Sequence[],
+  { halfClose = false } = {}
+): readonly Row[] =>
+  cases.map(([clause, name, parts, expected, ids]) => ({
+    clause,
+    name,
+    parts,
+    expected,
+    ids: ids.split(",").filter(Boolean),
+    closes: !halfClose,
+    isAlone: true,
+    halfClose
+  }));
 
 export const titleOf = ({ clause, name }: Row): string => `${clause}: ${name}`;
 
 /** A name for a row's plants that has as many bytes as the placeholder. */
 export const nameOf = (index: number, way: number): string =>
-  "abcdefgh".charAt(way) + index.toString(36).padStart(placeholder.length - 1, "0");
+  "abcdefgh".charAt(way) +
+  index.toString(36).padStart(placeholder.length - 1, "0");
 
 /**
  * Runs a row, and throws unless the responses are as it says.
@@ -119,23 +172,46 @@ export const nameOf = (index: number, way: number): string =>
  * @param way 0: in one segment; 1: in three, the last bytes and the request after it by themselves
  */
 export async function runRow(
-  port: number, row: Row, name: string, way = 0, read?: ExchangeOptions["read"],
+  port: number,
+  row: Row,
+  name: string,
+  way = 0,
+  read?: ExchangeOptions["read"]
 ): Promise<void> {
-  const following = request({ body: plant(followingId), fields: "Connection: close\r\n" });
+  const following = request({
+    body: plant(followingId),
+    fields: "Connection: close\r\n"
+  });
   const [bytes = ""] = row.parts;
-  const parts = row.isAlone ? row.parts
-    : way === 0 ? [bytes + following] : [bytes.slice(0, -9), bytes.slice(-9), following];
-  const found = await exchange(port, parts.map((part) => part.replaceAll(placeholder, name)),
-    { halfClose: row.halfClose, read });
+  const parts = row.isAlone
+    ? row.parts
+    : way === 0
+      ? [bytes + following]
+      : [bytes.slice(0, -9), bytes.slice(-9), following];
+  const found = await exchange(
+    port,
+    parts.map((part) => part.replaceAll(placeholder, name)),
+    { halfClose: row.halfClose, read }
+  );
   const all = row.closes || row.isAlone ? row.expected : `${row.expected},200`;
   const expected = all.split(",").filter(Boolean);
   const seen = found.map((response) => checkResponse(response, name));
-  const isExpected = seen.length === expected.length && seen.every((numbers, index) =>
-    expected[index]?.split("|").some((each) => numbers.includes(Number(each))));
-  assert.ok(isExpected, `${seen.join(" then ")} instead of ${all}: ${found.at(-1)?.body}`);
+  const isExpected =
+    seen.length === expected.length &&
+    seen.every((numbers, index) =>
+      expected[index]?.split("|").some((each) => numbers.includes(Number(each)))
+    );
+  assert.ok(
+    isExpected,
+    `${seen.join(" then ")} instead of ${all}: ${found.at(-1)?.body}`
+  );
   if (row.halfClose) return;
   const closing = found.map(({ headers }) => headers["connection"] === "close");
-  assert.equal(closing.indexOf(true), found.length - 1, "the last response, and no other, closes");
+  assert.equal(
+    closing.indexOf(true),
+    found.length - 1,
+    "the last response, and no other, closes"
+  );
 }
 
 /** Checks what holds for every response; returns its status and the number of its error. */

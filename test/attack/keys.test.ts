@@ -13,24 +13,41 @@ import { test } from "node:test";
 import { openJournal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
 import { fern } from "../support/journals.ts";
-import { post, startProcess, temporaryFolder, type Running } from "../support/support.ts";
+import {
+  post,
+  startProcess,
+  temporaryFolder,
+  type Running
+} from "../support/support.ts";
 import { memoryOf } from "../support/tools.ts";
 
-const [requests, connections] = process.env["PLANT_TEST_ROUNDS"] === undefined ? [3_000, 300] : [100_000, 1_000];
+const [requests, connections] =
+  process.env["PLANT_TEST_ROUNDS"] === undefined
+    ? [3_000, 300]
+    : [100_000, 1_000];
 
 /** Sends so many requests over one connection, `depth` at a time; counts statuses and replays. */
-async function flood(server: Running, request: Buffer, count: number, depth: number) {
+async function flood(
+  server: Running,
+  request: Buffer,
+  count: number,
+  depth: number
+) {
   const socket = connect(server.port, "127.0.0.1").setNoDelay(true);
   const found = { 200: 0, 422: 0, replayed: 0 };
   let [sent, text] = [0, ""];
   const send = (): void => {
     const more = Math.min(depth, count - sent);
     sent += more;
-    if (more > 0) socket.write(Buffer.concat(Array<Buffer>(more).fill(request)));
+    if (more > 0)
+      socket.write(Buffer.concat(Array<Buffer>(more).fill(request)));
     else socket.end();
   };
   await new Promise<void>((resolve, reject) => {
-    socket.on("connect", send).on("error", reject).on("close", () => resolve());
+    socket
+      .on("connect", send)
+      .on("error", reject)
+      .on("close", () => resolve());
     socket.on("data", (chunk) => {
       text += chunk.toString("latin1");
       // A body ends in LF, and no field does.
@@ -38,7 +55,8 @@ async function flood(server: Running, request: Buffer, count: number, depth: num
         const response = text.slice(0, end);
         text = text.slice(end + 2);
         const status = /^HTTP\/1\.1 (200|422) /.exec(response)?.[1];
-        if (status === undefined) return void socket.destroy(new Error(response));
+        if (status === undefined)
+          return void socket.destroy(new Error(response));
         found[status as "200" | "422"]++;
         if (response.includes("Idempotency-Replayed: true")) found.replayed++;
         if (found[200] + found[422] === sent) send();
@@ -49,14 +67,20 @@ async function flood(server: Running, request: Buffer, count: number, depth: num
 }
 
 const fernJson = '{"id":1,"name":"Fern"}';
-const withKey = (key: string, plant = fernJson): Buffer => post(plant, `Idempotency-Key: ${key}\r\n`);
+const withKey = (key: string, plant = fernJson): Buffer =>
+  post(plant, `Idempotency-Key: ${key}\r\n`);
 
 test(`${connections} connections at once, then ${requests} requests over 20, store a record for each key, in bounded memory`, async (t) => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const server = await startProcess({ args: ["--store", path] });
   type Count = Awaited<ReturnType<typeof flood>>;
-  const sum = (found: readonly Count[], name: keyof Count) => found.reduce((total, one) => total + one[name], 0);
-  const first = await Promise.all(Array.from({ length: connections }, () => flood(server, withKey("first"), 1, 1)));
+  const sum = (found: readonly Count[], name: keyof Count) =>
+    found.reduce((total, one) => total + one[name], 0);
+  const first = await Promise.all(
+    Array.from({ length: connections }, () =>
+      flood(server, withKey("first"), 1, 1)
+    )
+  );
   assert.equal(sum(first, 200), connections);
   assert.equal(sum(first, "replayed"), connections - 1);
 
@@ -64,14 +88,33 @@ test(`${connections} connections at once, then ${requests} requests over 20, sto
   const { size } = statSync(path);
   const before = memoryOf(server);
   const each = requests / 20;
-  const found = await Promise.all(Array.from({ length: 20 }, (_, index) =>
-    flood(server, index === 0 ? withKey("k", '{"id":2,"name":"Fern"}') : withKey("k"), each, 50)));
+  const found = await Promise.all(
+    Array.from({ length: 20 }, (_, index) =>
+      flood(
+        server,
+        index === 0 ? withKey("k", '{"id":2,"name":"Fern"}') : withKey("k"),
+        each,
+        50
+      )
+    )
+  );
   // Whichever plant came first, the key is that plant's.
   const conflicts = sum(found, 422);
   assert.equal(sum(found, 200) + conflicts, requests);
-  assert.equal(sum(found, "replayed"), sum(found, 200) - 1, "one request stored it");
-  assert.ok(conflicts === each || conflicts === requests - each, `${conflicts} conflicts`);
-  assert.equal(readFileSync(path, "utf8").slice(size).split("\n").length - 1, 1, "one record");
+  assert.equal(
+    sum(found, "replayed"),
+    sum(found, 200) - 1,
+    "one request stored it"
+  );
+  assert.ok(
+    conflicts === each || conflicts === requests - each,
+    `${conflicts} conflicts`
+  );
+  assert.equal(
+    readFileSync(path, "utf8").slice(size).split("\n").length - 1,
+    1,
+    "one record"
+  );
   const grown = (memoryOf(server) - before) / 1024;
   t.diagnostic(`${JSON.stringify(found[1])}, ${grown.toFixed(1)} MiB more`);
   assert.ok(grown < 100, `${grown} MiB`);
@@ -81,26 +124,35 @@ test(`${connections} connections at once, then ${requests} requests over 20, sto
 const keyOf = (id: number, start = "A".repeat(16)): string =>
   `${start}${id.toString(36).padStart(21 - start.length, "A")}A`;
 
-test("30,000 keys that share their first 96 bits do not share a chain", { timeout: 60_000 }, () => {
-  const window = new KeyWindow(2 ** 30);
-  for (let id = 0; id < 30_000; id++) window.add(keyOf(id), fernJson, 140);
-  for (let id = 0; id < 30_000; id++) {
-    assert.equal(window.find(keyOf(id), fernJson), "replayed");
-    assert.equal(window.find(keyOf(id, "B".repeat(16)), fernJson), undefined);
+test(
+  "30,000 keys that share their first 96 bits do not share a chain",
+  { timeout: 60_000 },
+  () => {
+    const window = new KeyWindow(2 ** 30);
+    for (let id = 0; id < 30_000; id++) window.add(keyOf(id), fernJson, 140);
+    for (let id = 0; id < 30_000; id++) {
+      assert.equal(window.find(keyOf(id), fernJson), "replayed");
+      assert.equal(window.find(keyOf(id, "B".repeat(16)), fernJson), undefined);
+    }
   }
-});
+);
 
 test("keys that differ in one bit, wherever it is, are different keys", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   await using journal = await openJournal(path);
   const base = Buffer.alloc(16);
-  const keys = [base, ...Array.from({ length: 128 }, (_, bit) => {
-    const other = Buffer.from(base);
-    other[bit >> 3] = 1 << (bit & 7);
-    return other;
-  })].map((bytes) => bytes.toString("base64url"));
+  const keys = [
+    base,
+    ...Array.from({ length: 128 }, (_, bit) => {
+      const other = Buffer.from(base);
+      other[bit >> 3] = 1 << (bit & 7);
+      return other;
+    })
+  ].map((bytes) => bytes.toString("base64url"));
   for (const expected of ["stored", "replayed"]) {
-    const outcomes = await Promise.all(keys.map((key) => journal.appendOnce?.(fern, key)));
+    const outcomes = await Promise.all(
+      keys.map((key) => journal.appendOnce?.(fern, key))
+    );
     assert.deepEqual(new Set(outcomes), new Set([expected]));
   }
   assert.equal(journal.stats.records, 129);

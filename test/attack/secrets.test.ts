@@ -5,21 +5,46 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "node:net";
 import { after, test } from "node:test";
-import { chunk, evil, plant, request, withoutBody, type RequestOptions } from "./hostile.ts";
+import {
+  chunk,
+  evil,
+  plant,
+  request,
+  withoutBody,
+  type RequestOptions
+} from "./hostile.ts";
 import { hangUp, statusOf } from "../support/operator.ts";
-import { assertError, exchange, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  assertError,
+  exchange,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 /**
  * Two tokens that are known and one that is not. No response contains four letters of them. Their
  * first letter is the same: a message may show the one character at which JSON stops.
  */
-const [first, second, stranger] = ["Qz9XwVk7", "Qx4ZqYp8", "Qv6KzJj3"].map((text) =>
-  text.repeat(5)) as [string, string, string];
-const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex");
+const [first, second, stranger] = ["Qz9XwVk7", "Qx4ZqYp8", "Qv6KzJj3"].map(
+  (text) => text.repeat(5)
+) as [string, string, string];
+const digestOf = (text: string): string =>
+  createHash("sha256").update(text).digest("hex");
 const cwd = temporaryFolder();
-const digests = [token, first, second].map((text, index) => `t${index} sha256:${digestOf(text)}\n`);
+const digests = [token, first, second].map(
+  (text, index) => `t${index} sha256:${digestOf(text)}\n`
+);
 writeFileSync(join(cwd, "tokens"), digests.join(""), { mode: 0o600 });
-const args = ["--tokens", "tokens", "--idle-timeout", "10000", "--log-requests", "--max-failed-lines", "10000"];
+const args = [
+  "--tokens",
+  "tokens",
+  "--idle-timeout",
+  "10000",
+  "--log-requests",
+  "--max-failed-lines",
+  "10000"
+];
 const server = await startProcess({ cwd, args });
 after(() => server.end("SIGKILL"));
 
@@ -32,46 +57,81 @@ const withCredentials = (value: string): string =>
  */
 const options: Readonly<Record<string, RequestOptions>> = {
   "Authorization": { authorization: "Authorization: Bearer TOKEN\r\n" },
-  "Authorization, another scheme": { authorization: "Authorization: Token TOKEN\r\n" },
+  "Authorization, another scheme": {
+    authorization: "Authorization: Token TOKEN\r\n"
+  },
   "Authorization, no scheme": { authorization: "Authorization: TOKEN\r\n" },
   "Authorization, the scheme": { authorization: "Authorization: TOKEN x\r\n" },
-  "Authorization, quoted": { authorization: 'Authorization: Bearer "TOKEN"\r\n' },
-  "Authorization, a list": { authorization: "Authorization: Bearer TOKEN, x\r\n" },
+  "Authorization, quoted": {
+    authorization: 'Authorization: Bearer "TOKEN"\r\n'
+  },
+  "Authorization, a list": {
+    authorization: "Authorization: Bearer TOKEN, x\r\n"
+  },
   "Authorization, the second": { fields: "Authorization: Bearer TOKEN\r\n" },
-  "Authorization, folded": { authorization: "Authorization: Bearer\r\n TOKEN\r\n" },
+  "Authorization, folded": {
+    authorization: "Authorization: Bearer\r\n TOKEN\r\n"
+  },
   "Proxy-Authorization": { fields: "Proxy-Authorization: Bearer TOKEN\r\n" },
   "Cookie": { fields: "Cookie: token=TOKEN\r\n" },
-  "a path": { target: "/plants/TOKEN" }, "a whole path": { target: "TOKEN" },
-  "a query": { target: "/plants?access_token=TOKEN" }, "a fragment": { target: "/plants#TOKEN" },
+  "a path": { target: "/plants/TOKEN" },
+  "a whole path": { target: "TOKEN" },
+  "a query": { target: "/plants?access_token=TOKEN" },
+  "a fragment": { target: "/plants#TOKEN" },
   "userinfo": { target: "http://TOKEN@localhost/plants" },
   "an absolute form's host": { target: "http://TOKEN/plants" },
   "an absolute form's path": { target: "http://localhost/TOKEN" },
-  "a scheme": { target: "TOKEN://localhost/plants" }, "the method": { method: "TOKEN" },
-  "CONNECT's host": { line: "CONNECT TOKEN:80 HTTP/1.1", framing: "", body: "" },
-  "CONNECT's target": { line: "CONNECT /TOKEN HTTP/1.1", framing: "", body: "" },
-  "the version": { version: "TOKEN" }, "after HTTP/": { version: "HTTP/TOKEN" },
-  "after the version": { version: "HTTP/1.1 TOKEN" }, "a name": { fields: "TOKEN: x\r\n" },
-  "an invalid name": { fields: "TOKEN : x\r\n" }, "a value": { fields: "X: TOKEN\r\n" },
+  "a scheme": { target: "TOKEN://localhost/plants" },
+  "the method": { method: "TOKEN" },
+  "CONNECT's host": {
+    line: "CONNECT TOKEN:80 HTTP/1.1",
+    framing: "",
+    body: ""
+  },
+  "CONNECT's target": {
+    line: "CONNECT /TOKEN HTTP/1.1",
+    framing: "",
+    body: ""
+  },
+  "the version": { version: "TOKEN" },
+  "after HTTP/": { version: "HTTP/TOKEN" },
+  "after the version": { version: "HTTP/1.1 TOKEN" },
+  "a name": { fields: "TOKEN: x\r\n" },
+  "an invalid name": { fields: "TOKEN : x\r\n" },
+  "a value": { fields: "X: TOKEN\r\n" },
   "an invalid value": { fields: "X: TOKEN\0\r\n" },
   "a line without a colon": { fields: "TOKEN\r\n" },
-  "a folded line": { fields: "X: y\r\n TOKEN\r\n" }, "Host": { host: "Host: TOKEN\r\n" },
-  "an invalid Host": { host: "Host: TOKEN/\r\n" }, "a second Host": { fields: "Host: TOKEN\r\n" },
+  "a folded line": { fields: "X: y\r\n TOKEN\r\n" },
+  "Host": { host: "Host: TOKEN\r\n" },
+  "an invalid Host": { host: "Host: TOKEN/\r\n" },
+  "a second Host": { fields: "Host: TOKEN\r\n" },
   "Content-Type": { type: "Content-Type: TOKEN\r\n" },
   "Content-Type's subtype": { type: "Content-Type: application/TOKEN\r\n" },
-  "Content-Type's charset": { type: "Content-Type: application/json; charset=TOKEN\r\n" },
-  "Content-Type's parameter": { type: "Content-Type: application/json; TOKEN=x\r\n" },
-  "Content-Type's bad parameter": { type: "Content-Type: application/json; TOKEN\r\n" },
+  "Content-Type's charset": {
+    type: "Content-Type: application/json; charset=TOKEN\r\n"
+  },
+  "Content-Type's parameter": {
+    type: "Content-Type: application/json; TOKEN=x\r\n"
+  },
+  "Content-Type's bad parameter": {
+    type: "Content-Type: application/json; TOKEN\r\n"
+  },
   "a second Content-Type": { fields: "Content-Type: TOKEN\r\n" },
   "Content-Encoding": { fields: "Content-Encoding: TOKEN\r\n" },
-  "Content-Length": { length: "TOKEN" }, "Transfer-Encoding": { coding: "TOKEN" },
+  "Content-Length": { length: "TOKEN" },
+  "Transfer-Encoding": { coding: "TOKEN" },
   "Transfer-Encoding, first": { coding: "TOKEN, chunked" },
   "Expect": { fields: "Expect: TOKEN\r\n" },
   "Upgrade": { fields: "Connection: upgrade\r\nUpgrade: TOKEN\r\n" },
   "Connection": { fields: "Connection: TOKEN\r\n" },
   "a head over its limit": { fields: `X: ${"TOKEN".repeat(500)}\r\n` },
   "too many fields": { fields: "X: TOKEN\r\n".repeat(101) },
-  "a body without a token before it":
-    { authorization: "", type: "", length: 40, body: "TOKEN" },
+  "a body without a token before it": {
+    authorization: "",
+    type: "",
+    length: 40,
+    body: "TOKEN"
+  }
 };
 const size = evil.length.toString(16);
 /** The bodies of chunked requests. */
@@ -81,59 +141,104 @@ const chunkedBodies: Readonly<Record<string, string>> = {
   "a chunk's bad extension": `${size};a=TOKEN\0\r\n${evil}\r\n0\r\n\r\n`,
   "after a chunk": `${chunk(evil).slice(0, -2)}TOKEN\r\n0\r\n\r\n`,
   "a trailer": `${chunk(evil)}0\r\nAuthorization: Bearer TOKEN\r\n\r\n`,
-  "a bad trailer": `${chunk(evil)}0\r\nTOKEN\r\n\r\n`,
+  "a bad trailer": `${chunk(evil)}0\r\nTOKEN\r\n\r\n`
 };
 const bodies: Readonly<Record<string, string>> = {
-  "a body that is not JSON": "TOKEN", "a form": "access_token=TOKEN",
-  "where JSON stops": '{"id":1,"name":"a"}TOKEN', "a bare word of JSON": '{"id":1,"name":TOKEN}',
-  "a bare member name": "{TOKEN:1}", "a member name": '{"id":1,"name":"a","TOKEN":1}',
+  "a body that is not JSON": "TOKEN",
+  "a form": "access_token=TOKEN",
+  "where JSON stops": '{"id":1,"name":"a"}TOKEN',
+  "a bare word of JSON": '{"id":1,"name":TOKEN}',
+  "a bare member name": "{TOKEN:1}",
+  "a member name": '{"id":1,"name":"a","TOKEN":1}',
   "a member name, twice": '{"TOKEN":1,"TOKEN":2}',
-  "a member's value": '{"id":1,"name":"a","x":"TOKEN"}', "id": plant('"TOKEN"'),
-  "name, and no id": '{"name":"TOKEN"}', "name within an array": '{"id":1,"name":["TOKEN"]}',
+  "a member's value": '{"id":1,"name":"a","x":"TOKEN"}',
+  "id": plant('"TOKEN"'),
+  "name, and no id": '{"name":"TOKEN"}',
+  "name within an array": '{"id":1,"name":["TOKEN"]}',
   "tag within an object": '{"id":1,"name":"a","tag":{"TOKEN":1}}',
-  "a bad escape": '{"id":1,"name":"TOKEN\\x"}', "not UTF-8": '{"id":1,"name":"TOKEN\xff"}',
-  "half a pair": '{"id":1,"name":"TOKEN\\ud800"}', "an open string": '"TOKEN',
-  "a body over its limit": "TOKEN".repeat(30_000),
+  "a bad escape": '{"id":1,"name":"TOKEN\\x"}',
+  "not UTF-8": '{"id":1,"name":"TOKEN\xff"}',
+  "half a pair": '{"id":1,"name":"TOKEN\\ud800"}',
+  "an open string": '"TOKEN',
+  "a body over its limit": "TOKEN".repeat(30_000)
 };
 /** Other connections, each with all that is sent in it. */
 const others: Readonly<Record<string, readonly string[]>> = {
-  "garbage alone": ["TOKEN\r\n\r\n"], "garbage after": [`${request()}TOKEN\r\n\r\n`],
+  "garbage alone": ["TOKEN\r\n\r\n"],
+  "garbage after": [`${request()}TOKEN\r\n\r\n`],
   "garbage after, later": [request(), "TOKEN\r\n\r\n"],
   "garbage after a refusal": [`${request({ target: "/x" })}TOKEN\r\n\r\n`],
-  "after the last response":
-    [request({ fields: "Connection: close\r\n" }) + withCredentials("Bearer TOKEN")],
+  "after the last response": [
+    request({ fields: "Connection: close\r\n" }) +
+      withCredentials("Bearer TOKEN")
+  ]
 };
 const last = withoutBody({ fields: "Connection: close\r\n" });
 
 /** Of each place, the parts of a connection whose requests have the secret there. */
-const places: readonly (readonly [where: string, partsOf: (secret: string) => readonly string[]])[] = [
+const places: readonly (readonly [
+  where: string,
+  partsOf: (secret: string) => readonly string[]
+])[] = [
   ...[
     ...Object.entries(options),
-    ...Object.entries(chunkedBodies).map(([where, body]) =>
-      [where, { coding: "chunked", body }] as const),
-    ...Object.entries(bodies).map(([where, body]) => [where, { body }] as const),
-  ].map(([where, each]) => [where, (secret: string) => {
-    const filled = Object.entries(each).map(([name, text]) =>
-      [name, String(text).replaceAll("TOKEN", secret)]);
-    return [request(Object.fromEntries(filled) as RequestOptions), last];
-  }] as const),
-  ...Object.entries(others).map(([where, parts]) => [where, (secret: string) =>
-    [...parts.map((part) => part.replaceAll("TOKEN", secret)), last]] as const),
+    ...Object.entries(chunkedBodies).map(
+      ([where, body]) => [where, { coding: "chunked", body }] as const
+    ),
+    ...Object.entries(bodies).map(([where, body]) => [where, { body }] as const)
+  ].map(
+    ([where, each]) =>
+      [
+        where,
+        (secret: string) => {
+          const filled = Object.entries(each).map(([name, text]) => [
+            name,
+            String(text).replaceAll("TOKEN", secret)
+          ]);
+          return [request(Object.fromEntries(filled) as RequestOptions), last];
+        }
+      ] as const
+  ),
+  ...Object.entries(others).map(
+    ([where, parts]) =>
+      [
+        where,
+        (secret: string) => [
+          ...parts.map((part) => part.replaceAll("TOKEN", secret)),
+          last
+        ]
+      ] as const
+  )
 ];
 
 /** Pieces of the tokens in clear, in Base64 and as a digest, long enough to recognize them. */
 const needles = [first, second, stranger].flatMap((secret) => [
   ...Array.from({ length: 8 }, (_, at) => secret.slice(at, at + 4)),
-  Buffer.from(secret).toString("base64").slice(0, 12), digestOf(secret).slice(0, 12),
+  Buffer.from(secret).toString("base64").slice(0, 12),
+  digestOf(secret).slice(0, 12)
 ]);
 function assertSilent(text: string, where: string): void {
-  const found = needles.find((needle) => text.toLowerCase().includes(needle.toLowerCase()));
-  assert.equal(found, undefined, `${where} contains a token: ${text.slice(0, 400)}`);
+  const found = needles.find((needle) =>
+    text.toLowerCase().includes(needle.toLowerCase())
+  );
+  assert.equal(
+    found,
+    undefined,
+    `${where} contains a token: ${text.slice(0, 400)}`
+  );
 }
 /** Whole responses as text, without the values of Date and X-Request-Id. */
 function shown(responses: Awaited<ReturnType<typeof exchange>>): string {
-  return JSON.stringify(responses.map(({ headers: { date, "x-request-id": id, ...headers },
-    ...answer }) => ({ ...answer, headers, isDated: date !== undefined, hasId: id !== undefined })));
+  return JSON.stringify(
+    responses.map(
+      ({ headers: { date, "x-request-id": id, ...headers }, ...answer }) => ({
+        ...answer,
+        headers,
+        isDated: date !== undefined,
+        hasId: id !== undefined
+      })
+    )
+  );
 }
 
 test("wherever a token is in a request, no response contains it or differs by it", async (t) => {
@@ -143,7 +248,8 @@ test("wherever a token is in a request, no response contains it or differs by it
       for (const secret of [first, second, stranger]) {
         const found = await exchange(server.port, partsOf(secret));
         assert.ok(found.length > 0, "no response");
-        for (const response of found) if (response.status >= 400) assertError(response, [response.status]);
+        for (const response of found)
+          if (response.status >= 400) assertError(response, [response.status]);
         responses.push(shown(found));
       }
       const [one = "", two = "", three = ""] = responses;
@@ -151,18 +257,34 @@ test("wherever a token is in a request, no response contains it or differs by it
       assert.equal(two, one, "two known tokens get different responses");
       // In Authorization a known token opens. Elsewhere known and unknown tokens get the same.
       if (where === "Authorization") assert.notEqual(three, one);
-      else assert.equal(three, one, "a known and an unknown token get different responses");
+      else
+        assert.equal(
+          three,
+          one,
+          "a known and an unknown token get different responses"
+        );
     });
   }
 });
 
 test("unknown tokens get equal responses, however similar to a known token they are", async () => {
-  const similar = [first.slice(0, -1), `${first}=`, `${first}A`, first.toLowerCase(), digestOf(first),
-    second.slice(0, 8) + first.slice(8), "A", "A".repeat(8_000), stranger];
-  const responses = await Promise.all(similar.map(async (secret) => {
-    const bytes = withCredentials(`Bearer ${secret}`);
-    return shown(await exchange(server.port, bytes, { answers: 1 }));
-  }));
+  const similar = [
+    first.slice(0, -1),
+    `${first}=`,
+    `${first}A`,
+    first.toLowerCase(),
+    digestOf(first),
+    second.slice(0, 8) + first.slice(8),
+    "A",
+    "A".repeat(8_000),
+    stranger
+  ];
+  const responses = await Promise.all(
+    similar.map(async (secret) => {
+      const bytes = withCredentials(`Bearer ${secret}`);
+      return shown(await exchange(server.port, bytes, { answers: 1 }));
+    })
+  );
   assert.equal(new Set(responses).size, 1, responses.join("\n"));
   assert.match(responses[0] ?? "", /40102/);
 });
@@ -171,7 +293,9 @@ test("a connection that is reset within a token leaves no piece of it", async ()
   const bytes = withCredentials(`Bearer ${first}`);
   for (const at of [30, bytes.indexOf(first) + 20, bytes.length - 3]) {
     const socket = connect(server.port, "127.0.0.1");
-    await new Promise<void>((resolve) => socket.write(bytes.slice(0, at), () => resolve()));
+    await new Promise<void>((resolve) =>
+      socket.write(bytes.slice(0, at), () => resolve())
+    );
     socket.resetAndDestroy();
   }
   await exchange(server.port, request({ authorization: "" }), { answers: 1 });
@@ -182,15 +306,22 @@ test("no stream and no file of the server contains a piece of a token", async ()
   assert.equal(server.stderr(), "");
   assertSilent(server.stdout(), "stdout");
   const events = server.events();
-  assert.ok(events.length > 2 * places.length, "the control: each request is logged");
+  assert.ok(
+    events.length > 2 * places.length,
+    "the control: each request is logged"
+  );
   for (const event of events) {
     // The log shows the path of a request with a valid token, as it was sent, and no other path.
     const { req: { url } = {}, token: name } = event;
     assert.equal(url !== undefined, name !== undefined, event.msg);
     assertSilent(JSON.stringify(event).replaceAll(url ?? "\0", ""), "the log");
   }
-  assert.deepEqual([...new Set(events.map((event) => event.token))].sort(), ["t0", "t1", "t2",
-    undefined]);
+  assert.deepEqual([...new Set(events.map((event) => event.token))].sort(), [
+    "t0",
+    "t1",
+    "t2",
+    undefined
+  ]);
   const files = readdirSync(cwd).filter((name) => name !== "tokens");
   assert.deepEqual(files, ["plants.ndjson"]);
   const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
@@ -200,15 +331,34 @@ test("no stream and no file of the server contains a piece of a token", async ()
 
 test("no stream and no file contains a token of the environment, which SIGHUP keeps", async () => {
   const folder = temporaryFolder();
-  const running = await startProcess({ cwd: folder, env: { PLANTS_TOKEN: first } });
-  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}`)), 200);
-  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}x`)), 401);
+  const running = await startProcess({
+    cwd: folder,
+    env: { PLANTS_TOKEN: first }
+  });
+  assert.equal(
+    await statusOf(running, withCredentials(`Bearer ${first}`)),
+    200
+  );
+  assert.equal(
+    await statusOf(running, withCredentials(`Bearer ${first}x`)),
+    401
+  );
   await hangUp(running, "not rotated");
-  assert.equal(await statusOf(running, withCredentials(`Bearer ${first}`)), 200);
+  assert.equal(
+    await statusOf(running, withCredentials(`Bearer ${first}`)),
+    200
+  );
   assert.equal(await running.end(), 0);
-  assert.equal(running.stdout(), `plant-store listening on http://127.0.0.1:${running.port}\n`);
+  assert.equal(
+    running.stdout(),
+    `plant-store listening on http://127.0.0.1:${running.port}\n`
+  );
   const journal = readFileSync(join(folder, "plants.ndjson"), "utf8");
   const log = JSON.stringify(running.events());
-  assert.ok(log.includes("PLANTS_TOKEN"), "the control: the log names the variable");
-  for (const text of [running.stdout(), log, journal]) assertSilent(text, "the output");
+  assert.ok(
+    log.includes("PLANTS_TOKEN"),
+    "the control: the log names the variable"
+  );
+  for (const text of [running.stdout(), log, journal])
+    assertSilent(text, "the output");
 });

@@ -15,8 +15,18 @@ export interface Setting {
 }
 
 export const settings: readonly [Setting, Setting] = [
-  { key: "one", title: "server on one core, load on the other", servers: "0", load: "1" },
-  { key: "both", title: "server and load on both cores", servers: "0,1", load: "0,1" },
+  {
+    key: "one",
+    title: "server on one core, load on the other",
+    servers: "0",
+    load: "1"
+  },
+  {
+    key: "both",
+    title: "server and load on both cores",
+    servers: "0,1",
+    load: "0,1"
+  }
 ];
 
 /** The most time that a command may take: one that hangs must not hang the benchmark. */
@@ -29,12 +39,14 @@ const live = new Set<ChildProcess>();
 export const livePids = (): readonly number[] =>
   [...live].flatMap(({ pid }) => (pid === undefined ? [] : [pid]));
 
-export const isPinned = availableParallelism() > 1
-  && spawnSync("taskset", ["--version"]).error === undefined;
+export const isPinned =
+  availableParallelism() > 1 &&
+  spawnSync("taskset", ["--version"]).error === undefined;
 
 /** Keeps this process, all its threads, off the core of a server that has one to itself. */
 export function pinSelf(): void {
-  if (isPinned) spawnSync("taskset", ["--all-tasks", "-pc", "1", String(process.pid)]);
+  if (isPinned)
+    spawnSync("taskset", ["--all-tasks", "-pc", "1", String(process.pid)]);
 }
 
 /** Kills all children, when the program ends for any reason. */
@@ -46,21 +58,27 @@ function launch(
   cores: Cores,
   command: readonly string[],
   env: Readonly<Record<string, string>>,
-  cwd: string,
+  cwd: string
 ) {
-  const [name = "", ...args] = isPinned ? ["taskset", "-c", cores, ...command] : command;
+  const [name = "", ...args] = isPinned
+    ? ["taskset", "-c", cores, ...command]
+    : command;
   const { PATH = "", HOME = "" } = process.env;
   const child = spawn(name, args, {
     cwd,
     env: { PATH, HOME, NODE_ENV: "production", ...env },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", "pipe"]
   });
   live.add(child);
   child.once("exit", () => live.delete(child));
 
   const texts = { stdout: "", stderr: "" };
-  child.stdout.setEncoding("utf8").on("data", (text: string) => { texts.stdout += text; });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => { texts.stderr += text; });
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    texts.stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    texts.stderr += text;
+  });
   return { child, texts };
 }
 
@@ -71,14 +89,16 @@ export async function run(
   cores: Cores,
   command: readonly string[],
   env: Readonly<Record<string, string>> = {},
-  cwd = ".",
+  cwd = "."
 ): Promise<string> {
   const { child, texts } = launch(cores, command, env, cwd);
   const deadline = setTimeout(() => child.kill("SIGKILL"), commandMillisMax);
   // "error", where it can't even be spawned, rejects.
   await once(child, "close").finally(() => clearTimeout(deadline));
   if (child.exitCode === 0) return texts.stdout;
-  throw new Error(`${command.join(" ")}: ${child.exitCode ?? child.signalCode} ${texts.stderr}`);
+  throw new Error(
+    `${command.join(" ")}: ${child.exitCode ?? child.signalCode} ${texts.stderr}`
+  );
 }
 
 export interface Server {
@@ -95,7 +115,7 @@ export async function startServer(
   cores: Cores,
   command: readonly string[],
   env: Readonly<Record<string, string>>,
-  cwd: string,
+  cwd: string
 ): Promise<Server> {
   const spawnedAt = performance.now();
   const { child, texts } = launch(cores, command, env, cwd);
@@ -103,10 +123,15 @@ export async function startServer(
   const deadline = setTimeout(() => child.kill("SIGKILL"), startMillisMax);
   const port = await new Promise<number>((resolve, reject) => {
     child.stdout.on("data", () => {
-      const found = /(?:listening|started) on .*?(\d+)\/?\s*\n/.exec(texts.stdout)?.[1];
+      const found = /(?:listening|started) on .*?(\d+)\/?\s*\n/.exec(
+        texts.stdout
+      )?.[1];
       if (found !== undefined) resolve(Number(found));
     });
-    exited.then(() => reject(new Error(`${command.join(" ")} ended: ${texts.stderr}`)), reject);
+    exited.then(
+      () => reject(new Error(`${command.join(" ")} ended: ${texts.stderr}`)),
+      reject
+    );
   }).finally(() => clearTimeout(deadline));
   return {
     pid: child.pid ?? 0,
@@ -117,6 +142,6 @@ export async function startServer(
       const hurry = setTimeout(() => child.kill("SIGKILL"), endMillisMax);
       await exited;
       clearTimeout(hurry);
-    },
+    }
   };
 }

@@ -3,9 +3,11 @@ import { connect, type Socket } from "node:net";
 
 export const token = "bench-token";
 export const body = '{"id":9007199254740993,"name":"Fern","tag":"shade"}';
-export const request = Buffer.from("POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-  + `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`
-  + `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+export const request = Buffer.from(
+  "POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\n" +
+    `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n` +
+    `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
+);
 
 export interface Answer {
   /** 0: the connection ended without one. */
@@ -21,7 +23,9 @@ export class Client {
 
   constructor(port: number) {
     this.socket = connect({ port, host: "127.0.0.1", noDelay: true });
-    this.socket.setEncoding("latin1").on("data", (text: string) => this.#take(text));
+    this.socket
+      .setEncoding("latin1")
+      .on("data", (text: string) => this.#take(text));
     this.socket.on("error", () => undefined);
     this.socket.on("close", () => this.#settle({ status: 0, body: "" }));
   }
@@ -36,7 +40,9 @@ export class Client {
     this.#text += text;
     const end = this.#text.indexOf("\r\n\r\n");
     if (end < 0) return;
-    const length = Number(/\r\ncontent-length: *(\d+)/i.exec(this.#text)?.[1] ?? 0);
+    const length = Number(
+      /\r\ncontent-length: *(\d+)/i.exec(this.#text)?.[1] ?? 0
+    );
     if (this.#text.length < end + 4 + length) return;
     const [whole, status] = [this.#text, Number(this.#text.slice(9, 12))];
     this.#text = "";
@@ -52,8 +58,10 @@ export class Client {
 
 export function askOnce(port: number): Promise<Answer> {
   const client = new Client(port);
-  return new Promise((resolve) => client.send((answer) => {
-    client.socket.destroy();
-    resolve(answer);
-  }));
+  return new Promise((resolve) =>
+    client.send((answer) => {
+      client.socket.destroy();
+      resolve(answer);
+    })
+  );
 }

@@ -20,12 +20,21 @@ export type FreshResult = readonly {
   readonly samples: readonly FreshSample[];
 }[];
 
-const keysMeasured: readonly Key[] = ["bar", "fastify", "plant-store", "against"];
+const keysMeasured: readonly Key[] = [
+  "bar",
+  "fastify",
+  "plant-store",
+  "against"
+];
 
 export async function measureFresh(bench: Bench): Promise<FreshResult> {
   const rounds = bench.options.quick ? 2 : 11;
-  const variants = bench.variants.filter(({ key }) => keysMeasured.includes(key));
-  const runs = await takeTurns(rounds, variants, (variant) => measureOnce(bench, variant));
+  const variants = bench.variants.filter(({ key }) =>
+    keysMeasured.includes(key)
+  );
+  const runs = await takeTurns(rounds, variants, (variant) =>
+    measureOnce(bench, variant)
+  );
   bench.log(`fresh: ${rounds} rounds`);
   return runs.map(({ one: { key }, samples }) => ({ key, samples }));
 }

@@ -1,13 +1,31 @@
 /** Does a long journal slow the server down? Its rate, memory and start with old records. */
-import { closeSync, fsyncSync, openSync, rmSync, statSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fsyncSync,
+  openSync,
+  rmSync,
+  statSync,
+  writeSync
+} from "node:fs";
 import { join } from "node:path";
-import { headerText, recordText, fillChecksums } from "../../src/journal/record.ts";
+import {
+  headerText,
+  recordText,
+  fillChecksums
+} from "../../src/journal/record.ts";
 import { plantText } from "../../src/store.ts";
 import { settings } from "./child.ts";
 import { freeGiB, memoryOf } from "./machine.ts";
 import { root } from "./options.ts";
 import {
-  loadOnce, takeTurns, variantOf, warmUp, withServer, withServers, type Bench, type Sample,
+  loadOnce,
+  takeTurns,
+  variantOf,
+  warmUp,
+  withServer,
+  withServers,
+  type Bench,
+  type Sample
 } from "./turns.ts";
 import { countJournal, plantStore, type Variant } from "./variants.ts";
 
@@ -34,18 +52,22 @@ export async function measureGrowth(bench: Bench): Promise<GrowthResult> {
   const variants = journals.map(({ path, records, bytes }): Variant => ({
     ...variantOf(bench, "plant-store"),
     start: plantStore(root, ["--store", path]),
-    count: async () => countJournal(path, bytes, records),
+    count: async () => countJournal(path, bytes, records)
   }));
 
   const starts = await takeTurns(quick ? 2 : 11, variants, (variant) =>
-    withServer(bench, variant, servers, async ({ startMillis }) => startMillis));
+    withServer(bench, variant, servers, async ({ startMillis }) => startMillis)
+  );
 
   const loaded = await withServers(bench, variants, servers, async (all) => {
     await warmUp(bench, all, connections, load);
     const runs = await takeTurns(rounds, all, (live) =>
-      loadOnce(live, connections, seconds, load));
-    return runs.map(({ one, samples }) =>
-      ({ samples, rssMiB: memoryOf(one.server.pid).rssMiB }));
+      loadOnce(live, connections, seconds, load)
+    );
+    return runs.map(({ one, samples }) => ({
+      samples,
+      rssMiB: memoryOf(one.server.pid).rssMiB
+    }));
   });
 
   for (const { path } of journals) rmSync(path, { force: true });
@@ -57,8 +79,8 @@ export async function measureGrowth(bench: Bench): Promise<GrowthResult> {
       bytes,
       startMillis: starts[index]?.samples ?? [],
       samples: loaded[index]?.samples ?? [],
-      rssMiB: loaded[index]?.rssMiB ?? NaN,
-    })),
+      rssMiB: loaded[index]?.rssMiB ?? NaN
+    }))
   };
 }
 
@@ -68,7 +90,9 @@ function writeJournals(bench: Bench) {
   const journals = bench.options.journals.flatMap((records) => {
     const gibNeeded = (2 * records * 150) / 2 ** 30 + 1;
     if (freeGiB(bench.folder) < gibNeeded) {
-      skipped.push(`${records} records: they need ${gibNeeded.toFixed(1)} GiB free`);
+      skipped.push(
+        `${records} records: they need ${gibNeeded.toFixed(1)} GiB free`
+      );
       return [];
     }
     const path = join(bench.folder, `grown-${records}.ndjson`);
@@ -82,7 +106,11 @@ function writeJournals(bench: Bench) {
 /** A valid journal, as if sixty plants had shared each write. */
 function writeJournal(path: string, records: number): void {
   const at = new Date().toISOString();
-  const plant = plantText({ id: 9007199254740993n, name: "Fern", tag: "shade" });
+  const plant = plantText({
+    id: 9007199254740993n,
+    name: "Fern",
+    tag: "shade"
+  });
   const file = openSync(path, "w");
   let text = headerText("f47ac10b-58cc-4372-a567-0e02b2c3d479", at);
   let [end, begun] = [text.length, text.length];

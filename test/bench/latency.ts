@@ -4,7 +4,13 @@ import { settings } from "./child.ts";
 import type { Key } from "./options.ts";
 import { runOpenLoop, type OpenLoop } from "./openloop.ts";
 import {
-  loadOnce, takeTurns, variantOf, warmUp, withServer, type Bench, type Live,
+  loadOnce,
+  takeTurns,
+  variantOf,
+  warmUp,
+  withServer,
+  type Bench,
+  type Live
 } from "./turns.ts";
 
 export interface LatencyResult {
@@ -23,24 +29,49 @@ export function measureLatency(bench: Bench): Promise<LatencyResult> {
   const { rounds, seconds } = bench.options;
   const [{ servers, load }] = settings;
   return withServer(bench, variantOf(bench, "bar"), servers, (bar) =>
-    withServer(bench, variantOf(bench, "plant-store"), servers, async (plantStore) => {
-      await warmUp(bench, [bar, plantStore], connections, load);
-      const capacity = await loadOnce(plantStore, connections, Math.max(3, seconds), load);
-      const perSecond = Math.round(capacity.perSecond / 2);
+    withServer(
+      bench,
+      variantOf(bench, "plant-store"),
+      servers,
+      async (plantStore) => {
+        await warmUp(bench, [bar, plantStore], connections, load);
+        const capacity = await loadOnce(
+          plantStore,
+          connections,
+          Math.max(3, seconds),
+          load
+        );
+        const perSecond = Math.round(capacity.perSecond / 2);
 
-      const runs = await takeTurns(rounds, [bar, plantStore], (live) =>
-        loopOnce(live, perSecond, seconds));
-      bench.log(`latency: ${rounds} rounds at ${perSecond} requests/s`);
-      return {
-        perSecond,
-        runs: runs.map(({ one, samples }) => ({ key: one.variant.key, samples })),
-      };
-    }));
+        const runs = await takeTurns(rounds, [bar, plantStore], (live) =>
+          loopOnce(live, perSecond, seconds)
+        );
+        bench.log(`latency: ${rounds} rounds at ${perSecond} requests/s`);
+        return {
+          perSecond,
+          runs: runs.map(({ one, samples }) => ({
+            key: one.variant.key,
+            samples
+          }))
+        };
+      }
+    )
+  );
 }
 
-async function loopOnce(live: Live, perSecond: number, seconds: number): Promise<OpenLoop> {
-  const loop = await runOpenLoop(live.server.port, perSecond, seconds, connections);
-  if (loop.failed > 0) throw new Error(`${live.variant.name}: ${loop.failed} requests failed`);
+async function loopOnce(
+  live: Live,
+  perSecond: number,
+  seconds: number
+): Promise<OpenLoop> {
+  const loop = await runOpenLoop(
+    live.server.port,
+    perSecond,
+    seconds,
+    connections
+  );
+  if (loop.failed > 0)
+    throw new Error(`${live.variant.name}: ${loop.failed} requests failed`);
   live.acknowledged += loop.sent;
   return loop;
 }

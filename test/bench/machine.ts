@@ -11,14 +11,23 @@ const read = (path: string): string | undefined => {
   }
 };
 
-const numbers = (text: string): readonly number[] => text.trim().split(/\s+/).map(Number);
+const numbers = (text: string): readonly number[] =>
+  text.trim().split(/\s+/).map(Number);
 
 /** Microseconds of CPU that all threads of a process have used; NaN if unknown.
  * The scheduler's own count of nanoseconds (the first field of schedstat), no ticks of 10 ms. */
 export function cpuMicrosOf(pid: number): number {
-  const threads = read(`/proc/${pid}/stat`) === undefined ? [] : readdirSync(`/proc/${pid}/task`);
-  const nanos = threads.map((thread) => read(`/proc/${pid}/task/${thread}/schedstat`) ?? "0");
-  const sum = nanos.reduce((total, text) => total + (numbers(text)[0] ?? NaN), 0);
+  const threads =
+    read(`/proc/${pid}/stat`) === undefined
+      ? []
+      : readdirSync(`/proc/${pid}/task`);
+  const nanos = threads.map(
+    (thread) => read(`/proc/${pid}/task/${thread}/schedstat`) ?? "0"
+  );
+  const sum = nanos.reduce(
+    (total, text) => total + (numbers(text)[0] ?? NaN),
+    0
+  );
   return threads.length === 0 ? NaN : sum / 1000;
 }
 
@@ -26,10 +35,16 @@ export function cpuMicrosOf(pid: number): number {
 const ticksPerSecond = 100;
 
 /** A process's own time in ticks, user's and system's, and that of its children that ended. */
-function ticksOf(pid: number): { readonly own: number; readonly ended: number } {
+function ticksOf(pid: number): {
+  readonly own: number;
+  readonly ended: number;
+} {
   // The name, in brackets, may have spaces. The numbers begin after it.
-  const fields = numbers(read(`/proc/${pid}/stat`)?.replace(/^.*\) \S+ /s, "") ?? "0");
-  const [user = 0, system = 0, endedUser = 0, endedSystem = 0] = fields.slice(10);
+  const fields = numbers(
+    read(`/proc/${pid}/stat`)?.replace(/^.*\) \S+ /s, "") ?? "0"
+  );
+  const [user = 0, system = 0, endedUser = 0, endedSystem = 0] =
+    fields.slice(10);
   return { own: user + system, ended: endedUser + endedSystem };
 }
 
@@ -44,13 +59,14 @@ export interface UseReading {
 export function readUse(): UseReading {
   const line = /^cpu (.*)$/m.exec(read("/proc/stat") ?? "")?.[1] ?? "";
   // Without interrupts: whether those count for a process differs by kernel.
-  const [user = NaN, nice = NaN, system = NaN, , , , , steal = 0] = numbers(line);
+  const [user = NaN, nice = NaN, system = NaN, , , , , steal = 0] =
+    numbers(line);
   const { own, ended } = ticksOf(process.pid);
   const servers = livePids().reduce((sum, pid) => sum + ticksOf(pid).own, 0);
   return {
     at: performance.now(),
     everybody: user + nice + system + steal,
-    ours: own + ended + servers,
+    ours: own + ended + servers
   };
 }
 
@@ -69,7 +85,8 @@ export interface Memory {
 export function memoryOf(pid: number): Memory {
   const status = read(`/proc/${pid}/status`) ?? "";
   const field = (name: string): number =>
-    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? NaN) / 1024;
+    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? NaN) /
+    1024;
   return { rssMiB: field("VmRSS"), peakMiB: field("VmHWM") };
 }
 
@@ -82,7 +99,11 @@ export interface Facts {
   readonly [name: string]: string;
 }
 
-export function factsOf(folder: string, generator: string, isPinned: boolean): Facts {
+export function factsOf(
+  folder: string,
+  generator: string,
+  isPinned: boolean
+): Facts {
   const cores = cpus();
   const [load = 0] = loadavg();
   const kinds = new Map([
@@ -90,7 +111,7 @@ export function factsOf(folder: string, generator: string, isPinned: boolean): F
     [0x01021994, "tmpfs"],
     [0x58465342, "xfs"],
     [0x9123683e, "btrfs"],
-    [0x794c7630, "overlayfs"],
+    [0x794c7630, "overlayfs"]
   ]);
   const { type } = statfsSync(folder);
   return {
@@ -101,9 +122,10 @@ export function factsOf(folder: string, generator: string, isPinned: boolean): F
     kernel: `Linux ${release()}`,
     "file system": kinds.get(type) ?? `type 0x${type.toString(16)}`,
     generator,
-    pinning: isPinned ? "by taskset, to the cores that each table names"
+    pinning: isPinned
+      ? "by taskset, to the cores that each table names"
       : "NONE: no taskset, or a single core; server and generator may share a core",
-    "load average at start": load.toFixed(2),
+    "load average at start": load.toFixed(2)
   };
 }
 
@@ -112,15 +134,20 @@ export function doubtsOf(facts: Facts): readonly string[] {
   const doubts = [
     "One machine, and server and generator share its memory, caches and kernel.",
     "What a flush costs is this disk's word, and that of its hypervisor.",
-    "Neighbours slow a durable server more than one that keeps nothing: behind each write it waits "
-      + "for a core again. Where others used much, its rate is too low; CPU a request hardly moves.",
+    "Neighbours slow a durable server more than one that keeps nothing: behind each write it waits " +
+      "for a core again. Where others used much, its rate is too low; CPU a request hardly moves."
   ];
   if (read("/proc/cpuinfo")?.includes("hypervisor")) {
-    doubts.push("A virtual machine: its cores may be shared with strangers, who may be unseen.");
+    doubts.push(
+      "A virtual machine: its cores may be shared with strangers, who may be unseen."
+    );
   }
   if (facts["file system"] === "tmpfs") {
-    doubts.push("THE STORES ARE IN MEMORY (tmpfs): nothing was durable; see --folder.");
+    doubts.push(
+      "THE STORES ARE IN MEMORY (tmpfs): nothing was durable; see --folder."
+    );
   }
-  if (facts["pinning"]?.startsWith("NONE")) doubts.push("Nothing was pinned to a core.");
+  if (facts["pinning"]?.startsWith("NONE"))
+    doubts.push("Nothing was pinned to a core.");
   return doubts;
 }

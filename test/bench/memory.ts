@@ -13,18 +13,30 @@ import { setTimeout } from "node:timers/promises";
 import { shapes } from "../support/shapes.ts";
 
 const root = dirname(dirname(import.meta.dirname));
-const [, , mib = "16", server = join(root, "dist", "server.js"), only = ""] = process.argv;
+const [, , mib = "16", server = join(root, "dist", "server.js"), only = ""] =
+  process.argv;
 const size = Math.floor(Number(mib) * 2 ** 20);
 const folder = mkdtempSync(join(tmpdir(), "plant-store-memory-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 /** Posts a body; resolves with the status, or with 0 if the server has gone. */
-function post(url: string, agent: Agent, body: string | Buffer): Promise<number> {
-  const headers = { Authorization: "Bearer garden", "Content-Type": "application/json" };
+function post(
+  url: string,
+  agent: Agent,
+  body: string | Buffer
+): Promise<number> {
+  const headers = {
+    Authorization: "Bearer garden",
+    "Content-Type": "application/json"
+  };
   return new Promise((resolve) => {
-    const sent = request(`${url}/plants`, { method: "POST", headers, agent }, (response) => {
-      response.resume().on("end", () => resolve(response.statusCode ?? 0));
-    });
+    const sent = request(
+      `${url}/plants`,
+      { method: "POST", headers, agent },
+      (response) => {
+        response.resume().on("end", () => resolve(response.statusCode ?? 0));
+      }
+    );
     sent.on("error", () => resolve(0)).end(body);
   });
 }
@@ -42,19 +54,31 @@ interface Cost {
 /** @param warmUp a small body of the same shape, so that compiled code is not counted */
 async function measure(body: Buffer, warmUp: Buffer): Promise<Cost> {
   const store = join(folder, `${process.hrtime.bigint()}.ndjson`);
-  const env = { PATH: process.env["PATH"], PLANTS_TOKEN: "garden", PLANTS_STORE: store };
-  const child = spawn(process.execPath, [server, "--port", "0", "--max-body", "16777216"],
-    { env, stdio: ["ignore", "pipe", "ignore"] });
+  const env = {
+    PATH: process.env["PATH"],
+    PLANTS_TOKEN: "garden",
+    PLANTS_STORE: store
+  };
+  const child = spawn(
+    process.execPath,
+    [server, "--port", "0", "--max-body", "16777216"],
+    { env, stdio: ["ignore", "pipe", "ignore"] }
+  );
   const [line] = await once(child.stdout, "data");
   const [url = ""] = /http:\S+/.exec(String(line)) ?? [];
   const agent = new Agent({ keepAlive: true });
   const memoryOf = (field: string): number => {
     const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
-    return Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status)?.[1]) * 1_024;
+    return (
+      Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status)?.[1]) * 1_024
+    );
   };
   /** In ticks of 10 ms. */
   const threadMillis = (): number => {
-    const stat = readFileSync(`/proc/${child.pid}/task/${child.pid}/stat`, "utf8");
+    const stat = readFileSync(
+      `/proc/${child.pid}/task/${child.pid}/stat`,
+      "utf8"
+    );
     const [user, system] = stat.replace(/.*\)/, "").split(" ").slice(12);
     return 10 * (Number(user) + Number(system));
   };
@@ -85,12 +109,20 @@ async function measure(body: Buffer, warmUp: Buffer): Promise<Cost> {
   return { status, growth, waitMillis, threadMillis: usedMillis };
 }
 
-console.log(`| body of ${mib} MiB | status | memory: times the body | others wait, ms | main thread, ms |`);
+console.log(
+  `| body of ${mib} MiB | status | memory: times the body | others wait, ms | main thread, ms |`
+);
 console.log("| --- | --- | --- | --- | --- |");
 for (const [what, shape] of shapes.filter(([name]) => name.includes(only))) {
   const [body, warmUp] = [size, 2 ** 16].map((bytes) =>
-    Buffer.from(shape(bytes - 100)).subarray(0, bytes)) as [Buffer, Buffer];
-  const { status, growth, waitMillis, threadMillis } = await measure(body, warmUp);
-  console.log(`| ${what} | ${status} | ${growth.toFixed(1)} | ${waitMillis.toFixed(0)} `
-    + `| ${threadMillis} |`);
+    Buffer.from(shape(bytes - 100)).subarray(0, bytes)
+  ) as [Buffer, Buffer];
+  const { status, growth, waitMillis, threadMillis } = await measure(
+    body,
+    warmUp
+  );
+  console.log(
+    `| ${what} | ${status} | ${growth.toFixed(1)} | ${waitMillis.toFixed(0)} ` +
+      `| ${threadMillis} |`
+  );
 }

@@ -20,7 +20,10 @@ export interface OpenLoop {
 }
 
 export async function runOpenLoop(
-  port: number, perSecond: number, seconds: number, connections: number,
+  port: number,
+  perSecond: number,
+  seconds: number,
+  connections: number
 ): Promise<OpenLoop> {
   const clients = Array.from({ length: connections }, () => new Client(port));
   const free = [...clients];
@@ -54,8 +57,14 @@ export async function runOpenLoop(
   }
   for (const { socket } of clients) socket.destroy();
   return {
-    sent, failed: failed + sent - ended, p50: quantile(latencies, 0.5),
-    p99: quantile(latencies, 0.99), p999: quantile(latencies, 0.999), max: quantile(latencies, 1),
-    lagP99: quantile(lags, 0.99), lagMax: quantile(lags, 1), waitingMax,
+    sent,
+    failed: failed + sent - ended,
+    p50: quantile(latencies, 0.5),
+    p99: quantile(latencies, 0.99),
+    p999: quantile(latencies, 0.999),
+    max: quantile(latencies, 1),
+    lagP99: quantile(lags, 0.99),
+    lagMax: quantile(lags, 1),
+    waitingMax
   };
 }

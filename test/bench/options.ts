@@ -25,7 +25,7 @@ export const keys = [
   "plant-store-keys",
   "library",
   "against",
-  "against-library",
+  "against-library"
 ] as const;
 export type Key = (typeof keys)[number];
 
@@ -85,59 +85,83 @@ export function readOptions(argv: readonly string[]): Options | "help" {
       out: text,
       chart: text,
       quick: { type: "boolean" },
-      help: { type: "boolean" },
-    },
+      help: { type: "boolean" }
+    }
   });
   if (values.help === true) return "help";
 
   const quick = values.quick === true;
-  const isWhole = !quick && values.servers === undefined && values.against === undefined;
+  const isWhole =
+    !quick && values.servers === undefined && values.against === undefined;
   const cores = namesOf("cores", values.cores, ["one", "both"] as const);
   return {
     only: namesOf("only", values.only, parts),
     servers: namesOf("servers", values.servers, keys),
-    against: values.against === undefined ? undefined : checkoutIn(values.against),
+    against:
+      values.against === undefined ? undefined : checkoutIn(values.against),
     rounds: numberOf("rounds", values.rounds ?? (quick ? "2" : "20"), 1, 1000),
     seconds: numberOf("seconds", values.seconds ?? "1", 1, 60),
     warmup: numberOf("warmup", values.warmup ?? (quick ? "1" : "3"), 0, 60),
-    connections: numbersOf("connections", values.connections ?? "1,64,256", 1, 1000),
+    connections: numbersOf(
+      "connections",
+      values.connections ?? "1,64,256",
+      1,
+      1000
+    ),
     settings: settings.filter(({ key }) => cores.includes(key)),
-    journals: numbersOf("journals",
-      values.journals ?? (quick ? "0,100000" : "0,1000000,10000000"), 0, 100_000_000),
+    journals: numbersOf(
+      "journals",
+      values.journals ?? (quick ? "0,100000" : "0,1000000,10000000"),
+      0,
+      100_000_000
+    ),
     folder: values.folder ?? tmpdir(),
     out: values.out ?? join(here, "results.json"),
     chart: values.chart ?? (isWhole ? join(here, "chart.svg") : ""),
-    quick,
+    quick
   };
 }
 
-function numberOf(flag: string, given: string, min: number, max: number): number {
+function numberOf(
+  flag: string,
+  given: string,
+  min: number,
+  max: number
+): number {
   const value = Number(given);
   if (Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new Error(`--${flag}: found ${given}, expected a whole number from ${min} to ${max}`);
+  throw new Error(
+    `--${flag}: found ${given}, expected a whole number from ${min} to ${max}`
+  );
 }
 
 const numbersOf = (
   flag: string,
   given: string,
   min: number,
-  max: number,
-): readonly number[] => given.split(",").map((item) => numberOf(flag, item, min, max));
+  max: number
+): readonly number[] =>
+  given.split(",").map((item) => numberOf(flag, item, min, max));
 
 /** Some of the names that there are, in their own order; all where nothing is given. */
 function namesOf<T extends string>(
   flag: string,
   given: string | undefined,
-  names: readonly T[],
+  names: readonly T[]
 ): readonly T[] {
   const wanted = given?.split(",") ?? names;
   const strange = wanted.find((name) => !names.some((known) => known === name));
-  if (strange === undefined) return names.filter((name) => wanted.includes(name));
-  throw new Error(`--${flag}: found ${strange}, expected some of ${names.join(",")}`);
+  if (strange === undefined)
+    return names.filter((name) => wanted.includes(name));
+  throw new Error(
+    `--${flag}: found ${strange}, expected some of ${names.join(",")}`
+  );
 }
 
 function checkoutIn(folder: string): string {
   const path = resolve(folder);
   if (existsSync(join(path, "dist", "server.js"))) return path;
-  throw new Error(`--against: there is no dist/server.js in ${folder}: build it there first`);
+  throw new Error(
+    `--against: there is no dist/server.js in ${folder}: build it there first`
+  );
 }

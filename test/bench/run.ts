@@ -29,7 +29,12 @@ async function main(options: Options): Promise<void> {
   // Children first, so that none writes into the folder any more; also on Ctrl-C.
   process.on("exit", () => {
     killAll();
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
+    rmSync(folder, {
+      recursive: true,
+      force: true,
+      maxRetries: 5,
+      retryDelay: 100
+    });
   });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.once(signal, () => process.exit(130));
@@ -44,14 +49,17 @@ async function main(options: Options): Promise<void> {
   const all: Results = {
     facts: {
       ...facts,
-      "this run": `${options.rounds} rounds, ${options.seconds} s a turn after ${options.warmup} s `
-        + `of warm-up, ${Math.round((Date.now() - began) / 1000)} s in all`,
+      "this run":
+        `${options.rounds} rounds, ${options.seconds} s a turn after ${options.warmup} s ` +
+        `of warm-up, ${Math.round((Date.now() - began) / 1000)} s in all`
     },
     doubts: [
-      ...(options.quick ? ["A SMOKE RUN: too short for numbers to rely on."] : []),
-      ...doubtsOf(facts),
+      ...(options.quick
+        ? ["A SMOKE RUN: too short for numbers to rely on."]
+        : []),
+      ...doubtsOf(facts)
     ],
-    ...results,
+    ...results
   };
   process.stdout.write(`${reportOf(all, variants)}\n`);
   if (all.failures.length > 0) process.exitCode = 1;
@@ -60,7 +68,11 @@ async function main(options: Options): Promise<void> {
   drawChart(bench, all, facts);
 }
 
-function drawChart({ options, variants, log }: Bench, { rounds }: Results, facts: Facts): void {
+function drawChart(
+  { options, variants, log }: Bench,
+  { rounds }: Results,
+  facts: Facts
+): void {
   const [setting] = settings;
   const comparison = rounds && comparisonAt(rounds, 64, setting);
   if (options.chart === "" || !comparison) return;
@@ -71,11 +83,13 @@ function drawChart({ options, variants, log }: Bench, { rounds }: Results, facts
 }
 
 /** Logs a part that fails, and measures the others nevertheless. */
-async function measureAll(bench: Bench): Promise<Omit<Results, "facts" | "doubts">> {
+async function measureAll(
+  bench: Bench
+): Promise<Omit<Results, "facts" | "doubts">> {
   const failures: string[] = [];
   const attempt = async <T>(
     part: Part,
-    measure: (bench: Bench) => Promise<T>,
+    measure: (bench: Bench) => Promise<T>
   ): Promise<T | undefined> => {
     if (!bench.options.only.includes(part)) return undefined;
     try {
@@ -98,7 +112,7 @@ async function measureAll(bench: Bench): Promise<Omit<Results, "facts" | "doubts
     ...(latency && { latency }),
     ...(growth && { growth }),
     ...(fresh && { fresh }),
-    ...(slow && { slow }),
+    ...(slow && { slow })
   };
 }
 

@@ -30,8 +30,11 @@ export interface SlowResult {
   readonly with: Load;
   readonly rssMiB: { readonly without: number; readonly with: number };
   readonly closed: readonly {
-    readonly kind: Kind; readonly count: number; readonly status408: number;
-    readonly slowest: number; readonly late: number;
+    readonly kind: Kind;
+    readonly count: number;
+    readonly status408: number;
+    readonly slowest: number;
+    readonly late: number;
   }[];
   readonly neverClosed: number;
 }
@@ -40,9 +43,14 @@ const start = `POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer
 /** The bytes that are sent at once, and those that follow every second. */
 const plans: Readonly<Record<Kind, readonly [string, string]>> = {
   head: ["POST /plants HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", "a"],
-  body: [`${start}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n`, " "],
-  chunks: [`${start}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
-    "1\r\n \r\n"],
+  body: [
+    `${start}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n`,
+    " "
+  ],
+  chunks: [
+    `${start}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
+    "1\r\n \r\n"
+  ]
 };
 
 /** Its time counts from when the connection was made. */
@@ -51,26 +59,40 @@ function beSlow(port: number, kind: Kind): Promise<Closed> {
     const socket = connect({ port, host: "127.0.0.1", noDelay: true });
     const [first, then] = plans[kind];
     let [began, text] = [NaN, ""];
-    socket.once("connect", () => { began = performance.now(); });
+    socket.once("connect", () => {
+      began = performance.now();
+    });
     socket.write(first);
     // The first byte of the dribble after a part of a second: not all at the same instant.
     let timer = setTimeout(() => {
       timer = setInterval(() => socket.write(then), 1000);
     }, 1000 * Math.random());
-    socket.setEncoding("latin1").on("data", (part: string) => { text += part; });
-    socket.on("error", () => undefined).on("end", () => socket.destroy()).on("close", () => {
-      clearTimeout(timer);
-      const status = Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);
-      resolve({ kind, seconds: (performance.now() - began) / 1000, status });
+    socket.setEncoding("latin1").on("data", (part: string) => {
+      text += part;
     });
+    socket
+      .on("error", () => undefined)
+      .on("end", () => socket.destroy())
+      .on("close", () => {
+        clearTimeout(timer);
+        const status = Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);
+        resolve({ kind, seconds: (performance.now() - began) / 1000, status });
+      });
   });
 }
 
 export function measureSlow(bench: Bench): Promise<SlowResult> {
   const { quick } = bench.options;
-  const [headSeconds, requestSeconds, honestSeconds] = quick ? [2, 4, 1] : [10, 30, 4];
-  const flags = quick ? ["--head-timeout", "2000", "--request-timeout", "4000"] : [];
-  const variant = { ...variantOf(bench, "plant-store"), start: plantStore(root, flags) };
+  const [headSeconds, requestSeconds, honestSeconds] = quick
+    ? [2, 4, 1]
+    : [10, 30, 4];
+  const flags = quick
+    ? ["--head-timeout", "2000", "--request-timeout", "4000"]
+    : [];
+  const variant = {
+    ...variantOf(bench, "plant-store"),
+    start: plantStore(root, flags)
+  };
   const [connections, honest] = [1000, 16];
   const [setting] = settings;
 
@@ -81,7 +103,9 @@ export function measureSlow(bench: Bench): Promise<SlowResult> {
     const before = await load(honestSeconds);
     const rssBefore = memoryOf(live.server.pid).rssMiB;
 
-    bench.log(`slow: ${connections} slow connections for ${requestSeconds + 3} s`);
+    bench.log(
+      `slow: ${connections} slow connections for ${requestSeconds + 3} s`
+    );
     const closed: Closed[] = [];
     const slow: Promise<number>[] = [];
     for (let index = 0; index < connections; index++) {
@@ -119,9 +143,9 @@ export function measureSlow(bench: Bench): Promise<SlowResult> {
           count: those.length,
           status408: those.filter((one) => one.status === 408).length,
           slowest: Math.max(...those.map((one) => one.seconds)),
-          late: those.filter((one) => one.seconds > limit).length,
+          late: those.filter((one) => one.seconds > limit).length
         };
-      }),
+      })
     };
   });
 }

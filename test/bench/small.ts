@@ -21,34 +21,61 @@ const connections = 16;
 
 /** Logs where it listens as the program does, and responds as shortly. */
 const bare = join(folder, "bare.mjs");
-writeFileSync(bare, `import { createServer } from "node:http";
+writeFileSync(
+  bare,
+  `import { createServer } from "node:http";
 const server = createServer((request, response) => {
   request.resume().on("end", () => response.end('{"name":"Fern"}'));
 });
 server.listen(0, "127.0.0.1", () => {
   console.log("bare listening on http://127.0.0.1:" + server.address().port);
-});`);
+});`
+);
 
 /** By the recipe of the same README. */
 const bundle = join(folder, "plant-store.cjs");
-const { status, stderr } = spawnSync(join(root, "node_modules/.bin/esbuild"), ["src/server.ts",
-  "--bundle", "--platform=node", "--format=cjs", `--outfile=${bundle}`], { cwd: root });
+const { status, stderr } = spawnSync(
+  join(root, "node_modules/.bin/esbuild"),
+  [
+    "src/server.ts",
+    "--bundle",
+    "--platform=node",
+    "--format=cjs",
+    `--outfile=${bundle}`
+  ],
+  { cwd: root }
+);
 if (status !== 0) throw new Error(String(stderr));
 
 const flags = ["--max-old-space-size=24", "--max-semi-space-size=1"];
-const limits = ["--max-connections", "16", "--max-body", "16384", "--max-bodies", "262144",
-  "--max-discard", "65536", "--max-queue-bytes", "262144", "--max-batch", "131072"];
+const limits = [
+  "--max-connections",
+  "16",
+  "--max-body",
+  "16384",
+  "--max-bodies",
+  "262144",
+  "--max-discard",
+  "65536",
+  "--max-queue-bytes",
+  "262144",
+  "--max-batch",
+  "131072"
+];
 const port = ["--port", "0"];
 const variants: Readonly<Record<string, readonly string[]>> = {
   "bare node:http": [bare],
   "as built": [join(root, "dist", "server.js"), ...port],
   "one file": [bundle, ...port],
   "one file, small": [...flags, bundle, ...limits, ...port],
-  "one file, small, no JIT": ["--jitless", ...flags, bundle, ...limits, ...port],
+  "one file, small, no JIT": ["--jitless", ...flags, bundle, ...limits, ...port]
 };
 
 /** From /proc, in MiB: resident memory, the part that is not shared with files, and the peak. */
-function memoryOf({ pid }: ChildProcess, field: "VmRSS" | "RssAnon" | "VmHWM"): number {
+function memoryOf(
+  { pid }: ChildProcess,
+  field: "VmRSS" | "RssAnon" | "VmHWM"
+): number {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   const [, kib] = new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status) ?? [];
   return Number(kib) / 1_024;
@@ -56,13 +83,23 @@ function memoryOf({ pid }: ChildProcess, field: "VmRSS" | "RssAnon" | "VmHWM"): 
 
 /** Posts a plant; resolves when its response has been read. */
 function post(url: string, agent: Agent, id: number): Promise<void> {
-  const headers = { Authorization: "Bearer garden", "Content-Type": "application/json" };
+  const headers = {
+    Authorization: "Bearer garden",
+    "Content-Type": "application/json"
+  };
   return new Promise((resolve, reject) => {
-    const sent = request(`${url}/plants`, { method: "POST", headers, agent }, (answer) => {
-      if (answer.statusCode !== 200) reject(new Error(`status ${answer.statusCode}`));
-      answer.resume().on("end", resolve);
-    });
-    sent.on("error", reject).end(JSON.stringify({ id, name: "Fern", tag: "shade" }));
+    const sent = request(
+      `${url}/plants`,
+      { method: "POST", headers, agent },
+      (answer) => {
+        if (answer.statusCode !== 200)
+          reject(new Error(`status ${answer.statusCode}`));
+        answer.resume().on("end", resolve);
+      }
+    );
+    sent
+      .on("error", reject)
+      .end(JSON.stringify({ id, name: "Fern", tag: "shade" }));
   });
 }
 
@@ -74,9 +111,16 @@ interface Numbers {
 }
 
 /** Starts it, waits for its first answer, leaves it alone, and loads it where asked. */
-async function measure(args: readonly string[], isLoaded: boolean): Promise<Numbers> {
+async function measure(
+  args: readonly string[],
+  isLoaded: boolean
+): Promise<Numbers> {
   const store = join(folder, `${process.hrtime.bigint()}.ndjson`);
-  const env = { PATH: process.env["PATH"], PLANTS_TOKEN: "garden", PLANTS_STORE: store };
+  const env = {
+    PATH: process.env["PATH"],
+    PLANTS_TOKEN: "garden",
+    PLANTS_STORE: store
+  };
   const begun = performance.now();
   const child = spawn(node, args, { env, stdio: ["ignore", "pipe", "ignore"] });
   const [said] = await once(child.stdout, "data");
@@ -104,15 +148,26 @@ async function measure(args: readonly string[], isLoaded: boolean): Promise<Numb
 const all = new Map<string, Numbers[]>();
 for (let turn = 1; turn <= turns; turn++) {
   for (const [name, args] of Object.entries(variants)) {
-    all.set(name, [...all.get(name) ?? [], await measure(args, turn === turns)]);
+    all.set(name, [
+      ...(all.get(name) ?? []),
+      await measure(args, turn === turns)
+    ]);
   }
 }
 
-console.log("| | start to first response, ms | at rest, MiB | of it its own | peak under load |");
+console.log(
+  "| | start to first response, ms | at rest, MiB | of it its own | peak under load |"
+);
 console.log("| --- | --- | --- | --- | --- |");
 for (const [name, numbers] of all) {
   const median = (field: keyof Numbers): string =>
-    (numbers.map((each) => each[field]).toSorted((a, b) => a - b)[turns >> 1] ?? NaN).toFixed(1);
+    (
+      numbers.map((each) => each[field]).toSorted((a, b) => a - b)[
+        turns >> 1
+      ] ?? NaN
+    ).toFixed(1);
   const peak = numbers.at(-1)?.peak.toFixed(1);
-  console.log(`| ${name} | ${median("start")} | ${median("rest")} | ${median("own")} | ${peak} |`);
+  console.log(
+    `| ${name} | ${median("start")} | ${median("rest")} | ${median("own")} | ${peak} |`
+  );
 }

@@ -29,20 +29,28 @@ export const spreadOf = (values: readonly number[]): Spread => ({
   median: median(values),
   low: quantile(values, 0.1),
   high: quantile(values, 0.9),
-  error: medianErrorOf(values),
+  error: medianErrorOf(values)
 });
 
 /** The median of n draws stands between the ranks n/2 ± 0.98 √n, 95 times of 100. */
 function medianErrorOf(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
-  const below = Math.round((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2);
-  const [low = NaN, high = NaN] = below < 1 ? [] : [sorted[below - 1], sorted.at(-below)];
+  const below = Math.round(
+    (sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2
+  );
+  const [low = NaN, high = NaN] =
+    below < 1 ? [] : [sorted[below - 1], sorted.at(-below)];
   return (high - low) / 2;
 }
 
 /** Ratios are made within a round, where both saw the same machine; then their spread. */
-export const ratioOf = (over: readonly number[], under: readonly number[]): Spread =>
-  spreadOf(over.flatMap((value, round) => {
-    const other = under[round];
-    return other === undefined ? [] : [value / other];
-  }));
+export const ratioOf = (
+  over: readonly number[],
+  under: readonly number[]
+): Spread =>
+  spreadOf(
+    over.flatMap((value, round) => {
+      const other = under[round];
+      return other === undefined ? [] : [value / other];
+    })
+  );

@@ -47,7 +47,7 @@ export async function withServer<T>(
   bench: Bench,
   variant: Variant,
   cores: Cores,
-  use: (live: Live) => Promise<T>,
+  use: (live: Live) => Promise<T>
 ): Promise<T> {
   const folder = mkdtempSync(join(bench.folder, "run-"));
   try {
@@ -65,11 +65,12 @@ export function withServers<T>(
   bench: Bench,
   [first, ...rest]: readonly Variant[],
   cores: Cores,
-  use: (live: readonly Live[]) => Promise<T>,
+  use: (live: readonly Live[]) => Promise<T>
 ): Promise<T> {
   if (!first) return use([]);
   return withServer(bench, first, cores, (live) =>
-    withServers(bench, rest, cores, (others) => use([live, ...others])));
+    withServers(bench, rest, cores, (others) => use([live, ...others]))
+  );
 }
 
 /** Starts a server. Its first response must be the right one. */
@@ -77,18 +78,33 @@ async function start(variant: Variant, place: Place): Promise<Live> {
   const server = await variant.start(place);
   const { status, body } = await askOnce(server.port);
   const startMillis = performance.now() - server.spawnedAt;
-  if (status === variant.status && /"name": ?"Fern", ?\s*"tag": ?"shade"/.test(body)) {
-    return { variant, folder: place.folder, server, startMillis, acknowledged: 1 };
+  if (
+    status === variant.status &&
+    /"name": ?"Fern", ?\s*"tag": ?"shade"/.test(body)
+  ) {
+    return {
+      variant,
+      folder: place.folder,
+      server,
+      startMillis,
+      acknowledged: 1
+    };
   }
   await server.end();
   throw new Error(`${variant.name} answered ${status}: ${body}`);
 }
 
 /** Acknowledged plants must be there. More may be: the load does not wait for its last responses. */
-async function assertKept({ variant, folder, acknowledged }: Live): Promise<void> {
+async function assertKept({
+  variant,
+  folder,
+  acknowledged
+}: Live): Promise<void> {
   const kept = await variant.count?.(folder);
   if (kept === undefined || kept >= acknowledged) return;
-  throw new Error(`${variant.name} acknowledged ${acknowledged} plants, and kept ${kept}`);
+  throw new Error(
+    `${variant.name} acknowledged ${acknowledged} plants, and kept ${kept}`
+  );
 }
 
 /** Every one once in every round. The order is drawn for each odd round, and reversed for
@@ -98,7 +114,7 @@ async function assertKept({ variant, folder, acknowledged }: Live): Promise<void
 export async function takeTurns<T, S>(
   rounds: number,
   all: readonly T[],
-  measure: (one: T) => Promise<S>,
+  measure: (one: T) => Promise<S>
 ): Promise<readonly { readonly one: T; readonly samples: readonly S[] }[]> {
   const runs = all.map((one) => ({ one, samples: new Array<S>() }));
   let order = runs;
@@ -120,11 +136,17 @@ export async function loadOnce(
   live: Live,
   connections: number,
   seconds: number,
-  cores: Cores,
+  cores: Cores
 ): Promise<Sample> {
   const { pid, port } = live.server;
   const cpuBefore = cpuMicrosOf(pid);
-  const load = await applyLoad(port, connections, seconds, cores, live.variant.keys ?? false);
+  const load = await applyLoad(
+    port,
+    connections,
+    seconds,
+    cores,
+    live.variant.keys ?? false
+  );
   const cpuMicros = (cpuMicrosOf(pid) - cpuBefore) / load.acknowledged;
   live.acknowledged += load.acknowledged;
 
@@ -139,7 +161,7 @@ export async function warmUp(
   bench: Bench,
   all: readonly Live[],
   connections: number,
-  cores: Cores,
+  cores: Cores
 ): Promise<void> {
   const { warmup } = bench.options;
   if (warmup === 0) return;

@@ -1,6 +1,12 @@
 /** The servers that are measured: how each is started, and how its stored plants are counted. */
 import {
-  closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync, writeFileSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  writeFileSync
 } from "node:fs";
 import { createServer } from "node:net";
 import { once } from "node:events";
@@ -37,23 +43,44 @@ const node = process.execPath;
 const file = (name: string): string => join(here, "servers", name);
 
 /** One of the servers in `servers`; its environment says what to load or where to store. */
-const peer = (name: string, env: Readonly<Record<string, string>> = {}): Variant["start"] =>
+const peer =
+  (
+    name: string,
+    env: Readonly<Record<string, string>> = {}
+  ): Variant["start"] =>
   ({ folder, cores }) =>
-    startServer(cores, [node, file(name)], { PLANTS_TOKEN: token, ...env }, folder);
+    startServer(
+      cores,
+      [node, file(name)],
+      { PLANTS_TOKEN: token, ...env },
+      folder
+    );
 
 /** Relative: every server runs in a folder of its own. */
 const database = { BENCH_STORE: "plants.db" };
 
 const countRows = async (folder: string): Promise<number> =>
-  Number(await run("1", [node, file("count.mjs"), join(folder, database.BENCH_STORE)]));
+  Number(
+    await run("1", [
+      node,
+      file("count.mjs"),
+      join(folder, database.BENCH_STORE)
+    ])
+  );
 
-export const journalIn = (folder: string): string => join(folder, "plants.ndjson");
+export const journalIn = (folder: string): string =>
+  join(folder, "plants.ndjson");
 
 /** The plant store of a checkout, as its README starts it; more of its flags may follow. */
-export const plantStore = (checkout: string, flags: readonly string[] = []): Variant["start"] =>
+export const plantStore =
+  (checkout: string, flags: readonly string[] = []): Variant["start"] =>
   ({ folder, cores }) =>
-    startServer(cores, [node, join(checkout, "dist", "server.js"), "--port", "0", ...flags],
-      { PLANTS_TOKEN: token }, folder);
+    startServer(
+      cores,
+      [node, join(checkout, "dist", "server.js"), "--port", "0", ...flags],
+      { PLANTS_TOKEN: token },
+      folder
+    );
 
 const libraryOf = (checkout: string): Variant["start"] =>
   peer("library.mjs", { BENCH_LIBRARY: join(checkout, "dist", "index.js") });
@@ -66,21 +93,36 @@ async function startJsonServer({ folder, cores }: Place): Promise<Server> {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
   const address = probe.address();
-  const port = typeof address === "object" && address ? String(address.port) : "3000";
+  const port =
+    typeof address === "object" && address ? String(address.port) : "3000";
   await new Promise((resolve) => probe.close(resolve));
   const program = join(here, "node_modules", "json-server", "lib", "bin.js");
-  const command = [node, program, "--host", "127.0.0.1", "--port", port, plants];
+  const command = [
+    node,
+    program,
+    "--host",
+    "127.0.0.1",
+    "--port",
+    port,
+    plants
+  ];
   return startServer(cores, command, {}, folder);
 }
 
 async function countJson(folder: string): Promise<number> {
-  const value: unknown = JSON.parse(readFileSync(join(folder, "db.json"), "utf8"));
+  const value: unknown = JSON.parse(
+    readFileSync(join(folder, "db.json"), "utf8")
+  );
   const plants: unknown = Object(value).plants;
   return Array.isArray(plants) ? plants.length : 0;
 }
 
 /** Records of a journal from an offset on: whole lines, and `seq` without a gap. */
-export function countJournal(path: string, offset: number, seqBefore: number): number {
+export function countJournal(
+  path: string,
+  offset: number,
+  seqBefore: number
+): number {
   const source = openSync(path, "r");
   const chunk = Buffer.alloc(2 ** 22);
   let [seq, rest, at] = [seqBefore, "", offset];
@@ -92,8 +134,10 @@ export function countJournal(path: string, offset: number, seqBefore: number): n
     rest = lines.pop() ?? "";
     for (const line of lines) {
       const found = /^{"seq":(\d+),.*"}$/.exec(line)?.[1];
-      if (found === undefined && line.startsWith('{"journal":') && seq === 0) continue;
-      if (Number(found) !== ++seq) throw new Error(`${path}: record ${seq} is ${line}`);
+      if (found === undefined && line.startsWith('{"journal":') && seq === 0)
+        continue;
+      if (Number(found) !== ++seq)
+        throw new Error(`${path}: record ${seq} is ${line}`);
     }
   }
   closeSync(source);
@@ -104,68 +148,74 @@ export function countJournal(path: string, offset: number, seqBefore: number): n
 /** All that can be measured, in the order of the tables.
  * @param sqlite why better-sqlite3 is not there, or empty
  * @param against another checkout, or undefined */
-export function variantsWith(sqlite: string, against: string | undefined): readonly Variant[] {
+export function variantsWith(
+  sqlite: string,
+  against: string | undefined
+): readonly Variant[] {
   const keepsNothing = { keeps: "nothing", status: 200 };
   const durable = { keeps: "durable", status: 200 };
   const withSqlite = {
     ...durable,
     count: countRows,
-    ...(sqlite !== "" && { skipped: sqlite }),
+    ...(sqlite !== "" && { skipped: sqlite })
   };
   const withJournal = {
     ...durable,
-    count: async (folder: string) => countJournal(journalIn(folder), 0, 0),
+    count: async (folder: string) => countJournal(journalIn(folder), 0, 0)
   };
-  const others: readonly Variant[] = against === undefined ? [] : [
-    {
-      key: "against",
-      name: `the plant-store of ${against}`,
-      ...withJournal,
-      start: plantStore(against),
-    },
-    {
-      key: "against-library",
-      name: `the library of ${against}, no store`,
-      ...keepsNothing,
-      start: libraryOf(against),
-    },
-  ];
+  const others: readonly Variant[] =
+    against === undefined
+      ? []
+      : [
+          {
+            key: "against",
+            name: `the plant-store of ${against}`,
+            ...withJournal,
+            start: plantStore(against)
+          },
+          {
+            key: "against-library",
+            name: `the library of ${against}, no store`,
+            ...keepsNothing,
+            start: libraryOf(against)
+          }
+        ];
   return [
     {
       key: "raw",
       name: "node:net, fixed bytes: the generator's limit",
       ...keepsNothing,
-      start: peer("raw.mjs"),
+      start: peer("raw.mjs")
     },
     {
       key: "constant",
       name: "node:http, constant answer",
       ...keepsNothing,
-      start: peer("constant.mjs"),
+      start: peer("constant.mjs")
     },
     {
       key: "bar",
       name: "node:http, reads and answers JSON: the bar",
       ...keepsNothing,
-      start: peer("bar.mjs"),
+      start: peer("bar.mjs")
     },
     {
       key: "fastify",
       name: "Fastify 5, schema and bearer",
       ...keepsNothing,
-      start: peer("fastify.mjs"),
+      start: peer("fastify.mjs")
     },
     {
       key: "fastify-sqlite",
       name: "Fastify 5 + better-sqlite3",
       ...withSqlite,
-      start: peer("fastify.mjs", database),
+      start: peer("fastify.mjs", database)
     },
     {
       key: "express-sqlite",
       name: "Express 5 + better-sqlite3",
       ...withSqlite,
-      start: peer("express.mjs", database),
+      start: peer("express.mjs", database)
     },
     {
       key: "json-server",
@@ -173,29 +223,31 @@ export function variantsWith(sqlite: string, against: string | undefined): reado
       keeps: "a file, not flushed",
       status: 201,
       start: startJsonServer,
-      count: countJson,
+      count: countJson
     },
     {
       key: "plant-store",
       name: "plant-store",
       ...withJournal,
-      start: plantStore(root),
+      start: plantStore(root)
     },
     {
       key: "plant-store-keys",
       name: "plant-store, an Idempotency-Key on each request",
       ...withJournal,
       keys: true,
-      ...(!versionOfWrk && { skipped: "autocannon sends one header for all requests: install wrk" }),
-      start: plantStore(root),
+      ...(!versionOfWrk && {
+        skipped: "autocannon sends one header for all requests: install wrk"
+      }),
+      start: plantStore(root)
     },
     {
       key: "library",
       name: "plant-store's library, no store",
       ...keepsNothing,
-      start: libraryOf(root),
+      start: libraryOf(root)
     },
-    ...others,
+    ...others
   ];
 }
 

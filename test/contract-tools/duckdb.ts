@@ -17,7 +17,12 @@ test("DuckDB reads every digit of every id", async () => {
   const [, query = ""] = /-c "([^"]+)"/.exec(recipeOf("duckdb")) ?? [];
   assert.match(query, /'plants\.ndjson'/);
   const database = await (await DuckDBInstance.create()).connect();
-  const rows = await database.runAndReadAll(query.replace("'plants.ndjson'", `'${path}'`));
-  assert.deepEqual(rows.getRows(), ids.map((id) => [id, "Fern"]));
+  const rows = await database.runAndReadAll(
+    query.replace("'plants.ndjson'", `'${path}'`)
+  );
+  assert.deepEqual(
+    rows.getRows(),
+    ids.map((id) => [id, "Fern"])
+  );
   database.closeSync();
 });

@@ -1,7 +1,13 @@
 /** The Kubernetes manifests among the recipes: kubernetes-models has the schemas and types of all
  * its objects, so that no cluster and no network is needed. */
 import assert from "node:assert/strict";
-import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { parseAllDocuments } from "yaml";
@@ -9,11 +15,20 @@ import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { command } from "../support/package.ts";
 import { fetchPlant } from "../support/operator.ts";
-import { root, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  root,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 const here = import.meta.dirname;
-const [text = "", withNats = ""] = ["kubernetes.yaml", "kubernetes-nats.yaml"].map((name) =>
-  readFileSync(join(root, "src", "program", "recipes", name), "utf8"));
+const [text = "", withNats = ""] = [
+  "kubernetes.yaml",
+  "kubernetes-nats.yaml"
+].map((name) =>
+  readFileSync(join(root, "src", "program", "recipes", name), "utf8")
+);
 
 /** What the tests look at of the objects: they are named by their kind. */
 interface Probe {
@@ -21,7 +36,10 @@ interface Probe {
 }
 interface Container {
   readonly env: readonly { readonly name: string; readonly value: string }[];
-  readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+  readonly volumeMounts: readonly {
+    readonly name: string;
+    readonly mountPath: string;
+  }[];
   readonly startupProbe: Probe;
   readonly livenessProbe: Probe;
   readonly readinessProbe: Probe;
@@ -29,11 +47,18 @@ interface Container {
 interface Thing {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly spec: { readonly replicas: number; readonly template: { readonly spec: {
-    readonly terminationGracePeriodSeconds: number;
-    readonly containers: readonly [Container];
-    readonly volumes: readonly [{ readonly secret: { readonly defaultMode: number } }];
-  } } };
+  readonly spec: {
+    readonly replicas: number;
+    readonly template: {
+      readonly spec: {
+        readonly terminationGracePeriodSeconds: number;
+        readonly containers: readonly [Container];
+        readonly volumes: readonly [
+          { readonly secret: { readonly defaultMode: number } }
+        ];
+      };
+    };
+  };
 }
 
 /** The manifest's objects, without a doubt of the YAML reader. */
@@ -58,31 +83,54 @@ async function faultsOf(manifest: string): Promise<string> {
   }
   const folder = temporaryFolder();
   symlinkSync(join(here, "node_modules"), join(folder, "node_modules"));
-  writeFileSync(join(folder, "manifest.ts"), things.map((thing, index) =>
-    `import type { I${thing.kind} as Type${index} } from "kubernetes-models/${thing.apiVersion}";
-    export const thing${index}: Type${index} = ${JSON.stringify(thing)};`).join("\n"));
-  const { said } = command(folder, join(here, "node_modules", ".bin", "tsc"), "manifest.ts",
-    "--noEmit", "--strict", "--skipLibCheck");
+  writeFileSync(
+    join(folder, "manifest.ts"),
+    things
+      .map(
+        (thing, index) =>
+          `import type { I${thing.kind} as Type${index} } from "kubernetes-models/${thing.apiVersion}";
+    export const thing${index}: Type${index} = ${JSON.stringify(thing)};`
+      )
+      .join("\n")
+  );
+  const { said } = command(
+    folder,
+    join(here, "node_modules", ".bin", "tsc"),
+    "manifest.ts",
+    "--noEmit",
+    "--strict",
+    "--skipLibCheck"
+  );
   return `${faults.join()}${said}`;
 }
 
-test("the manifests keep the schemas of Kubernetes and have no name that they do not know",
-  async () => {
-    assert.equal(await faultsOf(text), "");
-    assert.equal(await faultsOf(withNats), "");
-    assert.match(await faultsOf(text.replace("replicas: 1", "replicas: one")),
-      /data\/spec\/replicas must be integer/, "the control: a wrong type");
-    assert.match(await faultsOf(text.replace("failureThreshold: 6", "failureTreshold: 6")),
-      /'failureTreshold'|"failureTreshold"/, "the control: a wrong name");
-  });
+test("the manifests keep the schemas of Kubernetes and have no name that they do not know", async () => {
+  assert.equal(await faultsOf(text), "");
+  assert.equal(await faultsOf(withNats), "");
+  assert.match(
+    await faultsOf(text.replace("replicas: 1", "replicas: one")),
+    /data\/spec\/replicas must be integer/,
+    "the control: a wrong type"
+  );
+  assert.match(
+    await faultsOf(text.replace("failureThreshold: 6", "failureTreshold: 6")),
+    /'failureTreshold'|"failureTreshold"/,
+    "the control: a wrong name"
+  );
+});
 
 test("the pod's settings serve with its secret, its probes respond, and it may drain", async () => {
   const pod = thingsOf(text).find(({ kind }) => kind === "StatefulSet")?.spec;
   assert.ok(pod);
   assert.equal(pod.replicas, 1);
-  const { terminationGracePeriodSeconds, volumes: [{ secret }], containers: [container] } =
-    pod.template.spec;
-  assert.ok(terminationGracePeriodSeconds * 1_000 > limitTable.drainMillis.defaultValue);
+  const {
+    terminationGracePeriodSeconds,
+    volumes: [{ secret }],
+    containers: [container]
+  } = pod.template.spec;
+  assert.ok(
+    terminationGracePeriodSeconds * 1_000 > limitTable.drainMillis.defaultValue
+  );
 
   // A kubelet mounts a secret as links: tokens -> ..data/tokens, ..data -> a folder.
   const folder = temporaryFolder();
@@ -94,13 +142,23 @@ test("the pod's settings serve with its secret, its probes respond, and it may d
   symlinkSync("..version", join(folder, "..data"));
   symlinkSync("..data/tokens", join(folder, "tokens"));
 
-  const env = Object.fromEntries(container.env.map(({ name, value }) => [name,
-    container.volumeMounts.reduce((path, { mountPath }) => path.replace(mountPath, folder), value)
-      .replace("0.0.0.0", "127.0.0.1").replace(":9108", ":0")]));
+  const env = Object.fromEntries(
+    container.env.map(({ name, value }) => [
+      name,
+      container.volumeMounts
+        .reduce((path, { mountPath }) => path.replace(mountPath, folder), value)
+        .replace("0.0.0.0", "127.0.0.1")
+        .replace(":9108", ":0")
+    ])
+  );
   const server = await startProcess({ env: { ...env, PLANTS_TOKEN: "" } });
-  const [admin] = server.events().flatMap(({ admin: url }) => (url ? [String(url)] : []));
+  const [admin] = server
+    .events()
+    .flatMap(({ admin: url }) => (url ? [String(url)] : []));
   const { startupProbe, livenessProbe, readinessProbe } = container;
-  for (const { httpGet: { path } } of [startupProbe, livenessProbe, readinessProbe]) {
+  for (const {
+    httpGet: { path }
+  } of [startupProbe, livenessProbe, readinessProbe]) {
     assert.equal((await fetch(new URL(path, admin))).status, 200, path);
   }
   assert.equal((await fetchPlant(server.url)).status, 200);

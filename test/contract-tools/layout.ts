@@ -6,8 +6,13 @@ import { test } from "node:test";
 import { command } from "../support/package.ts";
 import { root, temporaryFolder } from "../support/support.ts";
 
-const check = (folder: string) => command(folder,
-  join(import.meta.dirname, "node_modules", ".bin", "prettier"), "--check", "src/**/*.ts");
+const check = (folder: string) =>
+  command(
+    folder,
+    join(import.meta.dirname, "node_modules", ".bin", "prettier"),
+    "--check",
+    "src/**/*.ts"
+  );
 
 test("every file of src is laid out by Prettier: run it with --write where it is not", () => {
   const { status, said } = check(root);

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { command, pack } from "../support/package.ts";
 import { temporaryFolder } from "../support/support.ts";
 
-const tool = (name: string): string => join(import.meta.dirname, "node_modules", ".bin", name);
+const tool = (name: string): string =>
+  join(import.meta.dirname, "node_modules", ".bin", name);
 const folder = temporaryFolder();
 const unpacked = join(folder, "package");
 const file = pack();
@@ -33,12 +34,15 @@ test("publint finds no error, warning or suggestion", () => {
 });
 
 test("the control: publint finds an export without a file", () => {
-  const { status, said } = publint(join(withExports({ "./x": "./dist/x.js" }), "package"));
+  const { status, said } = publint(
+    join(withExports({ "./x": "./dist/x.js" }), "package")
+  );
   assert.equal(status, 1);
   assert.match(said, /does not exist/);
 });
 
-const attw = (path: string) => command(folder, tool("attw"), path, "--profile", "esm-only");
+const attw = (path: string) =>
+  command(folder, tool("attw"), path, "--profile", "esm-only");
 
 test('"Are the types wrong?" finds the types of each import', () => {
   const { status, said } = attw(file);

@@ -7,14 +7,39 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
 import { listen } from "../support/serving.ts";
-import { root, runningOf, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  root,
+  runningOf,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 /** Starts a Prism in front of a server and returns its address. */
 async function prismBefore(url: string): Promise<string> {
-  const cli = join(import.meta.dirname, "node_modules/@stoplight/prism-cli/dist/index.js");
-  const child = runningOf(spawn(process.execPath, [cli, "proxy", join(root, "dist/openapi.json"), url,
-    "--errors", "--host", "127.0.0.1", "--port", "0"], { stdio: ["ignore", "pipe", "inherit"] }));
-  const address = () => /listening on (http:\/\/[\d.:]+)/.exec(child.stdout())?.[1] ?? "";
+  const cli = join(
+    import.meta.dirname,
+    "node_modules/@stoplight/prism-cli/dist/index.js"
+  );
+  const child = runningOf(
+    spawn(
+      process.execPath,
+      [
+        cli,
+        "proxy",
+        join(root, "dist/openapi.json"),
+        url,
+        "--errors",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0"
+      ],
+      { stdio: ["ignore", "pipe", "inherit"] }
+    )
+  );
+  const address = () =>
+    /listening on (http:\/\/[\d.:]+)/.exec(child.stdout())?.[1] ?? "";
   await child.until(() => address() !== "", "Prism listens");
   return address();
 }
@@ -25,36 +50,66 @@ after(() => server.end());
 const prism = await prismBefore(server.url);
 
 test("a plant and its response pass through Prism", async () => {
-  const response = await fetchPlant(prism, '{"id":7,"name":"Fern","tag":"shade","planted":1999}');
-  assert.deepEqual([response.status, await response.json()], [200, { name: "Fern", tag: "shade" }]);
-  assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"plant":\{"id":7,/);
+  const response = await fetchPlant(
+    prism,
+    '{"id":7,"name":"Fern","tag":"shade","planted":1999}'
+  );
+  assert.deepEqual(
+    [response.status, await response.json()],
+    [200, { name: "Fern", tag: "shade" }]
+  );
+  assert.match(
+    readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+    /"plant":\{"id":7,/
+  );
 });
 
 test("a plant with a key, its replay and the 422 pass through Prism, which refuses a malformed key", async () => {
-  const outcomes = [["a b", 7, 422, null], ['"a b"', 7, 200, null], ['"a b"', 7, 200, "true"], ['"a b"', 8, 422, null]] as const;
+  const outcomes = [
+    ["a b", 7, 422, null],
+    ['"a b"', 7, 200, null],
+    ['"a b"', 7, 200, "true"],
+    ['"a b"', 8, 422, null]
+  ] as const;
   for (const [key, id, status, replayed] of outcomes) {
-    const response = await fetchPlant(prism, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key });
-    assert.deepEqual([response.status, response.headers.get("Idempotency-Replayed")], [status, replayed]);
-    if (status === 422) assert.match(await response.text(), id === 8 ? /42201/ : /idempotency-key/i);
+    const response = await fetchPlant(
+      prism,
+      `{"id":${id},"name":"Fern"}`,
+      token,
+      { "Idempotency-Key": key }
+    );
+    assert.deepEqual(
+      [response.status, response.headers.get("Idempotency-Replayed")],
+      [status, replayed]
+    );
+    if (status === 422)
+      assert.match(
+        await response.text(),
+        id === 8 ? /42201/ : /idempotency-key/i
+      );
   }
 });
 
 for (const [says, body, bearer, status, error] of [
   ["a token that is not known", '{"id":7,"name":"Fern"}', "weeds", 401, 40102],
-  ["half of a surrogate pair", '{"id":7,"name":"\\ud800"}', token, 400, 40012],
+  ["half of a surrogate pair", '{"id":7,"name":"\\ud800"}', token, 400, 40012]
 ] as const) {
   test(`the server's response to ${says} is as described`, async () => {
     const response = await fetchPlant(prism, body, bearer);
-    const described = await response.json() as { readonly error: number };
+    const described = (await response.json()) as { readonly error: number };
     assert.deepEqual([response.status, described.error], [status, error]);
   });
 }
 
 for (const [says, body] of [
-  ["a plant without a name", '{"id":7}'], ["an id that is text", '{"id":"7","name":"Fern"}'],
+  ["a plant without a name", '{"id":7}'],
+  ["an id that is text", '{"id":"7","name":"Fern"}'],
   ["an id with a fraction", '{"id":7.5,"name":"Fern"}'],
   // Prism takes int64 for the integers that a double represents.
-  ["an id beyond 2^53, which the server accepts", '{"id":9007199254740993,"name":"Fern"}'],
+  [
+    "an id beyond 2^53, which the server accepts",
+    '{"id":9007199254740993,"name":"Fern"}'
+  ]
 ] as const) {
   test(`Prism itself refuses ${says}`, async () => {
     const before = readFileSync(join(cwd, "plants.ndjson"), "utf8");
@@ -67,10 +122,15 @@ for (const [says, body] of [
 test("the control: Prism reports a response that is not as described", async () => {
   const other = createServer((request, response) => {
     request.resume();
-    response.setHeader("Content-Type", "application/json").end('{"tag":"shade"}');
+    response
+      .setHeader("Content-Type", "application/json")
+      .end('{"tag":"shade"}');
   });
   const port = await listen(other);
-  const response = await fetchPlant(await prismBefore(`http://127.0.0.1:${port}`), '{"id":7,"name":"Fern"}');
+  const response = await fetchPlant(
+    await prismBefore(`http://127.0.0.1:${port}`),
+    '{"id":7,"name":"Fern"}'
+  );
   assert.equal(response.status, 500);
   assert.match(await response.text(), /violations/i);
 });

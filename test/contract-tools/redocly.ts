@@ -4,19 +4,36 @@ import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { command } from "../support/package.ts";
-import { root, startProcess, temporaryFolder, token, type Running } from "../support/support.ts";
+import {
+  root,
+  startProcess,
+  temporaryFolder,
+  token,
+  type Running
+} from "../support/support.ts";
 
 const here = import.meta.dirname;
 const folder = temporaryFolder();
 const description = join(folder, "openapi.json");
 copyFileSync(join(root, "dist", "openapi.json"), description);
-copyFileSync(join(here, "plants.arazzo.yaml"), join(folder, "plants.arazzo.yaml"));
+copyFileSync(
+  join(here, "plants.arazzo.yaml"),
+  join(folder, "plants.arazzo.yaml")
+);
 
 /** Runs Redocly without its telemetry and its search for a newer version. */
-const redocly = (...args: readonly string[]) => command(folder, "env", "REDOCLY_TELEMETRY=off",
-  "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", join(here, "node_modules", ".bin", "redocly"), ...args);
+const redocly = (...args: readonly string[]) =>
+  command(
+    folder,
+    "env",
+    "REDOCLY_TELEMETRY=off",
+    "REDOCLY_SUPPRESS_UPDATE_NOTICE=true",
+    join(here, "node_modules", ".bin", "redocly"),
+    ...args
+  );
 
-const lint = (path: string) => redocly("lint", path, "--extends=recommended-strict");
+const lint = (path: string) =>
+  redocly("lint", path, "--extends=recommended-strict");
 
 test("the description has no error and no warning by the recommended rules", () => {
   const { status, said } = lint(description);
@@ -33,8 +50,15 @@ test("the control: a description without servers has an error", () => {
   assert.match(said, /servers/i);
 });
 
-const respect = ({ url }: Running, bearer: string) => redocly("respect", "plants.arazzo.yaml",
-  "--server", `store=${url}`, "--input", `token=${bearer}`);
+const respect = ({ url }: Running, bearer: string) =>
+  redocly(
+    "respect",
+    "plants.arazzo.yaml",
+    "--server",
+    `store=${url}`,
+    "--input",
+    `token=${bearer}`
+  );
 
 test("every response of the running server is as described, those of refused requests too", async () => {
   const server = await startProcess();

@@ -3,33 +3,73 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import {
-  closed, connected, type Ends, hosted, never, open, plant, readAll, refused, send, serve, statusesOf, timeout,
+  closed,
+  connected,
+  type Ends,
+  hosted,
+  never,
+  open,
+  plant,
+  readAll,
+  refused,
+  send,
+  serve,
+  statusesOf,
+  timeout
 } from "../support/serving.ts";
-import { answerTo, exchange, opened, post, readAnswers, startProcess } from "../support/support.ts";
+import {
+  answerTo,
+  exchange,
+  opened,
+  post,
+  readAnswers,
+  startProcess
+} from "../support/support.ts";
 
 const last = post('{"id":1,"name":"Fern"}', "Connection: close\r\n");
 const early = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
 
 for (const [what, bytes] of [
-  ["a last response", last], ["garbage", "garbage\r\n\r\n"],
-  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`], ["a part of a refused body", early],
+  ["a last response", last],
+  ["garbage", "garbage\r\n\r\n"],
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`],
+  ["a part of a refused body", early]
 ] as const) {
-  test(`a client that does not close after ${what} is closed in time`, { timeout }, async () => {
-    const { ends } = await connected({ limits: { discardMillis: 100 } });
-    ends.client.resume().write(bytes);
-    await closed(ends.ours);
-    assert.equal(ends.client.readableEnded, true);
-    assert.equal(ends.client.writableEnded, false);
-  });
+  test(
+    `a client that does not close after ${what} is closed in time`,
+    { timeout },
+    async () => {
+      const { ends } = await connected({ limits: { discardMillis: 100 } });
+      ends.client.resume().write(bytes);
+      await closed(ends.ours);
+      assert.equal(ends.client.readableEnded, true);
+      assert.equal(ends.client.writableEnded, false);
+    }
+  );
 }
 
 const timers = (): number =>
   process.getActiveResourcesInfo().filter((kind) => kind === "Timeout").length;
 
 for (const [what, bytes, statuses, then] of [
-  ["the body after an early response has ended", early, [401], (client: Ends["client"]) => client.write("56789")],
-  ["the client has reset the connection within that body", early, [401], (client: Ends["client"]) => client.resetAndDestroy()],
-  ["the client has closed after its last response", last, [200], (client: Ends["client"]) => client.end()],
+  [
+    "the body after an early response has ended",
+    early,
+    [401],
+    (client: Ends["client"]) => client.write("56789")
+  ],
+  [
+    "the client has reset the connection within that body",
+    early,
+    [401],
+    (client: Ends["client"]) => client.resetAndDestroy()
+  ],
+  [
+    "the client has closed after its last response",
+    last,
+    [200],
+    (client: Ends["client"]) => client.end()
+  ]
 ] as const) {
   test(`no timer is left once ${what}`, { timeout }, async () => {
     const { server, port } = await serve({ limits: { discardMillis: never } });
@@ -37,7 +77,10 @@ for (const [what, bytes, statuses, then] of [
     const ends = await open(server, port);
     const answers = readAnswers(ends.client.resume(), 1);
     await send(ends, bytes);
-    assert.deepEqual((await answers).map(({ status }) => status), statuses);
+    assert.deepEqual(
+      (await answers).map(({ status }) => status),
+      statuses
+    );
     assert.equal(timers(), before + 1, "the control: the server waits");
     then(ends.client);
     while (timers() !== before) await new Promise(setImmediate);
@@ -53,9 +96,13 @@ test("no timer is left after a drain", { timeout }, async () => {
   assert.equal(timers(), before);
 });
 
-test("no timer is left for a client that has gone before its last response", { timeout },
+test(
+  "no timer is left for a client that has gone before its last response",
+  { timeout },
   async () => {
-    const { server, port, store } = await serve({ limits: { discardMillis: never } });
+    const { server, port, store } = await serve({
+      limits: { discardMillis: never }
+    });
     const before = timers();
     store.hold();
     const ends = await open(server, port);
@@ -65,50 +112,77 @@ test("no timer is left for a client that has gone before its last response", { t
     store.release();
     assert.equal((await answerTo(port, plant)).status, 200);
     assert.deepEqual([store.names.length, timers()], [2, before]);
-  });
+  }
+);
 
 for (const [what, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
-  ["an ambiguous request", `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`],
+  [
+    "an ambiguous request",
+    `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`
+  ]
 ] as const) {
-  test(`what follows ${what} is discarded up to the limit`, { timeout }, async () => {
-    const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-    const { server, port } = await serve({ limits });
-    for (const [sentMax, isGone] of [[900_000, false], [1_100_000, true]] as const) {
-      const ends = await open(server, port);
-      await send(ends, bytes);
-      for (let sent = 0; sent < sentMax; sent += 50_000) await send(ends, "x".repeat(50_000));
-      assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
-      ends.client.destroy();
-      await closed(ends.ours);
+  test(
+    `what follows ${what} is discarded up to the limit`,
+    { timeout },
+    async () => {
+      const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+      const { server, port } = await serve({ limits });
+      for (const [sentMax, isGone] of [
+        [900_000, false],
+        [1_100_000, true]
+      ] as const) {
+        const ends = await open(server, port);
+        await send(ends, bytes);
+        for (let sent = 0; sent < sentMax; sent += 50_000)
+          await send(ends, "x".repeat(50_000));
+        assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
+        ends.client.destroy();
+        await closed(ends.ours);
+      }
     }
-  });
+  );
 }
 
-test("a long body that was read whole leaves the connection open", { timeout }, async () => {
-  const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
-  const { client } = await open(server, port);
-  const answers = readAnswers(client.resume(), 2);
-  client.write(Buffer.concat([post("no JSON"), plant]));
-  assert.deepEqual((await answers).map(({ status }) => status), [400, 200]);
-  client.destroy();
-});
-
-test("a CONNECT that is reset ends nothing, whenever the reset comes", { timeout }, async () => {
-  const server = await startProcess();
-  for (const [before, waits] of [["", false], ["", true], [plant, false]] as const) {
-    for (let round = 0; round < 5; round++) {
-      const socket = await opened(server.port, before);
-      socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
-      if (waits) await once(socket, "data");
-      else await exchange(server.port, plant, { answers: 1 });
-      socket.resetAndDestroy();
-      assert.equal((await answerTo(server.port, plant)).status, 200);
-    }
+test(
+  "a long body that was read whole leaves the connection open",
+  { timeout },
+  async () => {
+    const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
+    const { client } = await open(server, port);
+    const answers = readAnswers(client.resume(), 2);
+    client.write(Buffer.concat([post("no JSON"), plant]));
+    assert.deepEqual(
+      (await answers).map(({ status }) => status),
+      [400, 200]
+    );
+    client.destroy();
   }
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "");
-});
+);
+
+test(
+  "a CONNECT that is reset ends nothing, whenever the reset comes",
+  { timeout },
+  async () => {
+    const server = await startProcess();
+    for (const [before, waits] of [
+      ["", false],
+      ["", true],
+      [plant, false]
+    ] as const) {
+      for (let round = 0; round < 5; round++) {
+        const socket = await opened(server.port, before);
+        socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n");
+        if (waits) await once(socket, "data");
+        else await exchange(server.port, plant, { answers: 1 });
+        socket.resetAndDestroy();
+        assert.equal((await answerTo(server.port, plant)).status, 200);
+      }
+    }
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stderr(), "");
+  }
+);
 
 test("a body that ends after its 408 is not stored", { timeout }, async () => {
   const limits = { requestMillis: 200, headMillis: 200, checkMillis: 20 };
@@ -122,23 +196,40 @@ test("a body that ends after its 408 is not stored", { timeout }, async () => {
 });
 
 for (const [version, connection] of [
-  ["1.0", "keep-alive, close"], ["1.0", "close,\tkeep-alive"], ["1.1", "close\t"], ["1.1", "x, CLOSE ,y"],
+  ["1.0", "keep-alive, close"],
+  ["1.0", "close,\tkeep-alive"],
+  ["1.1", "close\t"],
+  ["1.1", "x, CLOSE ,y"]
 ] as const) {
-  test(`HTTP/${version} with Connection: ${JSON.stringify(connection)} is the last request of its connection`, { timeout },
+  test(
+    `HTTP/${version} with Connection: ${JSON.stringify(connection)} is the last request of its connection`,
+    { timeout },
     async () => {
       const { port, store } = await serve();
-      const asked = String(post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`))
-        .replace("HTTP/1.1", `HTTP/${version}`);
+      const asked = String(
+        post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`)
+      ).replace("HTTP/1.1", `HTTP/${version}`);
       const answer = await answerTo(port, asked.repeat(2));
-      assert.deepEqual([answer.status, answer.headers["connection"]], [200, "close"]);
+      assert.deepEqual(
+        [answer.status, answer.headers["connection"]],
+        [200, "close"]
+      );
       assert.equal(store.names.length, 1);
-    });
+    }
+  );
 }
 for (const connection of ["close-not", "x-close", "keep-alive"]) {
-  test(`Connection: ${connection} keeps the connection: the control`, { timeout }, async () => {
-    const { port, store } = await serve();
-    const asked = post('{"id":1,"name":"Fern"}', `Connection: ${connection}\r\n`);
-    await exchange(port, Buffer.concat([asked, asked]), { answers: 2 });
-    assert.equal(store.names.length, 2);
-  });
+  test(
+    `Connection: ${connection} keeps the connection: the control`,
+    { timeout },
+    async () => {
+      const { port, store } = await serve();
+      const asked = post(
+        '{"id":1,"name":"Fern"}',
+        `Connection: ${connection}\r\n`
+      );
+      await exchange(port, Buffer.concat([asked, asked]), { answers: 2 });
+      assert.equal(store.names.length, 2);
+    }
+  );
 }

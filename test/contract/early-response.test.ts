@@ -13,10 +13,16 @@ import { text } from "node:stream/consumers";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { statusesOf, writeFirst } from "../support/serving.ts";
-import { cleanEnvironment, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
-const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } = process.env;
+const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } =
+  process.env;
 const rounds = Number(given ?? 1);
 const timeout = 60_000 + rounds * 60_000;
 const server = await startProcess({ node });
@@ -27,85 +33,152 @@ const bodyFile = join(temporaryFolder(), "body");
 writeFileSync(bodyFile, body);
 
 interface Upload {
-  readonly method: string; readonly path: string; readonly authorization: string;
-  readonly type: string; readonly isChunked: boolean; readonly error: number;
+  readonly method: string;
+  readonly path: string;
+  readonly authorization: string;
+  readonly type: string;
+  readonly isChunked: boolean;
+  readonly error: number;
 }
-const good = { method: "POST", path: "/plants", authorization: `Bearer ${token}`,
-  type: "application/json" } as const;
+const good = {
+  method: "POST",
+  path: "/plants",
+  authorization: `Bearer ${token}`,
+  type: "application/json"
+} as const;
 const uploads: readonly Upload[] = [true, false].flatMap((isChunked) => [
   { ...good, isChunked, authorization: "Bearer another", error: 40102 },
   { ...good, isChunked, path: "/nothing", error: 40401 },
   { ...good, isChunked, method: "PUT", error: 40501 },
   { ...good, isChunked, error: isChunked ? 41302 : 41301 },
-  { ...good, isChunked, type: "text/plain", error: 41501 },
+  { ...good, isChunked, type: "text/plain", error: 41501 }
 ]);
 const nameOf = ({ error, isChunked }: Upload): string =>
   `${error} to ${isChunked ? "chunks" : "a Content-Length"}`;
 
-interface Seen { readonly status: number; readonly body: string }
+interface Seen {
+  readonly status: number;
+  readonly body: string;
+}
 type Client = (upload: Upload) => Promise<Seen>;
-const headersOf = ({ authorization, type }: Upload): Record<string, string> =>
-  ({ authorization, "content-type": type });
+const headersOf = ({
+  authorization,
+  type
+}: Upload): Record<string, string> => ({ authorization, "content-type": type });
 
 const viaCurl: Client = async (upload) => {
   // Without its own Expect, so that it really sends.
-  const fields = [`Authorization: ${upload.authorization}`, `Content-Type: ${upload.type}`,
-    "Expect:", ...upload.isChunked ? ["Transfer-Encoding: chunked"] : []];
-  const { stdout } = await promisify(execFile)("curl", ["-sS", "--http1.1", "-X", upload.method,
-    ...fields.flatMap((field) => ["-H", field]), "--data-binary", `@${bodyFile}`,
-    "-w", "%{http_code}", `${server.url}${upload.path}`], { env: cleanEnvironment() });
+  const fields = [
+    `Authorization: ${upload.authorization}`,
+    `Content-Type: ${upload.type}`,
+    "Expect:",
+    ...(upload.isChunked ? ["Transfer-Encoding: chunked"] : [])
+  ];
+  const { stdout } = await promisify(execFile)(
+    "curl",
+    [
+      "-sS",
+      "--http1.1",
+      "-X",
+      upload.method,
+      ...fields.flatMap((field) => ["-H", field]),
+      "--data-binary",
+      `@${bodyFile}`,
+      "-w",
+      "%{http_code}",
+      `${server.url}${upload.path}`
+    ],
+    { env: cleanEnvironment() }
+  );
   return { status: Number(stdout.slice(-3)), body: stdout.slice(0, -3) };
 };
 
 const viaFetch: Client = async (upload) => {
   // Node's fetch takes streams with `duplex`, which the types of the DOM do not know.
   const sent = upload.isChunked ? new Blob([body]).stream() : body;
-  const options = { method: upload.method, headers: headersOf(upload), body: sent,
-    duplex: "half" as const };
+  const options = {
+    method: upload.method,
+    headers: headersOf(upload),
+    body: sent,
+    duplex: "half" as const
+  };
   const answer = await fetch(`${server.url}${upload.path}`, options);
   return { status: answer.status, body: await answer.text() };
 };
 
 const viaHttp: Client = async (upload) => {
   const length = upload.isChunked ? {} : { "content-length": body.length };
-  const asked = request(`${server.url}${upload.path}`, { method: upload.method,
-    headers: { ...headersOf(upload), ...length } });
+  const asked = request(`${server.url}${upload.path}`, {
+    method: upload.method,
+    headers: { ...headersOf(upload), ...length }
+  });
   const answered = new Promise<Seen>((resolve, reject) => {
     // A failure after the response, such as one of a write, does not matter.
     asked.on("error", reject).once("response", (answer) => {
-      text(answer).then((seen) => resolve({ status: answer.statusCode ?? 0, body: seen }), reject);
+      text(answer).then(
+        (seen) => resolve({ status: answer.statusCode ?? 0, body: seen }),
+        reject
+      );
     });
   });
-  for (let at = 0; at < body.length; at += 65_536) asked.write(body.subarray(at, at + 65_536));
+  for (let at = 0; at < body.length; at += 65_536)
+    asked.write(body.subarray(at, at + 65_536));
   asked.end();
   return answered;
 };
 
-const viaSocket: Client = async ({ method, path, authorization, type, isChunked }) => {
-  const framing = isChunked ? "Transfer-Encoding: chunked" : `Content-Length: ${body.length}`;
-  const chunks = `10000\r\n${" ".repeat(65_536)}\r\n`.repeat(body.length / 65_536);
-  const text = await writeFirst(server.port, `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n`
-    + `Authorization: ${authorization}\r\nContent-Type: ${type}\r\n${framing}\r\n\r\n`
-    + (isChunked ? `${chunks}0\r\n\r\n` : body.toString()));
-  return { status: statusesOf(text)[0] ?? 0, body: text.slice(text.indexOf("\r\n\r\n") + 4) };
+const viaSocket: Client = async ({
+  method,
+  path,
+  authorization,
+  type,
+  isChunked
+}) => {
+  const framing = isChunked
+    ? "Transfer-Encoding: chunked"
+    : `Content-Length: ${body.length}`;
+  const chunks = `10000\r\n${" ".repeat(65_536)}\r\n`.repeat(
+    body.length / 65_536
+  );
+  const text = await writeFirst(
+    server.port,
+    `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n` +
+      `Authorization: ${authorization}\r\nContent-Type: ${type}\r\n${framing}\r\n\r\n` +
+      (isChunked ? `${chunks}0\r\n\r\n` : body.toString())
+  );
+  return {
+    status: statusesOf(text)[0] ?? 0,
+    body: text.slice(text.indexOf("\r\n\r\n") + 4)
+  };
 };
 
-for (const [place, [name, client, skip]] of ([
-  ["curl", viaCurl, missing(["curl", "--version"])], ["fetch", viaFetch, false],
-  ["node:http", viaHttp, false], ["a client that writes all and then reads", viaSocket, false],
-] as const).entries()) {
-  test(`${name} sees ${rounds} of ${rounds} early responses to 8 MB`, { timeout, skip },
+for (const [place, [name, client, skip]] of (
+  [
+    ["curl", viaCurl, missing(["curl", "--version"])],
+    ["fetch", viaFetch, false],
+    ["node:http", viaHttp, false],
+    ["a client that writes all and then reads", viaSocket, false]
+  ] as const
+).entries()) {
+  test(
+    `${name} sees ${rounds} of ${rounds} early responses to 8 MB`,
+    { timeout, skip },
     async (t) => {
-      const own = uploads.filter((_, index) => given !== undefined || index % 2 === place % 2);
+      const own = uploads.filter(
+        (_, index) => given !== undefined || index % 2 === place % 2
+      );
       for (const upload of own) {
         await t.test(nameOf(upload), async () => {
           for (let round = 0; round < rounds; round++) {
             const seen = await client(upload);
             assert.equal(seen.status, Math.floor(upload.error / 100));
-            const form = new RegExp(`^\\{"error":${upload.error},"message":"[^"]+"\\}\n$`);
+            const form = new RegExp(
+              `^\\{"error":${upload.error},"message":"[^"]+"\\}\n$`
+            );
             assert.match(seen.body, form);
           }
         });
       }
-    });
+    }
+  );
 }

@@ -4,17 +4,44 @@
  */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { createServer, type RequestListener, type ServerResponse, type Server } from "node:http";
+import {
+  createServer,
+  type RequestListener,
+  type ServerResponse,
+  type Server
+} from "node:http";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync, gzip } from "node:zlib";
-import { createPlantHandler, openJournal, StoreError } from "../../src/index.ts";
+import {
+  createPlantHandler,
+  openJournal,
+  StoreError
+} from "../../src/index.ts";
 import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
 import {
-  fern, HeldStore, hosted, listen, never, open, plant, readAll, send, statusesOf, timeout, writeFirst,
+  fern,
+  HeldStore,
+  hosted,
+  listen,
+  never,
+  open,
+  plant,
+  readAll,
+  send,
+  statusesOf,
+  timeout,
+  writeFirst
 } from "../support/serving.ts";
-import { answerTo, exchange, post, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import {
+  answerTo,
+  exchange,
+  post,
+  readAnswers,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 
 const folder = temporaryFolder();
@@ -24,27 +51,59 @@ const openOne = () => openJournal(join(folder, `plants-${journals++}.ndjson`));
 
 /** The port of a host that does something to each request, and then calls the handler. */
 async function hostThat(
-  does: (...args: Parameters<RequestListener>) => unknown, options: Partial<PlantOptions> = {},
+  does: (...args: Parameters<RequestListener>) => unknown,
+  options: Partial<PlantOptions> = {}
 ): Promise<number> {
   const plants = createPlantHandler({
-    store, tokens: [token], limits: { discardMillis: never }, ...options,
+    store,
+    tokens: [token],
+    limits: { discardMillis: never },
+    ...options
   });
   const onRequest: RequestListener = (request, response) =>
-    void Promise.resolve(does(request, response)).then(() => plants(request, response));
+    void Promise.resolve(does(request, response)).then(() =>
+      plants(request, response)
+    );
   return listen(createServer(onRequest).on("checkContinue", onRequest));
 }
 
 const slow = "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n";
 for (const [what, bytes, status] of [
-  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, 400],
-  ["HEAD that asks to close", `HEAD /plants HTTP/1.1\r\n${hosted}Connection: close\r\n\r\n`, 405],
-  ["HEAD whose body never arrives", `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`, 405],
-  ["GET with two Hosts", `GET /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, 400],
-  ["a body that never arrives", `POST /x HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`, 404],
+  [
+    "HEAD with two Hosts",
+    `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
+    400
+  ],
+  [
+    "HEAD that asks to close",
+    `HEAD /plants HTTP/1.1\r\n${hosted}Connection: close\r\n\r\n`,
+    405
+  ],
+  [
+    "HEAD whose body never arrives",
+    `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`,
+    405
+  ],
+  [
+    "GET with two Hosts",
+    `GET /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
+    400
+  ],
+  [
+    "a body that never arrives",
+    `POST /x HTTP/1.1\r\n${hosted}Content-Length: 9\r\n\r\n`,
+    404
+  ]
 ] as const) {
-  test(`our last response waits for a slow response of the host before it: ${what}`, { timeout },
+  test(
+    `our last response waits for a slow response of the host before it: ${what}`,
+    { timeout },
     async () => {
-      const plants = createPlantHandler({ store, tokens: [token], limits: { discardMillis: 10 } });
+      const plants = createPlantHandler({
+        store,
+        tokens: [token],
+        limits: { discardMillis: 10 }
+      });
       const server = createServer((request, response) => {
         if (request.url !== "/slow") return plants(request, response);
         // The host responds later than our own time limits.
@@ -54,187 +113,321 @@ for (const [what, bytes, status] of [
       await send(ends, slow + bytes);
       const found = await readAll(ends);
       assert.deepEqual(statusesOf(found), [200, status]);
-      assert.ok(found.includes("the host's".repeat(10_000)), "whole, and in its place");
-    });
+      assert.ok(
+        found.includes("the host's".repeat(10_000)),
+        "whole, and in its place"
+      );
+    }
+  );
 }
 
 const large = `${post(`{"id":1,"name":"${"x".repeat(500_000)}"}`)}`;
 const elsewhere = large.replace("/plants", "/x");
 for (const [what, parts, status] of [
-  ["a plant", [plant], 200], ["a large plant", [large], 200],
+  ["a plant", [plant], 200],
+  ["a large plant", [large], 200],
   ["a plant in two pieces", [plant.subarray(0, -9), plant.subarray(-9)], 200],
   ["a body that is refused early", [elsewhere], 404],
-  ["and in two pieces", [elsewhere.slice(0, -9), "x".repeat(9)], 404],
+  ["and in two pieces", [elsewhere.slice(0, -9), "x".repeat(9)], 404]
 ] as const) {
-  test(`a request that the host has paused gets its response, and so the next: ${what}`,
-    { timeout }, async () => {
+  test(
+    `a request that the host has paused gets its response, and so the next: ${what}`,
+    { timeout },
+    async () => {
       const port = await hostThat((request) => request.pause());
       const found = await exchange(port, [...parts, plant], { answers: 2 });
-      assert.deepEqual(found.map((answer) => answer.status), [status, 200]);
-    });
+      assert.deepEqual(
+        found.map((answer) => answer.status),
+        [status, 200]
+      );
+    }
+  );
 }
 
-for (const [what, length] of [["a body", "Content-Length: 5\r\n"], ["none", ""]] as const) {
-  test(`nothing after a refused Expect that the host has paused is executed, with ${what}`,
-    { timeout }, async () => {
+for (const [what, length] of [
+  ["a body", "Content-Length: 5\r\n"],
+  ["none", ""]
+] as const) {
+  test(
+    `nothing after a refused Expect that the host has paused is executed, with ${what}`,
+    { timeout },
+    async () => {
       const port = await hostThat((request) => request.pause());
       const stored = store.names.length;
       const bytes = `POST /x HTTP/1.1\r\n${hosted}Expect: 100-continue\r\n${length}\r\n`;
       const [answer, ...more] = await exchange(port, bytes + plant.toString());
-      assert.deepEqual([answer?.status, answer?.headers["connection"]], [404, "close"]);
+      assert.deepEqual(
+        [answer?.status, answer?.headers["connection"]],
+        [404, "close"]
+      );
       assert.deepEqual([more.length, store.names.length], [0, stored]);
-    });
+    }
+  );
 }
 
-test("a body that the host has read is 50002, and an empty one is empty", { timeout }, async () => {
-  const port = await hostThat((request) =>
-    new Promise((resolve) => request.resume().once("end", resolve)));
-  for (const [bytes, error] of [
-    [plant, "50002"], [post(""), "40008"],
-    [`${post("")}`.replace(/Content-Length.*\r\n/, ""), "40008"],
-  ] as const) {
-    assert.match((await answerTo(port, bytes)).body, new RegExp(`^\\{"error":${error},`));
+test(
+  "a body that the host has read is 50002, and an empty one is empty",
+  { timeout },
+  async () => {
+    const port = await hostThat(
+      (request) =>
+        new Promise((resolve) => request.resume().once("end", resolve))
+    );
+    for (const [bytes, error] of [
+      [plant, "50002"],
+      [post(""), "40008"],
+      [`${post("")}`.replace(/Content-Length.*\r\n/, ""), "40008"]
+    ] as const) {
+      assert.match(
+        (await answerTo(port, bytes)).body,
+        new RegExp(`^\\{"error":${error},`)
+      );
+    }
   }
-});
+);
 
-test("an empty body that Node has dumped (optimizeEmptyRequests) is 40008", { timeout }, async () => {
-  const options: object = { optimizeEmptyRequests: true };
-  const port = await listen(createServer(options, createPlantHandler({ store, tokens: [token] })));
-  const [first, second] = await exchange(port, `${post("")}${plant}`, { answers: 2 });
-  assert.match(first?.body ?? "", /^\{"error":40008,/);
-  assert.equal(second?.status, 200);
-});
+test(
+  "an empty body that Node has dumped (optimizeEmptyRequests) is 40008",
+  { timeout },
+  async () => {
+    const options: object = { optimizeEmptyRequests: true };
+    const port = await listen(
+      createServer(options, createPlantHandler({ store, tokens: [token] }))
+    );
+    const [first, second] = await exchange(port, `${post("")}${plant}`, {
+      answers: 2
+    });
+    assert.match(first?.body ?? "", /^\{"error":40008,/);
+    assert.equal(second?.status, 200);
+  }
+);
 
 for (const first of ["/a", "/b"]) {
-  test(`two handlers share a connection: after the last response of ${first} neither executes`, { timeout },
+  test(
+    `two handlers share a connection: after the last response of ${first} neither executes`,
+    { timeout },
     async () => {
-      const handlers = ["/a", "/b"].map((basePath) =>
-        [basePath, createPlantHandler({ store, tokens: [token], basePath })] as const);
-      const port = await listen(createServer((request, response) =>
-        handlers.find(([path]) => request.url?.startsWith(path))?.[1](request, response)));
+      const handlers = ["/a", "/b"].map(
+        (basePath) =>
+          [
+            basePath,
+            createPlantHandler({ store, tokens: [token], basePath })
+          ] as const
+      );
+      const port = await listen(
+        createServer((request, response) =>
+          handlers.find(([path]) => request.url?.startsWith(path))?.[1](
+            request,
+            response
+          )
+        )
+      );
       const stored = store.names.length;
       const at = (path: string, fields = ""): string =>
         post(fern, fields).toString().replace("/plants", `${path}/plants`);
       const last = at(first, "Host: b\r\n");
-      const answers = await exchange(port, at("/a") + at("/b") + last + at("/a") + at("/b"));
-      assert.deepEqual(answers.map(({ status }) => status), [200, 200, 400]);
+      const answers = await exchange(
+        port,
+        at("/a") + at("/b") + last + at("/a") + at("/b")
+      );
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        [200, 200, 400]
+      );
       assert.equal(store.names.length, stored + 2);
-    });
+    }
+  );
 }
 
-test("HEAD gets its response from a server that throws for a body", { timeout }, async () => {
-  const handler = createPlantHandler({ store, tokens: [token] });
-  const port = await listen(createServer({ rejectNonStandardBodyWrites: true }, handler));
-  assert.equal((await answerTo(port, `${plant}`.replace("POST", "HEAD"), true)).status, 405);
-});
+test(
+  "HEAD gets its response from a server that throws for a body",
+  { timeout },
+  async () => {
+    const handler = createPlantHandler({ store, tokens: [token] });
+    const port = await listen(
+      createServer({ rejectNonStandardBodyWrites: true }, handler)
+    );
+    assert.equal(
+      (await answerTo(port, `${plant}`.replace("POST", "HEAD"), true)).status,
+      405
+    );
+  }
+);
 
-test("an end() of the host that throws keeps no other response from ending, and its error is thrown on",
-  { timeout }, async (t) => {
+test(
+  "an end() of the host that throws keeps no other response from ending, and its error is thrown on",
+  { timeout },
+  async (t) => {
     const thrown: string[] = [];
-    process.setUncaughtExceptionCaptureCallback(({ message }) => thrown.push(message));
+    process.setUncaughtExceptionCaptureCallback(({ message }) =>
+      thrown.push(message)
+    );
     t.after(() => process.setUncaughtExceptionCaptureCallback(null));
     const own = new HeldStore();
     own.hold();
-    const port = await hostThat((_, response) => {
-      if (own.waiting + own.names.length === 0) response.end = () => { throw new Error("boom"); };
-    }, { store: own });
+    const port = await hostThat(
+      (_, response) => {
+        if (own.waiting + own.names.length === 0)
+          response.end = () => {
+            throw new Error("boom");
+          };
+      },
+      { store: own }
+    );
     const first = exchange(port, plant, { answers: 1 });
     while (own.waiting < 1) await new Promise(setImmediate);
     const second = exchange(port, `${plant}${plant}`, { answers: 2 });
     while (own.waiting < 2) await new Promise(setImmediate);
     own.release();
     // A connection goes on once its response has ended.
-    assert.deepEqual([(await first).length, (await second).length, thrown], [1, 2, ["boom"]]);
-  });
+    assert.deepEqual(
+      [(await first).length, (await second).length, thrown],
+      [1, 2, ["boom"]]
+    );
+  }
+);
 
-test("a plant is not stored if its host responds before the body arrives", { timeout }, async () => {
-  const own = new HeldStore();
-  const handler = createPlantHandler({ store: own, tokens: [token] });
-  const server = createServer((request, response) => {
-    handler(request, response);
-    if (request.url === "/plants") response.writeHead(504, { "Content-Length": 0 }).end();
-  });
-  const ends = await open(server, await listen(server));
-  const answers = readAnswers(ends.client.resume(), 1);
-  await send(ends, plant.subarray(0, -9));
-  assert.equal((await answers)[0]?.status, 504);
-  await send(ends, plant.subarray(-9));
-  const refused = readAnswers(ends.client, 1);
-  ends.client.write("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
-  assert.equal((await refused)[0]?.status, 401, "the body has been read");
-  assert.deepEqual([own.names, own.waiting], [[], 0]);
-  ends.client.destroy();
-});
+test(
+  "a plant is not stored if its host responds before the body arrives",
+  { timeout },
+  async () => {
+    const own = new HeldStore();
+    const handler = createPlantHandler({ store: own, tokens: [token] });
+    const server = createServer((request, response) => {
+      handler(request, response);
+      if (request.url === "/plants")
+        response.writeHead(504, { "Content-Length": 0 }).end();
+    });
+    const ends = await open(server, await listen(server));
+    const answers = readAnswers(ends.client.resume(), 1);
+    await send(ends, plant.subarray(0, -9));
+    assert.equal((await answers)[0]?.status, 504);
+    await send(ends, plant.subarray(-9));
+    const refused = readAnswers(ends.client, 1);
+    ends.client.write("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert.equal((await refused)[0]?.status, 401, "the body has been read");
+    assert.deepEqual([own.names, own.waiting], [[], 0]);
+    ends.client.destroy();
+  }
+);
 
-test("a host that responds first gets no second response", { timeout }, async () => {
-  const faults: unknown[] = [];
-  const slowStore = new HeldStore();
-  const handler = createPlantHandler({
-    store: slowStore, tokens: [token], onFault: (error) => void faults.push(error),
-  });
-  slowStore.hold();
-  const port = await listen(createServer((request, response) => {
-    handler(request, response);
-    setImmediate(() => response.writeHead(504, { "Content-Length": 0 }).end());
-  }));
-  assert.equal((await answerTo(port, plant)).status, 504);
-  slowStore.release();
-  while (slowStore.names.length === 0) await new Promise(setImmediate);
-  assert.deepEqual(faults, []);
-});
+test(
+  "a host that responds first gets no second response",
+  { timeout },
+  async () => {
+    const faults: unknown[] = [];
+    const slowStore = new HeldStore();
+    const handler = createPlantHandler({
+      store: slowStore,
+      tokens: [token],
+      onFault: (error) => void faults.push(error)
+    });
+    slowStore.hold();
+    const port = await listen(
+      createServer((request, response) => {
+        handler(request, response);
+        setImmediate(() =>
+          response.writeHead(504, { "Content-Length": 0 }).end()
+        );
+      })
+    );
+    assert.equal((await answerTo(port, plant)).status, 504);
+    slowStore.release();
+    while (slowStore.names.length === 0) await new Promise(setImmediate);
+    assert.deepEqual(faults, []);
+  }
+);
 
 for (const [failure, message] of [
   [new Error("inside"), /unknown whether the plant was stored/],
   [new StoreError("invalid", "inside"), /unknown whether/],
-  [Object.assign(new StoreError("full", "inside"), { code: "toString" }), /unknown whether/],
-  [undefined, /unknown whether/],
+  [
+    Object.assign(new StoreError("full", "inside"), { code: "toString" }),
+    /unknown whether/
+  ],
+  [undefined, /unknown whether/]
 ] as const) {
-  test(`a store of the host that rejects with ${String(failure)} is a 500`, { timeout }, async () => {
-    const faults: unknown[] = [];
-    const failing = { append: () => Promise.reject(failure), close: () => Promise.resolve() };
-    const port = await hostThat(() => undefined, {
-      store: failing, onFault: (error) => void faults.push(error),
-    });
-    const { status, body } = await answerTo(port, plant);
-    assert.equal(status, 500);
-    assert.match(body, message);
-    assert.doesNotMatch(body, /inside/);
-    assert.equal(faults.length, 1);
-  });
+  test(
+    `a store of the host that rejects with ${String(failure)} is a 500`,
+    { timeout },
+    async () => {
+      const faults: unknown[] = [];
+      const failing = {
+        append: () => Promise.reject(failure),
+        close: () => Promise.resolve()
+      };
+      const port = await hostThat(() => undefined, {
+        store: failing,
+        onFault: (error) => void faults.push(error)
+      });
+      const { status, body } = await answerTo(port, plant);
+      assert.equal(status, 500);
+      assert.match(body, message);
+      assert.doesNotMatch(body, /inside/);
+      assert.equal(faults.length, 1);
+    }
+  );
 }
 
-test("a store of the host whose methods return no promises is a 500, and onFault gets a TypeError", { timeout }, async () => {
-  for (const returned of [undefined, "stored", { seq: 1 }]) {
-    const faults: unknown[] = [];
-    const own = { append: () => returned, appendOnce: () => returned, close: () => undefined } as object;
-    const port = await hostThat(() => undefined, { store: own as PlantStore, onFault: (error) => void faults.push(error) });
-    for (const field of ["", "Idempotency-Key: k\r\n"]) {
-      assert.match((await answerTo(port, post(fern, field))).body, /^{"error":50001,.*unknown whether the plant was stored/);
+test(
+  "a store of the host whose methods return no promises is a 500, and onFault gets a TypeError",
+  { timeout },
+  async () => {
+    for (const returned of [undefined, "stored", { seq: 1 }]) {
+      const faults: unknown[] = [];
+      const own = {
+        append: () => returned,
+        appendOnce: () => returned,
+        close: () => undefined
+      } as object;
+      const port = await hostThat(() => undefined, {
+        store: own as PlantStore,
+        onFault: (error) => void faults.push(error)
+      });
+      for (const field of ["", "Idempotency-Key: k\r\n"]) {
+        assert.match(
+          (await answerTo(port, post(fern, field))).body,
+          /^{"error":50001,.*unknown whether the plant was stored/
+        );
+      }
+      const expected =
+        "TypeError: append and appendOnce of a store return promises";
+      assert.deepEqual(faults.map(String), [expected, expected]);
     }
-    const expected = "TypeError: append and appendOnce of a store return promises";
-    assert.deepEqual(faults.map(String), [expected, expected]);
   }
-});
+);
 
 /** PLANT_TEST_EARLY, whatever its value: ten rounds instead of two. */
 const rounds = process.env["PLANT_TEST_EARLY"] === undefined ? 2 : 10;
-const close = (response: ServerResponse): unknown => response.setHeader("Connection", "close");
-const stop = (response: ServerResponse): void => { response.shouldKeepAlive = false; };
+const close = (response: ServerResponse): unknown =>
+  response.setHeader("Connection", "close");
+const stop = (response: ServerResponse): void => {
+  response.shouldKeepAlive = false;
+};
 for (const [what, onRequest, onResponse] of [
-  ["a host's header", close, undefined], ["a listener's header", undefined, close],
-  ["a listener's shouldKeepAlive", undefined, stop],
+  ["a host's header", close, undefined],
+  ["a listener's header", undefined, close],
+  ["a listener's shouldKeepAlive", undefined, stop]
 ] as const) {
-  test(`an early response that ${what} has made the last one is seen`, { timeout: 60_000 },
+  test(
+    `an early response that ${what} has made the last one is seen`,
+    { timeout: 60_000 },
     async () => {
       const port = await hostThat((_, response) => onRequest?.(response), {
-        onResponse: (_, __, response) => void (response && onResponse?.(response)),
+        onResponse: (_, __, response) =>
+          void (response && onResponse?.(response))
       });
-      const upload = "POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer weeds\r\n"
-        + `Content-Length: 3000000\r\n\r\n${" ".repeat(3_000_000)}`;
+      const upload =
+        "POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer weeds\r\n" +
+        `Content-Length: 3000000\r\n\r\n${" ".repeat(3_000_000)}`;
       for (let round = 0; round < rounds; round++) {
-        assert.match(await writeFirst(port, upload), /^HTTP\/1\.1 401 Unauthorized\r\n/);
+        assert.match(
+          await writeFirst(port, upload),
+          /^HTTP\/1\.1 401 Unauthorized\r\n/
+        );
       }
-    });
+    }
+  );
 }
 
 /** As packages that compress do: `write` forgets its callback, and all leaves after the end. */
@@ -243,41 +436,75 @@ function compress(response: ServerResponse): void {
   const end = response.end.bind(response);
   const pieces: Buffer[] = [];
   Object.assign(response, {
-    writeHead: (status: number, { "Content-Length": bytes, ...fields }: Record<string, string>) =>
-      writeHead(status, { "X-Length": bytes, ...fields }),
-    write: (chunk: string, encoding: BufferEncoding) => pieces.push(Buffer.from(chunk, encoding)),
-    end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed)),
+    writeHead: (
+      status: number,
+      { "Content-Length": bytes, ...fields }: Record<string, string>
+    ) => writeHead(status, { "X-Length": bytes, ...fields }),
+    write: (chunk: string, encoding: BufferEncoding) =>
+      pieces.push(Buffer.from(chunk, encoding)),
+    end: () => gzip(Buffer.concat(pieces), (_, packed) => end(packed))
   });
 }
 const head = (version: string, lengthBytes: number, bearer: string): string =>
-  `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n`
-  + `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
+  `POST /plants HTTP/${version}\r\nHost: a\r\nContent-Length: ${lengthBytes}\r\n` +
+  `Authorization: Bearer ${bearer}\r\nContent-Type: application/json\r\n`;
 for (const [what, bytes, status] of [
   ["HTTP/1.0", `${head("1.0", fern.length, token)}\r\n${fern}`, 200],
-  ["Connection: close", `${head("1.1", fern.length, token)}Connection: close\r\n\r\n${fern}`, 200],
-  ["HTTP/1.0, early", `${head("1.0", fern.length + 10, "weeds")}\r\n${fern}`, 401],
-  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${fern}`, 413],
+  [
+    "Connection: close",
+    `${head("1.1", fern.length, token)}Connection: close\r\n\r\n${fern}`,
+    200
+  ],
+  [
+    "HTTP/1.0, early",
+    `${head("1.0", fern.length + 10, "weeds")}\r\n${fern}`,
+    401
+  ],
+  ["a body far over the limit", `${head("1.1", 1e9, token)}\r\n${fern}`, 413]
 ] as const) {
-  test(`a last response leaves a host whose write would compress: ${what}`, { timeout }, async () => {
-    const handler = createPlantHandler({ store, tokens: [token], limits: { discardMillis: never } });
-    const server = createServer((request, response) => {
-      compress(response);
-      handler(request, response);
-    });
-    const ends = await open(server, await listen(server));
-    await send(ends, bytes);
-    const answer = await readAll(ends);
-    assert.match(answer, new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`));
+  test(
+    `a last response leaves a host whose write would compress: ${what}`,
+    { timeout },
+    async () => {
+      const handler = createPlantHandler({
+        store,
+        tokens: [token],
+        limits: { discardMillis: never }
+      });
+      const server = createServer((request, response) => {
+        compress(response);
+        handler(request, response);
+      });
+      const ends = await open(server, await listen(server));
+      await send(ends, bytes);
+      const answer = await readAll(ends);
+      assert.match(
+        answer,
+        new RegExp(`^HTTP/1.1 ${status} [^]*\\r\\nConnection: close\\r\\n`)
+      );
 
-    // In 1.1 as one chunk, after its size.
-    const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
-    const sent = Buffer.from(answer.slice(answer.indexOf("\x1f\x8b"), end), "latin1");
-    assert.match(gunzipSync(sent).toString(), status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/);
-  });
+      // In 1.1 as one chunk, after its size.
+      const end = /\r\n0\r\n\r\n$/.exec(answer)?.index;
+      const sent = Buffer.from(
+        answer.slice(answer.indexOf("\x1f\x8b"), end),
+        "latin1"
+      );
+      assert.match(
+        gunzipSync(sent).toString(),
+        status === 200 ? /^{"name":"Fern"}\n$/ : /^{"error":\d+,/
+      );
+    }
+  );
 }
 
-for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) {
-  test(`a journal that a host has wrapped in ${wrapping} is called as the host wants`, { timeout },
+for (const wrapping of [
+  "an append of its own",
+  "a proxy",
+  "nothing"
+] as const) {
+  test(
+    `a journal that a host has wrapped in ${wrapping} is called as the host wants`,
+    { timeout },
     async () => {
       const journal = await openOne();
       const seen: bigint[] = [];
@@ -286,12 +513,14 @@ for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) 
         return Promise.resolve();
       };
       const stores = {
-        "an append of its own":
-          Object.create(journal, { append: { value: append } }) as typeof journal,
+        "an append of its own": Object.create(journal, {
+          append: { value: append }
+        }) as typeof journal,
         "a proxy": new Proxy(journal, {
-          get: (target, name) => (name === "append" ? append : Reflect.get(target, name, target)),
+          get: (target, name) =>
+            name === "append" ? append : Reflect.get(target, name, target)
         }),
-        "nothing": journal,
+        "nothing": journal
       };
       const port = await hostThat(() => undefined, { store: stores[wrapping] });
       const bytes = post('{"id":9007199254740993,"name":"Fern"}');
@@ -300,7 +529,8 @@ for (const wrapping of ["an append of its own", "a proxy", "nothing"] as const) 
       assert.deepEqual(seen, isWrapped ? [9007199254740993n] : []);
       assert.equal(journal.stats.records, isWrapped ? 0 : 1);
       await journal.close();
-    });
+    }
+  );
 }
 
 /** What on-headers 1.0.2 does, below morgan, compression, response-time and express-session. */
@@ -310,43 +540,81 @@ function onHeaders(response: ServerResponse, listener: () => void): void {
     const index = typeof args[1] === "string" ? 2 : 1;
     const headers = args[index] ?? {};
     response.statusCode = Number(args[0]);
-    const pairs: readonly string[][] = Array.isArray(headers) ? headers : Object.entries(headers);
-    for (const [name, value] of pairs) response.setHeader(String(name), value ?? "");
+    const pairs: readonly string[][] = Array.isArray(headers)
+      ? headers
+      : Object.entries(headers);
+    for (const [name, value] of pairs)
+      response.setHeader(String(name), value ?? "");
     listener();
-    return Reflect.apply(writeHead, response, args.slice(0, index)) as ServerResponse;
+    return Reflect.apply(
+      writeHead,
+      response,
+      args.slice(0, index)
+    ) as ServerResponse;
   };
 }
 
 const wrongToken = plant.toString().replace(token, "wrong");
 for (const [what, bytes, expected] of [
   ["200", plant, { connection: "keep-alive" }],
-  ["401", wrongToken, { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' }],
-  ["a last response", `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, { connection: "close" }],
+  [
+    "401",
+    wrongToken,
+    { "www-authenticate": 'Bearer realm="plant-store", error="invalid_token"' }
+  ],
+  [
+    "a last response",
+    `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
+    { connection: "close" }
+  ]
 ] as const) {
-  test(`below on-headers 1.0.2 and replaced methods the headers are right: ${what}`, { timeout }, async () => {
-    const port = await hostThat((_, response) => {
-      onHeaders(response, () => void response.setHeader("X-Response-Time", "1ms"));
-      for (const name of ["setHeader", "write", "end"] as const)
-        Object.assign(response, { [name]: response[name].bind(response) });
-    });
-    const { headers, body } = await answerTo(port, bytes);
-    const all = { "content-type": "application/json", "content-length": `${Buffer.byteLength(body)}`,
-      "x-response-time": "1ms", ...expected };
-    assert.deepEqual(headers, { ...headers, ...all });
-    assert.equal(Object.keys(headers).some((name) => name.length === 1), false);
-  });
+  test(
+    `below on-headers 1.0.2 and replaced methods the headers are right: ${what}`,
+    { timeout },
+    async () => {
+      const port = await hostThat((_, response) => {
+        onHeaders(
+          response,
+          () => void response.setHeader("X-Response-Time", "1ms")
+        );
+        for (const name of ["setHeader", "write", "end"] as const)
+          Object.assign(response, { [name]: response[name].bind(response) });
+      });
+      const { headers, body } = await answerTo(port, bytes);
+      const all = {
+        "content-type": "application/json",
+        "content-length": `${Buffer.byteLength(body)}`,
+        "x-response-time": "1ms",
+        ...expected
+      };
+      assert.deepEqual(headers, { ...headers, ...all });
+      assert.equal(
+        Object.keys(headers).some((name) => name.length === 1),
+        false
+      );
+    }
+  );
 }
 
 const { PLANT_TEST_PEERS: peers = "" } = process.env;
 const noExpress = unless(peers !== "", "PLANT_TEST_PEERS names no express");
-test("under app.use(\"/v1\", handler) the handler's own base path is empty", { skip: noExpress },
+test(
+  'under app.use("/v1", handler) the handler\'s own base path is empty',
+  { skip: noExpress },
   async () => {
     assert.ok(existsSync(join(peers, "node_modules", "express")));
     const express = createRequire(join(peers, "x.js"))("express");
-    for (const [basePath, status] of [["", 200], ["/v1", 404]] as const) {
-      const app = express().use("/v1", createPlantHandler({ store, tokens: [token], basePath }));
+    for (const [basePath, status] of [
+      ["", 200],
+      ["/v1", 404]
+    ] as const) {
+      const app = express().use(
+        "/v1",
+        createPlantHandler({ store, tokens: [token], basePath })
+      );
       const port = await listen(createServer(app) as Server);
       const bytes = plant.toString().replace("/plants", "/v1/plants");
       assert.equal((await answerTo(port, bytes)).status, status);
     }
-  });
+  }
+);

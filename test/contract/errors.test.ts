@@ -3,21 +3,55 @@ import assert from "node:assert/strict";
 import { createServer, type Server } from "node:http";
 import { describe, test } from "node:test";
 import type { Limits } from "../../src/config.ts";
-import { ApiError, catalogue, messageCharactersMax, type Cause } from "../../src/http/errors.ts";
-import { createPlantHandler, createPlantServer, StoreError } from "../../src/index.ts";
+import {
+  ApiError,
+  catalogue,
+  messageCharactersMax,
+  type Cause
+} from "../../src/http/errors.ts";
+import {
+  createPlantHandler,
+  createPlantServer,
+  StoreError
+} from "../../src/index.ts";
 import type { PlantOptions, StoreErrorCode } from "../../src/index.ts";
 import {
-  chunked, fern, good, halfBody, halfHead, headersOf, nested, optional, plantOf, withFields, withHeadBytes,
+  chunked,
+  fern,
+  good,
+  halfBody,
+  halfHead,
+  headersOf,
+  nested,
+  optional,
+  plantOf,
+  withFields,
+  withHeadBytes
 } from "../support/requests.ts";
 import { listen, open, send, timeout } from "../support/serving.ts";
 import { assertError, exchange, post, token } from "../support/support.ts";
 
-
 /** After these, what follows is in doubt or is not waited for: the connection closes. */
 const closing: ReadonlySet<string> = new Set<Cause>([
-  "malformed", "target", "host", "framing", "repeated", "manyCredentials", "truncated", "connect",
-  "timeout", "size", "chunkExtensions", "headBytes", "headFields", "bodyTaken", "transferCoding",
-  "bodies", "closed", "version", "expectation",
+  "malformed",
+  "target",
+  "host",
+  "framing",
+  "repeated",
+  "manyCredentials",
+  "truncated",
+  "connect",
+  "timeout",
+  "size",
+  "chunkExtensions",
+  "headBytes",
+  "headFields",
+  "bodyTaken",
+  "transferCoding",
+  "bodies",
+  "closed",
+  "version",
+  "expectation"
 ]);
 
 interface Case {
@@ -32,10 +66,13 @@ interface Case {
 }
 const body = (bytes: string | Buffer): Case => ({ bytes: post(bytes) });
 const fields = (text: string): Case => ({ bytes: post(fern, text) });
-const replaced = (from: string, to: string): Case =>
-  ({ bytes: post(fern).toString().replace(from, to) });
-const failing = (code: Exclude<StoreErrorCode, "invalid">): Case =>
-  ({ bytes: post(fern), fails: new StoreError(code, "secret") });
+const replaced = (from: string, to: string): Case => ({
+  bytes: post(fern).toString().replace(from, to)
+});
+const failing = (code: Exclude<StoreErrorCode, "invalid">): Case => ({
+  bytes: post(fern),
+  fails: new StoreError(code, "secret")
+});
 const taken = (options: PlantOptions): Server => {
   const handler = createPlantHandler(options);
   return createServer((request, response) => {
@@ -64,10 +101,15 @@ const causes: Readonly<Record<Cause, Case>> = {
   path: replaced("/plants", "/"),
   method: replaced("POST", "PUT"),
   connect: { bytes: `CONNECT localhost:80 HTTP/1.1\r\nHost: a\r\n${good}\r\n` },
-  timeout: { bytes: halfHead, limits: { headMillis: 100, requestMillis: 100, checkMillis: 10 } },
+  timeout: {
+    bytes: halfHead,
+    limits: { headMillis: 100, requestMillis: 100, checkMillis: 10 }
+  },
   declaredSize: { bytes: post(plantOf(101)), limits: { bodyBytesMax: 100 } },
   size: { bytes: chunked(plantOf(101)), limits: { bodyBytesMax: 100 } },
-  chunkExtensions: { bytes: chunked(fern).replace("16\r\n", `16;x=${"x".repeat(20_000)}\r\n`) },
+  chunkExtensions: {
+    bytes: chunked(fern).replace("16\r\n", `16;x=${"x".repeat(20_000)}\r\n`)
+  },
   mediaType: replaced("application/json", "text/plain"),
   charset: replaced("application/json", "application/json; charset=latin1"),
   contentCoding: fields("Content-Encoding: gzip\r\n"),
@@ -76,31 +118,40 @@ const causes: Readonly<Record<Cause, Case>> = {
   headFields: { bytes: withFields(101) },
   fault: { bytes: post(fern), fails: new Error("secret") },
   bodyTaken: { bytes: post(fern), host: taken },
-  transferCoding: { bytes: chunked(fern).replace(": chunked", ": gzip, chunked") },
+  transferCoding: {
+    bytes: chunked(fern).replace(": chunked", ": gzip, chunked")
+  },
   full: failing("full"),
   unknown: failing("unknown"),
   busy: failing("busy"),
   bodies: {
-    before: post(plantOf(99)).toString().slice(0, -30), bytes: post(plantOf(99)),
-    limits: { bodyBytesMax: 100, bodiesBytesMax: 100 },
+    before: post(plantOf(99)).toString().slice(0, -30),
+    bytes: post(plantOf(99)),
+    limits: { bodyBytesMax: 100, bodiesBytesMax: 100 }
   },
   closed: failing("closed"),
   tooLarge: failing("tooLarge"),
   conflict: failing("conflict"),
-  idempotencyKey: fields("Idempotency-Key: \"\r\n"),
+  idempotencyKey: fields('Idempotency-Key: "\r\n'),
   unreachable: failing("unreachable"),
-  version: replaced("HTTP/1.1", "HTTP/2.0"),
+  version: replaced("HTTP/1.1", "HTTP/2.0")
 };
 
 describe("every cause of the catalogue is reached, with its number and its headers", () => {
   for (const [cause, [number]] of Object.entries(catalogue)) {
     test(cause, { timeout }, async () => {
-      const { bytes, limits = {}, halfClose = false, fails, host = createPlantServer, before = "" } =
-        causes[cause as Cause];
+      const {
+        bytes,
+        limits = {},
+        halfClose = false,
+        fails,
+        host = createPlantServer,
+        before = ""
+      } = causes[cause as Cause];
       const store = {
         appendOnce: () => Promise.resolve("stored" as const),
         append: () => (fails ? Promise.reject(fails) : Promise.resolve()),
-        close: () => Promise.resolve(),
+        close: () => Promise.resolve()
       };
       const faults: unknown[] = [];
       const onFault = (fault: unknown): void => void faults.push(fault);
@@ -108,12 +159,20 @@ describe("every cause of the catalogue is reached, with its number and its heade
       const port = await listen(server);
       if (before) await send(await open(server, port), before);
       const [answer] = await exchange(port, bytes, { answers: 1, halfClose });
-      assert.equal(assertError(answer, [Math.floor(number / 100)]).error, number);
+      assert.equal(
+        assertError(answer, [Math.floor(number / 100)]).error,
+        number
+      );
       const { headers = {} } = answer ?? {};
-      const found = Object.entries(headers).filter(([name]) => optional.includes(name));
+      const found = Object.entries(headers).filter(([name]) =>
+        optional.includes(name)
+      );
       assert.deepEqual(Object.fromEntries(found), headersOf(number));
       assert.equal(headers["connection"] === "close", closing.has(cause));
-      assert.ok(!answer?.body.includes("secret"), "the message reveals something internal");
+      assert.ok(
+        !answer?.body.includes("secret"),
+        "the message reveals something internal"
+      );
       assert.deepEqual(faults, cause === "fault" ? [fails] : []);
     });
   }
@@ -127,7 +186,12 @@ test("the numbers of the catalogue are unique, and begin with a status of an err
 
 test("a message is truncated at 500 characters", () => {
   for (const length of [499, 500, 501, 10_000]) {
-    const { message } = JSON.parse(new ApiError("json", "m".repeat(length - "The body is not JSON: .".length)).body);
+    const { message } = JSON.parse(
+      new ApiError(
+        "json",
+        "m".repeat(length - "The body is not JSON: .".length)
+      ).body
+    );
     assert.equal(message.length, Math.min(length, messageCharactersMax));
     assert.equal(message.endsWith("…"), length > messageCharactersMax);
   }

@@ -7,7 +7,16 @@ import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { chunk, coding, good, host, line } from "../support/requests.ts";
 import { statusesOf, writeFirst } from "../support/serving.ts";
-import { assertError, cleanEnvironment, exchange, post, root, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  assertError,
+  cleanEnvironment,
+  exchange,
+  post,
+  root,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const timeout = 30_000;
@@ -18,7 +27,9 @@ async function open() {
   const server = await startProcess({ node, cwd });
   after(() => server.end());
   const names = (): readonly string[] =>
-    readFileSync(join(cwd, "plants.ndjson"), "utf8").split("\n").slice(1, -1)
+    readFileSync(join(cwd, "plants.ndjson"), "utf8")
+      .split("\n")
+      .slice(1, -1)
       .map((line) => /"name":"([^"]*)"/.exec(line)?.[1] ?? "");
   return { port: server.port, url: server.url, names };
 }
@@ -28,58 +39,121 @@ const plant = (name: string): string => `{"id":1,"name":"${name}"}`;
 const evil = plant("evil");
 
 const size = 8 * 1_048_576;
-const upload = (head: string): string => `${head}${host}Content-Length: ${size}\r\n`;
+const upload = (head: string): string =>
+  `${head}${host}Content-Length: ${size}\r\n`;
 const pending = post(plant("pending")).toString();
-const early: readonly (readonly [statuses: readonly number[], head: string])[] = [
-  [[400], `${line}Host:\r\n${good}Content-Length: ${size}\r\n`],
-  [[401], upload(line)], [[404], upload(`POST /nothing HTTP/1.1\r\n${good}`)],
-  [[405], upload(`PUT /plants HTTP/1.1\r\n${good}`)], [[413], upload(`${line}${good}`)],
-  [[413], `${line}${host}${good}${coding}`],
-  [[415], upload(`${line}Authorization: Bearer ${token}\r\nContent-Type: text/plain\r\n`)],
-  [[417], upload(`${line}${good}Expect: 200-ok\r\n`)],
-  [[405], upload(`CONNECT a:1 HTTP/1.1\r\n${good}`)],
-  [[431], upload(`${line}${"a:\r\n".repeat(101)}`)], [[400], upload("garbage\r\n")],
-  [[501], `${line}${host}${good}Transfer-Encoding: gzip, chunked\r\n`],
-  [[405], upload(`HEAD /plants HTTP/1.1\r\n${good}`)], [[401], upload("HEAD / HTTP/1.1\r\n")],
-  [[400], upload(`HEAD / HTTP/1.1\r\n${host}`)], [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}${coding}`],
-  [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}Content-Length: 99999999\r\n`],
-  [[200, 405], pending + upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
-  [[200, 400], pending + upload(`HEAD / HTTP/1.1\r\n${host}`)],
-];
-test("a client that writes 8 MB before it reads sees an early response, also one to HEAD", { timeout }, async (t) => {
-  for (const [statuses, head] of early) {
-    await t.test(`B: ${statuses.join()} to ${head.slice(0, 24).trim()}`, async () => {
-      const chunked = head.includes("chunked") ? `${size.toString(16)}\r\n` : "";
-      const bytes = `${head}\r\n${chunked}${" ".repeat(size)}`;
-      const text = await writeFirst(server.port, bytes, statuses.length);
-      assert.deepEqual(statusesOf(text).slice(0, statuses.length), statuses);
-      assert.equal(/\r\n\r\n\{"error":\d+,"message":"[^"]+"\}\n/.test(text), !head.includes("HEAD"));
-    });
-  }
-});
-
-test("an early response is seen although the rest of the body is invalid", { timeout }, async () => {
-  for (const [status, head] of [
-    [401, `${line}${host}`], [404, `POST /nothing HTTP/1.1\r\n${host}${good}`],
-    [415, `${line}${host}Authorization: Bearer ${token}\r\n`],
-  ] as const) {
-    for (const body of ["x\r\n", `${chunk(evil)}x\r\n`, `x${" ".repeat(size)}`]) {
-      const [answer, ...more] = await exchange(server.port, `${head}${coding}\r\n${body}`);
-      assertError(answer, [status]);
-      assert.deepEqual(more, []);
+const early: readonly (readonly [statuses: readonly number[], head: string])[] =
+  [
+    [[400], `${line}Host:\r\n${good}Content-Length: ${size}\r\n`],
+    [[401], upload(line)],
+    [[404], upload(`POST /nothing HTTP/1.1\r\n${good}`)],
+    [[405], upload(`PUT /plants HTTP/1.1\r\n${good}`)],
+    [[413], upload(`${line}${good}`)],
+    [[413], `${line}${host}${good}${coding}`],
+    [
+      [415],
+      upload(
+        `${line}Authorization: Bearer ${token}\r\nContent-Type: text/plain\r\n`
+      )
+    ],
+    [[417], upload(`${line}${good}Expect: 200-ok\r\n`)],
+    [[405], upload(`CONNECT a:1 HTTP/1.1\r\n${good}`)],
+    [[431], upload(`${line}${"a:\r\n".repeat(101)}`)],
+    [[400], upload("garbage\r\n")],
+    [[501], `${line}${host}${good}Transfer-Encoding: gzip, chunked\r\n`],
+    [[405], upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
+    [[401], upload("HEAD / HTTP/1.1\r\n")],
+    [[400], upload(`HEAD / HTTP/1.1\r\n${host}`)],
+    [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}${coding}`],
+    [
+      [405],
+      `HEAD /plants HTTP/1.1\r\n${host}${good}Content-Length: 99999999\r\n`
+    ],
+    [[200, 405], pending + upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
+    [[200, 400], pending + upload(`HEAD / HTTP/1.1\r\n${host}`)]
+  ];
+test(
+  "a client that writes 8 MB before it reads sees an early response, also one to HEAD",
+  { timeout },
+  async (t) => {
+    for (const [statuses, head] of early) {
+      await t.test(
+        `B: ${statuses.join()} to ${head.slice(0, 24).trim()}`,
+        async () => {
+          const chunked = head.includes("chunked")
+            ? `${size.toString(16)}\r\n`
+            : "";
+          const bytes = `${head}\r\n${chunked}${" ".repeat(size)}`;
+          const text = await writeFirst(server.port, bytes, statuses.length);
+          assert.deepEqual(
+            statusesOf(text).slice(0, statuses.length),
+            statuses
+          );
+          assert.equal(
+            /\r\n\r\n\{"error":\d+,"message":"[^"]+"\}\n/.test(text),
+            !head.includes("HEAD")
+          );
+        }
+      );
     }
   }
-});
+);
 
-test("curl stores a plant by HTTP/1.1, by HTTP/1.0, and where it asks for HTTP/2", { timeout }, async () => {
-  const fields = ["-H", `Authorization: Bearer ${token}`, "-H", "Content-Type: application/json"];
-  for (const version of ["--http1.1", "--http1.0", "--http2"]) {
-    const args = ["-sS", "-w", "%{http_code}", version, ...fields, "-d", plant(version)];
-    const { stdout } = await promisify(execFile)("curl", [...args, `${server.url}/plants`], { env: cleanEnvironment() });
-    assert.equal(stdout.slice(-3), "200");
-    assert.equal(server.names().at(-1), version);
+test(
+  "an early response is seen although the rest of the body is invalid",
+  { timeout },
+  async () => {
+    for (const [status, head] of [
+      [401, `${line}${host}`],
+      [404, `POST /nothing HTTP/1.1\r\n${host}${good}`],
+      [415, `${line}${host}Authorization: Bearer ${token}\r\n`]
+    ] as const) {
+      for (const body of [
+        "x\r\n",
+        `${chunk(evil)}x\r\n`,
+        `x${" ".repeat(size)}`
+      ]) {
+        const [answer, ...more] = await exchange(
+          server.port,
+          `${head}${coding}\r\n${body}`
+        );
+        assertError(answer, [status]);
+        assert.deepEqual(more, []);
+      }
+    }
   }
-});
+);
+
+test(
+  "curl stores a plant by HTTP/1.1, by HTTP/1.0, and where it asks for HTTP/2",
+  { timeout },
+  async () => {
+    const fields = [
+      "-H",
+      `Authorization: Bearer ${token}`,
+      "-H",
+      "Content-Type: application/json"
+    ];
+    for (const version of ["--http1.1", "--http1.0", "--http2"]) {
+      const args = [
+        "-sS",
+        "-w",
+        "%{http_code}",
+        version,
+        ...fields,
+        "-d",
+        plant(version)
+      ];
+      const { stdout } = await promisify(execFile)(
+        "curl",
+        [...args, `${server.url}/plants`],
+        { env: cleanEnvironment() }
+      );
+      assert.equal(stdout.slice(-3), "200");
+      assert.equal(server.names().at(-1), version);
+    }
+  }
+);
 
 const stored = post(plant("lenient")).toString();
 const chunkedPlant = (trailer: string): string =>
@@ -88,28 +162,77 @@ const chunkedPlant = (trailer: string): string =>
 const lenient = [
   ["Several spaces", stored.replace("POST /plants", "POST  /plants  "), [200]],
   ["CR, LF and CRLF before a request line", `\r\n\r\r\n\n${stored}`, [200]],
-  ["`RTSP/1.0` in place of `HTTP/1.0`", stored.replace("HTTP/1.1", "RTSP/1.0"), [200]],
-  ["White space before a field's value", stored.replace("Host: ", `Host:${" ".repeat(50_000)}`), [200]],
-  ["A tab after `Transfer-Encoding: chunked`", chunkedPlant("").replace("ked\r", "ked\t\r"), [400]],
-  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant("Content-Length: 1\r\n"), [400]],
-  ["`Content-Length` or `Transfer-Encoding` in a trailer", chunkedPlant(coding), [400]],
-  ["`Connection: close` in a trailer", chunkedPlant("Connection: close\r\n") + stored, [200, 400]],
-  ["A request with `Upgrade`", stored.replace("Host", "Connection: upgrade\r\nUpgrade: h2c\r\nHost") + stored, [200]],
+  [
+    "`RTSP/1.0` in place of `HTTP/1.0`",
+    stored.replace("HTTP/1.1", "RTSP/1.0"),
+    [200]
+  ],
+  [
+    "White space before a field's value",
+    stored.replace("Host: ", `Host:${" ".repeat(50_000)}`),
+    [200]
+  ],
+  [
+    "A tab after `Transfer-Encoding: chunked`",
+    chunkedPlant("").replace("ked\r", "ked\t\r"),
+    [400]
+  ],
+  [
+    "`Content-Length` or `Transfer-Encoding` in a trailer",
+    chunkedPlant("Content-Length: 1\r\n"),
+    [400]
+  ],
+  [
+    "`Content-Length` or `Transfer-Encoding` in a trailer",
+    chunkedPlant(coding),
+    [400]
+  ],
+  [
+    "`Connection: close` in a trailer",
+    chunkedPlant("Connection: close\r\n") + stored,
+    [200, 400]
+  ],
+  [
+    "A request with `Upgrade`",
+    stored.replace("Host", "Connection: upgrade\r\nUpgrade: h2c\r\nHost") +
+      stored,
+    [200]
+  ]
 ] as const;
-const nodes = (process.env["PLANT_TEST_NODES"] ?? "").split(":").filter(Boolean);
+const nodes = (process.env["PLANT_TEST_NODES"] ?? "")
+  .split(":")
+  .filter(Boolean);
 for (const each of new Set([node, ...nodes])) {
-  test(`what Node's parser keeps from us is as the README lists it: ${each}`, { timeout },
+  test(
+    `what Node's parser keeps from us is as the README lists it: ${each}`,
+    { timeout },
     async () => {
-      const readme = readFileSync(join(root, "src", "http", "README.md"), "utf8");
-      const list = /^## What Node's parser keeps from us\n\n((?:- .*\n)+)/m.exec(readme)?.[1] ?? "";
+      const readme = readFileSync(
+        join(root, "src", "http", "README.md"),
+        "utf8"
+      );
+      const list =
+        /^## What Node's parser keeps from us\n\n((?:- .*\n)+)/m.exec(
+          readme
+        )?.[1] ?? "";
       const listed = list.trimEnd().split("\n");
       assert.equal(new Set(lenient.map(([item]) => item)).size, listed.length);
       const running = await startProcess({ node: each });
       for (const [item, bytes, statuses] of lenient) {
-        assert.ok(listed.some((text) => text.startsWith(`- ${item}`)), item);
-        const answers = await exchange(running.port, bytes, { halfClose: true });
-        assert.deepEqual(answers.map(({ status }) => status), statuses, item);
+        assert.ok(
+          listed.some((text) => text.startsWith(`- ${item}`)),
+          item
+        );
+        const answers = await exchange(running.port, bytes, {
+          halfClose: true
+        });
+        assert.deepEqual(
+          answers.map(({ status }) => status),
+          statuses,
+          item
+        );
       }
       await running.end();
-    });
+    }
+  );
 }

@@ -7,8 +7,20 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { request as hostileRequest, utf8, type RequestOptions } from "../attack/hostile.ts";
-import { answerTo, assertError, exchange, type RawAnswer, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  request as hostileRequest,
+  utf8,
+  type RequestOptions
+} from "../attack/hostile.ts";
+import {
+  answerTo,
+  assertError,
+  exchange,
+  type RawAnswer,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const folder = temporaryFolder();
@@ -16,18 +28,26 @@ const server = await startProcess({ node, cwd: folder });
 after(() => server.end());
 
 const fern = '{"id":1,"name":"Fern"}';
-const request = (parts: RequestOptions): string => hostileRequest({ body: fern, ...parts });
+const request = (parts: RequestOptions): string =>
+  hostileRequest({ body: fern, ...parts });
 
 /** The response to a good request with some parts replaced. */
 const responseTo = (parts: RequestOptions): Promise<RawAnswer> =>
   answerTo(server.port, request(parts), parts.method === "HEAD");
 
 /** Checks that the response is a 200 with exactly this Plant, or an Error of this status. */
-function assertAnswer(answer: RawAnswer, status: number, plant: unknown = { name: "Fern" }): void {
+function assertAnswer(
+  answer: RawAnswer,
+  status: number,
+  plant: unknown = { name: "Fern" }
+): void {
   if (status >= 400) return void assertError(answer, [status]);
   assert.equal(answer.status, status, answer.body);
   assert.equal(answer.headers["content-type"], "application/json");
-  assert.equal(answer.headers["content-length"], String(Buffer.byteLength(answer.body)));
+  assert.equal(
+    answer.headers["content-length"],
+    String(Buffer.byteLength(answer.body))
+  );
   assert.match(answer.headers["date"] ?? "", / GMT$/);
   assert.deepEqual(JSON.parse(answer.body), plant);
 }
@@ -37,88 +57,250 @@ const records = (): readonly string[] =>
 
 /** Runs each row as a test of its own. */
 function table<Row extends readonly [string, ...unknown[]]>(
-  name: string, rows: readonly Row[], check: (row: Row) => Promise<void>,
+  name: string,
+  rows: readonly Row[],
+  check: (row: Row) => Promise<void>
 ): void {
   test(name, { timeout: 30_000 }, async (t) => {
     for (const row of rows) {
-      await t.test(`${name}: ${row.slice(0, 2).join(", ").slice(0, 80)}`, () => check(row));
+      await t.test(`${name}: ${row.slice(0, 2).join(", ").slice(0, 80)}`, () =>
+        check(row)
+      );
     }
   });
 }
 
-table("a valid plant is stored, and the response is 200 with the Plant, without its id", [
-  // test/unit/schema.test.ts and the hostile tables have other plants.
-  ["A, Plant: name and tag", '{"id":1,"name":"Fern","tag":"shade"}', { name: "Fern", tag: "shade" }],
-  ["A, NewPlant: tag is not required", fern, { name: "Fern" }],
-  ["A: the same id again", fern, { name: "Fern" }],
-  ["A: an empty name, an empty tag", '{"id":2,"name":"","tag":""}', { name: "", tag: "" }],
-  ["A: no limit on name", `{"id":3,"name":"${"x".repeat(500_000)}"}`, { name: "x".repeat(500_000) }],
-  ["A: any tag", '{"id":4,"name":"Farn","tag":"\u{1f33f} \\n\\u0000"}', { name: "Farn", tag: "\u{1f33f} \n\0" }],
-  ["B, JSON: other members are not stored", '{"id":5,"name":"Moss","age":[1,{"name":2}]}', { name: "Moss" }],
-] as const, async ([, body, plant]) => {
-  const before = records().length;
-  assertAnswer(await responseTo({ body: utf8(body) }), 200, plant);
-  const [line = "", ...more] = records().slice(before);
-  assert.equal(more.length, 0);
-  const stored = JSON.parse(line) as { readonly plant: { readonly id: number } };
-  assert.deepEqual(stored.plant, { id: (JSON.parse(body) as { id: number }).id, ...plant });
-});
+table(
+  "a valid plant is stored, and the response is 200 with the Plant, without its id",
+  [
+    // test/unit/schema.test.ts and the hostile tables have other plants.
+    [
+      "A, Plant: name and tag",
+      '{"id":1,"name":"Fern","tag":"shade"}',
+      { name: "Fern", tag: "shade" }
+    ],
+    ["A, NewPlant: tag is not required", fern, { name: "Fern" }],
+    ["A: the same id again", fern, { name: "Fern" }],
+    [
+      "A: an empty name, an empty tag",
+      '{"id":2,"name":"","tag":""}',
+      { name: "", tag: "" }
+    ],
+    [
+      "A: no limit on name",
+      `{"id":3,"name":"${"x".repeat(500_000)}"}`,
+      { name: "x".repeat(500_000) }
+    ],
+    [
+      "A: any tag",
+      '{"id":4,"name":"Farn","tag":"\u{1f33f} \\n\\u0000"}',
+      { name: "Farn", tag: "\u{1f33f} \n\0" }
+    ],
+    [
+      "B, JSON: other members are not stored",
+      '{"id":5,"name":"Moss","age":[1,{"name":2}]}',
+      { name: "Moss" }
+    ]
+  ] as const,
+  async ([, body, plant]) => {
+    const before = records().length;
+    assertAnswer(await responseTo({ body: utf8(body) }), 200, plant);
+    const [line = "", ...more] = records().slice(before);
+    assert.equal(more.length, 0);
+    const stored = JSON.parse(line) as {
+      readonly plant: { readonly id: number };
+    };
+    assert.deepEqual(stored.plant, {
+      id: (JSON.parse(body) as { id: number }).id,
+      ...plant
+    });
+  }
+);
 
-table("a body that is not a NewPlant is a 400, and every violation is named", [
-  // test/unit/schema.test.ts has each violation.
-  ["A: no name", '{"id":1}', /name/], ["A: an array", "[]", /object/],
-  ["B, Every answer: all at once", '{"id":"x","name":1,"tag":null}', /\/name.*\/tag.*\/id/],
-  ["B, Statuses: an empty body", "", /empty/],
-  ["B, Statuses: bad JSON, with its offset", '{"id":1,}', /\b8\b/],
-  ["RFC 8259, 2: two texts", `${fern}${fern}`, /22/],
-  ["RFC 7493, 2.1: no UTF-8", '{"id":1,"name":"\xff"}', /UTF-8/],
-  ["B, Every answer: a message is bounded", utf8(`{"id":1,"name":"","${"\\u0000é".repeat(9000)}`), /./],
-  ["B, Every answer: an excerpt is escaped", `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`, /./],
-] as const, async ([, body, expected]) => {
-  const before = records().length;
-  assert.match(assertError(await responseTo({ body }), [400]).message, expected);
-  assert.equal(records().length, before);
-});
+table(
+  "a body that is not a NewPlant is a 400, and every violation is named",
+  [
+    // test/unit/schema.test.ts has each violation.
+    ["A: no name", '{"id":1}', /name/],
+    ["A: an array", "[]", /object/],
+    [
+      "B, Every answer: all at once",
+      '{"id":"x","name":1,"tag":null}',
+      /\/name.*\/tag.*\/id/
+    ],
+    ["B, Statuses: an empty body", "", /empty/],
+    ["B, Statuses: bad JSON, with its offset", '{"id":1,}', /\b8\b/],
+    ["RFC 8259, 2: two texts", `${fern}${fern}`, /22/],
+    ["RFC 7493, 2.1: no UTF-8", '{"id":1,"name":"\xff"}', /UTF-8/],
+    [
+      "B, Every answer: a message is bounded",
+      utf8(`{"id":1,"name":"","${"\\u0000é".repeat(9000)}`),
+      /./
+    ],
+    [
+      "B, Every answer: an excerpt is escaped",
+      `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`,
+      /./
+    ]
+  ] as const,
+  async ([, body, expected]) => {
+    const before = records().length;
+    assert.match(
+      assertError(await responseTo({ body }), [400]).message,
+      expected
+    );
+    assert.equal(records().length, before);
+  }
+);
 
-table("a 415 repeats what was sent if clients send it by mistake, and nothing else", [
-  ["curl's default", "Type", "application/x-www-form-urlencoded",
-    /^Content-Type must be application\/json: found application\/x-www-form-urlencoded\.$/],
-  ["a form with a boundary", "Type", "multipart/form-data; boundary=a", /: found multipart\/form-data\.$/],
-  ["in capitals", "Type", "Text/Plain", /: found Text\/Plain\.$/],
-  ["nothing", "Type", undefined, /^Content-Type must be application\/json: found no value\.$/],
-  ["a token, misplaced", "Type", "S3cret", /^(?!.*S3cret).*found another one\.$/],
-  ["a charset", "Type", "application/json; charset=ISO-8859-1",
-    /^The charset of Content-Type must be utf-8, once, or absent: found ISO-8859-1\.$/],
-  ["a charset, twice", "Type", "application/json; charset=utf-8; charset=utf-8", /: found it twice\.$/],
-  ["a charset that is a token", "Type", "application/json; charset=S3cret", /^(?!.*S3cret).*found another one\.$/],
-  ["a coding", "Encoding", "gzip", /^Content-Encoding must be identity or absent: found gzip\.$/],
-  ["an empty coding", "Encoding", "", /^Content-Encoding must be identity or absent: found no value\.$/],
-  ["utf8", "Type", "application/json; charset=utf8", /: found utf8\.$/],
-  ["a coding that is a token", "Encoding", "S3cret", /^(?!.*S3cret).*another one\.$/],
-] as const, async ([, name, value, expected]) => {
-  const field = value === undefined ? "" : `Content-${name}: ${value}\r\n`;
-  const answer = await responseTo(name === "Type" ? { type: field } : { fields: field });
-  assert.match(assertError(answer, [415]).message, expected);
-});
+table(
+  "a 415 repeats what was sent if clients send it by mistake, and nothing else",
+  [
+    [
+      "curl's default",
+      "Type",
+      "application/x-www-form-urlencoded",
+      /^Content-Type must be application\/json: found application\/x-www-form-urlencoded\.$/
+    ],
+    [
+      "a form with a boundary",
+      "Type",
+      "multipart/form-data; boundary=a",
+      /: found multipart\/form-data\.$/
+    ],
+    ["in capitals", "Type", "Text/Plain", /: found Text\/Plain\.$/],
+    [
+      "nothing",
+      "Type",
+      undefined,
+      /^Content-Type must be application\/json: found no value\.$/
+    ],
+    [
+      "a token, misplaced",
+      "Type",
+      "S3cret",
+      /^(?!.*S3cret).*found another one\.$/
+    ],
+    [
+      "a charset",
+      "Type",
+      "application/json; charset=ISO-8859-1",
+      /^The charset of Content-Type must be utf-8, once, or absent: found ISO-8859-1\.$/
+    ],
+    [
+      "a charset, twice",
+      "Type",
+      "application/json; charset=utf-8; charset=utf-8",
+      /: found it twice\.$/
+    ],
+    [
+      "a charset that is a token",
+      "Type",
+      "application/json; charset=S3cret",
+      /^(?!.*S3cret).*found another one\.$/
+    ],
+    [
+      "a coding",
+      "Encoding",
+      "gzip",
+      /^Content-Encoding must be identity or absent: found gzip\.$/
+    ],
+    [
+      "an empty coding",
+      "Encoding",
+      "",
+      /^Content-Encoding must be identity or absent: found no value\.$/
+    ],
+    ["utf8", "Type", "application/json; charset=utf8", /: found utf8\.$/],
+    [
+      "a coding that is a token",
+      "Encoding",
+      "S3cret",
+      /^(?!.*S3cret).*another one\.$/
+    ]
+  ] as const,
+  async ([, name, value, expected]) => {
+    const field = value === undefined ? "" : `Content-${name}: ${value}\r\n`;
+    const answer = await responseTo(
+      name === "Type" ? { type: field } : { fields: field }
+    );
+    assert.match(assertError(answer, [415]).message, expected);
+  }
+);
 
 const head = `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
-table("an error says what is wrong with what other programs send", [
-  ["LF after the version", 505, head.replace("\r\n", "\n"), /^The HTTP version must be 1\.0 or 1\.1, and CRLF must follow\.$/],
-  ["a zone", 400, head.replace("Host: a", "Host: [fe80::1%eth0]:80"), /^Host must be one name or address without a zone,/],
-  ["no length", 400, head, /^The body is empty, expected a NewPlant: found no Content-Length\.$/],
-  ["the PROXY protocol", 400, `PROXY TCP4 10.0.0.1 10.0.0.2 5 80\r\n${head}`, /: found the PROXY protocol\.$/],
-  ["its version 2", 400, `\r\n\r\n\0\r\nQUIT\n${head}`, /: found the PROXY protocol\.$/],
-  ["TLS", 400, "\x16\x03\x01\x02\0\x01", /^This is not an HTTP message as RFC 9112 defines it: found TLS\.$/],
-  ["anything else", 400, "PROXIMA\r\n", /^This is not an HTTP message as RFC 9112 defines it\.$/],
-  ["malformed JSON", 400, `${head}Content-Length: 1\r\n\r\n{`, /^The body is not JSON: at byte 1, found the end/],
-  ["a name twice", 400, `${head}Content-Length: 13\r\n\r\n{"a":1,"a":1}`, /^An object has a repeated member name: at byte 7/],
-] as const, async ([, status, bytes, expected]) => {
-  const answer = await answerTo(server.port, bytes.includes("Length") ? bytes : `${bytes}\r\n`);
-  assert.match(assertError(answer, [status]).message, expected);
-});
+table(
+  "an error says what is wrong with what other programs send",
+  [
+    [
+      "LF after the version",
+      505,
+      head.replace("\r\n", "\n"),
+      /^The HTTP version must be 1\.0 or 1\.1, and CRLF must follow\.$/
+    ],
+    [
+      "a zone",
+      400,
+      head.replace("Host: a", "Host: [fe80::1%eth0]:80"),
+      /^Host must be one name or address without a zone,/
+    ],
+    [
+      "no length",
+      400,
+      head,
+      /^The body is empty, expected a NewPlant: found no Content-Length\.$/
+    ],
+    [
+      "the PROXY protocol",
+      400,
+      `PROXY TCP4 10.0.0.1 10.0.0.2 5 80\r\n${head}`,
+      /: found the PROXY protocol\.$/
+    ],
+    [
+      "its version 2",
+      400,
+      `\r\n\r\n\0\r\nQUIT\n${head}`,
+      /: found the PROXY protocol\.$/
+    ],
+    [
+      "TLS",
+      400,
+      "\x16\x03\x01\x02\0\x01",
+      /^This is not an HTTP message as RFC 9112 defines it: found TLS\.$/
+    ],
+    [
+      "anything else",
+      400,
+      "PROXIMA\r\n",
+      /^This is not an HTTP message as RFC 9112 defines it\.$/
+    ],
+    [
+      "malformed JSON",
+      400,
+      `${head}Content-Length: 1\r\n\r\n{`,
+      /^The body is not JSON: at byte 1, found the end/
+    ],
+    [
+      "a name twice",
+      400,
+      `${head}Content-Length: 13\r\n\r\n{"a":1,"a":1}`,
+      /^An object has a repeated member name: at byte 7/
+    ]
+  ] as const,
+  async ([, status, bytes, expected]) => {
+    const answer = await answerTo(
+      server.port,
+      bytes.includes("Length") ? bytes : `${bytes}\r\n`
+    );
+    assert.match(assertError(answer, [status]).message, expected);
+  }
+);
 
 /** The contract's order of checks. */
-const faults: readonly (readonly [string, RequestOptions & { readonly status: number }])[] = [
+const faults: readonly (readonly [
+  string,
+  RequestOptions & { readonly status: number }
+])[] = [
   ["one unambiguous request", { status: 400, host: "Host:\r\n" }],
   ["bearer", { status: 401, authorization: "" }],
   ["path", { status: 404, target: "/plant" }],
@@ -128,53 +310,91 @@ const faults: readonly (readonly [string, RequestOptions & { readonly status: nu
   ["content coding", { status: 415, fields: "Content-Encoding: br\r\n" }],
   ["size", { status: 413, length: 1_048_577 }],
   ["JSON", { status: 400, body: "{" }],
-  ["schema", { status: 400, body: "{}" }],
+  ["schema", { status: 400, body: "{}" }]
 ];
 const pairs = faults.flatMap(([first, one], index) =>
-  faults.slice(index + 1).map(([second, two]) => [`${first}, then ${second}`, one, two] as const));
+  faults
+    .slice(index + 1)
+    .map(([second, two]) => [`${first}, then ${second}`, one, two] as const)
+);
 
-table("of two faults, the first in the order of checks decides the response", pairs,
+table(
+  "of two faults, the first in the order of checks decides the response",
+  pairs,
   async ([, one, two]) => {
     const alone = assertError(await responseTo(one), [one.status]);
     const fields = `${two.fields ?? ""}${one.fields ?? ""}`;
-    const both = assertError(await responseTo({ ...two, ...one, fields }), [one.status]);
+    const both = assertError(await responseTo({ ...two, ...one, fields }), [
+      one.status
+    ]);
     assert.equal(both.error, alone.error);
-  });
+  }
+);
 
-table("a fault of the head gets its response before 100 Continue, without the body",
-  faults.slice(0, 8).filter(([name]) => name !== "Expect"), async ([, { status, ...parts }]) => {
-    const fields = `${parts.fields ?? ""}Expect: 100-continue\r\n`;
-    assertError(await responseTo({ length: 22, ...parts, fields, body: "" }), [status]);
-  });
-
-table("an early response has Connection: close, or leaves the connection open", faults,
+table(
+  "a fault of the head gets its response before 100 Continue, without the body",
+  faults.slice(0, 8).filter(([name]) => name !== "Expect"),
   async ([, { status, ...parts }]) => {
-    const body = parts.length === undefined ? {} : { body: " ".repeat(1_048_577) };
-    const both = request({ ...parts, ...body }) + request({ fields: "Connection: close\r\n" });
+    const fields = `${parts.fields ?? ""}Expect: 100-continue\r\n`;
+    assertError(await responseTo({ length: 22, ...parts, fields, body: "" }), [
+      status
+    ]);
+  }
+);
+
+table(
+  "an early response has Connection: close, or leaves the connection open",
+  faults,
+  async ([, { status, ...parts }]) => {
+    const body =
+      parts.length === undefined ? {} : { body: " ".repeat(1_048_577) };
+    const both =
+      request({ ...parts, ...body }) +
+      request({ fields: "Connection: close\r\n" });
     const [first, second, ...more] = await exchange(server.port, both);
     assert.ok(first, "no answer came");
     assertError(first, [status]);
     assert.equal(more.length, 0);
-    assert.equal(second?.status, first.headers["connection"] === "close" ? undefined : 200);
-  });
+    assert.equal(
+      second?.status,
+      first.headers["connection"] === "close" ? undefined : 200
+    );
+  }
+);
 
-const methods = execFileSync(node, ["-p", "require('node:http').METHODS.join()"], {
-  encoding: "utf8", env: {},
-}).trim().split(",");
-const others = methods.filter((method) => method !== "POST" && method !== "CONNECT");
+const methods = execFileSync(
+  node,
+  ["-p", "require('node:http').METHODS.join()"],
+  {
+    encoding: "utf8",
+    env: {}
+  }
+)
+  .trim()
+  .split(",");
+const others = methods.filter(
+  (method) => method !== "POST" && method !== "CONNECT"
+);
 
-table("any other method on /plants is a 405 with Allow: POST", others.map((method) =>
-  [method] as const), async ([method]) => {
-  const answer = await responseTo({ method });
-  assert.equal(answer.headers["allow"], "POST");
-  if (method !== "HEAD") assertError(answer, [405]);
-  assert.equal(answer.status, 405);
-  assert.match(answer.headers["date"] ?? "", / GMT$/);
-});
+table(
+  "any other method on /plants is a 405 with Allow: POST",
+  others.map((method) => [method] as const),
+  async ([method]) => {
+    const answer = await responseTo({ method });
+    assert.equal(answer.headers["allow"], "POST");
+    if (method !== "HEAD") assertError(answer, [405]);
+    assert.equal(answer.status, 405);
+    assert.match(answer.headers["date"] ?? "", / GMT$/);
+  }
+);
 
 test("with a base path, /plants follows it and is nowhere else", async () => {
   const based = await startProcess({ node, args: ["--base-path", "/v1"] });
-  for (const [target, status] of [["/v1/plants", 200], ["/plants", 404], ["/v1", 404]] as const) {
+  for (const [target, status] of [
+    ["/v1/plants", 200],
+    ["/plants", 404],
+    ["/v1", 404]
+  ] as const) {
     assertAnswer(await answerTo(based.port, request({ target })), status);
   }
   assert.equal(await based.end(), 0);

@@ -7,10 +7,21 @@ import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { createPlantServer, type NewPlant, openJournal, type PlantOptions, StoreError } from "../../src/index.ts";
+import {
+  createPlantServer,
+  type NewPlant,
+  openJournal,
+  type PlantOptions,
+  StoreError
+} from "../../src/index.ts";
 import { recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
-import { answerTo, cleanEnvironment, root, temporaryFolder } from "../support/support.ts";
+import {
+  answerTo,
+  cleanEnvironment,
+  root,
+  temporaryFolder
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 interface Sent {
@@ -22,23 +33,49 @@ interface Sent {
 }
 
 /** A server on a journal; the journal's lines; and a function that posts one plant. */
-async function serving(options: Partial<PlantOptions> = {}, keysBytesMax = 2 ** 24) {
+async function serving(
+  options: Partial<PlantOptions> = {},
+  keysBytesMax = 2 ** 24
+) {
   const file = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(file, { limits: { keysBytesMax } });
   const summaries: unknown[] = [];
   const server = createPlantServer({
-    store: journal, tokens: ["a", "b"], limits: { keysBytesMax },
-    onResponse: ({ status, error, replayed }) => summaries.push([status, error, replayed]), ...options,
+    store: journal,
+    tokens: ["a", "b"],
+    limits: { keysBytesMax },
+    onResponse: ({ status, error, replayed }) =>
+      summaries.push([status, error, replayed]),
+    ...options
   });
   const port = await listen(server);
   const post = async ({
-    key, token = "a", plant = '{"id":1,"name":"Fern"}', type = "application/json", path = "/plants",
+    key,
+    token = "a",
+    plant = '{"id":1,"name":"Fern"}',
+    type = "application/json",
+    path = "/plants"
   }: Sent = {}) => {
-    const headers = { "Authorization": `Bearer ${token}`, "Content-Type": type,
-      ...(key !== undefined && { "Idempotency-Key": key }) };
-    const response = await fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers, body: plant });
-    const body = await response.json() as { readonly error?: number; readonly name?: string; readonly message?: string };
-    return { status: response.status, replayed: response.headers.get("idempotency-replayed"), ...body };
+    const headers = {
+      "Authorization": `Bearer ${token}`,
+      "Content-Type": type,
+      ...(key !== undefined && { "Idempotency-Key": key })
+    };
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, {
+      method: "POST",
+      headers,
+      body: plant
+    });
+    const body = (await response.json()) as {
+      readonly error?: number;
+      readonly name?: string;
+      readonly message?: string;
+    };
+    return {
+      status: response.status,
+      replayed: response.headers.get("idempotency-replayed"),
+      ...body
+    };
   };
   const lines = () => readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
   return { journal, port, post, lines, summaries };
@@ -51,15 +88,29 @@ test("a key stores its plant once, with or without quotes, however the JSON is s
   const { post, lines, summaries } = await serving();
   assert.deepEqual(await post({ key: '"8e03978e-40d5"' }), stored);
   assert.deepEqual(await post({ key: "8e03978e-40d5" }), again);
-  assert.deepEqual(await post({ key: '"8e03978e-40d5"', plant: ' {"name":"F\\u0065rn", "id":1e0}' }), again);
+  assert.deepEqual(
+    await post({
+      key: '"8e03978e-40d5"',
+      plant: ' {"name":"F\\u0065rn", "id":1e0}'
+    }),
+    again
+  );
   assert.equal(lines().length, 1);
-  assert.deepEqual(summaries, [[200, undefined, undefined], [200, undefined, true], [200, undefined, true]]);
+  assert.deepEqual(summaries, [
+    [200, undefined, undefined],
+    [200, undefined, true],
+    [200, undefined, true]
+  ]);
 });
 
 test("the same key with another plant is a 422, and stores nothing", async () => {
   const { post, lines } = await serving();
   assert.deepEqual(await post({ key: "k" }), stored);
-  for (const plant of ['{"id":2,"name":"Fern"}', '{"id":1,"name":"Moss"}', '{"id":1,"name":"Fern","tag":"x"}']) {
+  for (const plant of [
+    '{"id":2,"name":"Fern"}',
+    '{"id":1,"name":"Moss"}',
+    '{"id":1,"name":"Fern","tag":"x"}'
+  ]) {
     const { status, error } = await post({ key: "k", plant });
     assert.deepEqual([status, error], [422, 42201], plant);
   }
@@ -70,38 +121,66 @@ test("the same key with another plant is a 422, and stores nothing", async () =>
 test("keys are scoped to the token: another holder's key neither replays nor conflicts", async () => {
   const { post, lines } = await serving();
   assert.deepEqual(await post({ key: "k" }), stored);
-  assert.deepEqual(await post({ key: "k", token: "b", plant: '{"id":2,"name":"Fern"}' }), stored);
+  assert.deepEqual(
+    await post({ key: "k", token: "b", plant: '{"id":2,"name":"Fern"}' }),
+    stored
+  );
   assert.equal(lines().length, 2);
-  const digests = ["a", "b"].map((token) => hash("sha256",
-    Buffer.concat([hash("sha256", token, "buffer"), Buffer.from("k")]), "buffer").toString("base64url", 0, 16));
-  assert.deepEqual(lines().map((line) => (JSON.parse(line) as { key: string }).key), digests, "the record has a digest");
+  const digests = ["a", "b"].map((token) =>
+    hash(
+      "sha256",
+      Buffer.concat([hash("sha256", token, "buffer"), Buffer.from("k")]),
+      "buffer"
+    ).toString("base64url", 0, 16)
+  );
+  assert.deepEqual(
+    lines().map((line) => (JSON.parse(line) as { key: string }).key),
+    digests,
+    "the record has a digest"
+  );
 });
 
 const valid: readonly (readonly [key: string, same: string])[] = [
-  ["a", '"a"'], ["x".repeat(255), `"${"x".repeat(255)}"`], ["a;x=1", '"a;x=1"'], ["?1", '"?1"'], ["42", '"42"'],
-  [":YQ==:", '":YQ==:"'], ["'a'", `"'a'"`], ["!#$%&()*+-./<=>?@[]^_`{|}~", '"!#$%&()*+-./<=>?@[]^_`{|}~"'],
-  ['"a b"', '"a b"'], ['"a,b"', '"a,b"'], [String.raw`"\"\\"`, String.raw`"\"\\"`],
-  [`"${String.raw`\"`.repeat(255)}"`, `"${String.raw`\"`.repeat(255)}"`],
+  ["a", '"a"'],
+  ["x".repeat(255), `"${"x".repeat(255)}"`],
+  ["a;x=1", '"a;x=1"'],
+  ["?1", '"?1"'],
+  ["42", '"42"'],
+  [":YQ==:", '":YQ==:"'],
+  ["'a'", `"'a'"`],
+  ["!#$%&()*+-./<=>?@[]^_`{|}~", '"!#$%&()*+-./<=>?@[]^_`{|}~"'],
+  ['"a b"', '"a b"'],
+  ['"a,b"', '"a,b"'],
+  [String.raw`"\"\\"`, String.raw`"\"\\"`],
+  [`"${String.raw`\"`.repeat(255)}"`, `"${String.raw`\"`.repeat(255)}"`]
 ];
 test("a key is a quoted String of RFC 9651, or the same text without quotes", async (t) => {
   const { post } = await serving();
-  for (const [key, same] of valid) await t.test(key.slice(0, 40), async () => {
-    assert.deepEqual(await post({ key }), stored);
-    assert.deepEqual(await post({ key: same }), again);
-  });
+  for (const [key, same] of valid)
+    await t.test(key.slice(0, 40), async () => {
+      assert.deepEqual(await post({ key }), stored);
+      assert.deepEqual(await post({ key: same }), again);
+    });
 });
 
 const requestWith = (fields: string, token = "a"): string =>
-  `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
-  + 'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
+  `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}` +
+  'Content-Length: 22\r\n\r\n{"id":1,"name":"Fern"}';
 
 test("the field twice is a repeated field, also where node joins the two to one valid String", async () => {
   const { port, lines } = await serving();
-  for (const [first, second] of [["a", "a"], ['"a', 'b"']]) {
+  for (const [first, second] of [
+    ["a", "a"],
+    ['"a', 'b"']
+  ]) {
     // Also for a client without a valid token: it is not one unambiguous request.
     for (const token of ["a", "unknown"]) {
       const fields = `Idempotency-Key: ${first}\r\nIdempotency-Key: ${second}\r\n`;
-      assert.match((await answerTo(port, requestWith(fields, token))).body, /"error":40005,/, first);
+      assert.match(
+        (await answerTo(port, requestWith(fields, token))).body,
+        /"error":40005,/,
+        first
+      );
     }
   }
   assert.equal(lines().length, 0);
@@ -109,21 +188,47 @@ test("the field twice is a repeated field, also where node joins the two to one 
 
 test("the key is checked after the token, the path and Expect, and before the media type", async () => {
   const { post, port } = await serving();
-  assert.match((await answerTo(port, requestWith('Expect: much\r\nIdempotency-Key: "\r\n'))).body, /"error":41701,/);
+  assert.match(
+    (
+      await answerTo(
+        port,
+        requestWith('Expect: much\r\nIdempotency-Key: "\r\n')
+      )
+    ).body,
+    /"error":41701,/
+  );
   const bad = { key: '"', type: "text/plain" };
   assert.equal((await post({ ...bad, token: "c" })).error, 40102);
   assert.equal((await post({ ...bad, path: "/" })).error, 40401);
   const { error, message } = await post(bad);
-  assert.deepEqual([error, /, or without quotes, spaces, commas and backslashes\.$/.test(`${message}`)], [40016, true]);
+  assert.deepEqual(
+    [
+      error,
+      /, or without quotes, spaces, commas and backslashes\.$/.test(
+        `${message}`
+      )
+    ],
+    [40016, true]
+  );
   assert.equal((await post({ ...bad, key: "a" })).error, 41501);
 });
 
 test("a store that keeps no keys: the field is not looked at, whatever its value", async () => {
   const own: NewPlant[] = [];
-  const store = { append: (plant: NewPlant) => Promise.resolve(void own.push(plant)), close: () => Promise.resolve() };
-  for (const { post, port, lines } of [await serving({}, 0), await serving({ store })]) {
-    for (const key of ["a", "a", '"', "a,a"]) assert.deepEqual(await post({ key }), stored);
-    const { status } = await answerTo(port, requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n"));
+  const store = {
+    append: (plant: NewPlant) => Promise.resolve(void own.push(plant)),
+    close: () => Promise.resolve()
+  };
+  for (const { post, port, lines } of [
+    await serving({}, 0),
+    await serving({ store })
+  ]) {
+    for (const key of ["a", "a", '"', "a,a"])
+      assert.deepEqual(await post({ key }), stored);
+    const { status } = await answerTo(
+      port,
+      requestWith("Idempotency-Key: a\r\nIdempotency-Key: b\r\n")
+    );
     assert.equal(status, 200, "nor a repeated one");
     assert.doesNotMatch(lines().join(), /"key"/);
   }
@@ -132,11 +237,20 @@ test("a store that keeps no keys: the field is not looked at, whatever its value
 
 test("a host's own store with appendOnce gets the digest; its outcomes become the responses", async () => {
   const calls: (readonly [bigint, string])[] = [];
-  const outcomes = [() => "stored" as const, () => "replayed" as const, () => { throw new StoreError("conflict", "x"); }];
+  const outcomes = [
+    () => "stored" as const,
+    () => "replayed" as const,
+    () => {
+      throw new StoreError("conflict", "x");
+    }
+  ];
   const store = {
     append: () => Promise.reject(new Error("not called")),
-    appendOnce: async ({ id }: NewPlant, key: string) => { calls.push([id, key]); return outcomes[calls.length - 1]?.() ?? "stored"; },
-    close: () => Promise.resolve(),
+    appendOnce: async ({ id }: NewPlant, key: string) => {
+      calls.push([id, key]);
+      return outcomes[calls.length - 1]?.() ?? "stored";
+    },
+    close: () => Promise.resolve()
   };
   const { post } = await serving({ store });
   assert.deepEqual(await post({ key: "k" }), stored);
@@ -150,7 +264,10 @@ test("after a refusal the key is free, for another plant, too", async () => {
   const { post, lines } = await serving();
   assert.equal((await post({ key: "k", type: "text/plain" })).status, 415);
   assert.equal((await post({ key: "k", plant: "{}" })).status, 400);
-  assert.equal((await post({ key: "k", plant: '{"id":1,"name":1}' })).status, 400);
+  assert.equal(
+    (await post({ key: "k", plant: '{"id":1,"name":1}' })).status,
+    400
+  );
   assert.deepEqual(await post({ key: "k" }), stored);
   assert.equal(lines().length, 1);
 });
@@ -158,33 +275,70 @@ test("after a refusal the key is free, for another plant, too", async () => {
 /** A proxy: loses the first response when it arrives, refuses the second request with 503, passes the third. */
 function losingProxy(port: number): Promise<number> {
   let connections = 0;
-  return listen(createServer((client) => {
-    const attempt = ++connections;
-    if (attempt === 2) {
-      const refusal = "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-      return void client.once("data", () => client.end(refusal));
-    }
-    const server = connect(port, "127.0.0.1");
-    client.on("error", () => server.destroy()).on("close", () => server.destroy()).pipe(server);
-    server.on("error", () => client.destroy()).on("close", () => client.destroy());
-    server.on("data", (data) => attempt === 1 ? client.destroy() : client.write(data));
-  }));
+  return listen(
+    createServer((client) => {
+      const attempt = ++connections;
+      if (attempt === 2) {
+        const refusal =
+          "HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        return void client.once("data", () => client.end(refusal));
+      }
+      const server = connect(port, "127.0.0.1");
+      client
+        .on("error", () => server.destroy())
+        .on("close", () => server.destroy())
+        .pipe(server);
+      server
+        .on("error", () => client.destroy())
+        .on("close", () => client.destroy());
+      server.on("data", (data) =>
+        attempt === 1 ? client.destroy() : client.write(data)
+      );
+    })
+  );
 }
 
 for (const [name, field, skip] of [
-  ["retry", "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ", missing(["curl", "--retry-all-errors", "--version"])],
-  ["retry.mts", '"Idempotency-Key": key,', false],
+  [
+    "retry",
+    "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ",
+    missing(["curl", "--retry-all-errors", "--version"])
+  ],
+  ["retry.mts", '"Idempotency-Key": key,', false]
 ] as const) {
-  test(`the README's ${name} stores a plant once although the first response is lost and the second is a 503`, { skip }, async () => {
-    await Promise.all([{}, { [field]: "" }].map(async (replaced, times) => {
-      const { port, lines } = await serving();
-      const url = `http://127.0.0.1:${await losingProxy(port)}`;
-      const file = join(temporaryFolder(), name);
-      writeFileSync(file, recipeWith(name, { "http://127.0.0.1:8080": url, ...replaced }));
-      const [command, args] = name === "retry" ? ["sh", ["-e"]] : [process.execPath, ["--import", "tsx"]];
-      const { stdout } = await promisify(execFile)(command, [...args, file], {
-        cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }), timeout: 30_000 });
-      assert.deepEqual([stdout.trim(), lines().length], ['{"name":"Moss"}', 1 + times], JSON.stringify(replaced));
-    }));
-  });
+  test(
+    `the README's ${name} stores a plant once although the first response is lost and the second is a 503`,
+    { skip },
+    async () => {
+      await Promise.all(
+        [{}, { [field]: "" }].map(async (replaced, times) => {
+          const { port, lines } = await serving();
+          const url = `http://127.0.0.1:${await losingProxy(port)}`;
+          const file = join(temporaryFolder(), name);
+          writeFileSync(
+            file,
+            recipeWith(name, { "http://127.0.0.1:8080": url, ...replaced })
+          );
+          const [command, args] =
+            name === "retry"
+              ? ["sh", ["-e"]]
+              : [process.execPath, ["--import", "tsx"]];
+          const { stdout } = await promisify(execFile)(
+            command,
+            [...args, file],
+            {
+              cwd: root,
+              env: cleanEnvironment({ PLANTS_TOKEN: "a" }),
+              timeout: 30_000
+            }
+          );
+          assert.deepEqual(
+            [stdout.trim(), lines().length],
+            ['{"name":"Moss"}', 1 + times],
+            JSON.stringify(replaced)
+          );
+        })
+      );
+    }
+  );
 }

@@ -9,7 +9,17 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
 import {
-  closed, connected, type Ends, never, open, plant, refused, send, serve, temporaryTls, timeout,
+  closed,
+  connected,
+  type Ends,
+  never,
+  open,
+  plant,
+  refused,
+  send,
+  serve,
+  temporaryTls,
+  timeout
 } from "../support/serving.ts";
 import { post, readAnswers, socketFolder } from "../support/support.ts";
 
@@ -20,7 +30,10 @@ const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
 type Client = Ends["client"];
 
 /** Writes a piece every 20 ms, until the socket closes or the pieces end. */
-async function trickle(client: Client, pieces: readonly string[]): Promise<void> {
+async function trickle(
+  client: Client,
+  pieces: readonly string[]
+): Promise<void> {
   for (const piece of pieces) {
     if (client.destroyed) return;
     client.write(piece);
@@ -29,17 +42,27 @@ async function trickle(client: Client, pieces: readonly string[]): Promise<void>
 }
 
 /** Twice as long as the idle timeout allows. */
-const long = (piece: string): readonly string[] => Array<string>(100).fill(piece);
+const long = (piece: string): readonly string[] =>
+  Array<string>(100).fill(piece);
 
 describe("the idle timeout", { concurrency: true }, () => {
   for (const tls of [undefined, certified]) {
-    test(`a silent connection is closed, ${tls ? "with TLS" : "without TLS"}`, { timeout }, async () => {
-      const { port } = await serve({ limits, ...tls && { tls } });
-      const client = tls ? connectTls({ port, rejectUnauthorized: false }) : connect(port, "127.0.0.1");
-      client.on("error", () => undefined).write(refused);
-      assert.deepEqual((await readAnswers(client, 1)).map((each) => each.status), [401]);
-      await closed(client.resume());
-    });
+    test(
+      `a silent connection is closed, ${tls ? "with TLS" : "without TLS"}`,
+      { timeout },
+      async () => {
+        const { port } = await serve({ limits, ...(tls && { tls }) });
+        const client = tls
+          ? connectTls({ port, rejectUnauthorized: false })
+          : connect(port, "127.0.0.1");
+        client.on("error", () => undefined).write(refused);
+        assert.deepEqual(
+          (await readAnswers(client, 1)).map((each) => each.status),
+          [401]
+        );
+        await closed(client.resume());
+      }
+    );
   }
 
   /** Sends plants until a response waits for the client to read. */
@@ -52,45 +75,73 @@ describe("the idle timeout", { concurrency: true }, () => {
   // Unix socket's bytes than of a TCP connection's.
   for (const nameBytes of [8_000, 1_000_000]) {
     for (const [what, after] of [
-      ["nothing", ""], ["a request to close", post("{}", "Connection: close\r\n")],
-      ["garbage", "garbage\r\n\r\n"], ["a CONNECT", connectRequest],
-      ["half a head", `${plant}`.replace(/\r\n\r\n[^]*/, "\r\nX: ")],
+      ["nothing", ""],
+      ["a request to close", post("{}", "Connection: close\r\n")],
+      ["garbage", "garbage\r\n\r\n"],
+      ["a CONNECT", connectRequest],
+      ["half a head", `${plant}`.replace(/\r\n\r\n[^]*/, "\r\nX: ")]
     ] as const) {
-      test(`a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
-        { timeout }, async () => {
+      test(
+        `a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
+        { timeout },
+        async () => {
           const slow = { headMillis: never, requestMillis: never };
           const path = join(socketFolder(), "socket");
-          const { ends } = await connected({ limits: { ...limits, ...slow }, path });
+          const { ends } = await connected({
+            limits: { ...limits, ...slow },
+            path
+          });
           await leaveUnread(ends, nameBytes);
           ends.client.write(after);
           await closed(ends.ours);
           ends.client.destroy();
-        });
+        }
+      );
     }
   }
 
   for (const [what, pieces] of [
     ["a header section", [...plant.toString("latin1")]],
     ["a header section after CRLFs", ["\r\n\r\n", ...plant.toString("latin1")]],
-    ["a body", [plant.toString().slice(0, -9), ...plant.toString().slice(-9).split("")
-      .flatMap((byte) => [byte, "", "", "", "", "", "", ""])]],
+    [
+      "a body",
+      [
+        plant.toString().slice(0, -9),
+        ...plant
+          .toString()
+          .slice(-9)
+          .split("")
+          .flatMap((byte) => [byte, "", "", "", "", "", "", ""])
+      ]
+    ]
   ] as const) {
-    test(`${what} that takes longer than the idle timeout to arrive is in progress`, { timeout },
+    test(
+      `${what} that takes longer than the idle timeout to arrive is in progress`,
+      { timeout },
       async () => {
         const { ends } = await connected({ limits });
         const answers = readAnswers(ends.client.resume(), 2);
         await send(ends, refused);
         await trickle(ends.client, pieces);
-        assert.deepEqual((await answers).map(({ status }) => status), [401, 200]);
-      });
+        assert.deepEqual(
+          (await answers).map(({ status }) => status),
+          [401, 200]
+        );
+      }
+    );
   }
 
   for (const [what, after, statuses] of [
-    ["nothing", "", [200]], ["CRLFs", "\r\n", [200]], ["a request", refused, [200, 401]],
-    ["a CONNECT", connectRequest, [200, 401]], ["garbage", "garbage\r\n\r\n", [200, 400]],
+    ["nothing", "", [200]],
+    ["CRLFs", "\r\n", [200]],
+    ["a request", refused, [200, 401]],
+    ["a CONNECT", connectRequest, [200, 401]],
+    ["garbage", "garbage\r\n\r\n", [200, 400]]
   ] as const) {
-    test(`a client that waits for our response is not idle, with ${what} after its request`,
-      { timeout }, async () => {
+    test(
+      `a client that waits for our response is not idle, with ${what} after its request`,
+      { timeout },
+      async () => {
         const { server, port, store } = await serve({ limits });
         store.hold();
         const ends = await open(server, port);
@@ -99,41 +150,64 @@ describe("the idle timeout", { concurrency: true }, () => {
         ends.client.write(after);
         await trickle(ends.client, long(after === "\r\n" ? after : ""));
         store.release();
-        assert.deepEqual((await answers).map(({ status }) => status), statuses);
-      });
+        assert.deepEqual(
+          (await answers).map(({ status }) => status),
+          statuses
+        );
+      }
+    );
   }
 });
 
-test("a connection with a request now and then is not idle, and is closed after the last one", { timeout }, async () => {
-  const { server, port } = await serve({ limits: { ...limits, idleMillis: 2_000 } });
-  const silent = await open(server, port);
-  const ends = await open(server, port);
-  const answers = readAnswers(ends.client.resume(), 10);
-  for (let count = 0; count < 10; count++) {
-    ends.client.write(refused);
-    await trickle(ends.client, Array<string>(20).fill(""));
+test(
+  "a connection with a request now and then is not idle, and is closed after the last one",
+  { timeout },
+  async () => {
+    const { server, port } = await serve({
+      limits: { ...limits, idleMillis: 2_000 }
+    });
+    const silent = await open(server, port);
+    const ends = await open(server, port);
+    const answers = readAnswers(ends.client.resume(), 10);
+    for (let count = 0; count < 10; count++) {
+      ends.client.write(refused);
+      await trickle(ends.client, Array<string>(20).fill(""));
+    }
+    assert.equal((await answers).length, 10);
+    assert.equal(
+      silent.ours.destroyed,
+      true,
+      "another one, which is idle, is closed meanwhile"
+    );
+    await closed(ends.ours);
   }
-  assert.equal((await answers).length, 10);
-  assert.equal(silent.ours.destroyed, true, "another one, which is idle, is closed meanwhile");
-  await closed(ends.ours);
-});
+);
 
-test("a client that reads a large response slowly is not idle", { timeout }, async () => {
-  const bytes = 4_000_000;
-  const path = join(socketFolder(), "socket");
-  const slow = { ...limits, idleMillis: 2_000, bodyBytesMax: bytes + 100 };
-  const { server } = await serve({ limits: slow, path });
-  const { client, ours } = await open(server, path);
-  client.write(post(`{"id":1,"name":"${"x".repeat(bytes)}"}`));
-  let readBytes = 0;
-  while (ours.bytesWritten === 0) await new Promise(setImmediate);
-  const checked = performance.now();
-  while (ours.writableLength > 0 && !ours.destroyed) {
-    readBytes += (client.read(8_000) ?? "").length;
-    await new Promise((resolve) => setTimeout(resolve, 5));
+test(
+  "a client that reads a large response slowly is not idle",
+  { timeout },
+  async () => {
+    const bytes = 4_000_000;
+    const path = join(socketFolder(), "socket");
+    const slow = { ...limits, idleMillis: 2_000, bodyBytesMax: bytes + 100 };
+    const { server } = await serve({ limits: slow, path });
+    const { client, ours } = await open(server, path);
+    client.write(post(`{"id":1,"name":"${"x".repeat(bytes)}"}`));
+    let readBytes = 0;
+    while (ours.bytesWritten === 0) await new Promise(setImmediate);
+    const checked = performance.now();
+    while (ours.writableLength > 0 && !ours.destroyed) {
+      readBytes += (client.read(8_000) ?? "").length;
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    assert.ok(
+      performance.now() - checked > 2_000,
+      "it was slow enough to be a test"
+    );
+    client.on("data", (chunk) => {
+      readBytes += chunk.length;
+    });
+    await once(client.resume(), "end");
+    assert.ok(readBytes > bytes, `${readBytes}`);
   }
-  assert.ok(performance.now() - checked > 2_000, "it was slow enough to be a test");
-  client.on("data", (chunk) => { readBytes += chunk.length; });
-  await once(client.resume(), "end");
-  assert.ok(readBytes > bytes, `${readBytes}`);
-});
+);

@@ -8,19 +8,29 @@ import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
 import { run } from "../support/in-process.ts";
-import { answerTo, post, root, startProcess, token } from "../support/support.ts";
+import {
+  answerTo,
+  post,
+  root,
+  startProcess,
+  token
+} from "../support/support.ts";
 
 const server = await startProcess();
 after(() => server.end());
 
 /** The description as a client gets it. */
-const description: unknown = JSON.parse(JSON.stringify(describeApi(limitsWith())));
+const description: unknown = JSON.parse(
+  JSON.stringify(describeApi(limitsWith()))
+);
 
 /** Returns the value at a JSON Pointer, or undefined. */
 function at(pointer: string, value: unknown = description): unknown {
   for (const step of pointer.split("/").slice(1)) {
     const name = step.replaceAll("~1", "/").replaceAll("~0", "~");
-    value = Object.entries(Object(value)).find(([known]) => known === name)?.[1];
+    value = Object.entries(Object(value)).find(
+      ([known]) => known === name
+    )?.[1];
   }
   return value;
 }
@@ -31,10 +41,17 @@ function resolved(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if ("$ref" in value) {
     const target = at(String(value.$ref).replace(/^#/, ""));
-    assert.notEqual(target, undefined, `${String(value.$ref)} refers to something`);
+    assert.notEqual(
+      target,
+      undefined,
+      `${String(value.$ref)} refers to something`
+    );
     return resolved(target);
   }
-  const members = Object.entries(value).map(([name, member]) => [name, resolved(member)]);
+  const members = Object.entries(value).map(([name, member]) => [
+    name,
+    resolved(member)
+  ]);
   return Object.fromEntries(members);
 }
 
@@ -45,89 +62,213 @@ const statuses = ["200", "400", "422", "default"];
 function skeletonOf(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(skeletonOf);
   if (typeof value !== "object" || value === null) return value;
-  const members = Object.entries(value).filter(([name]) => !/^(?:description|summary|examples?|title|pattern)$/.test(name));
-  return Object.fromEntries(members.map(([name, member]) => [name, skeletonOf(member)]));
+  const members = Object.entries(value).filter(
+    ([name]) => !/^(?:description|summary|examples?|title|pattern)$/.test(name)
+  );
+  return Object.fromEntries(
+    members.map(([name, member]) => [name, skeletonOf(member)])
+  );
 }
 
 test("the description declares one operation, its security, its parameter, its body and its responses", () => {
   const text = { schema: { type: "string" } };
-  const content = (name: string) =>
-    ({ "application/json": { schema: { $ref: `#/components/schemas/${name}` } } });
+  const content = (name: string) => ({
+    "application/json": { schema: { $ref: `#/components/schemas/${name}` } }
+  });
   const { info, components, ...rest } = Object(skeletonOf(description));
-  assert.deepEqual([info.version, info.license], ["1.0.0", { name: "MIT", identifier: "MIT" }]);
-  assert.deepEqual([Object.keys(components), components.securitySchemes, Object.keys(components.schemas)],
-    [["schemas", "securitySchemes"], { bearer: { type: "http", scheme: "bearer" } }, ["Plant", "NewPlant", "Error"]]);
+  assert.deepEqual(
+    [info.version, info.license],
+    ["1.0.0", { name: "MIT", identifier: "MIT" }]
+  );
+  assert.deepEqual(
+    [
+      Object.keys(components),
+      components.securitySchemes,
+      Object.keys(components.schemas)
+    ],
+    [
+      ["schemas", "securitySchemes"],
+      { bearer: { type: "http", scheme: "bearer" } },
+      ["Plant", "NewPlant", "Error"]
+    ]
+  );
   assert.deepEqual(rest, {
-    openapi: "3.1.0", servers: [{ url: "/" }],
+    openapi: "3.1.0",
+    servers: [{ url: "/" }],
     // For the whole document: no operation has a security of its own.
     security: [{ bearer: [] }],
-    paths: { "/plants": { post: {
-      operationId: "createPlant",
-      parameters: [{ name: "Idempotency-Key", in: "header", ...text }],
-      requestBody: { required: true, content: content("NewPlant") },
-      responses: {
-        200: { content: content("Plant"), headers: { "X-Request-Id": text,
-          "Idempotency-Replayed": { schema: { type: "string", enum: ["true"] } } } },
-        400: { content: content("Error"), headers: { "X-Request-Id": text } },
-        422: { content: content("Error"), headers: { "X-Request-Id": text } },
-        default: { content: content("Error"),
-          headers: { "X-Request-Id": text, "Retry-After": { schema: { type: "integer" } } } },
-      },
-    } } },
+    paths: {
+      "/plants": {
+        post: {
+          operationId: "createPlant",
+          parameters: [{ name: "Idempotency-Key", in: "header", ...text }],
+          requestBody: { required: true, content: content("NewPlant") },
+          responses: {
+            200: {
+              content: content("Plant"),
+              headers: {
+                "X-Request-Id": text,
+                "Idempotency-Replayed": {
+                  schema: { type: "string", enum: ["true"] }
+                }
+              }
+            },
+            400: {
+              content: content("Error"),
+              headers: { "X-Request-Id": text }
+            },
+            422: {
+              content: content("Error"),
+              headers: { "X-Request-Id": text }
+            },
+            default: {
+              content: content("Error"),
+              headers: {
+                "X-Request-Id": text,
+                "Retry-After": { schema: { type: "integer" } }
+              }
+            }
+          }
+        }
+      }
+    }
   });
 });
 
-for (const [name, schema] of Object.entries({ Plant: plantSchema, NewPlant: newPlantSchema, Error: errorSchema })) {
+for (const [name, schema] of Object.entries({
+  Plant: plantSchema,
+  NewPlant: newPlantSchema,
+  Error: errorSchema
+})) {
   test(`the schema of ${name} is that of plant.ts`, () => {
-    const { examples, ...described } = Object(resolved(at(`/components/schemas/${name}`)));
-    assert.deepEqual([described, examples !== undefined], [schema, name === "Error"]);
+    const { examples, ...described } = Object(
+      resolved(at(`/components/schemas/${name}`))
+    );
+    assert.deepEqual(
+      [described, examples !== undefined],
+      [schema, name === "Error"]
+    );
   });
 }
 
 test("the schemas are the three objects of the published description", () => {
-  const plant = { title: "Plant", type: "object", required: ["name"], properties: {
-    name: { type: "string" }, tag: { type: "string", description: "the type of the plant" } } };
+  const plant = {
+    title: "Plant",
+    type: "object",
+    required: ["name"],
+    properties: {
+      name: { type: "string" },
+      tag: { type: "string", description: "the type of the plant" }
+    }
+  };
   assert.deepEqual(plantSchema, plant);
-  assert.deepEqual(newPlantSchema, { title: "NewPlant", allOf: [plant, {
-    type: "object", required: ["id"],
-    properties: { id: { type: "integer", format: "int64", description: "identification number" } },
-  }] });
-  assert.deepEqual(errorSchema, { title: "Error", type: "object", required: ["error", "message"],
-    properties: { error: { type: "integer", format: "int32", description: "numeric error value" },
-      message: { type: "string" } } });
+  assert.deepEqual(newPlantSchema, {
+    title: "NewPlant",
+    allOf: [
+      plant,
+      {
+        type: "object",
+        required: ["id"],
+        properties: {
+          id: {
+            type: "integer",
+            format: "int64",
+            description: "identification number"
+          }
+        }
+      }
+    ]
+  });
+  assert.deepEqual(errorSchema, {
+    title: "Error",
+    type: "object",
+    required: ["error", "message"],
+    properties: {
+      error: {
+        type: "integer",
+        format: "int32",
+        description: "numeric error value"
+      },
+      message: { type: "string" }
+    }
+  });
 });
 
 test("every response has a description, and each number of the catalogue is an item of one list", () => {
   const ofErrors = statuses.slice(1);
-  const textOf = (status: string) => String(at(`${operation}/responses/${status}/description`));
+  const textOf = (status: string) =>
+    String(at(`${operation}/responses/${status}/description`));
   assert.match(textOf("200"), /\w/);
   for (const [error, what] of Object.values(catalogue)) {
     const status = `${Math.floor(error / 100)}`;
     const own = ofErrors.includes(status) ? status : "default";
-    assert.ok(textOf(own).split("\n").includes(`- ${error}: ${what}`), `${error} in: ${textOf(own)}`);
-    assert.deepEqual(ofErrors.filter((each) => textOf(each).includes(`${error}`)), [own]);
+    assert.ok(
+      textOf(own).split("\n").includes(`- ${error}: ${what}`),
+      `${error} in: ${textOf(own)}`
+    );
+    assert.deepEqual(
+      ofErrors.filter((each) => textOf(each).includes(`${error}`)),
+      [own]
+    );
   }
 });
 
 test("the example has an id beyond 2^53 that every JSON reader shows as it is, and is answered as described, as is that of an Error", async () => {
-  const example = at(`${operation}/requestBody/content/application~1json/example`);
+  const example = at(
+    `${operation}/requestBody/content/application~1json/example`
+  );
   const text = JSON.stringify(example);
   const [, digits = ""] = /"id":(\d+)/.exec(text) ?? [];
-  assert.ok(BigInt(digits) > 2n ** 53n && BigInt(Number(digits)) === BigInt(digits), digits);
+  assert.ok(
+    BigInt(digits) > 2n ** 53n && BigInt(Number(digits)) === BigInt(digits),
+    digits
+  );
   const { status, body } = await answerTo(server.port, post(text));
-  assert.deepEqual([status, JSON.parse(body)], [200, at(`${operation}/responses/200/content/application~1json/example`)]);
-  const refused = await answerTo(server.port, post(text).toString().replace(token, "weeds"));
-  assert.deepEqual(JSON.parse(refused.body), at("/components/schemas/Error/examples/0"));
+  assert.deepEqual(
+    [status, JSON.parse(body)],
+    [200, at(`${operation}/responses/200/content/application~1json/example`)]
+  );
+  const refused = await answerTo(
+    server.port,
+    post(text).toString().replace(token, "weeds")
+  );
+  assert.deepEqual(
+    JSON.parse(refused.body),
+    at("/components/schemas/Error/examples/0")
+  );
 });
 
 test("the pattern of Idempotency-Key is a regular expression of JSON Schema, which has the flag u", () => {
-  const pattern = new RegExp(String(at(`${operation}/parameters/0/schema/pattern`)), "u");
-  for (const key of ["a", '"a b"', "8e03978e-40d5", "x".repeat(255), `"${'\\"'.repeat(255)}"`]) assert.match(key, pattern);
-  for (const key of ["", '""', "a b", "a,b", '"a', "x".repeat(256), `"${'\\"'.repeat(256)}"`, '"\\a"']) assert.doesNotMatch(key, pattern);
+  const pattern = new RegExp(
+    String(at(`${operation}/parameters/0/schema/pattern`)),
+    "u"
+  );
+  for (const key of [
+    "a",
+    '"a b"',
+    "8e03978e-40d5",
+    "x".repeat(255),
+    `"${'\\"'.repeat(255)}"`
+  ])
+    assert.match(key, pattern);
+  for (const key of [
+    "",
+    '""',
+    "a b",
+    "a,b",
+    '"a',
+    "x".repeat(256),
+    `"${'\\"'.repeat(256)}"`,
+    '"\\a"'
+  ])
+    assert.doesNotMatch(key, pattern);
 });
 
 test("the program prints the same description, and one without keys if the store keeps none", async () => {
-  const printed = async (args: readonly string[], env = {}): Promise<unknown> => {
+  const printed = async (
+    args: readonly string[],
+    env = {}
+  ): Promise<unknown> => {
     const { code, stdout, stderr } = await run(["openapi", ...args], env);
     assert.deepEqual([code, stderr], [0, ""]);
     return JSON.parse(stdout);
@@ -135,15 +276,27 @@ test("the program prints the same description, and one without keys if the store
   assert.deepEqual(await printed([]), description);
   const without = await printed(["--key-window", "0"]);
   assert.deepEqual(await printed([], { PLANTS_KEY_WINDOW: "0" }), without);
-  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const { scripts } = JSON.parse(
+    readFileSync(join(root, "package.json"), "utf8")
+  );
   const [, built = ""] = /server\.js openapi (.*) >/.exec(scripts.build) ?? [];
-  assert.deepEqual(await printed(built.split(" "), { PLANTS_KEY_WINDOW: "0" }), description,
-    "what npm publishes does not depend on the builder's environment");
+  assert.deepEqual(
+    await printed(built.split(" "), { PLANTS_KEY_WINDOW: "0" }),
+    description,
+    "what npm publishes does not depend on the builder's environment"
+  );
   for (const own of [description, without]) {
     const text = String(at("/info/description", own));
-    assert.match(text, /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error 50001 or 50302, .*twice\.$/s);
-    assert.equal(text.includes("Repeat the request with the same Idempotency-Key"), own === description);
-    const named = /Idempotency|replay|with this key|40016|42201|"422"|parameters/gi;
+    assert.match(
+      text,
+      /stable storage.\n\n.*2\^53.*\n\nAfter no response, or error 50001 or 50302, .*twice\.$/s
+    );
+    assert.equal(
+      text.includes("Repeat the request with the same Idempotency-Key"),
+      own === description
+    );
+    const named =
+      /Idempotency|replay|with this key|40016|42201|"422"|parameters/gi;
     assert.equal(named.test(JSON.stringify(own)), own === description);
   }
 });

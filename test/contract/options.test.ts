@@ -4,42 +4,120 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type Limits, limitsWith, limitTable, orderedLimits } from "../../src/config.ts";
 import {
-  BearerTokens, createPlantHandler, createPlantServer, openJournal, type ResponseListener,
+  type Limits,
+  limitsWith,
+  limitTable,
+  orderedLimits
+} from "../../src/config.ts";
+import {
+  BearerTokens,
+  createPlantHandler,
+  createPlantServer,
+  openJournal,
+  type ResponseListener
 } from "../../src/index.ts";
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { HeldStore, listen, serve, timeout } from "../support/serving.ts";
-import { answerTo, exchange, post, temporaryFolder, token } from "../support/support.ts";
+import {
+  answerTo,
+  exchange,
+  post,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 const store = new HeldStore();
 const tokens = [token];
 
 /** Options as JavaScript may give them. */
-const bad: readonly (readonly [says: string, options: object, message: RegExp])[] = [
-  ["a base path without / in front", { store, tokens, basePath: "v1" }, /^basePath must be a path/],
-  ["a base path with / at its end", { store, tokens, basePath: "/v1/" }, /^basePath .* no \/ at/],
-  ["a base path that is null", { store, tokens, basePath: null }, /^basePath must be /],
-  ["a base path in a list", { store, tokens, basePath: ["/v1"] }, /^basePath must be of type string/],
-  ["limits that are a number", { store, tokens, limits: 5 }, /^limits must be of type object/],
-  ["onFault that is no function", { store, tokens, onFault: "x" }, /^onFault must be of type function/],
-  ["onResponse that is no function", { store, tokens, onResponse: {} }, /^onResponse must be of type function/],
+const bad: readonly (readonly [
+  says: string,
+  options: object,
+  message: RegExp
+])[] = [
+  [
+    "a base path without / in front",
+    { store, tokens, basePath: "v1" },
+    /^basePath must be a path/
+  ],
+  [
+    "a base path with / at its end",
+    { store, tokens, basePath: "/v1/" },
+    /^basePath .* no \/ at/
+  ],
+  [
+    "a base path that is null",
+    { store, tokens, basePath: null },
+    /^basePath must be /
+  ],
+  [
+    "a base path in a list",
+    { store, tokens, basePath: ["/v1"] },
+    /^basePath must be of type string/
+  ],
+  [
+    "limits that are a number",
+    { store, tokens, limits: 5 },
+    /^limits must be of type object/
+  ],
+  [
+    "onFault that is no function",
+    { store, tokens, onFault: "x" },
+    /^onFault must be of type function/
+  ],
+  [
+    "onResponse that is no function",
+    { store, tokens, onResponse: {} },
+    /^onResponse must be of type function/
+  ],
   ["no store", { tokens }, /^store must be a PlantStore, with append/],
-  ["a store's path", { store: "plants.ndjson", tokens }, /^store must be a PlantStore/],
-  ["a store without append", { store: { close: () => undefined }, tokens }, /^store must be /],
-  ["the promise of a store", { store: Promise.resolve(store), tokens }, /^store must be /],
+  [
+    "a store's path",
+    { store: "plants.ndjson", tokens },
+    /^store must be a PlantStore/
+  ],
+  [
+    "a store without append",
+    { store: { close: () => undefined }, tokens },
+    /^store must be /
+  ],
+  [
+    "the promise of a store",
+    { store: Promise.resolve(store), tokens },
+    /^store must be /
+  ],
   ["no tokens", { store }, /^tokens must be a list/],
   ["tokens that are null", { store, tokens: null }, /^tokens must be a list/],
-  ["a token without its list", { store, tokens: token }, /^tokens must be a list/],
-  ["an empty list of tokens", { store, tokens: [] }, /^tokens must be a list of at least one/],
-  ["an invalid token", { store, tokens: ["a b"] }, /^a token must be a b64token/],
-  ["a token that is undefined", { store, tokens: [undefined] }, /^tokens must be a list/],
+  [
+    "a token without its list",
+    { store, tokens: token },
+    /^tokens must be a list/
+  ],
+  [
+    "an empty list of tokens",
+    { store, tokens: [] },
+    /^tokens must be a list of at least one/
+  ],
+  [
+    "an invalid token",
+    { store, tokens: ["a b"] },
+    /^a token must be a b64token/
+  ],
+  [
+    "a token that is undefined",
+    { store, tokens: [undefined] },
+    /^tokens must be a list/
+  ]
 ];
 for (const [says, options, message] of bad) {
   test(`${says} is a TypeError at construction`, () => {
     for (const create of [createPlantServer, createPlantHandler]) {
-      assert.throws(() => create(options as PlantOptions), { name: "TypeError", message });
+      assert.throws(() => create(options as PlantOptions), {
+        name: "TypeError",
+        message
+      });
     }
   });
 }
@@ -47,61 +125,116 @@ for (const [says, options, message] of bad) {
 for (const tls of [null, false, "", true, "cert.pem"]) {
   test(`tls: ${JSON.stringify(tls)} is a TypeError, and no server without TLS`, () => {
     const options = { store, tokens, tls } as unknown as PlantOptions;
-    assert.throws(() => createPlantServer(options), { name: "TypeError", message: "tls must be of type object" });
+    assert.throws(() => createPlantServer(options), {
+      name: "TypeError",
+      message: "tls must be of type object"
+    });
   });
 }
 
 test("an unknown option is a TypeError that lists the known ones", async () => {
   const known = "store, tokens, basePath, limits, onFault, onResponse";
   for (const [name, create, names] of [
-    ["TLS", createPlantServer, `${known}, tls`], ["basepath", createPlantHandler, known],
-    ["tls", createPlantHandler, known], ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
-    ["url", openNats.bind(null, "nats://a/B"), "credentials, keys, isReadOnly, limits, tls, warn"],
+    ["TLS", createPlantServer, `${known}, tls`],
+    ["basepath", createPlantHandler, known],
+    ["tls", createPlantHandler, known],
+    ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
+    [
+      "url",
+      openNats.bind(null, "nats://a/B"),
+      "credentials, keys, isReadOnly, limits, tls, warn"
+    ]
   ] as const) {
-    const options = { ...name !== "bodyBytesMax" && name !== "url" && { store, tokens }, [name]: 1 };
+    const options = {
+      ...(name !== "bodyBytesMax" && name !== "url" && { store, tokens }),
+      [name]: 1
+    };
     const message = `there is no option ${name}; the options are ${names}`;
-    await assert.rejects(async () => create(options as never), { name: "TypeError", message });
+    await assert.rejects(async () => create(options as never), {
+      name: "TypeError",
+      message
+    });
   }
   const limits: object = { pingMilis: 1 };
-  await assert.rejects(openNats("nats://a/B", { limits }), /^TypeError: there is no limit pingMilis; .*, pingMillis,/);
+  await assert.rejects(
+    openNats("nats://a/B", { limits }),
+    /^TypeError: there is no limit pingMilis; .*, pingMillis,/
+  );
 });
 
 for (const [says, options] of [
   ["the required options alone", { store, tokens }],
-  ["undefined for all others", {
-    store, tokens, basePath: undefined, limits: undefined, onFault: undefined,
-  }],
+  [
+    "undefined for all others",
+    {
+      store,
+      tokens,
+      basePath: undefined,
+      limits: undefined,
+      onFault: undefined
+    }
+  ],
   ["an empty base path", { store, tokens, basePath: "" }],
   ["a base path of two segments", { store, tokens, basePath: "/a/b%20c:@!~" }],
   ["tokens that can be replaced", { store, tokens: new BearerTokens(tokens) }],
-  ["a store that is an object literal", { store: { append: async () => {}, close: async () => {} }, tokens }],
+  [
+    "a store that is an object literal",
+    { store: { append: async () => {}, close: async () => {} }, tokens }
+  ]
 ] as const) {
   test(`${says}: a server and a handler are created`, () => {
     assert.equal(createPlantServer(options).listening, false);
-    assert.equal(createPlantServer({ ...options, tls: undefined }).listening, false);
+    assert.equal(
+      createPlantServer({ ...options, tls: undefined }).listening,
+      false
+    );
     assert.equal(typeof createPlantHandler(options), "function");
   });
 }
 
 test("only a server with tls has setSecureContext", () => {
-  assert.equal(typeof createPlantServer({ store, tokens, tls: {} }).setSecureContext, "function");
-  assert.equal(createPlantServer({ store, tokens }).setSecureContext, undefined);
+  assert.equal(
+    typeof createPlantServer({ store, tokens, tls: {} }).setSecureContext,
+    "function"
+  );
+  assert.equal(
+    createPlantServer({ store, tokens }).setSecureContext,
+    undefined
+  );
 });
 
 // The limits that an embedder may set: each within its bounds, and no other name.
 
 /** With these, each of the ordered limits may have any value. */
-const apart = Object.fromEntries(orderedLimits.flatMap(([lower, upper]) =>
-  [[lower, limitTable[lower].min], [upper, limitTable[upper].max]]));
+const apart = Object.fromEntries(
+  orderedLimits.flatMap(([lower, upper]) => [
+    [lower, limitTable[lower].min],
+    [upper, limitTable[upper].max]
+  ])
+);
 
 for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
   test(`${name} is a whole number from ${min} to ${max}, or a RangeError`, () => {
     for (const value of [min, max]) {
-      assert.equal(limitsWith({ ...apart, [name]: value })[name as keyof Limits], value);
+      assert.equal(
+        limitsWith({ ...apart, [name]: value })[name as keyof Limits],
+        value
+      );
     }
     const message = `${name} must be a whole number of ${unit}, ${min} to ${max}`;
-    for (const value of [min - 1, max + 1, min + 0.5, NaN, `${min}`, BigInt(min), undefined]) {
-      assert.throws(() => limitsWith({ ...apart, [name]: value }), { name: "RangeError", message });
+    for (const value of [
+      min - 1,
+      max + 1,
+      min + 0.5,
+      NaN,
+      `${min}`,
+      BigInt(min),
+      undefined
+    ]) {
+      assert.throws(() => limitsWith({ ...apart, [name]: value }), {
+        name: "RangeError",
+        message
+      });
     }
   });
 }
@@ -110,15 +243,30 @@ for (const [lower, upper] of orderedLimits) {
   test(`${lower} may equal ${upper}, and one more is a RangeError`, () => {
     assert.equal(limitsWith({ [lower]: 500, [upper]: 500 })[lower], 500);
     const message = `${lower} must not exceed ${upper}`;
-    assert.throws(() => limitsWith({ [lower]: 501, [upper]: 500 }), { name: "RangeError", message });
+    assert.throws(() => limitsWith({ [lower]: 501, [upper]: 500 }), {
+      name: "RangeError",
+      message
+    });
   });
 }
 
 test("an unknown name of a limit is a TypeError", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  for (const name of ["maxBody", "bodyBytes", "BodyBytesMax", "toString", "__proto__", ""]) {
+  for (const name of [
+    "maxBody",
+    "bodyBytes",
+    "BodyBytesMax",
+    "toString",
+    "__proto__",
+    ""
+  ]) {
     const limits: Partial<Limits> = Object.fromEntries([[name, 1]]);
-    const expected = { name: "TypeError", message: new RegExp(`^there is no limit ${name}; the limits are bodyBytesMax, headBytesMax, .* drainMillis$`) };
+    const expected = {
+      name: "TypeError",
+      message: new RegExp(
+        `^there is no limit ${name}; the limits are bodyBytesMax, headBytesMax, .* drainMillis$`
+      )
+    };
     assert.throws(() => limitsWith(limits), expected);
     const options = { store: new HeldStore(), tokens: ["a"], limits };
     assert.throws(() => createPlantServer(options), expected);
@@ -127,14 +275,21 @@ test("an unknown name of a limit is a TypeError", async () => {
 });
 
 test("limits have the table's defaults, and are frozen", () => {
-  const defaultValue = Object.entries(limitTable).map(([name, limit]) => [name, limit.defaultValue]);
+  const defaultValue = Object.entries(limitTable).map(([name, limit]) => [
+    name,
+    limit.defaultValue
+  ]);
   assert.deepEqual(limitsWith(), Object.fromEntries(defaultValue));
   assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
 });
 
 test("a limit that is a getter is read once", () => {
   let reads = 0;
-  const fickle = { get bodyBytesMax(): number { return ++reads; } };
+  const fickle = {
+    get bodyBytesMax(): number {
+      return ++reads;
+    }
+  };
   assert.deepEqual([limitsWith(fickle).bodyBytesMax, reads], [1, 1]);
 });
 
@@ -153,69 +308,142 @@ for (const [what, bytes, wanted] of [
   ["HEAD", plant.replace("POST", "HEAD"), ["405 40501 HEAD"]],
   ["garbage", "x\r\n\r\n", ["400 40001 -"]],
   ["garbage after a plant", `${plant}x\r\n\r\n`, ["200 - POST", "400 40001 -"]],
-  ["an invalid chunk", `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`, ["401 40101 POST"]],
+  [
+    "an invalid chunk",
+    `${line}Transfer-Encoding: chunked\r\n\r\nx\r\n`,
+    ["401 40101 POST"]
+  ],
   ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", ["401 40101 -"]],
-  ["a request after a last response", plant.replace("Host", "Connection: close\r\nHost") + plant, ["200 - POST"]],
+  [
+    "a request after a last response",
+    plant.replace("Host", "Connection: close\r\nHost") + plant,
+    ["200 - POST"]
+  ]
 ] as const) {
-  test(`onResponse is called once with each response that the client gets: ${what}`, { timeout }, async () => {
-    const reported: string[] = [];
-    const onResponse: ResponseListener = ({ status, error = "-" }, socket, response) => {
-      assert.ok(socket.remotePort);
-      assert.equal(response?.headersSent ?? false, false, "it has not left");
-      reported.push(`${status} ${error} ${response?.req.method ?? "-"}`);
-    };
-    const { port } = await serve({ onResponse });
-    const answers = await exchange(port, bytes, { answers: wanted.length, halfClose: true,
-      head: what === "HEAD" });
-    assert.deepEqual(reported, wanted);
-    const numberOf = (body: string): string => /"error":(\d+)/.exec(body)?.[1] ?? "-";
-    if (what !== "HEAD") {
-      assert.deepEqual(answers.map(({ status, body }) => `${status} ${numberOf(body)}`),
-        wanted.map((each) => each.replace(/ \S+$/, "")));
+  test(
+    `onResponse is called once with each response that the client gets: ${what}`,
+    { timeout },
+    async () => {
+      const reported: string[] = [];
+      const onResponse: ResponseListener = (
+        { status, error = "-" },
+        socket,
+        response
+      ) => {
+        assert.ok(socket.remotePort);
+        assert.equal(response?.headersSent ?? false, false, "it has not left");
+        reported.push(`${status} ${error} ${response?.req.method ?? "-"}`);
+      };
+      const { port } = await serve({ onResponse });
+      const answers = await exchange(port, bytes, {
+        answers: wanted.length,
+        halfClose: true,
+        head: what === "HEAD"
+      });
+      assert.deepEqual(reported, wanted);
+      const numberOf = (body: string): string =>
+        /"error":(\d+)/.exec(body)?.[1] ?? "-";
+      if (what !== "HEAD") {
+        assert.deepEqual(
+          answers.map(({ status, body }) => `${status} ${numberOf(body)}`),
+          wanted.map((each) => each.replace(/ \S+$/, ""))
+        );
+      }
     }
-  });
+  );
 }
 
-test("onResponse gets the message that the client reads", { timeout }, async () => {
-  const reported: (string | undefined)[] = [];
-  const { port } = await serve({ onResponse: ({ message }) => void reported.push(message) });
-  const bytes = plant.replace("/plants", "/x") + plant;
-  const [first] = await exchange(port, bytes, { answers: 2 });
-  assert.deepEqual(reported, [JSON.parse(first?.body ?? "").message, undefined]);
-});
+test(
+  "onResponse gets the message that the client reads",
+  { timeout },
+  async () => {
+    const reported: (string | undefined)[] = [];
+    const { port } = await serve({
+      onResponse: ({ message }) => void reported.push(message)
+    });
+    const bytes = plant.replace("/plants", "/x") + plant;
+    const [first] = await exchange(port, bytes, { answers: 2 });
+    assert.deepEqual(reported, [
+      JSON.parse(first?.body ?? "").message,
+      undefined
+    ]);
+  }
+);
 
-test("onResponse gets the receipt of a stored plant, if the store gives one, and none of a replay", { timeout }, async () => {
-  const receipts: unknown[] = [];
-  const outcomes = [{ seq: 7, file: "f" }, { seq: 8 }, undefined, "stored"];
-  const append = async () => outcomes.shift() as { seq: number };
-  const store = { append, appendOnce: async () => "replayed" as const, close: async () => {} };
-  const { port } = await serve({ store, onResponse: ({ receipt }) => void receipts.push(receipt) });
-  const replay = plant.replace("Host", "Idempotency-Key: k\r\nHost");
-  await exchange(port, plant.repeat(4) + replay + plant.replace("/plants", "/x"), { answers: 6 });
-  assert.deepEqual(receipts, [{ seq: 7, file: "f" }, { seq: 8 }, undefined, undefined, undefined, undefined]);
-});
+test(
+  "onResponse gets the receipt of a stored plant, if the store gives one, and none of a replay",
+  { timeout },
+  async () => {
+    const receipts: unknown[] = [];
+    const outcomes = [{ seq: 7, file: "f" }, { seq: 8 }, undefined, "stored"];
+    const append = async () => outcomes.shift() as { seq: number };
+    const store = {
+      append,
+      appendOnce: async () => "replayed" as const,
+      close: async () => {}
+    };
+    const { port } = await serve({
+      store,
+      onResponse: ({ receipt }) => void receipts.push(receipt)
+    });
+    const replay = plant.replace("Host", "Idempotency-Key: k\r\nHost");
+    await exchange(
+      port,
+      plant.repeat(4) + replay + plant.replace("/plants", "/x"),
+      { answers: 6 }
+    );
+    assert.deepEqual(receipts, [
+      { seq: 7, file: "f" },
+      { seq: 8 },
+      undefined,
+      undefined,
+      undefined,
+      undefined
+    ]);
+  }
+);
 
-test("the receipt of a journal is the record's number and its file's id, with a key, too, and for a library's caller", { timeout }, async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  const store = await openJournal(path);
-  const receipts: unknown[] = [];
-  const { port } = await serve({ store, onResponse: ({ receipt }) => void receipts.push(receipt) });
-  const keyed = plant.replace("Host", "Idempotency-Key: k\r\nHost");
-  await exchange(port, plant + keyed, { answers: 2 });
-  await exchange(port, keyed, { answers: 1 });
-  receipts.push(await store.append({ id: 2n, name: "Moss" }));
-  await store.close();
-  const [{ file }, ...records] = readFileSync(path, "utf8").trim().split("\n").map((each) => JSON.parse(each));
-  const [first, second, third] = records.map(({ seq }) => ({ seq, file }));
-  assert.deepEqual(receipts, [first, second, undefined, third]);
-});
+test(
+  "the receipt of a journal is the record's number and its file's id, with a key, too, and for a library's caller",
+  { timeout },
+  async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    const store = await openJournal(path);
+    const receipts: unknown[] = [];
+    const { port } = await serve({
+      store,
+      onResponse: ({ receipt }) => void receipts.push(receipt)
+    });
+    const keyed = plant.replace("Host", "Idempotency-Key: k\r\nHost");
+    await exchange(port, plant + keyed, { answers: 2 });
+    await exchange(port, keyed, { answers: 1 });
+    receipts.push(await store.append({ id: 2n, name: "Moss" }));
+    await store.close();
+    const [{ file }, ...records] = readFileSync(path, "utf8")
+      .trim()
+      .split("\n")
+      .map((each) => JSON.parse(each));
+    const [first, second, third] = records.map(({ seq }) => ({ seq, file }));
+    assert.deepEqual(receipts, [first, second, undefined, third]);
+  }
+);
 
-for (const [what, bytes] of [["a plant", plant], ["an early response", `${line}\r\n`]] as const) {
+for (const [what, bytes] of [
+  ["a plant", plant],
+  ["an early response", `${line}\r\n`]
+] as const) {
   test(`onResponse may set header fields: ${what}`, { timeout }, async () => {
     const onResponse: ResponseListener = (_answer, _socket, response) =>
       void response?.setHeader("X-Request-Id", "7");
-    const handler = createPlantHandler({ store: new HeldStore(), tokens: [token], onResponse });
-    for (const port of [(await serve({ onResponse })).port, await listen(createServer(handler))]) {
+    const handler = createPlantHandler({
+      store: new HeldStore(),
+      tokens: [token],
+      onResponse
+    });
+    for (const port of [
+      (await serve({ onResponse })).port,
+      await listen(createServer(handler))
+    ]) {
       const answer = await answerTo(port, bytes);
       assert.equal(answer.headers["x-request-id"], "7");
       assert.equal(answer.headers["content-type"], "application/json");

@@ -8,82 +8,169 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fetchPlant } from "../support/operator.ts";
-import { connected, hosted, readAll, refused, send, serve, statusesOf, timeout } from "../support/serving.ts";
-import { answerTo, exchange, post, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
+import {
+  connected,
+  hosted,
+  readAll,
+  refused,
+  send,
+  serve,
+  statusesOf,
+  timeout
+} from "../support/serving.ts";
+import {
+  answerTo,
+  exchange,
+  post,
+  readAnswers,
+  startProcess,
+  temporaryFolder
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
-const plant = (name: string, fields = ""): string => `${post(`{"id":1,"name":"${name}"}`, fields)}`;
+const plant = (name: string, fields = ""): string =>
+  `${post(`{"id":1,"name":"${name}"}`, fields)}`;
 const next = plant("next");
 
 const expect = "Expect: 100-continue\r\n";
 const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
 for (const [what, bytes, statuses] of [
-  ["a refused Expect without a body", `POST /x HTTP/1.1\r\n${hosted}${expect}\r\n`, [404]],
-  ["a refused Expect with an empty body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 0\r\n\r\n`, [404]],
-  ["a refused Expect with its body", `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 2\r\n\r\nab`, [404]],
-  ["a refused Expect of another method", `GET /plants HTTP/1.1\r\n${hosted}${expect}\r\n`, [405]],
+  [
+    "a refused Expect without a body",
+    `POST /x HTTP/1.1\r\n${hosted}${expect}\r\n`,
+    [404]
+  ],
+  [
+    "a refused Expect with an empty body",
+    `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 0\r\n\r\n`,
+    [404]
+  ],
+  [
+    "a refused Expect with its body",
+    `POST /x HTTP/1.1\r\n${hosted}${expect}Content-Length: 2\r\n\r\nab`,
+    [404]
+  ],
+  [
+    "a refused Expect of another method",
+    `GET /plants HTTP/1.1\r\n${hosted}${expect}\r\n`,
+    [405]
+  ],
   ["a plant with Upgrade", plant("first", upgrade), [200]],
-  ["a refusal with Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`, [404]],
-  ["a length over all limits", `POST /x HTTP/1.1\r\n${hosted}Content-Length: 99999999\r\n\r\n`, [404]],
-  ["HEAD with two Hosts", `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`, [400]],
-  ["HEAD with Expect", `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 5\r\nExpect: x\r\n\r\n`, [405]],
+  [
+    "a refusal with Upgrade",
+    `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`,
+    [404]
+  ],
+  [
+    "a length over all limits",
+    `POST /x HTTP/1.1\r\n${hosted}Content-Length: 99999999\r\n\r\n`,
+    [404]
+  ],
+  [
+    "HEAD with two Hosts",
+    `HEAD /plants HTTP/1.1\r\nHost: b\r\n${hosted}\r\n`,
+    [400]
+  ],
+  [
+    "HEAD with Expect",
+    `HEAD /plants HTTP/1.1\r\n${hosted}Content-Length: 5\r\nExpect: x\r\n\r\n`,
+    [405]
+  ]
 ] as const) {
-  test(`the response to ${what} follows all before it, and is the last one`, { timeout },
+  test(
+    `the response to ${what} follows all before it, and is the last one`,
+    { timeout },
     async () => {
       const { store, ends } = await connected();
       await send(ends, plant("before") + refused + refused + bytes + next);
       const text = await readAll(ends);
       assert.deepEqual(statusesOf(text), [200, 401, 401, ...statuses]);
-      assert.match(text.slice(text.lastIndexOf("HTTP/1.1 ")), /\r\nConnection: close\r\n/);
-      assert.deepEqual(store.names, ["before", ...bytes.includes("first") ? ["first"] : []]);
-    });
+      assert.match(
+        text.slice(text.lastIndexOf("HTTP/1.1 ")),
+        /\r\nConnection: close\r\n/
+      );
+      assert.deepEqual(store.names, [
+        "before",
+        ...(bytes.includes("first") ? ["first"] : [])
+      ]);
+    }
+  );
 }
 
-test("no request after an ambiguous one is executed, although its client has gone", { timeout },
+test(
+  "no request after an ambiguous one is executed, although its client has gone",
+  { timeout },
   async () => {
     const { server, port, store } = await serve();
     // As after a failed write of an earlier response.
-    server.prependOnceListener("request", (request: IncomingMessage) => request.socket.destroy());
+    server.prependOnceListener("request", (request: IncomingMessage) =>
+      request.socket.destroy()
+    );
     await exchange(port, `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${next}`);
     assert.equal((await answerTo(port, plant("honest"))).status, 200);
     assert.deepEqual(store.names, ["honest"]);
-  });
+  }
+);
 
-test("garbage and a half-close after a plant get 400, after the plant's 200", { timeout },
+test(
+  "garbage and a half-close after a plant get 400, after the plant's 200",
+  { timeout },
   async () => {
     const { server, port, store } = await serve();
     store.hold();
     server.once("request", (request) =>
-      request.socket.once("end", () => setImmediate(store.release)));
+      request.socket.once("end", () => setImmediate(store.release))
+    );
     const bytes = `${plant("first")}garbage\r\n\r\n`;
     const answers = await exchange(port, bytes, { halfClose: true });
-    assert.deepEqual(answers.map(({ status }) => status), [200, 400]);
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [200, 400]
+    );
     assert.deepEqual(store.names, ["first"]);
-  });
+  }
+);
 
 for (const [what, type, status] of [
-  ["a refusal", "text/plain", 415], ["a plant", "application/json", 200],
+  ["a refusal", "text/plain", 415],
+  ["a plant", "application/json", 200]
 ] as const) {
-  test(`a client that asks to close and sends more sees the response to ${what}`, { timeout },
+  test(
+    `a client that asks to close and sends more sees the response to ${what}`,
+    { timeout },
     async () => {
       const { port, store } = await serve();
       const socket = connect(port, "127.0.0.1").pause();
       const answers = readAnswers(socket, 1);
-      const first = plant("first", "Connection: close\r\n").replace("application/json", type);
+      const first = plant("first", "Connection: close\r\n").replace(
+        "application/json",
+        type
+      );
       // It reads nothing before all is written: it would not see a response that a reset removed.
       for (const part of [first, ...Array<string>(30).fill(next.repeat(200))]) {
-        await new Promise<void>((resolve) => socket.write(part, () => setImmediate(resolve)));
+        await new Promise<void>((resolve) =>
+          socket.write(part, () => setImmediate(resolve))
+        );
       }
       socket.resume();
-      assert.deepEqual((await answers).map((answer) => answer.status), [status]);
+      assert.deepEqual(
+        (await answers).map((answer) => answer.status),
+        [status]
+      );
       assert.deepEqual(store.names, status === 200 ? ["first"] : []);
       socket.destroy();
-    });
+    }
+  );
 }
 
-test("a request that arrives during a drain gets 400 if it is invalid, and 503 if it is valid",
-  { timeout }, async () => {
-    for (const [body, status] of [['{"name":"x"}', 400], ['{"id":1,"name":"x"}', 503]] as const) {
+test(
+  "a request that arrives during a drain gets 400 if it is invalid, and 503 if it is valid",
+  { timeout },
+  async () => {
+    for (const [body, status] of [
+      ['{"name":"x"}', 400],
+      ['{"id":1,"name":"x"}', 503]
+    ] as const) {
       const { server, port, store } = await serve();
       store.hold();
       const socket = connect(port, "127.0.0.1");
@@ -94,17 +181,24 @@ test("a request that arrives during a drain gets 400 if it is invalid, and 503 i
       socket.write(post(body));
       await once(server, "request");
       store.release();
-      assert.deepEqual((await answers).map((answer) => answer.status), [200, status]);
+      assert.deepEqual(
+        (await answers).map((answer) => answer.status),
+        [200, status]
+      );
       socket.destroy();
       assert.deepEqual([await drained, store.names], [true, ["first"]]);
     }
-  });
+  }
+);
 
 // A whole response is passed to the kernel in one piece, on every Node. By themselves, Nodes before
 // 24 make two pieces, the second one empty, which costs a tenth of a request.
 
 const { PLANT_TEST_NODES = "" } = process.env;
-const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)];
+const nodes = [
+  process.execPath,
+  ...PLANT_TEST_NODES.split(":").filter(Boolean)
+];
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
 
 /** Returns the system calls that sent responses, in order, each with the response's status. */
@@ -112,10 +206,24 @@ async function callsOf(node: string): Promise<readonly string[]> {
   const trace = join(temporaryFolder(), "trace");
   const server = await startProcess({
     node: "strace",
-    nodeArgs: ["-D", "-f", "-q", "-s", "99", "-o", trace,
-      "-e", "trace=write,writev,sendto,sendmsg", node],
+    nodeArgs: [
+      "-D",
+      "-f",
+      "-q",
+      "-s",
+      "99",
+      "-o",
+      trace,
+      "-e",
+      "trace=write,writev,sendto,sendmsg",
+      node
+    ]
   });
-  for (const body of ['{"id":1,"name":"Fern"}', '{"id":2,"name":"\u00e9"}', "no JSON"]) {
+  for (const body of [
+    '{"id":1,"name":"Fern"}',
+    '{"id":2,"name":"\u00e9"}',
+    "no JSON"
+  ]) {
     await (await fetchPlant(server.url, body)).text();
   }
   assert.equal(await server.end(), 0);
@@ -132,6 +240,10 @@ async function callsOf(node: string): Promise<readonly string[]> {
 
 for (const node of nodes) {
   test(`a response is one write: ${node}`, { skip: noStrace }, async () => {
-    assert.deepEqual(await callsOf(node), ["write 200", "write 200", "write 400"]);
+    assert.deepEqual(await callsOf(node), [
+      "write 200",
+      "write 200",
+      "write 400"
+    ]);
   });
 }

@@ -7,10 +7,30 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import {
-  closed, connected, type Ends, fern, HeldStore, listen, never, open, readAll, send, serve, statusesOf, timeout, variant,
+  closed,
+  connected,
+  type Ends,
+  fern,
+  HeldStore,
+  listen,
+  never,
+  open,
+  readAll,
+  send,
+  serve,
+  statusesOf,
+  timeout,
+  variant
 } from "../support/serving.ts";
 import {
-  answerTo, cleanEnvironment, exchange, post, program, readAnswers, temporaryFolder, token,
+  answerTo,
+  cleanEnvironment,
+  exchange,
+  post,
+  program,
+  readAnswers,
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
@@ -19,126 +39,199 @@ const large = `{"id":1,"name":"${"x".repeat(500_000)}"}`;
 /** Waits until a large response that the client has not read is in the kernel. */
 async function answered(ends: Ends): Promise<void> {
   await send(ends, post(large));
-  while (ends.ours.bytesWritten < 500_000 || ends.ours.writableLength > 0) await turn();
+  while (ends.ours.bytesWritten < 500_000 || ends.ours.writableLength > 0)
+    await turn();
 }
 
 const ways = ["drain", "close", "closeIdleConnections"] as const;
 for (const way of ways) {
   for (const [says, next] of [
-    ["sends its next request then", ""], ["has begun its next request", "POST /plants HT"],
+    ["sends its next request then", ""],
+    ["has begun its next request", "POST /plants HT"]
   ] as const) {
-    test(`${way}() loses no response of a client that ${says}`, { timeout }, async () => {
-      const { server, store, ends } = await connected();
-      await answered(ends);
-      await send(ends, next);
-      void server[way]();
-      // A byte that arrives at a closed socket makes the kernel drop what it has not sent yet.
-      while (!ends.ours.destroyed && !ends.ours.writableFinished) await turn();
-      await send(ends, post(fern).subarray(next.length));
-      const text = await readAll(ends);
-      assert.deepEqual(statusesOf(text), [200]);
-      assert.equal(text.slice(-500_003), `${"x".repeat(500_000)}"}\n`);
-      assert.equal(store.names.length, 1, "a request that arrives then is not executed");
-    });
+    test(
+      `${way}() loses no response of a client that ${says}`,
+      { timeout },
+      async () => {
+        const { server, store, ends } = await connected();
+        await answered(ends);
+        await send(ends, next);
+        void server[way]();
+        // A byte that arrives at a closed socket makes the kernel drop what it has not sent yet.
+        while (!ends.ours.destroyed && !ends.ours.writableFinished)
+          await turn();
+        await send(ends, post(fern).subarray(next.length));
+        const text = await readAll(ends);
+        assert.deepEqual(statusesOf(text), [200]);
+        assert.equal(text.slice(-500_003), `${"x".repeat(500_000)}"}\n`);
+        assert.equal(
+          store.names.length,
+          1,
+          "a request that arrives then is not executed"
+        );
+      }
+    );
   }
 }
 
-test("the control: if the socket is destroyed, the response is truncated", { timeout }, async () => {
-  const program = await variant("http/connection.js", "socket.end();\n", "socket.destroy();\n");
-  const { server, ends } = await connected({ create: program.createPlantServer });
-  await answered(ends);
-  void server.drain();
-  while (!ends.ours.destroyed) await turn();
-  await send(ends, post(fern));
-  assert.ok((await readAll(ends)).length < 500_000);
-});
+test(
+  "the control: if the socket is destroyed, the response is truncated",
+  { timeout },
+  async () => {
+    const program = await variant(
+      "http/connection.js",
+      "socket.end();\n",
+      "socket.destroy();\n"
+    );
+    const { server, ends } = await connected({
+      create: program.createPlantServer
+    });
+    await answered(ends);
+    void server.drain();
+    while (!ends.ours.destroyed) await turn();
+    await send(ends, post(fern));
+    assert.ok((await readAll(ends)).length < 500_000);
+  }
+);
 
 for (const [says, bytes, status] of [
   ["garbage", "garbage\r\n\r\n", 400],
-  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 401],
+  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 401]
 ] as const) {
-  test(`a drain waits until the client has read the Error to ${says}`, { timeout }, async () => {
-    const { server, ends } = await connected();
-    await send(ends, bytes);
-    while (!ends.ours.writableFinished) await turn();
-    const drained = server.drain();
-    await send(ends, "x".repeat(1_000_000));
-    assert.deepEqual(statusesOf(await readAll(ends)), [status]);
-    assert.equal(await drained, true);
-  });
+  test(
+    `a drain waits until the client has read the Error to ${says}`,
+    { timeout },
+    async () => {
+      const { server, ends } = await connected();
+      await send(ends, bytes);
+      while (!ends.ours.writableFinished) await turn();
+      const drained = server.drain();
+      await send(ends, "x".repeat(1_000_000));
+      assert.deepEqual(statusesOf(await readAll(ends)), [status]);
+      assert.equal(await drained, true);
+    }
+  );
 }
 
 /** What is open at the drain's deadline, and whether the drain reports a request cut off. */
 const slow: readonly (readonly [
-  says: string, isDrained: boolean, begin: (ends: Ends) => Promise<void>,
+  says: string,
+  isDrained: boolean,
+  begin: (ends: Ends) => Promise<void>
 ])[] = [
-  ["a client that does not close after its last response", true, async (ends) => {
-    await send(ends, post(fern, "Connection: close\r\n"));
-    while (!ends.ours.writableEnded) await turn();
-  }],
-  ["a client that does not close an idle connection", true, async (ends) => {
-    await send(ends, post(fern));
-    while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0) await turn();
-  }],
-  ["a body that is discarded after its early response", true, async (ends) => {
-    await send(ends, `${post(fern)}`.replace("/plants", "/x").slice(0, -5));
-    while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0) await turn();
-  }],
+  [
+    "a client that does not close after its last response",
+    true,
+    async (ends) => {
+      await send(ends, post(fern, "Connection: close\r\n"));
+      while (!ends.ours.writableEnded) await turn();
+    }
+  ],
+  [
+    "a client that does not close an idle connection",
+    true,
+    async (ends) => {
+      await send(ends, post(fern));
+      while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0)
+        await turn();
+    }
+  ],
+  [
+    "a body that is discarded after its early response",
+    true,
+    async (ends) => {
+      await send(ends, `${post(fern)}`.replace("/plants", "/x").slice(0, -5));
+      while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0)
+        await turn();
+    }
+  ],
   ["garbage", true, (ends) => send(ends, "garbage\r\n\r\n")],
   ["half a head", true, (ends) => send(ends, post(fern).subarray(0, 20))],
   ["half a body", false, (ends) => send(ends, post(fern).subarray(0, -5))],
-  ["half a body after a response", false, (ends) =>
-    send(ends, Buffer.concat([post(fern), post(fern).subarray(0, -5)]))],
-  ["responses that the client does not read", false, async (ends) => {
-    for (let times = 0; times < 30 && ends.ours.writableLength === 0; times++) {
-      await send(ends, post(large));
+  [
+    "half a body after a response",
+    false,
+    (ends) =>
+      send(ends, Buffer.concat([post(fern), post(fern).subarray(0, -5)]))
+  ],
+  [
+    "responses that the client does not read",
+    false,
+    async (ends) => {
+      for (
+        let times = 0;
+        times < 30 && ends.ours.writableLength === 0;
+        times++
+      ) {
+        await send(ends, post(large));
+      }
+      assert.ok(ends.ours.writableLength > 0, "its responses wait");
     }
-    assert.ok(ends.ours.writableLength > 0, "its responses wait");
-  }],
+  ]
 ];
 for (const [says, isDrained, begin] of slow) {
-  test(`at the drain's deadline ${says} is ${isDrained ? "no" : "a"} request cut off`, { timeout },
+  test(
+    `at the drain's deadline ${says} is ${isDrained ? "no" : "a"} request cut off`,
+    { timeout },
     async () => {
       const { server, port } = await serve({
-        limits: { drainMillis: 200, discardMillis: never, idleMillis: never },
+        limits: { drainMillis: 200, discardMillis: never, idleMillis: never }
       });
-      const [gone, answered, ends] =
-        [await open(server, port), await open(server, port), await open(server, port)];
+      const [gone, answered, ends] = [
+        await open(server, port),
+        await open(server, port),
+        await open(server, port)
+      ];
       await send(gone, post(fern).subarray(0, -5));
       gone.client.destroy();
       await closed(gone.ours);
       await slow[0]?.[2](answered);
       await begin(ends);
-      assert.equal(await server.drain(), isDrained, "one that has gone, or has its response, is none");
+      assert.equal(
+        await server.drain(),
+        isDrained,
+        "one that has gone, or has its response, is none"
+      );
       while (!ends.ours.closed) await turn();
-    });
+    }
+  );
 }
 
 for (const [what, rest, statuses] of [
-  ["a plant", fern, [200]], ["an invalid body", "x".repeat(fern.length), [400]],
-  ["a plant and another request", fern + `${post(fern)}`, [200]],
+  ["a plant", fern, [200]],
+  ["an invalid body", "x".repeat(fern.length), [400]],
+  ["a plant and another request", fern + `${post(fern)}`, [200]]
 ] as const) {
-  test(`a request in progress gets its true response during a drain: ${what}`, { timeout },
+  test(
+    `a request in progress gets its true response during a drain: ${what}`,
+    { timeout },
     async () => {
       const { server, port, ends } = await connected();
       await send(ends, post(fern).subarray(0, -fern.length));
       const drained = server.drain();
       const refused = connect(port, "127.0.0.1");
-      assert.deepEqual(await readAnswers(refused, 1), [], "no new connection is accepted");
+      assert.deepEqual(
+        await readAnswers(refused, 1),
+        [],
+        "no new connection is accepted"
+      );
       await send(ends, rest);
       const text = await readAll(ends);
       assert.deepEqual(statusesOf(text), statuses);
       assert.match(text, /\r\nConnection: close\r\n/);
       assert.equal(await drained, true);
-    });
+    }
+  );
 }
 
 /** Sent after a plant that waits for the store. */
 for (const [says, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
-  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"],
+  ["a CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"]
 ] as const) {
-  test(`nothing follows the last response of a drain, though ${says} arrived before it`, { timeout },
+  test(
+    `nothing follows the last response of a drain, though ${says} arrived before it`,
+    { timeout },
     async () => {
       const { server, store, ends } = await connected();
       store.hold();
@@ -149,24 +242,42 @@ for (const [says, bytes] of [
       store.release();
       assert.deepEqual(statusesOf(await readAll(ends)), [200]);
       assert.equal(await drained, true);
-    });
+    }
+  );
 }
 
-test("at the drain's deadline a plant that waits for the store is a request cut off", { timeout },
+test(
+  "at the drain's deadline a plant that waits for the store is a request cut off",
+  { timeout },
   async () => {
-    const { server, store, ends } = await connected({ limits: { drainMillis: 100 } });
+    const { server, store, ends } = await connected({
+      limits: { drainMillis: 100 }
+    });
     store.hold();
     await send(ends, post(fern));
     // A later call returns the first drain's promise.
-    assert.deepEqual(await Promise.all([server.drain(), server.drain()]), [false, false]);
+    assert.deepEqual(await Promise.all([server.drain(), server.drain()]), [
+      false,
+      false
+    ]);
     assert.equal(await server.drain(), false);
     store.release();
-  });
+  }
+);
 
-test("a drain ends at once if no request is in progress, whatever the clients have sent", { timeout },
+test(
+  "a drain ends at once if no request is in progress, whatever the clients have sent",
+  { timeout },
   async () => {
-    const { server, port } = await serve({ limits: { drainMillis: never, discardMillis: never } });
-    for (const bytes of ["", "\r\n", "POST /pl", "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"]) {
+    const { server, port } = await serve({
+      limits: { drainMillis: never, discardMillis: never }
+    });
+    for (const bytes of [
+      "",
+      "\r\n",
+      "POST /pl",
+      "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+    ]) {
       const { client, ours } = await open(server, port);
       client.once("end", () => client.end()).write(bytes);
       while (ours.bytesRead < bytes.length) await turn();
@@ -174,60 +285,100 @@ test("a drain ends at once if no request is in progress, whatever the clients ha
       client.resume();
     }
     assert.equal(await server.drain(), true);
-    assert.equal(await createPlantServer({ store: { append: () => Promise.resolve(),
-      close: () => Promise.resolve() }, tokens: ["t"] }).drain(), true);
-  });
+    assert.equal(
+      await createPlantServer({
+        store: {
+          append: () => Promise.resolve(),
+          close: () => Promise.resolve()
+        },
+        tokens: ["t"]
+      }).drain(),
+      true
+    );
+  }
+);
 
-test("a drain closes a connection whose early response's body ends meanwhile", { timeout },
+test(
+  "a drain closes a connection whose early response's body ends meanwhile",
+  { timeout },
   async () => {
-    const { server, ends } = await connected({ limits: { drainMillis: never, discardMillis: never } });
+    const { server, ends } = await connected({
+      limits: { drainMillis: never, discardMillis: never }
+    });
     const text = readAll(ends);
-    await send(ends, "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    await send(
+      ends,
+      "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234"
+    );
     while (ends.ours.bytesWritten === 0) await turn();
     const drained = server.drain();
     await send(ends, "56789");
     assert.deepEqual(statusesOf(await text), [401]);
     assert.equal(await drained, true);
-  });
+  }
+);
 
-test("a reader that does not read stderr does not delay the exit", { timeout: 60_000 }, async () => {
-  const child = spawn(node, [program, "--port", "0", "--log-requests"], {
-    cwd: temporaryFolder(),
-    env: cleanEnvironment({ PLANTS_TOKEN: token }),
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  const ended = once(child, "exit");
-  const [line] = await once(child.stdout, "data");
-  const port = Number(/:(\d+)\n/.exec(`${line}`)?.[1]);
+test(
+  "a reader that does not read stderr does not delay the exit",
+  { timeout: 60_000 },
+  async () => {
+    const child = spawn(node, [program, "--port", "0", "--log-requests"], {
+      cwd: temporaryFolder(),
+      env: cleanEnvironment({ PLANTS_TOKEN: token }),
+      stdio: ["ignore", "pipe", "pipe"]
+    });
+    const ended = once(child, "exit");
+    const [line] = await once(child.stdout, "data");
+    const port = Number(/:(\d+)\n/.exec(`${line}`)?.[1]);
 
-  // The pipe and the stream's own buffer are full after some thousand lines.
-  const requests = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n".repeat(4_000);
-  assert.equal((await exchange(port, requests, { answers: 4_000 })).length, 4_000);
-  child.kill("SIGTERM");
-  assert.deepEqual(await ended, [0, null]);
-  child.stderr.destroy();
-});
+    // The pipe and the stream's own buffer are full after some thousand lines.
+    const requests = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n".repeat(4_000);
+    assert.equal(
+      (await exchange(port, requests, { answers: 4_000 })).length,
+      4_000
+    );
+    child.kill("SIGTERM");
+    assert.deepEqual(await ended, [0, null]);
+    child.stderr.destroy();
+  }
+);
 
-test("a refused request with a key says that it is unknown whether its plant was stored", { timeout }, async () => {
-  let release = (): void => undefined;
-  const hold = new Promise<"stored">((resolve) => { release = () => resolve("stored"); });
-  const store = Object.assign(new HeldStore(), { appendOnce: () => hold });
-  const server = createPlantServer({ store, tokens: [token], limits: { bodyBytesMax: 90, bodiesBytesMax: 90 } });
-  const port = await listen(server);
-  const keyed = post(fern.padEnd(80), "Idempotency-Key: k\r\n");
-  const ends = await open(server, port);
-  await send(ends, keyed);
-  const upload = await open(server, port);
-  await send(upload, post(fern.padEnd(79)).subarray(0, -1));
-  const full = await answerTo(port, keyed);
-  assert.match(full.body, /"error":50302,.* unknown whether the plant was stored: .* error 50304\./);
-  upload.client.resetAndDestroy();
-  await closed(upload.ours);
-  void server.drain();
-  const answers = readAnswers(ends.client.resume(), 2);
-  await send(ends, keyed);
-  release();
-  const [first, second] = await answers;
-  assert.deepEqual([first?.status, second?.status], [200, 503]);
-  assert.match(second?.body ?? "", /"error":50302,.* unknown whether the plant was stored: .* error 50305\./);
-});
+test(
+  "a refused request with a key says that it is unknown whether its plant was stored",
+  { timeout },
+  async () => {
+    let release = (): void => undefined;
+    const hold = new Promise<"stored">((resolve) => {
+      release = () => resolve("stored");
+    });
+    const store = Object.assign(new HeldStore(), { appendOnce: () => hold });
+    const server = createPlantServer({
+      store,
+      tokens: [token],
+      limits: { bodyBytesMax: 90, bodiesBytesMax: 90 }
+    });
+    const port = await listen(server);
+    const keyed = post(fern.padEnd(80), "Idempotency-Key: k\r\n");
+    const ends = await open(server, port);
+    await send(ends, keyed);
+    const upload = await open(server, port);
+    await send(upload, post(fern.padEnd(79)).subarray(0, -1));
+    const full = await answerTo(port, keyed);
+    assert.match(
+      full.body,
+      /"error":50302,.* unknown whether the plant was stored: .* error 50304\./
+    );
+    upload.client.resetAndDestroy();
+    await closed(upload.ours);
+    void server.drain();
+    const answers = readAnswers(ends.client.resume(), 2);
+    await send(ends, keyed);
+    release();
+    const [first, second] = await answers;
+    assert.deepEqual([first?.status, second?.status], [200, 503]);
+    assert.match(
+      second?.body ?? "",
+      /"error":50302,.* unknown whether the plant was stored: .* error 50305\./
+    );
+  }
+);

@@ -13,7 +13,16 @@ import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { frameBytesMax } from "../../src/journal/record.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { appendJson, plantText } from "../../src/store.ts";
-import { append, ENOSPC, EIO, fern, headerBytes, outcomeOf, plantOf, simulated } from "../support/journals.ts";
+import {
+  append,
+  ENOSPC,
+  EIO,
+  fern,
+  headerBytes,
+  outcomeOf,
+  plantOf,
+  simulated
+} from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const many = (count: number): NewPlant[] => Array<NewPlant>(count).fill(fern);
@@ -29,8 +38,16 @@ test("plants appended in one turn share one write, in their order", async () => 
   const fourth = bytes().length;
   await journal.append(fern);
   assert.equal(writes(), 3, "the control: those of three turns do not share");
-  assert.deepEqual(records().map(({ seq, synced, plant }) => [seq, synced, plant.id]),
-    [[1, headerBytes, 3], [2, headerBytes, 1], [3, headerBytes, 2], [4, third, 1], [5, fourth, 1]]);
+  assert.deepEqual(
+    records().map(({ seq, synced, plant }) => [seq, synced, plant.id]),
+    [
+      [1, headerBytes, 3],
+      [2, headerBytes, 1],
+      [3, headerBytes, 2],
+      [4, third, 1],
+      [5, fourth, 1]
+    ]
+  );
   await journal.close();
 });
 
@@ -42,20 +59,22 @@ test("plants that arrive while a write is in flight join the next one", async ()
   assert.deepEqual([one, new Set(others).size], [headerBytes, 1]);
 });
 
-test("plants that the event loop still delivers join the write, while there are a tenth more",
-  async () => {
-    const { journal, writes } = await simulated();
-    const outcomes: Promise<string[]>[] = [];
-    for (const count of [1, 2, 4, 8, 1]) {
-      outcomes.push(append(journal, ...many(count)));
-      await setImmediate();
-    }
-    assert.deepEqual(new Set((await Promise.all(outcomes)).flat()), new Set(["stored"]));
-    assert.equal(writes(), 1);
-    await append(journal, fern);
-    assert.equal(writes(), 2, "the control");
-    await journal.close();
-  });
+test("plants that the event loop still delivers join the write, while there are a tenth more", async () => {
+  const { journal, writes } = await simulated();
+  const outcomes: Promise<string[]>[] = [];
+  for (const count of [1, 2, 4, 8, 1]) {
+    outcomes.push(append(journal, ...many(count)));
+    await setImmediate();
+  }
+  assert.deepEqual(
+    new Set((await Promise.all(outcomes)).flat()),
+    new Set(["stored"])
+  );
+  assert.equal(writes(), 1);
+  await append(journal, fern);
+  assert.equal(writes(), 2, "the control");
+  await journal.close();
+});
 
 test("plants that come with every turn of the event loop do not fill the queue", async () => {
   const { journal, writes } = await simulated();
@@ -65,7 +84,10 @@ test("plants that come with every turn of the event loop do not fill the queue",
     outcomes.push(append(journal, ...many(300)));
     await setImmediate();
   }
-  assert.deepEqual(new Set((await Promise.all(outcomes)).flat()), new Set(["stored"]));
+  assert.deepEqual(
+    new Set((await Promise.all(outcomes)).flat()),
+    new Set(["stored"])
+  );
   assert.ok(writes() > 1 && writes() < 28, `${writes()} writes`);
 });
 
@@ -75,26 +97,66 @@ test("no plant is acknowledged before its write has returned", async () => {
     disk.lies = lies;
     const begun = disk.stall();
     let acknowledged = 0;
-    const appends = many(3).map((plant) => journal.append(plant).then(() => { acknowledged++; }));
+    const appends = many(3).map((plant) =>
+      journal.append(plant).then(() => {
+        acknowledged++;
+      })
+    );
     await begun;
     assert.deepEqual([acknowledged, bytes().length], [0, headerBytes]);
     disk.resume();
     await Promise.all(appends);
     disk.restart({ bytes: false, names: false });
-    assert.equal(records().length, lies ? 0 : 3, "the control: a disk that lies");
+    assert.equal(
+      records().length,
+      lies ? 0 : 3,
+      "the control: a disk that lies"
+    );
   }
 });
 
-const limits: readonly (readonly [says: string, limits: Partial<Limits>, plants: NewPlant[],
-  outcomes: string[]])[] = [
-  ["three records at a limit of three", { queueRecordsMax: 3 }, many(3), stored(3)],
-  ["four records at a limit of three", { queueRecordsMax: 3 }, many(4), [...stored(3), "busy"]],
-  ["plants of 1024 bytes at a limit of 1024", { queueBytesMax: 1024 }, [plantOf(1000), plantOf(24)], stored(2)],
-  ["plants of 1025 bytes at a limit of 1024", { queueBytesMax: 1024 },
-    [plantOf(1000), plantOf(25)], ["stored", "busy"]],
-  ["one plant over the limit alone", { queueBytesMax: 1024 }, [plantOf(5000)], ["stored"]],
-  ["one plant over the limit after another", { queueBytesMax: 1024 },
-    [fern, plantOf(5000), fern], ["stored", "busy", "stored"]],
+const limits: readonly (readonly [
+  says: string,
+  limits: Partial<Limits>,
+  plants: NewPlant[],
+  outcomes: string[]
+])[] = [
+  [
+    "three records at a limit of three",
+    { queueRecordsMax: 3 },
+    many(3),
+    stored(3)
+  ],
+  [
+    "four records at a limit of three",
+    { queueRecordsMax: 3 },
+    many(4),
+    [...stored(3), "busy"]
+  ],
+  [
+    "plants of 1024 bytes at a limit of 1024",
+    { queueBytesMax: 1024 },
+    [plantOf(1000), plantOf(24)],
+    stored(2)
+  ],
+  [
+    "plants of 1025 bytes at a limit of 1024",
+    { queueBytesMax: 1024 },
+    [plantOf(1000), plantOf(25)],
+    ["stored", "busy"]
+  ],
+  [
+    "one plant over the limit alone",
+    { queueBytesMax: 1024 },
+    [plantOf(5000)],
+    ["stored"]
+  ],
+  [
+    "one plant over the limit after another",
+    { queueBytesMax: 1024 },
+    [fern, plantOf(5000), fern],
+    ["stored", "busy", "stored"]
+  ]
 ];
 
 for (const [says, limit, plants, expected] of limits) {
@@ -104,34 +166,53 @@ for (const [says, limit, plants, expected] of limits) {
       assert.deepEqual(await append(journal, ...plants), expected);
     }
     const count = expected.filter((outcome) => outcome === "stored").length;
-    assert.equal(records().length, 3 * count, "a plant that is busy is not stored");
+    assert.equal(
+      records().length,
+      3 * count,
+      "a plant that is busy is not stored"
+    );
   });
 }
 
 test("the queue's limit counts the write in flight, too", async () => {
   const { during } = await simulated({ queueRecordsMax: 2 });
-  assert.deepEqual(await during(() => undefined, fern, fern), ["stored", "stored", "busy"]);
+  assert.deepEqual(await during(() => undefined, fern, fern), [
+    "stored",
+    "stored",
+    "busy"
+  ]);
 });
 
 for (const [says, bytes, expected] of [
   ["1024 bytes", [400, 1024 - 400 - 2 * frameBytesMax], 1],
   ["1025 bytes", [400, 1025 - 400 - 2 * frameBytesMax], 2],
   ["one record of 5000 bytes and another", [5000, 100], 2],
-  ["one record alone of 5000 bytes", [5000], 1],
+  ["one record alone of 5000 bytes", [5000], 1]
 ] as const) {
   test(`a batch has at most batchBytesMax bytes: ${says} at 1024`, async () => {
-    const { journal, writes, records } = await simulated({ batchBytesMax: 1024 });
-    assert.deepEqual(await append(journal, ...bytes.map(plantOf)), stored(bytes.length));
+    const { journal, writes, records } = await simulated({
+      batchBytesMax: 1024
+    });
+    assert.deepEqual(
+      await append(journal, ...bytes.map(plantOf)),
+      stored(bytes.length)
+    );
     assert.equal(writes(), expected);
     assert.equal(new Set(records().map(({ synced }) => synced)).size, expected);
   });
 }
 
 /** A plant whose member is one value when it is first read, and another ever after. */
-function fickle(member: keyof NewPlant, first: unknown, later: unknown): NewPlant {
+function fickle(
+  member: keyof NewPlant,
+  first: unknown,
+  later: unknown
+): NewPlant {
   let reads = 0;
   const get = (): unknown => (reads++ === 0 ? first : later);
-  return Object.defineProperty({ id: 1n, name: "Fern", tag: "shade" }, member, { get }) as NewPlant;
+  return Object.defineProperty({ id: 1n, name: "Fern", tag: "shade" }, member, {
+    get
+  }) as NewPlant;
 }
 const revoked = Proxy.revocable({}, {});
 revoked.revoke();
@@ -141,69 +222,135 @@ const boom = new Error("boom");
 for (const [says, plant, written] of [
   ["an id over int64", { id: 2n ** 63n, name: "" }],
   ["an id under int64", { id: -(2n ** 63n) - 1n, name: "" }],
-  ["an id that is a number", { id: 7, name: "" }], ["an id that is text", { id: "7", name: "" }],
-  ["no id", { name: "" }], ["no name", { id: 7n }], ["a name that is null", { id: 7n, name: null }],
+  ["an id that is a number", { id: 7, name: "" }],
+  ["an id that is text", { id: "7", name: "" }],
+  ["no id", { name: "" }],
+  ["no name", { id: 7n }],
+  ["a name that is null", { id: 7n, name: null }],
   ["a name with a lone surrogate", { id: 7n, name: "\ud800" }],
-  ["a name that is a String object", { id: 1n, name: Object("Fern") as unknown }],
+  [
+    "a name that is a String object",
+    { id: 1n, name: Object("Fern") as unknown }
+  ],
   ["a tag with a lone surrogate", { id: 7n, name: "", tag: "a\udc00" }],
-  ["a tag that is null", { id: 7n, name: "", tag: null }], ["null in its place", null],
-  ["undefined in its place", undefined], ["a number in its place", 7],
-  ["text in its place", "Fern"], ["an array in its place", []],
-  ["a getter that throws", { id: 1n, get name() { throw boom; } }],
+  ["a tag that is null", { id: 7n, name: "", tag: null }],
+  ["null in its place", null],
+  ["undefined in its place", undefined],
+  ["a number in its place", 7],
+  ["text in its place", "Fern"],
+  ["an array in its place", []],
+  [
+    "a getter that throws",
+    {
+      id: 1n,
+      get name() {
+        throw boom;
+      }
+    }
+  ],
   ["a revoked proxy", revoked.proxy],
-  ["an id that becomes text", fickle("id", 7n, '7,"name":"","x":'), '{"id":7,"name":"Fern","tag":"shade"}'],
-  ["an id that leaves int64", fickle("id", 7n, 2n ** 64n), '{"id":7,"name":"Fern","tag":"shade"}'],
-  ["a name that becomes a lone surrogate", fickle("name", "Moss", "\ud800"), '{"id":1,"name":"Moss","tag":"shade"}'],
-  ["a name that becomes nothing", fickle("name", "Moss", undefined), '{"id":1,"name":"Moss","tag":"shade"}'],
-  ["a tag that becomes an object", fickle("tag", "sun", { toJSON: () => 1 }), '{"id":1,"name":"Fern","tag":"sun"}'],
-  ["a tag that appears", fickle("tag", undefined, 7), '{"id":1,"name":"Fern"}'],
+  [
+    "an id that becomes text",
+    fickle("id", 7n, '7,"name":"","x":'),
+    '{"id":7,"name":"Fern","tag":"shade"}'
+  ],
+  [
+    "an id that leaves int64",
+    fickle("id", 7n, 2n ** 64n),
+    '{"id":7,"name":"Fern","tag":"shade"}'
+  ],
+  [
+    "a name that becomes a lone surrogate",
+    fickle("name", "Moss", "\ud800"),
+    '{"id":1,"name":"Moss","tag":"shade"}'
+  ],
+  [
+    "a name that becomes nothing",
+    fickle("name", "Moss", undefined),
+    '{"id":1,"name":"Moss","tag":"shade"}'
+  ],
+  [
+    "a tag that becomes an object",
+    fickle("tag", "sun", { toJSON: () => 1 }),
+    '{"id":1,"name":"Fern","tag":"sun"}'
+  ],
+  ["a tag that appears", fickle("tag", undefined, 7), '{"id":1,"name":"Fern"}']
 ] as const) {
   test(`a plant with ${says} is ${written ? "written as it was checked" : "invalid"}`, async () => {
     const { path, disk, journal, writes, bytes } = await simulated();
     const outcome = outcomeOf(journal.append(plant as NewPlant));
     assert.equal(await outcome, written ? "stored" : "invalid");
-    assert.deepEqual([await append(journal, fern), writes()], [["stored"], written ? 2 : 1]);
+    assert.deepEqual(
+      [await append(journal, fern), writes()],
+      [["stored"], written ? 2 : 1]
+    );
     await journal.close();
     await (await openJournal(path, { disk })).close();
-    const plants = [...`${bytes()}`.matchAll(/"plant":(\{.*\}),"crc"/g)].map(([, json]) => json);
-    assert.deepEqual(plants, [...written ? [written] : [], plantText(fern)]);
+    const plants = [...`${bytes()}`.matchAll(/"plant":(\{.*\}),"crc"/g)].map(
+      ([, json]) => json
+    );
+    assert.deepEqual(plants, [...(written ? [written] : []), plantText(fern)]);
   });
 }
 
 test("an error that a getter throws is the StoreError's cause", async () => {
   const { journal } = await simulated();
-  const plant: NewPlant = { id: 1n, get name(): string { throw boom; } };
-  await assert.rejects(journal.append(plant), { name: "StoreError", cause: boom });
+  const plant: NewPlant = {
+    id: 1n,
+    get name(): string {
+      throw boom;
+    }
+  };
+  await assert.rejects(journal.append(plant), {
+    name: "StoreError",
+    cause: boom
+  });
   await journal.close();
 });
 
 /** What can keep a batch from becoming lines. */
 for (const [says, arrange] of [
-  ["a clock that has no time", (t: TestContext) => {
-    const clock = t.mock.method(Date.prototype, "toISOString", () => {
-      throw new RangeError("Invalid time value");
-    });
-    return () => clock.mock.restore();
-  }],
-  ["a clock in the year 10000", (t: TestContext) => {
-    t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
-    return () => t.mock.timers.reset();
-  }],
-  ["no memory for the batch's bytes", (t: TestContext) => {
-    const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
-    const memory = t.mock.method(Buffer, "from", (text: string) => {
-      if (String(text).startsWith('{"seq"')) throw new RangeError("Array buffer allocation failed");
-      return from(text);
-    });
-    return () => memory.mock.restore();
-  }],
+  [
+    "a clock that has no time",
+    (t: TestContext) => {
+      const clock = t.mock.method(Date.prototype, "toISOString", () => {
+        throw new RangeError("Invalid time value");
+      });
+      return () => clock.mock.restore();
+    }
+  ],
+  [
+    "a clock in the year 10000",
+    (t: TestContext) => {
+      t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(10_000, 0) });
+      return () => t.mock.timers.reset();
+    }
+  ],
+  [
+    "no memory for the batch's bytes",
+    (t: TestContext) => {
+      const from = Buffer.from.bind(Buffer) as (text: string) => Buffer;
+      const memory = t.mock.method(Buffer, "from", (text: string) => {
+        if (String(text).startsWith('{"seq"'))
+          throw new RangeError("Array buffer allocation failed");
+        return from(text);
+      });
+      return () => memory.mock.restore();
+    }
+  ]
 ] as const) {
   test(`${says}: every append of the batch settles, and the journal has failed`, async (t) => {
     const { journal, failures, records } = await simulated();
     const remove = arrange(t);
-    assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("unknown"));
+    assert.deepEqual(
+      await append(journal, fern, fern, fern),
+      Array(3).fill("unknown")
+    );
     remove();
-    assert.deepEqual([await append(journal, fern), failures.length], [["unknown"], 1]);
+    assert.deepEqual(
+      [await append(journal, fern), failures.length],
+      [["unknown"], 1]
+    );
     assert.deepEqual(records(), []);
     await journal.close();
   });
@@ -212,7 +359,9 @@ for (const [says, arrange] of [
 /** Catches what is thrown outside of any promise; returns its messages. */
 function uncaught(t: TestContext): readonly string[] {
   const messages: string[] = [];
-  process.setUncaughtExceptionCaptureCallback(({ message }) => messages.push(message));
+  process.setUncaughtExceptionCaptureCallback(({ message }) =>
+    messages.push(message)
+  );
   t.after(() => process.setUncaughtExceptionCaptureCallback(null));
   return messages;
 }
@@ -220,32 +369,51 @@ function uncaught(t: TestContext): readonly string[] {
 test("a caller's function that throws fails neither the journal nor its batch", async (t) => {
   const messages = uncaught(t);
   const { journal, records } = await simulated();
-  journal[appendJson].variant('{"id":7,"name":"Fern"}', () => { throw new Error("boom"); });
-  assert.deepEqual([await append(journal, fern), await append(journal, fern)], [["stored"], ["stored"]]);
+  journal[appendJson].variant('{"id":7,"name":"Fern"}', () => {
+    throw new Error("boom");
+  });
+  assert.deepEqual(
+    [await append(journal, fern), await append(journal, fern)],
+    [["stored"], ["stored"]]
+  );
   await journal.close();
-  assert.deepEqual([messages, records().map(({ plant }) => plant.id)], [["boom"], [7, 1, 1]]);
+  assert.deepEqual(
+    [messages, records().map(({ plant }) => plant.id)],
+    [["boom"], [7, 1, 1]]
+  );
 });
 
 test('a listener to "failed" that throws does not prevent closing', async (t) => {
   const messages = uncaught(t);
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path);
-  journal.once("failed", () => { throw new Error("thrown"); });
+  journal.once("failed", () => {
+    throw new Error("thrown");
+  });
   rmSync(path);
   assert.deepEqual(await append(journal, fern), ["unknown"]);
   await journal.close();
   assert.deepEqual(messages, ["thrown"]);
-  assert.match(readdirSync(dirname(path)).join(), /^plants\.ndjson\.lock-[\w-]+$/, "its lock stays, stale");
+  assert.match(
+    readdirSync(dirname(path)).join(),
+    /^plants\.ndjson\.lock-[\w-]+$/,
+    "its lock stays, stale"
+  );
 });
 
 test("close settles all that was accepted, accepts no more, and may be called again", async () => {
-  const { path, disk, journal, records } = await simulated({ batchBytesMax: 1024 });
+  const { path, disk, journal, records } = await simulated({
+    batchBytesMax: 1024
+  });
   const accepted = append(journal, ...many(99));
   const closed = Promise.all([journal.close(), journal[Symbol.asyncDispose]()]);
   const late = append(journal, fern);
   await closed;
   assert.deepEqual(await accepted, stored(99));
-  assert.deepEqual([await late, await append(journal, fern)], [["closed"], ["closed"]]);
+  assert.deepEqual(
+    [await late, await append(journal, fern)],
+    [["closed"], ["closed"]]
+  );
   assert.equal(records().length, 99);
   await (await openJournal(path, { disk })).close();
 });
@@ -253,22 +421,48 @@ test("close settles all that was accepted, accepts no more, and may be called ag
 test("stats has the records and bytes of the file, and of the queue", async () => {
   const { path, disk, journal, bytes } = await simulated();
   const queue = { records: 0, bytes: 0 };
-  const statsOf = ({ stats }: Journal) => ({ ...stats, keysSeconds: undefined });
+  const statsOf = ({ stats }: Journal) => ({
+    ...stats,
+    keysSeconds: undefined
+  });
   const keysSeconds = undefined;
-  assert.ok((journal.stats.keysSeconds ?? 0) > 0, "keys.test.ts has its values");
-  assert.deepEqual(statsOf(journal), { keysSeconds, records: 0, bytes: headerBytes, queue });
+  assert.ok(
+    (journal.stats.keysSeconds ?? 0) > 0,
+    "keys.test.ts has its values"
+  );
+  assert.deepEqual(statsOf(journal), {
+    keysSeconds,
+    records: 0,
+    bytes: headerBytes,
+    queue
+  });
   const begun = disk.stall();
   const first = journal.append(fern);
   await begun;
   const second = journal.append(fern);
   const waiting = { records: 2, bytes: 2 * plantText(fern).length };
-  assert.deepEqual(statsOf(journal), { keysSeconds, records: 0, bytes: headerBytes, queue: waiting });
+  assert.deepEqual(statsOf(journal), {
+    keysSeconds,
+    records: 0,
+    bytes: headerBytes,
+    queue: waiting
+  });
   disk.resume();
   await Promise.all([first, second]);
-  assert.deepEqual(statsOf(journal), { keysSeconds, records: 2, bytes: bytes().length, queue });
+  assert.deepEqual(statsOf(journal), {
+    keysSeconds,
+    records: 2,
+    bytes: bytes().length,
+    queue
+  });
   await journal.close();
   const again = await openJournal(path, { disk });
-  assert.deepEqual(statsOf(again), { keysSeconds, records: 2, bytes: bytes().length, queue });
+  assert.deepEqual(statsOf(again), {
+    keysSeconds,
+    records: 2,
+    bytes: bytes().length,
+    queue
+  });
   await again.close();
 });
 
@@ -304,16 +498,25 @@ test("events: a durable batch, a batch that found no space, and the failure", as
   disk.fail("append", { errno: EIO });
   assert.deepEqual(await append(journal, fern), ["unknown"]);
   await setImmediate();
-  assert.deepEqual([events, disk.faultsFired], [["batch of 3", "full", "batch of 1", "failed"], 2]);
+  assert.deepEqual(
+    [events, disk.faultsFired],
+    [["batch of 3", "full", "batch of 1", "failed"], 2]
+  );
   await journal.close();
 });
 
 test("an inspected journal shows no plant, neither waiting nor written", async () => {
   const { disk, journal } = await simulated();
-  const shown = (): string => inspect(journal, { depth: Infinity, showHidden: true })
-    + JSON.stringify(journal) + String(journal);
+  const shown = (): string =>
+    inspect(journal, { depth: Infinity, showHidden: true }) +
+    JSON.stringify(journal) +
+    String(journal);
   const begun = disk.stall();
-  const appends = append(journal, { id: 1n, name: "s3cret" }, { id: 2n, name: "s3cret" });
+  const appends = append(
+    journal,
+    { id: 1n, name: "s3cret" },
+    { id: 2n, name: "s3cret" }
+  );
   await begun;
   assert.equal(journal.stats.queue.records, 2, "the control: it has them");
   assert.doesNotMatch(shown(), /s3cret/);

@@ -24,28 +24,53 @@ async function live(server: string) {
   }
   // A program that has failed ends by itself: a signal could end it first.
   const code = await (server === program ? running.end() : running.ended);
-  const ids = [...readFileSync(running.path, "utf8").matchAll(/"name":"plant-(\d)"/g)].map(([, id]) => Number(id));
+  const ids = [
+    ...readFileSync(running.path, "utf8").matchAll(/"name":"plant-(\d)"/g)
+  ].map(([, id]) => Number(id));
   return { statuses, end: `${code} ${running.stderr()}`, ids };
 }
 
 test("the program itself responds with 200 twice and ends with 0: the control", async () => {
-  assert.deepEqual(await live(program), { statuses: [200, 200], end: "0 ", ids: [1, 2] });
+  assert.deepEqual(await live(program), {
+    statuses: [200, 200],
+    end: "0 ",
+    ids: [1, 2]
+  });
 });
 
 for (const [invariant, file, from, to, statuses] of [
-  ["queued bytes are never negative", "queue.js", "this.#bytes += bytes;", "this.#bytes += bytes - 1;", [503]],
-  ["an append settles only once", "queue.js", "this.batch = this.waiting.splice(0, count);",
+  [
+    "queued bytes are never negative",
+    "queue.js",
+    "this.#bytes += bytes;",
+    "this.#bytes += bytes - 1;",
+    [503]
+  ],
+  [
+    "an append settles only once",
+    "queue.js",
+    "this.batch = this.waiting.splice(0, count);",
     "const [a] = this.waiting.splice(0, count); this.#bytes += a.bytes; this.batch = [a, a];",
-    [200]],
-  ["every append of a batch settles", "queue.js", "file });\n        }\n        this.batch = [];",
-    "file });\n        }", [200, 503]],
+    [200]
+  ],
+  [
+    "every append of a batch settles",
+    "queue.js",
+    "file });\n        }\n        this.batch = [];",
+    "file });\n        }",
+    [200, 503]
+  ]
 ] as const) {
   test(`a program in which it is not true that ${invariant} ends with 70`, async () => {
     const found = await live(patched(file, [[from, to]]));
-    assert.match(found.end, new RegExp(`^70 .*[:,] internal error: ${invariant}\n$`));
+    assert.match(
+      found.end,
+      new RegExp(`^70 .*[:,] internal error: ${invariant}\n$`)
+    );
     assert.deepEqual(found.statuses.slice(0, statuses.length), statuses);
     for (const [index, status] of statuses.entries()) {
-      if (status === 200) assert.ok(found.ids.includes(index + 1), "a 200 is stored");
+      if (status === 200)
+        assert.ok(found.ids.includes(index + 1), "a 200 is stored");
     }
   });
 }
@@ -53,13 +78,21 @@ for (const [invariant, file, from, to, statuses] of [
 test("a batch is not written where the file's end is not its offset", async () => {
   const disk = new SimulatedDisk();
   const journal = await openJournal("/plants.ndjson", { disk });
-  const writes = (): number => disk.calls.filter((call) => call === "append").length;
+  const writes = (): number =>
+    disk.calls.filter((call) => call === "append").length;
   await journal.append({ id: 1n, name: "Fern" });
   await disk.open("/plants.ndjson").append(Buffer.from("another's"));
   const before = writes();
-  const failed = new Promise<Error>((resolve) => journal.once("failed", resolve));
-  await assert.rejects(journal.append({ id: 2n, name: "Moss" }), { code: "unknown" });
-  assert.match((await failed).message, /process changed it: expected \d+ bytes, found \d+$/);
+  const failed = new Promise<Error>((resolve) =>
+    journal.once("failed", resolve)
+  );
+  await assert.rejects(journal.append({ id: 2n, name: "Moss" }), {
+    code: "unknown"
+  });
+  assert.match(
+    (await failed).message,
+    /process changed it: expected \d+ bytes, found \d+$/
+  );
   await setImmediate();
   assert.equal(writes(), before, "nothing is written");
   await journal.close();

@@ -14,7 +14,12 @@ import { readJournal } from "../../src/program/read-journal.ts";
 import { run } from "../support/in-process.ts";
 import { idsIn, journalWith } from "../support/journals.ts";
 import { launch } from "../support/launch.ts";
-import { cleanEnvironment, runningOf, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  runningOf,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
 
 const noStrace = missing(["strace", "-f", "-o", "/dev/null", "true"]);
@@ -23,7 +28,8 @@ const noTail = missing(["tail", "--version"]);
 /** A journal of plants 1 to 5, written by a server that ended so. */
 async function leftBy(signal: NodeJS.Signals): Promise<string> {
   const server = await launch();
-  for (let id = 1; id <= 5; id++) assert.equal((await server.post(id)).status, 200);
+  for (let id = 1; id <= 5; id++)
+    assert.equal((await server.post(id)).status, 200);
   await server.end(signal);
   return server.path;
 }
@@ -31,56 +37,115 @@ async function leftBy(signal: NodeJS.Signals): Promise<string> {
 const locksBeside = (path: string): readonly string[] =>
   readdirSync(dirname(path)).filter((name) => name.includes(".lock-"));
 
-for (const [signal, isRewritten] of [["SIGTERM", false], ["SIGKILL", true]] as const) {
-  const does = isRewritten ? "rewrites its end" : "neither truncates nor rewrites";
-  test(`a start after ${signal} ${does}, by its system calls`, { skip: noStrace }, async () => {
-    const path = await leftBy(signal);
-    assert.equal(locksBeside(path).length, isRewritten ? 1 : 0);
-    const trace = join(temporaryFolder(), "trace");
-    const server = await launch({ store: path, wrapper: ["strace", "-D", "-f", "-q", "-o", trace,
-      "-e", "trace=ftruncate,truncate,rename,renameat,renameat2,openat,fsync"] });
-    assert.equal(locksBeside(path).length, 1, "the stale one is removed");
-    assert.equal((await server.post(6)).status, 200);
-    assert.equal(await server.end(), 0);
-    const calls = readFileSync(trace, "utf8");
-    assert.match(calls, /fsync\(\d+\) += 0/, "the control: calls are recorded");
-    assert.equal(/ftruncate\(/.test(calls), isRewritten);
-    assert.equal(/\.rewrite/.test(calls.replaceAll(/.*\.rewrite".*ENOENT.*/g, "")), isRewritten);
-    assert.deepEqual(idsIn(path), [1, 2, 3, 4, 5, 6]);
-  });
+for (const [signal, isRewritten] of [
+  ["SIGTERM", false],
+  ["SIGKILL", true]
+] as const) {
+  const does = isRewritten
+    ? "rewrites its end"
+    : "neither truncates nor rewrites";
+  test(
+    `a start after ${signal} ${does}, by its system calls`,
+    { skip: noStrace },
+    async () => {
+      const path = await leftBy(signal);
+      assert.equal(locksBeside(path).length, isRewritten ? 1 : 0);
+      const trace = join(temporaryFolder(), "trace");
+      const server = await launch({
+        store: path,
+        wrapper: [
+          "strace",
+          "-D",
+          "-f",
+          "-q",
+          "-o",
+          trace,
+          "-e",
+          "trace=ftruncate,truncate,rename,renameat,renameat2,openat,fsync"
+        ]
+      });
+      assert.equal(locksBeside(path).length, 1, "the stale one is removed");
+      assert.equal((await server.post(6)).status, 200);
+      assert.equal(await server.end(), 0);
+      const calls = readFileSync(trace, "utf8");
+      assert.match(
+        calls,
+        /fsync\(\d+\) += 0/,
+        "the control: calls are recorded"
+      );
+      assert.equal(/ftruncate\(/.test(calls), isRewritten);
+      assert.equal(
+        /\.rewrite/.test(calls.replaceAll(/.*\.rewrite".*ENOENT.*/g, "")),
+        isRewritten
+      );
+      assert.deepEqual(idsIn(path), [1, 2, 3, 4, 5, 6]);
+    }
+  );
 }
 
-for (const [signal, isFollowed] of [["SIGTERM", true], ["SIGKILL", false]] as const) {
+for (const [signal, isFollowed] of [
+  ["SIGTERM", true],
+  ["SIGKILL", false]
+] as const) {
   const sees = isFollowed ? "has each line once" : "sees a truncation";
-  test(`tail -F over a restart after ${signal} ${sees}`, { skip: noTail }, async () => {
-    const server = await launch();
-    for (let id = 1; id <= 5; id++) await server.post(id);
-    const tail = runningOf(spawn("tail", ["-n", "+1", "-s", "0.01", "-F", server.path]));
-    const isTruncated = (): boolean => tail.stderr().includes("truncated");
-    await tail.until(() => tail.stdout().includes('"id":5,'), "it has five plants");
-    await server.end(signal);
-    // A start that stands still after its truncation: tail sees the file at its shortest.
-    const slow = patched("rewrite.js", [["file.truncate(copy.offset);",
-      "file.truncate(copy.offset); await new Promise((wake) => setTimeout(wake, 500));"]]);
-    const second = await launch({ store: server.path, server: slow });
-    await second.post(6);
-    await tail.until(() => tail.stdout().includes('"id":6,') || isTruncated(), "it has the sixth");
-    assert.equal(isTruncated(), !isFollowed, tail.stderr());
-    if (isFollowed) assert.equal(tail.stdout(), readFileSync(server.path, "utf8"));
-    await second.end();
-    await tail.end();
-  });
+  test(
+    `tail -F over a restart after ${signal} ${sees}`,
+    { skip: noTail },
+    async () => {
+      const server = await launch();
+      for (let id = 1; id <= 5; id++) await server.post(id);
+      const tail = runningOf(
+        spawn("tail", ["-n", "+1", "-s", "0.01", "-F", server.path])
+      );
+      const isTruncated = (): boolean => tail.stderr().includes("truncated");
+      await tail.until(
+        () => tail.stdout().includes('"id":5,'),
+        "it has five plants"
+      );
+      await server.end(signal);
+      // A start that stands still after its truncation: tail sees the file at its shortest.
+      const slow = patched("rewrite.js", [
+        [
+          "file.truncate(copy.offset);",
+          "file.truncate(copy.offset); await new Promise((wake) => setTimeout(wake, 500));"
+        ]
+      ]);
+      const second = await launch({ store: server.path, server: slow });
+      await second.post(6);
+      await tail.until(
+        () => tail.stdout().includes('"id":6,') || isTruncated(),
+        "it has the sixth"
+      );
+      assert.equal(isTruncated(), !isFollowed, tail.stderr());
+      if (isFollowed)
+        assert.equal(tail.stdout(), readFileSync(server.path, "utf8"));
+      await second.end();
+      await tail.end();
+    }
+  );
 }
 
 /** Starts a server over a killed one's journal; it stands still once it has truncated the end. */
-async function cutBy(path: string, server: string): Promise<() => Promise<unknown>> {
-  const running = runningOf(spawn(process.execPath, [server, "--port", "0", "--store", path],
-    { env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["ignore", "pipe", "ignore"] }));
+async function cutBy(
+  path: string,
+  server: string
+): Promise<() => Promise<unknown>> {
+  const running = runningOf(
+    spawn(process.execPath, [server, "--port", "0", "--store", path], {
+      env: cleanEnvironment({ PLANTS_TOKEN: token }),
+      stdio: ["ignore", "pipe", "ignore"]
+    })
+  );
   await running.changed();
   return () => running.end("SIGKILL");
 }
-const standsStill = () => patched("rewrite.js", [["file.truncate(copy.offset);",
-  'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));']]);
+const standsStill = () =>
+  patched("rewrite.js", [
+    [
+      "file.truncate(copy.offset);",
+      'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));'
+    ]
+  ]);
 
 test("verify and cat beside a start that has truncated the end have every plant", async () => {
   const path = await leftBy("SIGKILL");
@@ -90,17 +155,31 @@ test("verify and cat beside a start that has truncated the end have every plant"
 
   const verified = await run(["verify", "--json", path]);
   const { records, spots, opening } = JSON.parse(verified.stdout);
-  assert.deepEqual([verified.code, records, spots, opening], [0, 5, [], undefined]);
+  assert.deepEqual(
+    [verified.code, records, spots, opening],
+    [0, 5, [], undefined]
+  );
   const printed = await run(["cat", path]);
-  assert.deepEqual([printed.code, printed.stdout.match(/"id":\d/g)?.length], [0, 5]);
+  assert.deepEqual(
+    [printed.code, printed.stdout.match(/"id":\d/g)?.length],
+    [0, 5]
+  );
 
   await end();
   const after = await run(["verify", "--json", path]);
-  assert.deepEqual([after.code, JSON.parse(after.stdout).records], [65, 5], "the next start rewrites it");
+  assert.deepEqual(
+    [after.code, JSON.parse(after.stdout).records],
+    [65, 5],
+    "the next start rewrites it"
+  );
 });
 
-const plants = Array.from({ length: 5 }, (_, index) => ({ id: BigInt(index + 1), name: "Fern" }));
-const newJournal = (): Promise<string> => journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
+const plants = Array.from({ length: 5 }, (_, index) => ({
+  id: BigInt(index + 1),
+  name: "Fern"
+}));
+const newJournal = (): Promise<string> =>
+  journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
 const recordsOf = (path: string): Promise<number> =>
   readJournal(path, (file, found) => verifyJournal(file, found).records);
 
@@ -110,14 +189,19 @@ test("a journal that is truncated while it is read is an error that says so", as
     truncateSync(path, 200);
     return verifyJournal(file, found).records;
   });
-  await assert.rejects(reading, (error) => error instanceof JournalError
-    && error.exitCode === 65 && /was truncated while it was read: read it again$/.test(error.message));
+  await assert.rejects(
+    reading,
+    (error) =>
+      error instanceof JournalError &&
+      error.exitCode === 65 &&
+      /was truncated while it was read: read it again$/.test(error.message)
+  );
 });
 
 // A start that truncates and writes again while a reader looks for the copy.
 for (const [says, cut, restore] of [
   ["is over once the reader looks for its copy", "before", true],
-  ["begins once the reader has found no copy", "after", false],
+  ["begins once the reader has found no copy", "after", false]
 ] as const) {
   test(`a reader does not take a truncated file for whole where a start ${says}`, async (t) => {
     const path = await newJournal();

@@ -10,7 +10,13 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { run } from "../support/in-process.ts";
 import { faultsOf, load } from "../support/load.ts";
-import { program, seeded, temporaryFolder, token, type Running } from "../support/support.ts";
+import {
+  program,
+  seeded,
+  temporaryFolder,
+  token,
+  type Running
+} from "../support/support.ts";
 import { outcomeOf, patched } from "../support/tools.ts";
 
 const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
@@ -18,21 +24,30 @@ const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
 const bounded = { timeout: 60_000 + rounds * 10_000 };
 
 function killAll(): void {
-  for (const worker of Object.values(cluster.workers ?? {})) worker?.process.kill("SIGKILL");
+  for (const worker of Object.values(cluster.workers ?? {}))
+    worker?.process.kill("SIGKILL");
 }
 after(killAll);
 
 /** Starts the program as a worker. */
-function startWorker(store: string, server = program): Promise<Running | string> {
+function startWorker(
+  store: string,
+  server = program
+): Promise<Running | string> {
   cluster.setupPrimary({
-    exec: server, args: ["--port", "0", "--store", store], execArgv: [], silent: true,
+    exec: server,
+    args: ["--port", "0", "--store", store],
+    execArgv: [],
+    silent: true
   });
   return outcomeOf(cluster.fork({ PLANTS_TOKEN: token }).process);
 }
 
 async function serving(store: string, server = program): Promise<Running> {
   const worker = await startWorker(store, server);
-  return typeof worker === "string" ? assert.fail(`it ended with ${worker}`) : worker;
+  return typeof worker === "string"
+    ? assert.fail(`it ended with ${worker}`)
+    : worker;
 }
 
 /**
@@ -57,10 +72,14 @@ async function killRounds(server: string) {
       for (const name of [hardLink, path]) {
         const second = await startWorker(name, server);
         // By the lock, which excludes by all names, not only by the writes that opening sees.
-        assert.match(typeof second === "string" ? second : "it serves", /^75 .*has it open: "ss /);
+        assert.match(
+          typeof second === "string" ? second : "it serves",
+          /^75 .*has it open: "ss /
+        );
         refused++;
       }
-      for (let responses = next(50); responses > 0; responses--) await fetch(first.url);
+      for (let responses = next(50); responses > 0; responses--)
+        await fetch(first.url);
     } finally {
       killAll();
     }
@@ -76,20 +95,40 @@ async function killRounds(server: string) {
   return { rounds, refused, acknowledged: all.length };
 }
 
-test(`${rounds} times killed and started again under load, workers lose no plant, and a second `
-  + "one is refused each time", bounded, async (t) => {
-  t.diagnostic(JSON.stringify(await killRounds(program)));
-});
-
-if (rounds > 1) test("a program whose workers share the lock of their primary is noticed", bounded, () =>
-  assert.rejects(killRounds(patched("lock.js", [["exclusive: true", "exclusive: false"]])),
-    { name: "AssertionError", actual: /^it serves|another process writes to it/ }));
-
-test("a worker ends at SIGTERM with 0, and has closed its journal", bounded, async () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    const worker = await serving(path);
-    assert.equal(await worker.end(signal), 0);
-    assert.equal(worker.stderr(), "");
+test(
+  `${rounds} times killed and started again under load, workers lose no plant, and a second ` +
+    "one is refused each time",
+  bounded,
+  async (t) => {
+    t.diagnostic(JSON.stringify(await killRounds(program)));
   }
-});
+);
+
+if (rounds > 1)
+  test(
+    "a program whose workers share the lock of their primary is noticed",
+    bounded,
+    () =>
+      assert.rejects(
+        killRounds(
+          patched("lock.js", [["exclusive: true", "exclusive: false"]])
+        ),
+        {
+          name: "AssertionError",
+          actual: /^it serves|another process writes to it/
+        }
+      )
+  );
+
+test(
+  "a worker ends at SIGTERM with 0, and has closed its journal",
+  bounded,
+  async () => {
+    const path = join(temporaryFolder(), "plants.ndjson");
+    for (const signal of ["SIGTERM", "SIGINT"] as const) {
+      const worker = await serving(path);
+      assert.equal(await worker.end(signal), 0);
+      assert.equal(worker.stderr(), "");
+    }
+  }
+);

@@ -10,7 +10,14 @@ import { test } from "node:test";
 import { run } from "../support/in-process.ts";
 import { idsIn, read } from "../support/journals.ts";
 import { faultsOf, load, RetryingClients } from "../support/load.ts";
-import { cleanEnvironment, program, seeded, startProcess, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  program,
+  seeded,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { eager, outcomeOf } from "../support/tools.ts";
 
 const { PLANT_TEST_ROUNDS: given = "2" } = process.env;
@@ -25,8 +32,16 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   let firstId = 1;
   for (let round = 1; round <= rounds; round++) {
     const server = await startProcess({ args: ["--store", path] });
-    const { acknowledged, nextId, unanswered } = await load(server, firstId, 1 + next(600));
-    assert.equal(unanswered, 32, "every connection was waiting for a response when it died");
+    const { acknowledged, nextId, unanswered } = await load(
+      server,
+      firstId,
+      1 + next(600)
+    );
+    assert.equal(
+      unanswered,
+      32,
+      "every connection was waiting for a response when it died"
+    );
     all.push(...acknowledged);
     firstId = nextId;
     const again = await startProcess({ args: ["--store", path] });
@@ -36,7 +51,9 @@ test(`${rounds} times killed under load, the program has every acknowledged plan
   const { code, stdout } = await run(["verify", path]);
   assert.equal(code, 0, stdout);
   const records = readFileSync(path, "utf8").split("\n").length - 2;
-  t.diagnostic(`${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`);
+  t.diagnostic(
+    `${rounds} rounds, ${all.length} plants acknowledged, ${records} stored`
+  );
 });
 
 /**
@@ -53,7 +70,10 @@ async function killAndRetry(isKeyed: boolean, times: number) {
   const args = ["--store", path, "--max-queue", "30"];
   const hasMet = (): boolean => {
     const { ids } = read(readFileSync(path));
-    return clients.unavailable > 0 && (isKeyed ? clients.replays > 0 : new Set(ids).size < ids.length);
+    return (
+      clients.unavailable > 0 &&
+      (isKeyed ? clients.replays > 0 : new Set(ids).size < ids.length)
+    );
   };
   for (let round = 1; round <= times || (round <= 40 && !hasMet()); round++) {
     await clients.killAfter(await startProcess({ args }), 1 + next(600));
@@ -67,7 +87,15 @@ async function killAndRetry(isKeyed: boolean, times: number) {
 test(`${rounds} times killed, clients that retry with a key store each plant exactly once`, async (t) => {
   const { clients, path, ids } = await killAndRetry(true, rounds);
   const { acknowledged, replays, unavailable, sent } = clients;
-  t.diagnostic(JSON.stringify({ plants: acknowledged.length, stored: ids.length, sent, replays, unavailable }));
+  t.diagnostic(
+    JSON.stringify({
+      plants: acknowledged.length,
+      stored: ids.length,
+      sent,
+      replays,
+      unavailable
+    })
+  );
   const sorted = (list: readonly number[]) => list.toSorted((a, b) => a - b);
   assert.deepEqual(sorted(ids), sorted(acknowledged));
   assert.equal(new Set(ids).size, ids.length, "a plant is there twice");
@@ -79,7 +107,11 @@ test("clients that retry without a key store plants twice: the control", async (
   const { clients, ids } = await killAndRetry(false, 3);
   assert.ok(new Set(ids).size < ids.length, `${ids.length} are stored`);
   const sent = new Set(ids);
-  assert.deepEqual(clients.acknowledged.filter((id) => !sent.has(id)), [], "none is lost");
+  assert.deepEqual(
+    clients.acknowledged.filter((id) => !sent.has(id)),
+    [],
+    "none is lost"
+  );
 });
 
 /**
@@ -89,26 +121,49 @@ test("clients that retry without a key store plants twice: the control", async (
 async function killInWrites(server: string, tornMax: number) {
   const folder = temporaryFolder();
   const next = seeded(7);
-  const nameOf = (id: number): string => String.fromCharCode(97 + (id % 26)).repeat(200_000);
+  const nameOf = (id: number): string =>
+    String.fromCharCode(97 + (id % 26)).repeat(200_000);
   const found = { rounds: 0, torn: 0, acknowledged: 0, faults: [] as string[] };
-  while (found.torn < tornMax && found.faults.length === 0 && found.rounds++ < 40 * tornMax) {
+  while (
+    found.torn < tornMax &&
+    found.faults.length === 0 &&
+    found.rounds++ < 40 * tornMax
+  ) {
     const path = join(folder, `${found.rounds}.ndjson`);
     const args = ["--store", path, "--max-batch", "67108864"];
     // It dies while a write of some megabytes is under way: the file grows while one looks.
     const aim = (): void => {
       const { size } = statSync(path);
-      for (let looks = 0; looks < 50_000 && statSync(path).size === size; looks++);
+      for (
+        let looks = 0;
+        looks < 50_000 && statSync(path).size === size;
+        looks++
+      );
     };
-    const { acknowledged } =
-      await load(await startProcess({ args, program: server }), 1, 1 + next(30), nameOf, aim);
+    const { acknowledged } = await load(
+      await startProcess({ args, program: server }),
+      1,
+      1 + next(30),
+      nameOf,
+      aim
+    );
     const left = readFileSync(path);
     await (await startProcess({ args })).end("SIGKILL");
     found.faults.push(...faultsOf(readFileSync(path), acknowledged));
-    const [copy] = readdirSync(folder).filter((name) => name.includes(".torn-"));
-    assert.equal(copy !== undefined, left.at(-1) !== 0x0a, "what is torn, and only that, is aside");
+    const [copy] = readdirSync(folder).filter((name) =>
+      name.includes(".torn-")
+    );
+    assert.equal(
+      copy !== undefined,
+      left.at(-1) !== 0x0a,
+      "what is torn, and only that, is aside"
+    );
     if (copy !== undefined) {
       found.torn++;
-      assert.deepEqual(readFileSync(join(folder, copy)), left.subarray(Number(copy.split("-")[1])));
+      assert.deepEqual(
+        readFileSync(join(folder, copy)),
+        left.subarray(Number(copy.split("-")[1]))
+      );
     }
     found.acknowledged += acknowledged.length;
     for (const name of readdirSync(folder)) rmSync(join(folder, name));
@@ -133,15 +188,33 @@ const starts = process.env["PLANT_TEST_ROUNDS"] === undefined ? 8 : 20;
 test(`of ${starts} starts at once on one file one serves, the others exit 75`, async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const env = cleanEnvironment({ PLANTS_TOKEN: token });
-  const outcomes = await Promise.all(Array.from({ length: starts }, () =>
-    outcomeOf(spawn(process.execPath, [program, "--port", "0", "--store", path], { env }))));
+  const outcomes = await Promise.all(
+    Array.from({ length: starts }, () =>
+      outcomeOf(
+        spawn(process.execPath, [program, "--port", "0", "--store", path], {
+          env
+        })
+      )
+    )
+  );
   const winner = outcomes.find((each) => typeof each === "object");
   assert.ok(winner);
-  assert.ok(outcomes.every((each) => each === winner || /^75 /.test(String(each))), outcomes.join("\n"));
+  assert.ok(
+    outcomes.every((each) => each === winner || /^75 /.test(String(each))),
+    outcomes.join("\n")
+  );
   const before = readFileSync(path);
   assert.equal((await run(["serve", "--store", path, "--port", "0"])).code, 75);
-  assert.deepEqual(readFileSync(path), before, "a process that exits with 75 touches nothing");
+  assert.deepEqual(
+    readFileSync(path),
+    before,
+    "a process that exits with 75 touches nothing"
+  );
   await winner.end("SIGKILL");
   const next = await startProcess({ args: ["--store", path] });
-  assert.equal(await next.end(), 0, "after kill -9 the next start needs no hand");
+  assert.equal(
+    await next.end(),
+    0,
+    "after kill -9 the next start needs no hand"
+  );
 });

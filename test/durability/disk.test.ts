@@ -4,8 +4,17 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
-  appendFileSync, constants, existsSync, mkdirSync, readdirSync, readFileSync,
-  renameSync, rmdirSync, rmSync, symlinkSync, writeFileSync,
+  appendFileSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
 } from "node:fs";
 import { connect } from "node:net";
 import { dirname, join } from "node:path";
@@ -15,10 +24,24 @@ import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf } from "../../src/journal/lock.ts";
 import { run } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import { cleanEnvironment, library, program, socketFolder, startProcess, temporaryFolder, token } from "../support/support.ts";
-import { flagsOf, leavesNoDescriptor, noDescriptors } from "../support/tools.ts";
+import {
+  cleanEnvironment,
+  library,
+  program,
+  socketFolder,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
+import {
+  flagsOf,
+  leavesNoDescriptor,
+  noDescriptors
+} from "../support/tools.ts";
 
-test("on Linux all that is written is flushed by the write itself", { skip: noDescriptors },
+test(
+  "on Linux all that is written is flushed by the write itself",
+  { skip: noDescriptors },
   async () => {
     const folder = temporaryFolder();
     const { O_APPEND, O_DSYNC } = constants;
@@ -32,16 +55,27 @@ test("on Linux all that is written is flushed by the write itself", { skip: noDe
     assert.equal(flagsOf(copy) & O_DSYNC, O_DSYNC);
     beside.close();
     const reader = openToRead(path);
-    assert.equal(flagsOf(path) & O_DSYNC, 0, "the control: what is only read has not the flag");
+    assert.equal(
+      flagsOf(path) & O_DSYNC,
+      0,
+      "the control: what is only read has not the flag"
+    );
     reader.close();
-  });
+  }
+);
 
 test("a read has the bytes that are there, and ends where the file ends", () => {
   const path = join(temporaryFolder(), "file");
   writeFileSync(path, "0123456789");
   const file = openToRead(path);
-  const cases = [[0, 10, "0123456789"], [7, 3, "789"], [7, 4, "789"], [0, 99, "0123456789"],
-    [10, 1, ""], [99, 9, ""]] as const;
+  const cases = [
+    [0, 10, "0123456789"],
+    [7, 3, "789"],
+    [7, 4, "789"],
+    [0, 99, "0123456789"],
+    [10, 1, ""],
+    [99, 9, ""]
+  ] as const;
   for (const [offset, length, text] of cases) {
     assert.equal(file.read(offset, length).toString(), text);
   }
@@ -53,16 +87,31 @@ test("symbolic links that form a cycle are refused", async () => {
   const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other")];
   symlinkSync(path, other);
   symlinkSync(other, path);
-  await assert.rejects(openJournal(path), { exitCode: 74, message: /: ELOOP: / });
+  await assert.rejects(openJournal(path), {
+    exitCode: 74,
+    message: /: ELOOP: /
+  });
 });
 
 test("a journal that is left open, and its locks, keep no process alive", () => {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", `
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [
+      "--input-type=module",
+      "-e",
+      `
     import { openJournal } from ${JSON.stringify(library)};
     const journal = await openJournal("plants.ndjson");
     await journal.append({ id: 1n, name: "" });
-    console.log("stored");`],
-  { cwd: temporaryFolder(), env: cleanEnvironment(), encoding: "utf8", timeout: 30_000 });
+    console.log("stored");`
+    ],
+    {
+      cwd: temporaryFolder(),
+      env: cleanEnvironment(),
+      encoding: "utf8",
+      timeout: 30_000
+    }
+  );
   assert.deepEqual([status, stdout], [0, "stored\n"], stderr);
 });
 
@@ -70,60 +119,91 @@ test("a journal that is left open, and its locks, keep no process alive", () => 
 // journals in its life, and a server rotates for years.
 
 for (const [says, act] of [
-  ["a torn end beside the copies of others", async (path: string) => {
-    const { bytes = 0 } = realDisk.look(path) ?? {};
-    writeFileSync(`${path}.torn-${bytes}`, "born");
-    appendFileSync(path, "torn");
-    await (await openJournal(path)).close();
-  }],
-  ["a damaged journal that is refused", async (path: string) => {
-    writeFileSync(path, "x\n".repeat(100));
-    await assert.rejects(openJournal(path), { code: "damaged" });
-  }],
-  ["a locked journal that is refused", async (path: string) => {
-    const journal = await openJournal(path);
-    await assert.rejects(openJournal(path), { code: "locked" });
-    await journal.close();
-  }],
-  ["a .rewrite that is not whole", async (path: string) => {
-    writeFileSync(`${path}.rewrite`, "x");
-    await (await openJournal(path)).close();
-  }],
-  ["a rotation", async (path: string) => {
-    const journal = await openJournal(path);
-    renameSync(path, `${path}.1`);
-    assert.equal(await journal.rotate(), true);
-    await journal.close();
-  }],
-  ["a rotation that fails", async (path: string) => {
-    const journal = await openJournal(path);
-    renameSync(path, `${path}.1`);
-    mkdirSync(path);
-    await assert.rejects(journal.rotate());
-    await journal.close();
-    rmdirSync(path);
-    renameSync(`${path}.1`, path);
-  }],
+  [
+    "a torn end beside the copies of others",
+    async (path: string) => {
+      const { bytes = 0 } = realDisk.look(path) ?? {};
+      writeFileSync(`${path}.torn-${bytes}`, "born");
+      appendFileSync(path, "torn");
+      await (await openJournal(path)).close();
+    }
+  ],
+  [
+    "a damaged journal that is refused",
+    async (path: string) => {
+      writeFileSync(path, "x\n".repeat(100));
+      await assert.rejects(openJournal(path), { code: "damaged" });
+    }
+  ],
+  [
+    "a locked journal that is refused",
+    async (path: string) => {
+      const journal = await openJournal(path);
+      await assert.rejects(openJournal(path), { code: "locked" });
+      await journal.close();
+    }
+  ],
+  [
+    "a .rewrite that is not whole",
+    async (path: string) => {
+      writeFileSync(`${path}.rewrite`, "x");
+      await (await openJournal(path)).close();
+    }
+  ],
+  [
+    "a rotation",
+    async (path: string) => {
+      const journal = await openJournal(path);
+      renameSync(path, `${path}.1`);
+      assert.equal(await journal.rotate(), true);
+      await journal.close();
+    }
+  ],
+  [
+    "a rotation that fails",
+    async (path: string) => {
+      const journal = await openJournal(path);
+      renameSync(path, `${path}.1`);
+      mkdirSync(path);
+      await assert.rejects(journal.rotate());
+      await journal.close();
+      rmdirSync(path);
+      renameSync(`${path}.1`, path);
+    }
+  ]
 ] as const) {
-  test(`no descriptor is left of ${says}`, { skip: noDescriptors }, async () => {
-    const path = await journalWith(join(temporaryFolder(), "plants.ndjson"), fern);
-    await leavesNoDescriptor(() => act(path));
-  });
+  test(
+    `no descriptor is left of ${says}`,
+    { skip: noDescriptors },
+    async () => {
+      const path = await journalWith(
+        join(temporaryFolder(), "plants.ndjson"),
+        fern
+      );
+      await leavesNoDescriptor(() => act(path));
+    }
+  );
 }
 
-test("a client of a lock's socket is disconnected at once: no descriptor stays open",
-  { timeout: 20_000 }, async (t) => {
+test(
+  "a client of a lock's socket is disconnected at once: no descriptor stays open",
+  { timeout: 20_000 },
+  async (t) => {
     const cwd = socketFolder();
     await startProcess({ cwd });
     const { identity = "" } = realDisk.look(join(cwd, "plants.ndjson")) ?? {};
     const beside = readdirSync(cwd).filter((name) => name.includes(".lock-"));
     assert.equal(beside.length, 1);
-    for (const name of [...beside.map((each) => join(cwd, each)), abstractOf(identity)]) {
+    for (const name of [
+      ...beside.map((each) => join(cwd, each)),
+      abstractOf(identity)
+    ]) {
       const client = connect(name).resume();
       t.after(() => client.destroy());
       await once(client, "close");
     }
-  });
+  }
+);
 
 // Paths that a journal cannot have: refused at the first opening, before anything is created.
 
@@ -145,18 +225,28 @@ async function lives(path: string): Promise<void> {
     await (await openJournal(path)).close();
     assert.deepEqual(readFileSync(path), whole);
   }
-  const copies = readdirSync(dirname(path)).filter((name) => name.includes(".torn-")).sort();
-  assert.deepEqual(copies.map((name) => readFileSync(join(dirname(path), name), "utf8")),
-    ["born", "torn"]);
+  const copies = readdirSync(dirname(path))
+    .filter((name) => name.includes(".torn-"))
+    .sort();
+  assert.deepEqual(
+    copies.map((name) => readFileSync(join(dirname(path), name), "utf8")),
+    ["born", "torn"]
+  );
 }
 
 const tooLong = (name: number): object => ({
-  code: "failed", exitCode: 74,
-  message: name > 255 ? /ENAMETOOLONG/
-    : new RegExp(`name has ${name} bytes: expected at most ${nameBytes}$`),
+  code: "failed",
+  exitCode: 74,
+  message:
+    name > 255
+      ? /ENAMETOOLONG/
+      : new RegExp(`name has ${name} bytes: expected at most ${nameBytes}$`)
 });
 
-for (const [says, character] of [["ASCII", "x"], ["two bytes to a character", "ü"]] as const) {
+for (const [says, character] of [
+  ["ASCII", "x"],
+  ["two bytes to a character", "ü"]
+] as const) {
   test(`a name of ${nameBytes} bytes works, a longer one is refused: ${says}`, async () => {
     const folder = temporaryFolder();
     await lives(join(folder, nameOf(nameBytes, character)));
@@ -171,20 +261,33 @@ for (const [says, character] of [["ASCII", "x"], ["two bytes to a character", "�
 
 test("a journal that was renamed to a name that is too long is refused, and verified", async () => {
   const folder = temporaryFolder();
-  const [path, moved] = [join(folder, "plants.ndjson"), join(folder, nameOf(nameBytes + 1))];
+  const [path, moved] = [
+    join(folder, "plants.ndjson"),
+    join(folder, nameOf(nameBytes + 1))
+  ];
   await (await openJournal(path)).close();
   const before = readFileSync(path);
   renameSync(path, moved);
   await assert.rejects(openJournal(moved), tooLong(nameBytes + 1));
-  assert.deepEqual([readFileSync(moved), readdirSync(folder).length], [before, 1]);
+  assert.deepEqual(
+    [readFileSync(moved), readdirSync(folder).length],
+    [before, 1]
+  );
   const { code, stdout } = await run(["verify", moved]);
-  assert.deepEqual([code, /opening uses it as it is/.test(stdout)], [0, true], stdout);
+  assert.deepEqual(
+    [code, /opening uses it as it is/.test(stdout)],
+    [0, true],
+    stdout
+  );
 });
 
 test("a symbolic link's own name may be long, its target's may not, also at a rotation", async () => {
   const folder = temporaryFolder();
-  const [link, target, long] = [nameOf(255), "plants.ndjson", nameOf(nameBytes + 1)]
-    .map((name) => join(folder, name));
+  const [link, target, long] = [
+    nameOf(255),
+    "plants.ndjson",
+    nameOf(nameBytes + 1)
+  ].map((name) => join(folder, name));
   assert.ok(link && target && long);
   symlinkSync(target, link);
   const journal = await openJournal(link);
@@ -197,17 +300,41 @@ test("a symbolic link's own name may be long, its target's may not, also at a ro
   await assert.rejects(openJournal(link), tooLong(nameBytes + 1));
 });
 
-test("a path that is not valid UTF-8 is refused: another file would be created", {
-  skip: process.platform === "linux" ? false : "only Linux has such names" }, async () => {
-  const folder = temporaryFolder();
-  const link = join(folder, "link");
-  symlinkSync(Buffer.from(`${folder}/plants-\xff.ndjson`, "latin1"), link);
-  for (const path of [link, join(folder, "plants-\ufffd.ndjson"), join(folder, "plants-\ud800")]) {
-    await assert.rejects(openJournal(path), { code: "failed", exitCode: 74, message: /UTF-8/ });
+test(
+  "a path that is not valid UTF-8 is refused: another file would be created",
+  {
+    skip: process.platform === "linux" ? false : "only Linux has such names"
+  },
+  async () => {
+    const folder = temporaryFolder();
+    const link = join(folder, "link");
+    symlinkSync(Buffer.from(`${folder}/plants-\xff.ndjson`, "latin1"), link);
+    for (const path of [
+      link,
+      join(folder, "plants-\ufffd.ndjson"),
+      join(folder, "plants-\ud800")
+    ]) {
+      await assert.rejects(openJournal(path), {
+        code: "failed",
+        exitCode: 74,
+        message: /UTF-8/
+      });
+    }
+    assert.deepEqual(readdirSync(folder), ["link"], "nothing is created");
+    const { status, stderr } = spawnSync(
+      "sh",
+      [
+        "-c",
+        `exec "$0" "$1" --port 0 --store "$(printf 'plants-\\377')"`,
+        process.execPath,
+        program
+      ],
+      {
+        cwd: folder,
+        encoding: "utf8",
+        env: cleanEnvironment({ PLANTS_TOKEN: token })
+      }
+    );
+    assert.deepEqual([status, /UTF-8/.test(stderr)], [74, true], stderr);
   }
-  assert.deepEqual(readdirSync(folder), ["link"], "nothing is created");
-  const { status, stderr } = spawnSync("sh", ["-c",
-    `exec "$0" "$1" --port 0 --store "$(printf 'plants-\\377')"`, process.execPath, program],
-  { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
-  assert.deepEqual([status, /UTF-8/.test(stderr)], [74, true], stderr);
-});
+);

@@ -1,7 +1,15 @@
 /** Keys in the journal: the window of records that are remembered, and what survives what. */
 import assert from "node:assert/strict";
 import { hash } from "node:crypto";
-import { appendFileSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
@@ -10,22 +18,45 @@ import { runInNewContext } from "node:vm";
 import { limitTable, type Limits } from "../../src/config.ts";
 import { openJournal, StoreError, type Journal } from "../../src/index.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
-import { fillChecksums, lineBytesMax, recordText } from "../../src/journal/record.ts";
-import { diskWith, EIO, ENOSPC, fern, headerBytes, outcomeOf, plantOf, record, simulated } from "../support/journals.ts";
+import {
+  fillChecksums,
+  lineBytesMax,
+  recordText
+} from "../../src/journal/record.ts";
+import {
+  diskWith,
+  EIO,
+  ENOSPC,
+  fern,
+  headerBytes,
+  outcomeOf,
+  plantOf,
+  record,
+  simulated
+} from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const keyOf = (text: string | number): string =>
   hash("sha256", String(text), "buffer").toString("base64url", 0, 16);
 
 /** "stored", "replayed", or the StoreError's code. */
-const once = (journal: Journal, key: string | number, plant = fern): Promise<string> => {
+const once = (
+  journal: Journal,
+  key: string | number,
+  plant = fern
+): Promise<string> => {
   assert.ok(journal.appendOnce);
   let outcome = "";
-  const done = journal.appendOnce(plant, keyOf(key)).then((value) => { outcome = value; });
-  return outcomeOf(done).then((result) => (result === "stored" ? outcome : result));
+  const done = journal.appendOnce(plant, keyOf(key)).then((value) => {
+    outcome = value;
+  });
+  return outcomeOf(done).then((result) =>
+    result === "stored" ? outcome : result
+  );
 };
 
-const open = (path: string, limits: Partial<Limits> = {}) => openJournal(path, { limits });
+const open = (path: string, limits: Partial<Limits> = {}) =>
+  openJournal(path, { limits });
 const freshPath = (): string => join(temporaryFolder(), "plants.ndjson");
 
 test("a record has its key before its plant; one without a key is what it always was", async () => {
@@ -34,8 +65,16 @@ test("a record has its key before its plant; one without a key is what it always
   await once(journal, "k");
   await journal.append(fern);
   const [, first = "", second = ""] = readFileSync(path, "utf8").split("\n");
-  assert.match(first, new RegExp(`^{"seq":1,"at":"[^"]{24}","synced":133,"key":"${keyOf("k")}","plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$`));
-  assert.match(second, /^{"seq":2,"at":"[^"]{24}","synced":\d+,"plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$/);
+  assert.match(
+    first,
+    new RegExp(
+      `^{"seq":1,"at":"[^"]{24}","synced":133,"key":"${keyOf("k")}","plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$`
+    )
+  );
+  assert.match(
+    second,
+    /^{"seq":2,"at":"[^"]{24}","synced":\d+,"plant":{"id":1,"name":"Fern"},"crc":"[0-9a-f]{8}"}$/
+  );
 });
 
 test("keys are remembered after a restart, whatever stands between them", async () => {
@@ -48,8 +87,16 @@ test("keys are remembered after a restart, whatever stands between them", async 
   await before.close();
   await using journal = await open(path);
   for (let id = 0; id < 50; id++) {
-    assert.equal(await once(journal, id, { id: BigInt(id), name: "Fern" }), "replayed", `${id}`);
-    assert.equal(await once(journal, id, { id: BigInt(id), name: "Moss" }), "conflict", `${id}`);
+    assert.equal(
+      await once(journal, id, { id: BigInt(id), name: "Fern" }),
+      "replayed",
+      `${id}`
+    );
+    assert.equal(
+      await once(journal, id, { id: BigInt(id), name: "Moss" }),
+      "conflict",
+      `${id}`
+    );
   }
   assert.equal(journal.stats.records, 100);
 });
@@ -58,7 +105,10 @@ test("a record is remembered while its line begins within the window, also after
   const limits = { keysBytesMax: 1024 };
   for (const restarts of [false, true]) {
     // The next line ends where the first begins just within the window; then one byte beyond.
-    for (const [more, outcome] of [[0, "replayed"], [1, "stored"]] as const) {
+    for (const [more, outcome] of [
+      [0, "replayed"],
+      [1, "stored"]
+    ] as const) {
       const path = freshPath();
       let journal = await open(path, limits);
       await journal.append(fern);
@@ -88,10 +138,16 @@ test("a rotation keeps the window; a restart after a rotation begins with the ne
   await once(before, "k");
   renameSync(path, `${path}.1`);
   assert.equal(await before.rotate(), true);
-  assert.deepEqual([await once(before, "k"), await once(before, "new")], ["replayed", "stored"]);
+  assert.deepEqual(
+    [await once(before, "k"), await once(before, "new")],
+    ["replayed", "stored"]
+  );
   await before.close();
   await using journal = await open(path);
-  assert.deepEqual([await once(journal, "new"), await once(journal, "k")], ["replayed", "stored"]);
+  assert.deepEqual(
+    [await once(journal, "new"), await once(journal, "k")],
+    ["replayed", "stored"]
+  );
 });
 
 test("a rotation onto a journal remembers its keys, also for an append that waits meanwhile", async () => {
@@ -106,14 +162,24 @@ test("a rotation onto a journal remembers its keys, also for an append that wait
   const first = again.append(fern);
   await begun;
   // They wait until the older journal is open, which has their keys.
-  const waiting = [once(again, "k"), once(again, "k"), once(again, "other", plantOf(30)), once(again, "new")];
+  const waiting = [
+    once(again, "k"),
+    once(again, "k"),
+    once(again, "other", plantOf(30)),
+    once(again, "new")
+  ];
   disk.rename(path, `${path}.2`);
   disk.rename(`${path}.1`, path);
   const rotated = again.rotate();
   disk.resume();
   assert.equal(await rotated, true);
   await first;
-  assert.deepEqual(await Promise.all(waiting), ["replayed", "replayed", "conflict", "stored"]);
+  assert.deepEqual(await Promise.all(waiting), [
+    "replayed",
+    "replayed",
+    "conflict",
+    "stored"
+  ]);
   assert.equal(again.stats.records, 3);
   assert.deepEqual(again.stats.queue, { records: 0, bytes: 0 });
   await again.close();
@@ -124,7 +190,12 @@ test("a damaged key is damage, which opening refuses", async () => {
   const journal = await open(path);
   await once(journal, "k");
   await journal.close();
-  appendFileSync(path, readFileSync(path, "utf8").split("\n")[1]?.replace(keyOf("k"), `${keyOf("k").slice(0, 21)}B`) + "\n");
+  appendFileSync(
+    path,
+    readFileSync(path, "utf8")
+      .split("\n")[1]
+      ?.replace(keyOf("k"), `${keyOf("k").slice(0, 21)}B`) + "\n"
+  );
   await assert.rejects(open(path), { code: "damaged" });
 });
 
@@ -134,15 +205,25 @@ test("a damaged record before the last certified line is not remembered: its pla
   await once(journal, "k");
   for (let count = 0; count < 3; count++) await once(journal, `after ${count}`);
   await journal.close();
-  writeFileSync(path, readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3'));
+  writeFileSync(
+    path,
+    readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3')
+  );
   await using again = await open(path);
-  assert.deepEqual([await once(again, "after 2"), await once(again, "k")], ["replayed", "stored"]);
+  assert.deepEqual(
+    [await once(again, "after 2"), await once(again, "k")],
+    ["replayed", "stored"]
+  );
 });
 
 test("damage longer than any line is not read at once; the keys around it are remembered", () => {
   const moss = '{"id":1,"name":"Moss"}';
-  const lineOf = (seq: number, key: string) => fillChecksums(recordText(seq, new Date(0).toISOString(), 1, moss, key));
-  const before = Buffer.concat([Buffer.alloc(headerBytes), lineOf(1, keyOf("before"))]);
+  const lineOf = (seq: number, key: string) =>
+    fillChecksums(recordText(seq, new Date(0).toISOString(), 1, moss, key));
+  const before = Buffer.concat([
+    Buffer.alloc(headerBytes),
+    lineOf(1, keyOf("before"))
+  ]);
   const damage = Buffer.alloc(lineBytesMax + 1);
   damage[lineBytesMax] = 0x0a;
   const file = Buffer.concat([before, damage, lineOf(2, keyOf("after"))]);
@@ -154,37 +235,60 @@ test("damage longer than any line is not read at once; the keys around it are re
   const window = new KeyWindow(2 * lineBytesMax);
   window.addFile({ size: () => file.length, read });
   assert.ok(Math.max(...reads) < lineBytesMax);
-  for (const key of ["before", "after"]) assert.equal(window.find(keyOf(key), moss), "replayed");
+  for (const key of ["before", "after"])
+    assert.equal(window.find(keyOf(key), moss), "replayed");
 });
 
 test("an append that fails frees its key, for the calls that waited for it, too", async () => {
   const { journal, disk } = await simulated();
   disk.fail("append", { errno: ENOSPC });
-  assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["full", "full"]);
+  assert.deepEqual(
+    await Promise.all([once(journal, "k"), once(journal, "k")]),
+    ["full", "full"]
+  );
   disk.fail("append", { errno: ENOSPC });
-  assert.equal(await once(journal, "k", plantOf(30)), "full", "free for another plant, too");
-  assert.deepEqual(await Promise.all([once(journal, "k"), once(journal, "k")]), ["stored", "replayed"]);
+  assert.equal(
+    await once(journal, "k", plantOf(30)),
+    "full",
+    "free for another plant, too"
+  );
+  assert.deepEqual(
+    await Promise.all([once(journal, "k"), once(journal, "k")]),
+    ["stored", "replayed"]
+  );
 });
 
 test("a replay is possible while the disk is full", async () => {
   const { journal, disk } = await simulated();
   await once(journal, "old");
   disk.fail("append", { errno: ENOSPC });
-  assert.deepEqual(await Promise.all([once(journal, "new"), once(journal, "old")]), ["full", "replayed"]);
+  assert.deepEqual(
+    await Promise.all([once(journal, "new"), once(journal, "old")]),
+    ["full", "replayed"]
+  );
   assert.equal(disk.faultsFired, 1);
 });
 
 test("after an unknown outcome the file decides: a retry on the reopened journal stores once", async () => {
-  for (const [bytes, outcome] of [[0, "stored"], [1_000, "replayed"]] as const) {
+  for (const [bytes, outcome] of [
+    [0, "stored"],
+    [1_000, "replayed"]
+  ] as const) {
     const { journal, disk } = await simulated();
     await once(journal, "old");
     disk.fail("append", { errno: EIO, bytes });
     disk.fail("truncate", { errno: EIO });
     assert.equal(await once(journal, "new"), "unknown");
-    assert.equal(await once(journal, "old"), "unknown", "a journal that has failed acknowledges nothing");
+    assert.equal(
+      await once(journal, "old"),
+      "unknown",
+      "a journal that has failed acknowledges nothing"
+    );
     await journal.close();
     await using again = await openJournal("/plants.ndjson", { disk });
-    const outcomes = await Promise.all(["old", "new", "new"].map((key) => once(again, key)));
+    const outcomes = await Promise.all(
+      ["old", "new", "new"].map((key) => once(again, key))
+    );
     assert.deepEqual(outcomes, ["replayed", outcome, "replayed"]);
     assert.equal(again.stats.records, 2);
   }
@@ -193,19 +297,34 @@ test("after an unknown outcome the file decides: a retry on the reopened journal
 test("a call that waits for an equal one, a replay and a conflict need no room; the first one waits also while the journal closes", async () => {
   await using journal = await open(freshPath(), { queueRecordsMax: 1 });
   await once(journal, "old");
-  const outcomes = ["k", "k", "k", "old", "new"].map((key) => once(journal, key));
-  outcomes.push(once(journal, "k", plantOf(30)), once(journal, "old", plantOf(30)));
+  const outcomes = ["k", "k", "k", "old", "new"].map((key) =>
+    once(journal, key)
+  );
+  outcomes.push(
+    once(journal, "k", plantOf(30)),
+    once(journal, "old", plantOf(30))
+  );
   assert.equal(journal.stats.queue.records, 1);
   const closed = journal.close();
   outcomes.push(once(journal, "k"), once(journal, "new"));
-  assert.deepEqual(await Promise.all(outcomes),
-    ["stored", "replayed", "replayed", "replayed", "busy", "conflict", "conflict", "replayed", "closed"]);
+  assert.deepEqual(await Promise.all(outcomes), [
+    "stored",
+    "replayed",
+    "replayed",
+    "replayed",
+    "busy",
+    "conflict",
+    "conflict",
+    "replayed",
+    "closed"
+  ]);
   await closed;
   assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
 });
 
 for (const [name, damage] of [
-  ["deleted", (path: string) => rmSync(path)], ["truncated", (path: string) => truncateSync(path, 133)],
+  ["deleted", (path: string) => rmSync(path)],
+  ["truncated", (path: string) => truncateSync(path, 133)]
 ] as const) {
   test(`no replay of a record whose file was ${name}`, async () => {
     const path = freshPath();
@@ -219,8 +338,19 @@ for (const [name, damage] of [
 
 test("a key that is not 16 bytes in base64url is invalid", async () => {
   await using journal = await open(freshPath());
-  for (const key of ["", "k", keyOf("k").slice(1), `${keyOf("k")}A`, `${"A".repeat(21)}B`, `${"A".repeat(20)}+A`]) {
-    assert.equal(await outcomeOf(journal.appendOnce?.(fern, key) ?? Promise.resolve()), "invalid", key);
+  for (const key of [
+    "",
+    "k",
+    keyOf("k").slice(1),
+    `${keyOf("k")}A`,
+    `${"A".repeat(21)}B`,
+    `${"A".repeat(20)}+A`
+  ]) {
+    assert.equal(
+      await outcomeOf(journal.appendOnce?.(fern, key) ?? Promise.resolve()),
+      "invalid",
+      key
+    );
   }
 });
 
@@ -236,7 +366,12 @@ test("a closed journal does not look at its file for a replay, which is unknown 
 
   // The descriptor may be another file's by now.
   const after = looks;
-  assert.equal(await outcomeOf(journal.appendOnce?.(fern, keyOf("k")) ?? Promise.resolve()), "unknown");
+  assert.equal(
+    await outcomeOf(
+      journal.appendOnce?.(fern, keyOf("k")) ?? Promise.resolve()
+    ),
+    "unknown"
+  );
   assert.equal(await outcomeOf(journal.append(fern)), "closed");
   assert.equal(looks, after);
 });
@@ -247,14 +382,22 @@ test("the window says for how long a key is remembered at least", (t) => {
   const window = new KeyWindow(64_000);
   const secondsAfter = (seconds: number, records: number): number => {
     now += seconds * 1e3;
-    for (let id = 0; id < records; id++) window.add(keyOf(`${now}-${id}`), "x", 200);
+    for (let id = 0; id < records; id++)
+      window.add(keyOf(`${now}-${id}`), "x", 200);
     return window.seconds;
   };
   assert.equal(secondsAfter(100, 10), 100, "since opening");
   assert.equal(secondsAfter(10, 100), 110);
   const busy = [...Array(20)].map(() => secondsAfter(1, 100));
-  assert.deepEqual([Math.min(...busy.slice(10)), Math.max(...busy.slice(10))], [3, 3]);
-  assert.equal(window.find(keyOf(`${now - 3e3}-99`), "x"), "replayed", "so long, it is remembered");
+  assert.deepEqual(
+    [Math.min(...busy.slice(10)), Math.max(...busy.slice(10))],
+    [3, 3]
+  );
+  assert.equal(
+    window.find(keyOf(`${now - 3e3}-99`), "x"),
+    "replayed",
+    "so long, it is remembered"
+  );
   assert.equal(secondsAfter(1000, 0), 1003, "nothing pushes a key out");
 });
 
@@ -272,7 +415,8 @@ test("480,000 keys, as many as the default window has, take at most 30 MB", asyn
   const { arrayBuffers, heapUsed } = process.memoryUsage();
   const window = new KeyWindow(limitTable.keysBytesMax.defaultValue);
   for (let id = 0; id < 600_000; id++) window.add(keyOf(id), "x", 140);
-  for (let id = 120_800; id < 600_000; id += 10) assert.equal(window.find(keyOf(id), "x"), "replayed");
+  for (let id = 120_800; id < 600_000; id += 10)
+    assert.equal(window.find(keyOf(id), "x"), "replayed");
   const other = window.find(keyOf(599_999), "y");
   assert.ok(other instanceof StoreError && other.code === "conflict");
   assert.equal(window.find(keyOf(0), "x"), undefined);

@@ -4,15 +4,34 @@
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { closeSync, ftruncateSync, openSync, statSync, writeFileSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  ftruncateSync,
+  openSync,
+  statSync,
+  writeFileSync,
+  writeSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
 import { frameBytesMax, lineBytesMax } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { bytesIn, header, headerBytes, record, uuid } from "../support/journals.ts";
-import { cleanEnvironment, library, program, temporaryFolder, token } from "../support/support.ts";
+import {
+  bytesIn,
+  header,
+  headerBytes,
+  record,
+  uuid
+} from "../support/journals.ts";
+import {
+  cleanEnvironment,
+  library,
+  program,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 
 const mib = 2 ** 20;
 
@@ -22,15 +41,24 @@ const emptyBytes = '{"id":1,"name":""}'.length;
 const withTagBytes = '{"id":1,"name":"","tag":""}'.length;
 
 const isInvalid = (error: unknown): boolean =>
-  error instanceof StoreError && error.code === "invalid" && /most \d+ bytes/.test(error.message);
+  error instanceof StoreError &&
+  error.code === "invalid" &&
+  /most \d+ bytes/.test(error.message);
 
 /** Each makes a plant whose JSON has so many bytes: characters of one byte, and of three. */
-const edges: readonly (readonly [says: string, plantOf: (bytes: number) => NewPlant])[] = [
+const edges: readonly (readonly [
+  says: string,
+  plantOf: (bytes: number) => NewPlant
+])[] = [
   ["a name", (bytes) => ({ id: 1n, name: "x".repeat(bytes - emptyBytes) })],
-  ["a tag of characters of three bytes", (bytes) => ({
-    id: 1n, name: "x".repeat((bytes - withTagBytes) % 3),
-    tag: "€".repeat(Math.floor((bytes - withTagBytes) / 3)),
-  })],
+  [
+    "a tag of characters of three bytes",
+    (bytes) => ({
+      id: 1n,
+      name: "x".repeat((bytes - withTagBytes) % 3),
+      tag: "€".repeat(Math.floor((bytes - withTagBytes) / 3))
+    })
+  ]
 ];
 
 for (const [says, plantOf] of edges) {
@@ -43,7 +71,13 @@ for (const [says, plantOf] of edges) {
     assert.equal(await journal.appendOnce?.(plant, "A".repeat(22)), "stored");
     await journal.close();
     const { size } = statSync(path);
-    assert.equal(size, headerBytes + record(1, headerBytes, "").length + key.length + plantBytesMax);
+    assert.equal(
+      size,
+      headerBytes +
+        record(1, headerBytes, "").length +
+        key.length +
+        plantBytesMax
+    );
     const again = await openJournal(path);
     assert.equal(await again.appendOnce?.(plant, "A".repeat(22)), "replayed");
     await again.append({ id: 2n, name: "after it" });
@@ -54,11 +88,17 @@ for (const [says, plantOf] of edges) {
 
 test("texts whose JSON is longer than a string can be are invalid, too", async () => {
   const journal = await openJournal(join(temporaryFolder(), "plants.ndjson"));
-  const [escaped, longest] = ["\u0001".repeat(2 ** 24), "\u0001".repeat(2 ** 26)];
+  const [escaped, longest] = [
+    "\u0001".repeat(2 ** 24),
+    "\u0001".repeat(2 ** 26)
+  ];
   for (const plant of [
-    { id: 1n, name: escaped }, { id: 1n, name: "", tag: escaped }, { id: 1n, name: longest },
-    { id: 1n, name: longest, tag: longest }, { id: 1n, name: "x".repeat(2 ** 29 - 24) },
-    { id: 1n, name: "", tag: "x".repeat(2 ** 29 - 24) },
+    { id: 1n, name: escaped },
+    { id: 1n, name: "", tag: escaped },
+    { id: 1n, name: longest },
+    { id: 1n, name: longest, tag: longest },
+    { id: 1n, name: "x".repeat(2 ** 29 - 24) },
+    { id: 1n, name: "", tag: "x".repeat(2 ** 29 - 24) }
   ]) {
     await assert.rejects(journal.append(plant), isInvalid);
   }
@@ -74,32 +114,52 @@ test("two of the longest records and a third that is torn, NULs after it: it is 
   const file = Buffer.concat([Buffer.from(header), first, second, ...torn]);
   const verdict = examine(bytesIn(file));
   assert.deepEqual(verdict, {
-    kind: "torn", uuid, seq: 2,
-    certified: headerBytes + first.length, end,
+    kind: "torn",
+    uuid,
+    seq: 2,
+    certified: headerBytes + first.length,
+    end
   });
 });
 
 test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
-  const fill = (bytes: number): string => `{"id":1,"name":"${"x".repeat(bytes)}"}`;
+  const fill = (bytes: number): string =>
+    `{"id":1,"name":"${"x".repeat(bytes)}"}`;
   const rest = Buffer.from(record(1, headerBytes, fill(0))).length;
-  for (const [lineBytes, spotsTotal] of [[lineBytesMax, 0], [lineBytesMax + 1, 1]] as const) {
+  for (const [lineBytes, spotsTotal] of [
+    [lineBytesMax, 0],
+    [lineBytesMax + 1, 1]
+  ] as const) {
     const long = Buffer.from(record(1, headerBytes, fill(lineBytes - rest)));
     assert.equal(long.length, lineBytes);
     const after = Buffer.from(record(2, headerBytes + lineBytes, fill(4)));
     const file = Buffer.concat([Buffer.from(header), long, after]);
     const report = verifyJournal(bytesIn(file));
-    const opening = spotsTotal === 0 ? "uses it as it is" : `refuses it at offset ${headerBytes}`;
-    assert.deepEqual([report.records, report.spotsTotal, report.opening],
-      [2 - spotsTotal, spotsTotal, opening]);
+    const opening =
+      spotsTotal === 0
+        ? "uses it as it is"
+        : `refuses it at offset ${headerBytes}`;
+    assert.deepEqual(
+      [report.records, report.spotsTotal, report.opening],
+      [2 - spotsTotal, spotsTotal, opening]
+    );
     const reason = `the line has over ${lineBytesMax} bytes`;
-    assert.equal(report.spots[0]?.reason, spotsTotal === 0 ? undefined : reason);
+    assert.equal(
+      report.spots[0]?.reason,
+      spotsTotal === 0 ? undefined : reason
+    );
   }
 });
 
 test("the most escapes that a line can have are appended and opened in a heap of 192 MiB", () => {
   const escapesMax = Math.floor((plantBytesMax - emptyBytes) / 6);
-  const { status, stdout, stderr } = spawnSync(process.execPath,
-    ["--max-old-space-size=192", "--input-type=module", "-e", `
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
+    [
+      "--max-old-space-size=192",
+      "--input-type=module",
+      "-e",
+      `
     import { openJournal } from ${JSON.stringify(library)};
     const name = "\\u0001".repeat(${escapesMax});
     for (const id of [1n, 2n]) {
@@ -107,14 +167,22 @@ test("the most escapes that a line can have are appended and opened in a heap of
       await journal.append({ id, name: id === 1n ? name : "after it" });
       await journal.close();
     }
-    console.log("opened");`], { cwd: temporaryFolder(), encoding: "utf8", timeout: 120_000 });
+    console.log("opened");`
+    ],
+    { cwd: temporaryFolder(), encoding: "utf8", timeout: 120_000 }
+  );
   assert.deepEqual([status, stdout.trim()], [0, "opened"], stderr.slice(-500));
 });
 
 /** Writes lines at their offsets into a file; between them are holes, which read as NULs. */
-function sparse(path: string, size: number, ...parts: (readonly [number, Buffer])[]): void {
+function sparse(
+  path: string,
+  size: number,
+  ...parts: (readonly [number, Buffer])[]
+): void {
   const fd = openSync(path, "w");
-  for (const [offset, bytes] of parts) writeSync(fd, bytes, 0, bytes.length, offset);
+  for (const [offset, bytes] of parts)
+    writeSync(fd, bytes, 0, bytes.length, offset);
   ftruncateSync(fd, size);
   closeSync(fd);
 }
@@ -122,12 +190,26 @@ function sparse(path: string, size: number, ...parts: (readonly [number, Buffer]
 /** Runs the program; the most memory that it had, in MiB, and its output. The kernel's own
  * maximum of a process begins with that of the process which has started it: not VmHWM. */
 function measured(folder: string, ...args: readonly string[]) {
-  writeFileSync(join(folder, "report.cjs"), `process.on("exit", () => console.error(
-    /VmHWM:\\s*(.*) kB/.exec(require("node:fs").readFileSync("/proc/self/status", "utf8"))[1]));`);
-  const { status, stdout, stderr } = spawnSync(process.execPath,
+  writeFileSync(
+    join(folder, "report.cjs"),
+    `process.on("exit", () => console.error(
+    /VmHWM:\\s*(.*) kB/.exec(require("node:fs").readFileSync("/proc/self/status", "utf8"))[1]));`
+  );
+  const { status, stdout, stderr } = spawnSync(
+    process.execPath,
     ["--require", "./report.cjs", program, ...args],
-    { cwd: folder, encoding: "utf8", env: cleanEnvironment({ PLANTS_TOKEN: token }) });
-  return { status, stdout, stderr, mebibytes: Number(/(\d+)\n$/.exec(stderr)?.[1]) / 1024 };
+    {
+      cwd: folder,
+      encoding: "utf8",
+      env: cleanEnvironment({ PLANTS_TOKEN: token })
+    }
+  );
+  return {
+    status,
+    stdout,
+    stderr,
+    mebibytes: Number(/(\d+)\n$/.exec(stderr)?.[1]) / 1024
+  };
 }
 
 const small = (seq: number, offset: number): Buffer =>
@@ -141,12 +223,25 @@ test("a hole of 700 MiB in the middle is one damaged spot; what follows is read"
   const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);
   const tail = Buffer.concat([two, small(9, next + 9 + two.length)]);
   const size = next + 9 + tail.length;
-  sparse(join(folder, "hole"), size, [0, begin], [next, Buffer.from('a tail"}\n')],
-    [next + 9, tail]);
-  const { status, stdout, stderr, mebibytes } = measured(folder, "verify", "--json", "hole");
+  sparse(
+    join(folder, "hole"),
+    size,
+    [0, begin],
+    [next, Buffer.from('a tail"}\n')],
+    [next + 9, tail]
+  );
+  const { status, stdout, stderr, mebibytes } = measured(
+    folder,
+    "verify",
+    "--json",
+    "hole"
+  );
   assert.equal(status, 65, stderr);
   const { bytes, records, idMax, opening, spots } = JSON.parse(stdout);
-  assert.deepEqual([bytes, records, idMax, opening], [size, 4, "9", "uses it as it is"]);
+  assert.deepEqual(
+    [bytes, records, idMax, opening],
+    [size, 4, "9", "uses it as it is"]
+  );
   const reason = `the line has over ${lineBytesMax} bytes`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
@@ -159,12 +254,18 @@ test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounde
   const verified = measured(folder, "verify", "--json", "padded");
   assert.equal(verified.status, 65, verified.stderr);
   const { records, opening, spots } = JSON.parse(verified.stdout);
-  assert.deepEqual([records, opening], [1, `refuses it at offset ${size - 4 * lineBytesMax}`]);
+  assert.deepEqual(
+    [records, opening],
+    [1, `refuses it at offset ${size - 4 * lineBytesMax}`]
+  );
   const reason = `the last ${size - begin.length} bytes are not a whole line`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   const served = measured(folder, "--store", "padded", "--port", "0");
   assert.equal(served.status, 65);
-  assert.match(served.stderr, /at offset \d+, expected a record somewhere from here on; .*verify/);
+  assert.match(
+    served.stderr,
+    /at offset \d+, expected a record somewhere from here on; .*verify/
+  );
   for (const { mebibytes } of [verified, served]) {
     assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
   }

@@ -6,8 +6,19 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import {
-  appendFileSync, chmodSync, chownSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync,
-  lchownSync, renameSync, statSync, symlinkSync, writeFileSync,
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  lchownSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
@@ -15,44 +26,98 @@ import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { abstractOf, probe } from "../../src/journal/lock.ts";
 import { run } from "../support/in-process.ts";
-import { crcOf, diskWith, fern, header, idsIn, journalWith } from "../support/journals.ts";
+import {
+  crcOf,
+  diskWith,
+  fern,
+  header,
+  idsIn,
+  journalWith
+} from "../support/journals.ts";
 import { launch, nextSocket } from "../support/launch.ts";
 import { preload } from "../support/operator.ts";
-import { cleanEnvironment, placeIn, program, runningOf, socketFolder } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  placeIn,
+  program,
+  runningOf,
+  socketFolder
+} from "../support/support.ts";
 import { missing, readableByAll, unless } from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
 const group = 5000;
-const as = (uid: number): readonly [string, ...string[]] =>
-  ["setpriv", "--reuid", `${uid}`, "--regid", `${group}`, "--clear-groups"];
+const as = (uid: number): readonly [string, ...string[]] => [
+  "setpriv",
+  "--reuid",
+  `${uid}`,
+  "--regid",
+  `${group}`,
+  "--clear-groups"
+];
 const apart = ["unshare", "-n"] as const;
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
 
 const noUsers = missing([...apart, ...as(5001), process.execPath, "--version"]);
-const noMount = missing(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"]);
-const noStrace = missing(["strace", "-f", "-o", "/dev/null", "-e", "inject=bind:error=EPERM:when=2",
-  "-e", "trace=bind", "true"]);
+const noMount = missing([
+  "unshare",
+  "-m",
+  "mount",
+  "-t",
+  "tmpfs",
+  "none",
+  "/mnt"
+]);
+const noStrace = missing([
+  "strace",
+  "-f",
+  "-o",
+  "/dev/null",
+  "-e",
+  "inject=bind:error=EPERM:when=2",
+  "-e",
+  "trace=bind",
+  "true"
+]);
 const noSs = missing(["ss", "-xlp"]);
 const noPerl = missing(["perl", "-MSocket", "-e", "1"]);
 
-const serving = (store: string, wrapper: readonly string[] = [], server = program) =>
-  launch({ store, wrapper, server }).catch((error: Error) => assert.fail(error.message));
+const serving = (
+  store: string,
+  wrapper: readonly string[] = [],
+  server = program
+) =>
+  launch({ store, wrapper, server }).catch((error: Error) =>
+    assert.fail(error.message)
+  );
 
-const refused = (message: RegExp, ...given: Parameters<typeof serving>): Promise<void> =>
-  assert.rejects(serving(...given), { message });
+const refused = (
+  message: RegExp,
+  ...given: Parameters<typeof serving>
+): Promise<void> => assert.rejects(serving(...given), { message });
 
 const locksIn = (folder: string): readonly string[] =>
   readdirSync(folder).filter((name) => name.includes(".lock-"));
 
 /** What verify says of a journal, by default from another network namespace. */
-const verified = (path: string, node: readonly string[] = [...apart, process.execPath], env = {}): string =>
-  spawnSync("env", [...node, program, "verify", "--json", path], { encoding: "utf8", env: cleanEnvironment(env) }).stdout;
+const verified = (
+  path: string,
+  node: readonly string[] = [...apart, process.execPath],
+  env = {}
+): string =>
+  spawnSync("env", [...node, program, "verify", "--json", path], {
+    encoding: "utf8",
+    env: cleanEnvironment(env)
+  }).stdout;
 
 /**
  * Three users take turns on one journal: each meets the stale lock of another, and each dies of
  * kill -9 while the next is refused.
  */
-async function takeTurns(mode: number, server = readableByAll()): Promise<void> {
+async function takeTurns(
+  mode: number,
+  server = readableByAll()
+): Promise<void> {
   const { folder, path } = placeIn(socketFolder());
   chownSync(folder, 0, group);
   chmodSync(folder, mode);
@@ -64,13 +129,20 @@ async function takeTurns(mode: number, server = readableByAll()): Promise<void> 
     const first = await serving(path, [...apart, ...as(user)], server);
     assert.equal((await first.post(turn)).status, 200);
     for (const other of isLong ? [5001, 5002, 0] : [users[turn + 1] ?? 5002]) {
-      await refused(/^75 .* another process, or this one, has it open, maybe in another container: at /, path,
-        [...apart, ...as(other)], server);
+      await refused(
+        /^75 .* another process, or this one, has it open, maybe in another container: at /,
+        path,
+        [...apart, ...as(other)],
+        server
+      );
     }
     assert.equal((await first.post(turn)).status, 200);
     assert.equal(await first.end("SIGKILL"), "SIGKILL");
   }
-  assert.deepEqual(idsIn(path), users.flatMap((_, turn) => [turn, turn]));
+  assert.deepEqual(
+    idsIn(path),
+    users.flatMap((_, turn) => [turn, turn])
+  );
 }
 
 test("a file has one writer, by whatever name", async () => {
@@ -79,72 +151,117 @@ test("a file has one writer, by whatever name", async () => {
   linkSync(path, join(folder, "hard"));
   symlinkSync(path, join(folder, "soft"));
   const before = readFileSync(path);
-  for (const name of ["plants.ndjson", "hard", "soft", `../${basename(folder)}/soft`]) {
-    await assert.rejects(openJournal(join(folder, name)), { code: "locked", exitCode: 75 });
+  for (const name of [
+    "plants.ndjson",
+    "hard",
+    "soft",
+    `../${basename(folder)}/soft`
+  ]) {
+    await assert.rejects(openJournal(join(folder, name)), {
+      code: "locked",
+      exitCode: 75
+    });
   }
   assert.deepEqual(readFileSync(path), before);
   await journal.close();
-  for (const name of ["hard", "soft"]) await (await openJournal(join(folder, name))).close();
+  for (const name of ["hard", "soft"])
+    await (await openJournal(join(folder, name))).close();
 });
 
-test("users in network namespaces of their own exclude each other; no lock needs a hand",
-  { skip: noUsers }, () => takeTurns(0o770));
+test(
+  "users in network namespaces of their own exclude each other; no lock needs a hand",
+  { skip: noUsers },
+  () => takeTurns(0o770)
+);
 
 /** Where 2, a file of another user can't even be opened with O_CREAT in such a folder. */
 const sticky = "/proc/sys/fs/protected_regular";
-const noSticky = noUsers || (existsSync(sticky) && readFileSync(sticky, "utf8").trim() === "2"
-  ? `${sticky} is 2` : false);
-test("also in a sticky folder, where no user can remove another user's stale lock",
-  { skip: noSticky }, () => takeTurns(0o1770));
+const noSticky =
+  noUsers ||
+  (existsSync(sticky) && readFileSync(sticky, "utf8").trim() === "2"
+    ? `${sticky} is 2`
+    : false);
+test(
+  "also in a sticky folder, where no user can remove another user's stale lock",
+  { skip: noSticky },
+  () => takeTurns(0o1770)
+);
 
 // Broken programs, in the long tests.
-if (isLong) for (const [says, file, from, to] of [
-  ["whose locks other users can't reach", "lock.js", "writableAll: isPath", "writableAll: false"],
-  ["without the lock beside the file", "lock.js", ".test(name)", '.test("")'],
-  ["without a lock", "open.js", "await disk.lock(path, identity, releases, warn)",
-    "{ isClosed: false, removeStale() {} }"],
-] as const) {
-  test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
-    const server = readableByAll(file, [from, to]);
-    await assert.rejects(takeTurns(0o770, server), { name: "AssertionError" });
-  });
-}
+if (isLong)
+  for (const [says, file, from, to] of [
+    [
+      "whose locks other users can't reach",
+      "lock.js",
+      "writableAll: isPath",
+      "writableAll: false"
+    ],
+    ["without the lock beside the file", "lock.js", ".test(name)", '.test("")'],
+    [
+      "without a lock",
+      "open.js",
+      "await disk.lock(path, identity, releases, warn)",
+      "{ isClosed: false, removeStale() {} }"
+    ]
+  ] as const) {
+    test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
+      const server = readableByAll(file, [from, to]);
+      await assert.rejects(takeTurns(0o770, server), {
+        name: "AssertionError"
+      });
+    });
+  }
 
 test("a lock of a kill -9 goes with the next start; what is no such socket stays", async () => {
   const { folder, path } = placeIn(socketFolder());
   await (await openJournal(path)).close();
   const { identity = "" } = realDisk.look(path) ?? {};
-  const others = ["a", "b~", "c"].map((end) => `${path}.lock-${identity}-${end}`);
+  const others = ["a", "b~", "c"].map(
+    (end) => `${path}.lock-${identity}-${end}`
+  );
   const [file = "", socket = "", link = ""] = others;
   writeFileSync(file, "somebody's");
   symlinkSync("/run/somebody.sock", link);
-  const unfinished = spawnSync(process.execPath, ["-e",
-    `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.exit())`]);
+  const unfinished = spawnSync(process.execPath, [
+    "-e",
+    `require("net").createServer().listen(${JSON.stringify(socket)}, () => process.exit())`
+  ]);
   assert.equal(unfinished.status, 0);
   for (const signal of ["SIGKILL", "SIGKILL", "SIGTERM"] as const) {
     await (await serving(path)).end(signal);
     assert.equal(locksIn(folder).length, signal === "SIGKILL" ? 4 : 3);
   }
-  assert.deepEqual(locksIn(folder).map((name) => join(folder, name)), others);
+  assert.deepEqual(
+    locksIn(folder).map((name) => join(folder, name)),
+    others
+  );
   assert.equal(readFileSync(file, "utf8"), "somebody's");
 });
 
-test("a stale lock of another journal stays; the next start of its own journal removes it",
-  async () => {
-    const folder = socketFolder();
-    const [path, other] = [join(folder, "plants.ndjson"), join(folder, "other.ndjson")];
-    await (await serving(path)).end("SIGKILL");
-    const stale = locksIn(folder);
-    await (await openJournal(other)).close();
-    renameSync(path, join(folder, "moved.ndjson"));
-    const beside = await openJournal(path);
-    assert.equal(stale.length, 1);
-    assert.deepEqual(locksIn(folder).filter((name) => stale.includes(name)), stale);
-    await (await openJournal(join(folder, "moved.ndjson"))).close();
-    assert.deepEqual(locksIn(folder).filter((name) => stale.includes(name)), []);
-    assert.equal(locksIn(folder).length, 1, "the control: a lock in use stays");
-    await beside.close();
-  });
+test("a stale lock of another journal stays; the next start of its own journal removes it", async () => {
+  const folder = socketFolder();
+  const [path, other] = [
+    join(folder, "plants.ndjson"),
+    join(folder, "other.ndjson")
+  ];
+  await (await serving(path)).end("SIGKILL");
+  const stale = locksIn(folder);
+  await (await openJournal(other)).close();
+  renameSync(path, join(folder, "moved.ndjson"));
+  const beside = await openJournal(path);
+  assert.equal(stale.length, 1);
+  assert.deepEqual(
+    locksIn(folder).filter((name) => stale.includes(name)),
+    stale
+  );
+  await (await openJournal(join(folder, "moved.ndjson"))).close();
+  assert.deepEqual(
+    locksIn(folder).filter((name) => stale.includes(name)),
+    []
+  );
+  assert.equal(locksIn(folder).length, 1, "the control: a lock in use stays");
+  await beside.close();
+});
 
 test("a journal and what stands beside it are for their owner and group alone", async () => {
   const { folder, path } = placeIn(socketFolder());
@@ -154,14 +271,22 @@ test("a journal and what stands beside it are for their owner and group alone", 
     await journalWith(path, fern);
     appendFileSync(path, '{"seq":2,');
     await (await openJournal(path)).close();
-    const [torn = ""] = readdirSync(folder).filter((name) => name.includes(".torn-"));
+    const [torn = ""] = readdirSync(folder).filter((name) =>
+      name.includes(".torn-")
+    );
     realDisk.openBeside(join(folder, "plants.ndjson.rewrite")).close();
     const names = ["plants.ndjson", torn, "plants.ndjson.rewrite"];
-    const modes = names.map((name) => statSync(join(folder, name)).mode & 0o777);
+    const modes = names.map(
+      (name) => statSync(join(folder, name)).mode & 0o777
+    );
     assert.deepEqual(modes, [0o640, 0o640, 0o640]);
     process.umask(0o077);
     await (await openJournal(join(folder, "secret"))).close();
-    assert.equal(statSync(join(folder, "secret")).mode & 0o777, 0o600, "the umask takes away");
+    assert.equal(
+      statSync(join(folder, "secret")).mode & 0o777,
+      0o600,
+      "the umask takes away"
+    );
   } finally {
     process.umask(before);
   }
@@ -174,63 +299,124 @@ test("a journal whose lock cannot be removed closes without an error", async () 
   renameSync(folder, `${folder}-moved`);
   await journal.close();
   renameSync(`${folder}-moved`, folder);
-  assert.deepEqual(locksIn(folder), [lock], "the control: it could not be removed");
+  assert.deepEqual(
+    locksIn(folder),
+    [lock],
+    "the control: it could not be removed"
+  );
   await (await openJournal(path)).close();
   assert.deepEqual(locksIn(folder), []);
 });
 
-test("a name that another user has taken is 75, and the message leads to its process",
-  { skip: noUsers || noSs }, async () => {
+test(
+  "a name that another user has taken is 75, and the message leads to its process",
+  { skip: noUsers || noSs },
+  async () => {
     const path = await journalWith(join(socketFolder(), "plants.ndjson"));
     const { identity = "" } = realDisk.look(path) ?? {};
     const name = JSON.stringify(abstractOf(identity));
-    const [command, ...rest] = [...as(5001), process.execPath, "-e",
-      `require("net").createServer().listen(${name}, () => console.log("listens"))`];
-    const squatter = runningOf(spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] }));
+    const [command, ...rest] = [
+      ...as(5001),
+      process.execPath,
+      "-e",
+      `require("net").createServer().listen(${name}, () => console.log("listens"))`
+    ];
+    const squatter = runningOf(
+      spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] })
+    );
     await squatter.changed();
-    const outcome = await launch({ store: path }).then(() => "it serves", String);
-    assert.match(outcome, /75 .*: another process, or this one, has it open: "ss .*" shows which\n$/);
+    const outcome = await launch({ store: path }).then(
+      () => "it serves",
+      String
+    );
+    assert.match(
+      outcome,
+      /75 .*: another process, or this one, has it open: "ss .*" shows which\n$/
+    );
     const [, shown = ""] = /open: "(.*)" shows/.exec(outcome) ?? [];
     const { stdout } = spawnSync("sh", ["-c", shown], { encoding: "utf8" });
     assert.match(stdout, new RegExp(`pid=${squatter.process.pid},`));
     await squatter.end("SIGKILL");
     await (await serving(path)).end();
-  });
+  }
+);
 
 /** The number of the bind call that a program makes for its lock beside the journal; looked up once. */
 let bindNumber: Promise<number> | undefined;
 async function bindBeside(): Promise<number> {
   const path = join(socketFolder(), "plants.ndjson");
   const trace = join(dirname(path), "trace");
-  await (await serving(path, ["strace", "-D", "-f", "-q", "-o", trace, "-e", "trace=bind"])).end();
-  const binds = readFileSync(trace, "utf8").split("\n").filter((line) => line.includes("bind("));
+  await (
+    await serving(path, [
+      "strace",
+      "-D",
+      "-f",
+      "-q",
+      "-o",
+      trace,
+      "-e",
+      "trace=bind"
+    ])
+  ).end();
+  const binds = readFileSync(trace, "utf8")
+    .split("\n")
+    .filter((line) => line.includes("bind("));
   return 1 + binds.findIndex((line) => line.includes(".lock-"));
 }
 
 for (const [says, call, errno] of [
-  ...["EPERM", "EOPNOTSUPP", ...isLong ? ["ENOSYS", "EINVAL"] : []]
-    .map((errno) => [errno, "bind", errno] as const),
-  ["it gets no name", "/^rename", "EPERM"],
+  ...["EPERM", "EOPNOTSUPP", ...(isLong ? ["ENOSYS", "EINVAL"] : [])].map(
+    (errno) => [errno, "bind", errno] as const
+  ),
+  ["it gets no name", "/^rename", "EPERM"]
 ] as const) {
-  test(`where no socket can be beside it (${says}) it serves, says so, and has one writer`,
-    { skip: noStrace }, async () => {
+  test(
+    `where no socket can be beside it (${says}) it serves, says so, and has one writer`,
+    { skip: noStrace },
+    async () => {
       const path = join(socketFolder(), "plants.ndjson");
       const when = call === "bind" ? await (bindNumber ??= bindBeside()) : 1;
-      const first = await serving(path, ["strace", "-D", "-f", "-q", "-o", "/dev/null",
-        "-e", `trace=${call}`, "-e", `inject=${call}:error=${errno}:when=${when}`]);
-      assert.match(first.stderr(), new RegExp(`^plant-store: ${path}: one of its two locks is `
-        + `missing, .*\\.lock-.*\\n$`));
+      const first = await serving(path, [
+        "strace",
+        "-D",
+        "-f",
+        "-q",
+        "-o",
+        "/dev/null",
+        "-e",
+        `trace=${call}`,
+        "-e",
+        `inject=${call}:error=${errno}:when=${when}`
+      ]);
+      assert.match(
+        first.stderr(),
+        new RegExp(
+          `^plant-store: ${path}: one of its two locks is ` +
+            `missing, .*\\.lock-.*\\n$`
+        )
+      );
       assert.deepEqual(locksIn(dirname(path)), []);
       await refused(/^75 /, path);
       assert.equal((await first.post(1)).status, 200);
       assert.equal(await first.end(), 0);
-    });
+    }
+  );
 }
 
 test("without any lock it ends with 74", { skip: noStrace }, async () => {
   const path = join(socketFolder(), "plants.ndjson");
-  await refused(/^74 [^]*listen EPERM/, path, ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e",
-    "trace=bind", "-e", "inject=bind:error=EPERM:when=1+"]);
+  await refused(/^74 [^]*listen EPERM/, path, [
+    "strace",
+    "-D",
+    "-f",
+    "-q",
+    "-o",
+    "/dev/null",
+    "-e",
+    "trace=bind",
+    "-e",
+    "inject=bind:error=EPERM:when=1+"
+  ]);
 });
 
 /** A new journal's path of so many bytes, in folders that are not too long. */
@@ -245,7 +431,9 @@ for (const bytes of [60, 73, 74, 90, 103, 107, 108, 109, 200, 1_000, 3_800]) {
   test(`a journal whose path has ${bytes} bytes has both locks, without a warning`, async () => {
     const path = pathOf(bytes);
     const warnings: string[] = [];
-    const journal = await openJournal(path, { warn: (text) => warnings.push(text) });
+    const journal = await openJournal(path, {
+      warn: (text) => warnings.push(text)
+    });
     assert.equal(locksIn(dirname(path)).length, 1);
     await assert.rejects(openJournal(path), { code: "locked" });
     const lock = join(dirname(path), locksIn(dirname(path))[0] ?? "");
@@ -255,8 +443,10 @@ for (const bytes of [60, 73, 74, 90, 103, 107, 108, 109, 200, 1_000, 3_800]) {
   });
 }
 
-test("beside a long path, verify by a link sees a live server and a killed one; another namespace is excluded",
-  { skip: noUsers }, async () => {
+test(
+  "beside a long path, verify by a link sees a live server and a killed one; another namespace is excluded",
+  { skip: noUsers },
+  async () => {
     const path = pathOf(300);
     const link = join(socketFolder(), "link");
     symlinkSync(path, link);
@@ -270,56 +460,106 @@ test("beside a long path, verify by a link sees a live server and a killed one; 
     assert.match(verified(link), /"opening":"uses it as it is"/);
     await (await serving(path, apart)).end();
     assert.deepEqual(locksIn(dirname(path)), []);
-  });
+  }
+);
 
-test("without /proc a long path is reached by a symbolic link, which is removed",
-  { skip: noMount }, async () => {
+test(
+  "without /proc a long path is reached by a symbolic link, which is removed",
+  { skip: noMount },
+  async () => {
     const path = pathOf(200);
     const folder = socketFolder();
-    const hidden = [...apart, "-m", "sh", "-c", 'mount -t tmpfs none /proc && TMPDIR="$0" exec "$@"', folder];
+    const hidden = [
+      ...apart,
+      "-m",
+      "sh",
+      "-c",
+      'mount -t tmpfs none /proc && TMPDIR="$0" exec "$@"',
+      folder
+    ];
     const server = await serving(path, hidden);
     assert.equal(server.stderr(), "");
     assert.deepEqual(readdirSync(folder), []);
     await refused(/^75 .*, maybe in another container: at /, path, hidden);
     await server.end();
     assert.deepEqual([locksIn(dirname(path)), readdirSync(folder)], [[], []]);
-  });
+  }
+);
 
 /** Mounts something upon itself, in a mount namespace of its own. */
-const mounting = (path: string): readonly string[] =>
-  ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', path];
+const mounting = (path: string): readonly string[] => [
+  "unshare",
+  "-m",
+  "sh",
+  "-c",
+  'mount --bind "$0" "$0" && exec "$@"',
+  path
+];
 
-test("a journal that is mounted without its folder is refused with 74; with it, it is served",
-  { skip: noMount }, async () => {
+test(
+  "a journal that is mounted without its folder is refused with 74; with it, it is served",
+  { skip: noMount },
+  async () => {
     const folder = join(socketFolder(), "a b\\c d");
     mkdirSync(folder);
     const path = join(folder, "plants.ndjson");
     await (await openJournal(path)).close();
-    await refused(/^74 .*: is mounted without its directory/, path, mounting(path));
+    await refused(
+      /^74 .*: is mounted without its directory/,
+      path,
+      mounting(path)
+    );
     const server = await serving(path, mounting(folder));
     assert.equal(await server.end(), 0);
     assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
-  });
+  }
+);
 
 const datagrams = `use Socket; socket(S, AF_UNIX, SOCK_DGRAM, 0); bind(S, sockaddr_un($ARGV[0]))
   or die; $| = 1; print "bound\\n"; sleep 60;`;
 const privately = `process.umask(0o077); require("net").createServer()
   .listen(process.argv[1], () => console.log("listens"))`;
 for (const [says, skip, command, script, wrapper, message] of [
-  ["another program's datagram socket", noPerl, "perl", datagrams, [], /^69 .*something else is at .*\.sock: .*EPROTOTYPE\n$/],
-  ["a socket that may be another user's", noUsers, process.execPath, privately, as(5001),
-    /^69 .*something else is at .*: a process may listen there: EACCES\n$/],
+  [
+    "another program's datagram socket",
+    noPerl,
+    "perl",
+    datagrams,
+    [],
+    /^69 .*something else is at .*\.sock: .*EPROTOTYPE\n$/
+  ],
+  [
+    "a socket that may be another user's",
+    noUsers,
+    process.execPath,
+    privately,
+    as(5001),
+    /^69 .*something else is at .*: a process may listen there: EACCES\n$/
+  ]
 ] as const) {
-  test(`--socket at ${says} ends with 69, and leaves it`, { skip }, async () => {
-    const folder = socketFolder();
-    chmodSync(folder, 0o777);
-    const socketPath = nextSocket(folder);
-    const other = runningOf(spawn(command, ["-e", script, socketPath], { stdio: ["ignore", "pipe", "inherit"] }));
-    await other.changed();
-    await refused(message, join(folder, "plants.ndjson"), wrapper, readableByAll());
-    assert.ok(existsSync(socketPath));
-    await other.end("SIGKILL");
-  });
+  test(
+    `--socket at ${says} ends with 69, and leaves it`,
+    { skip },
+    async () => {
+      const folder = socketFolder();
+      chmodSync(folder, 0o777);
+      const socketPath = nextSocket(folder);
+      const other = runningOf(
+        spawn(command, ["-e", script, socketPath], {
+          stdio: ["ignore", "pipe", "inherit"]
+        })
+      );
+      await other.changed();
+      await refused(
+        message,
+        join(folder, "plants.ndjson"),
+        wrapper,
+        readableByAll()
+      );
+      assert.ok(existsSync(socketPath));
+      await other.end("SIGKILL");
+    }
+  );
 }
 
 /** A journal of a header and one record, and an `.rewrite` that would make another of it. */
@@ -328,9 +568,12 @@ async function withForgery(folder: string) {
   await journalWith(path, fern);
   const whole = readFileSync(path);
   const uuid = /"file":"([^"]*)"/.exec(whole.toString())?.[1];
-  const line = whole.toString("utf8", 133, whole.length - 19).replace("Fern", "Moss");
-  const copy = `{"rewrite":"${uuid}","offset":133,"size":${whole.length}}\n`
-    + `${line},"crc":"${crcOf(line)}"}\n`;
+  const line = whole
+    .toString("utf8", 133, whole.length - 19)
+    .replace("Fern", "Moss");
+  const copy =
+    `{"rewrite":"${uuid}","offset":133,"size":${whole.length}}\n` +
+    `${line},"crc":"${crcOf(line)}"}\n`;
   writeFileSync(`${path}.rewrite`, `${crcOf(copy)} ${copy}`);
   // An opening was killed between its truncation and its write.
   const file = whole.subarray(0, 133);
@@ -338,14 +581,28 @@ async function withForgery(folder: string) {
   return { path, file };
 }
 
-const isProtected = existsSync(sticky) && readFileSync(sticky, "utf8").trim() !== "0";
-const noOtherUser = unless(process.getuid?.() === 0, "only root can give a file to another user")
-  || unless(!isProtected, `${sticky} is set: the system itself refuses such files`);
-test("a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
-  { skip: noOtherUser }, async () => {
+const isProtected =
+  existsSync(sticky) && readFileSync(sticky, "utf8").trim() !== "0";
+const noOtherUser =
+  unless(
+    process.getuid?.() === 0,
+    "only root can give a file to another user"
+  ) ||
+  unless(
+    !isProtected,
+    `${sticky} is set: the system itself refuses such files`
+  );
+test(
+  "a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
+  { skip: noOtherUser },
+  async () => {
     for (const [mode, owner, isRefused] of [
-      [0o1770, 5002, true], [0o1770, 5001, false], [0o1770, 5003, true], [0o1770, 0, false],
-      [0o777, 5002, true], [0o777, 5001, false],
+      [0o1770, 5002, true],
+      [0o1770, 5001, false],
+      [0o1770, 5003, true],
+      [0o1770, 0, false],
+      [0o777, 5002, true],
+      [0o777, 5001, false]
     ] as const) {
       const folder = socketFolder();
       const { path, file } = await withForgery(folder);
@@ -355,45 +612,75 @@ test("a .rewrite of neither root nor the journal's owner is refused with 65, the
       chownSync(`${path}.rewrite`, owner, group);
       const opening = openJournal(path);
       if (isRefused) {
-        await assert.rejects(opening, { exitCode: 65, path: `${path}.rewrite` });
+        await assert.rejects(opening, {
+          exitCode: 65,
+          path: `${path}.rewrite`
+        });
         assert.deepEqual(readFileSync(path), file);
       } else {
         await (await opening).close();
-        assert.match(readFileSync(path, "utf8"), /Moss/, "the control: it is built upon");
+        assert.match(
+          readFileSync(path, "utf8"),
+          /Moss/,
+          "the control: it is built upon"
+        );
       }
     }
-  });
+  }
+);
 
-test("another user's link or file at the journal's path is refused in a directory open to all",
-  { skip: noOtherUser }, async () => {
-    const link = (path: string, target: string): void => symlinkSync(target, path);
-    const empty = (path: string): void => writeFileSync(path, "", { mode: 0o666 });
-    const journal = (path: string): void => void writeFileSync(path, header, { mode: 0o666 });
+test(
+  "another user's link or file at the journal's path is refused in a directory open to all",
+  { skip: noOtherUser },
+  async () => {
+    const link = (path: string, target: string): void =>
+      symlinkSync(target, path);
+    const empty = (path: string): void =>
+      writeFileSync(path, "", { mode: 0o666 });
+    const journal = (path: string): void =>
+      void writeFileSync(path, header, { mode: 0o666 });
     for (const [mode, owner, isRefused] of [
-      [0o1777, 5002, true], [0o1777, 5003, false], [0o1777, 0, false], [0o755, 5002, false],
-      [0o1770, 5002, false],
+      [0o1777, 5002, true],
+      [0o1777, 5003, false],
+      [0o1777, 0, false],
+      [0o755, 5002, false],
+      [0o1770, 5002, false]
     ] as const) {
       for (const put of [link, empty, journal]) {
         const folder = socketFolder();
-        const [path, target] = [join(folder, "plants.ndjson"), join(socketFolder(), "victim")];
+        const [path, target] = [
+          join(folder, "plants.ndjson"),
+          join(socketFolder(), "victim")
+        ];
         put(path, target);
         chmodSync(folder, mode);
         chownSync(folder, 5003, group);
         lchownSync(path, owner, group);
         const opening = openJournal(path);
-        if (isRefused) await assert.rejects(opening, /belongs to user 5002, in a directory open to all/);
+        if (isRefused)
+          await assert.rejects(
+            opening,
+            /belongs to user 5002, in a directory open to all/
+          );
         else await (await opening).close();
         if (put === link) {
           assert.equal(existsSync(target), !isRefused);
           writeFileSync(target, header);
           const { code, stderr } = await run(["cat", path]);
-          assert.deepEqual([code, stderr], isRefused
-            ? [74, `plant-store: ${path}: belongs to user 5002, in a directory open to all users\n`] : [0, ""]);
-        }
-        else assert.equal(statSync(path).size > 133, false);
+          assert.deepEqual(
+            [code, stderr],
+            isRefused
+              ? [
+                  74,
+                  `plant-store: ${path}: belongs to user 5002, in a directory open to all users\n`
+                ]
+              : [0, ""]
+          );
+        } else assert.equal(statSync(path).size > 133, false);
       }
     }
-  });
+  }
+);
 
 test("a link in the place of a copy to be made is replaced, not followed", async () => {
   const { folder, path } = placeIn(socketFolder());
@@ -407,11 +694,16 @@ test("a link in the place of a copy to be made is replaced, not followed", async
   await (await openJournal(path)).close();
   assert.equal(readFileSync(victim, "utf8"), "precious");
   assert.equal(readFileSync(path, "utf8").split("\n").length, 3);
-  assert.equal(readFileSync(`${path}.torn-${readFileSync(path).length}`, "utf8"), "torn");
+  assert.equal(
+    readFileSync(`${path}.torn-${readFileSync(path).length}`, "utf8"),
+    "torn"
+  );
 });
 
-test("a journal in use is found by its other names in the folder, from another namespace",
-  { skip: missing([...apart, "true"]) }, async () => {
+test(
+  "a journal in use is found by its other names in the folder, from another namespace",
+  { skip: missing([...apart, "true"]) },
+  async () => {
     const { folder, path: store } = placeIn(socketFolder());
     const first = await serving(store, apart);
     assert.equal((await first.post(1)).status, 200);
@@ -423,27 +715,55 @@ test("a journal in use is found by its other names in the folder, from another n
       assert.deepEqual(readFileSync(name), before);
     }
     await first.end("SIGKILL");
-  });
+  }
+);
 
 /** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
 const shim = join(socketFolder(), "shim.so");
-const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap((name) => ["-include", `${name}.h`]);
-const compiled = spawnSync("cc", ["-shared", "-fPIC", "-D_GNU_SOURCE", ...included, "-x", "c", "-o", shim, "-"], { input: `
+const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap(
+  (name) => ["-include", `${name}.h`]
+);
+const compiled = spawnSync(
+  "cc",
+  [
+    "-shared",
+    "-fPIC",
+    "-D_GNU_SOURCE",
+    ...included,
+    "-x",
+    "c",
+    "-o",
+    shim,
+    "-"
+  ],
+  {
+    input: `
   #define OPEN(name) int name(const char *path, int flags, ...) { \\
     va_list list; va_start(list, flags); mode_t mode = va_arg(list, mode_t); va_end(list); \\
     int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, #name), fd = real(path, flags & ~0x20, mode); \\
     if (fd < 0 || !(flags & 0x20) || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd; \\
     close(fd); errno = EAGAIN; return -1; }
-  OPEN(open) OPEN(open64) ` });
-const noShim = unless(compiled.status === 0, "no cc with the headers of libc: macOS is not simulated");
+  OPEN(open) OPEN(open64) `
+  }
+);
+const noShim = unless(
+  compiled.status === 0,
+  "no cc with the headers of libc: macOS is not simulated"
+);
 
 /** A node that takes its system for another one. */
-const nodeOn = (system: string): readonly string[] => [process.execPath,
-  ...preload(`Object.defineProperty(process, "platform", { value: "${system}" });`)];
+const nodeOn = (system: string): readonly string[] => [
+  process.execPath,
+  ...preload(
+    `Object.defineProperty(process, "platform", { value: "${system}" });`
+  )
+];
 const simulated = { node: nodeOn("darwin"), env: { LD_PRELOAD: shim } };
 
-test("on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",
-  { skip: noShim }, async () => {
+test(
+  "on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",
+  { skip: noShim },
+  async () => {
     const store = pathOf(300);
     const link = join(socketFolder(), "hard");
     const seen = (): string => verified(link, simulated.node, simulated.env);
@@ -452,29 +772,50 @@ test("on a simulated Mac a journal has one writer by every name, and its lock en
       assert.equal((await server.post(1)).status, 200);
       if (signal === "SIGKILL") linkSync(store, link);
       for (const name of [store, link]) {
-        await assert.rejects(launch({ store: name, ...simulated }), { message: /^75 .* is locked$/m });
+        await assert.rejects(launch({ store: name, ...simulated }), {
+          message: /^75 .* is locked$/m
+        });
       }
       assert.doesNotMatch(seen(), /"opening"/);
       assert.match(readFileSync(store, "utf8"), /"plant":\{"id":1,/);
       await server.end(signal);
-      assert.match(seen(), /"opening":"uses it as it is"/, "the control: it sees that a server runs");
+      assert.match(
+        seen(),
+        /"opening":"uses it as it is"/,
+        "the control: it sees that a server runs"
+      );
     }
-    assert.deepEqual([idsIn(store), readdirSync(dirname(store)).length], [[1, 1], 1]);
-  });
+    assert.deepEqual(
+      [idsIn(store), readdirSync(dirname(store)).length],
+      [[1, 1], 1]
+    );
+  }
+);
 
 test("a system that ignores the lock, and one that is not known, end the start with 74", async () => {
   for (const [system, message] of [
-    ["darwin", /^74 .* cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK$/m],
-    ["sunos", /^74 .* cannot be locked on sunos: expected Linux, Android, macOS, /m],
+    [
+      "darwin",
+      /^74 .* cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK$/m
+    ],
+    [
+      "sunos",
+      /^74 .* cannot be locked on sunos: expected Linux, Android, macOS, /m
+    ]
   ] as const) {
     const store = join(socketFolder(), "plants.ndjson");
     await assert.rejects(launch({ store, node: nodeOn(system) }), { message });
-    assert.equal(existsSync(store), system === "darwin", "on an unknown system nothing is created");
+    assert.equal(
+      existsSync(store),
+      system === "darwin",
+      "on an unknown system nothing is created"
+    );
   }
 });
 
 test("nobody listens where nothing is, however long the path", async () => {
-  for (const bytes of [107, 108, 300]) assert.equal(await probe(pathOf(bytes)), undefined);
+  for (const bytes of [107, 108, 300])
+    assert.equal(await probe(pathOf(bytes)), undefined);
 });
 
 test("an opening that fails keeps no lock, though its file can't be closed either", async () => {
@@ -484,8 +825,11 @@ test("an opening that fails keeps no lock, though its file can't be closed eithe
       file.close();
       throw new Error("EIO: close");
     },
-    append: () => Promise.reject(new Error("EIO: write")),
+    append: () => Promise.reject(new Error("EIO: write"))
   }));
-  await assert.rejects(openJournal(path, { disk: broken }), { code: "failed", message: /write/ });
+  await assert.rejects(openJournal(path, { disk: broken }), {
+    code: "failed",
+    message: /write/
+  });
   await (await openJournal(path)).close();
 });

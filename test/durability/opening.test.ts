@@ -8,8 +8,15 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import {
-  chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync,
-  symlinkSync, writeFileSync,
+  chmodSync,
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -17,9 +24,21 @@ import { crc32 } from "node:zlib";
 import { realDisk, type Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { cleanEnvironment, placeIn, temporaryFolder, token } from "../support/support.ts";
 import {
-  at, diskWith, headerStart, header, headerBytes, lineOf, record, recordStart,
+  cleanEnvironment,
+  placeIn,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
+import {
+  at,
+  diskWith,
+  headerStart,
+  header,
+  headerBytes,
+  lineOf,
+  record,
+  recordStart
 } from "../support/journals.ts";
 import { SimulatedDisk } from "../support/simdisk.ts";
 import { readableByAll } from "../support/tools.ts";
@@ -32,20 +51,35 @@ const size = record(1, 133).length;
 const place = (seq: number): number => 133 + (seq - 1) * size;
 
 /** Three batches of two records. The last one is uncertified: C is `place(5)`. */
-const four = bytesOf(header, record(1, 133), record(2, 133), record(3, place(3)),
-  record(4, place(3)));
+const four = bytesOf(
+  header,
+  record(1, 133),
+  record(2, 133),
+  record(3, place(3)),
+  record(4, place(3))
+);
 const C = place(5);
 const [fifth, sixth] = [record(5, C), record(6, C)];
 const six = bytesOf(four, fifth, sixth);
 const end = six.length;
 
-const changed = (file: Buffer, offset: number, bytes: Buffer | string): Buffer =>
-  bytesOf(file.subarray(0, offset), bytes, file.subarray(offset + Buffer.from(bytes).length));
+const changed = (
+  file: Buffer,
+  offset: number,
+  bytes: Buffer | string
+): Buffer =>
+  bytesOf(
+    file.subarray(0, offset),
+    bytes,
+    file.subarray(offset + Buffer.from(bytes).length)
+  );
 const capitals = (line: string): string =>
   line.replace(/[\da-f]{8}(?="}\n$)/, (crc) => crc.toUpperCase());
 /** The crc of this one has letters. */
-const lettered = Array.from({ length: 99 }, (_, id) => record(7, C, `{"id":${id},"name":""}`))
-  .find((line) => capitals(line) !== line) ?? "";
+const lettered =
+  Array.from({ length: 99 }, (_, id) =>
+    record(7, C, `{"id":${id},"name":""}`)
+  ).find((line) => capitals(line) !== line) ?? "";
 
 type Verdict =
   | { readonly kind: "new" | "clean" | "unterminated" }
@@ -58,69 +92,216 @@ const refused = (offset: number): Verdict => ({ kind: "refused", at: offset });
 
 const mib = 2 ** 20;
 const long = record(7, end, `{"id":1,"name":"${"ü".repeat(mib / 2)}"}`);
-const table: readonly (readonly [says: string, file: Buffer | undefined, verdict: Verdict])[] = [
-  ["no file", undefined, fresh], ["an empty file", bytesOf(""), fresh],
-  ["a part of a header, NULs up to its length", bytesOf(header.slice(0, 70), nuls(63)), fresh],
-  ["the same and one NUL more", bytesOf(header.slice(0, 70), nuls(64)), refused(0)],
-  ["a header with a NUL for its LF", bytesOf(header.slice(0, -1), nuls(1)), fresh],
+const table: readonly (readonly [
+  says: string,
+  file: Buffer | undefined,
+  verdict: Verdict
+])[] = [
+  ["no file", undefined, fresh],
+  ["an empty file", bytesOf(""), fresh],
+  [
+    "a part of a header, NULs up to its length",
+    bytesOf(header.slice(0, 70), nuls(63)),
+    fresh
+  ],
+  [
+    "the same and one NUL more",
+    bytesOf(header.slice(0, 70), nuls(64)),
+    refused(0)
+  ],
+  [
+    "a header with a NUL for its LF",
+    bytesOf(header.slice(0, -1), nuls(1)),
+    fresh
+  ],
   ["a header without its LF", bytesOf(header.slice(0, -1)), unterminated],
-  ["a header without its LF, then two NULs", bytesOf(header.slice(0, -1), nuls(2)), refused(0)],
-  ["133 NULs", nuls(133), fresh], ["134 NULs", nuls(134), refused(0)],
-  ["a header without its last byte but one, a NUL, an LF", bytesOf(header.slice(0, -2), nuls(1), "\n"), refused(0)],
-  ["a header with a wrong checksum, a NUL for its LF",
-    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)), refused(0)],
-  ["a part of a header with a UUID in capitals", bytesOf(header.slice(0, 45), "5F0C"), refused(0)],
-  ["a part of a header with another's UUID", bytesOf(header.slice(0, 45), "T:Z"), refused(0)],
-  ["a part of a header with another member after its UUID", bytesOf(header.slice(0, 81), '","bt":'), refused(0)],
+  [
+    "a header without its LF, then two NULs",
+    bytesOf(header.slice(0, -1), nuls(2)),
+    refused(0)
+  ],
+  ["133 NULs", nuls(133), fresh],
+  ["134 NULs", nuls(134), refused(0)],
+  [
+    "a header without its last byte but one, a NUL, an LF",
+    bytesOf(header.slice(0, -2), nuls(1), "\n"),
+    refused(0)
+  ],
+  [
+    "a header with a wrong checksum, a NUL for its LF",
+    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1), nuls(1)),
+    refused(0)
+  ],
+  [
+    "a part of a header with a UUID in capitals",
+    bytesOf(header.slice(0, 45), "5F0C"),
+    refused(0)
+  ],
+  [
+    "a part of a header with another's UUID",
+    bytesOf(header.slice(0, 45), "T:Z"),
+    refused(0)
+  ],
+  [
+    "a part of a header with another member after its UUID",
+    bytesOf(header.slice(0, 81), '","bt":'),
+    refused(0)
+  ],
   ["half a header and an LF", bytesOf(header.slice(0, 70), "\n"), refused(0)],
-  ["half a header, NULs, text", bytesOf(header.slice(0, 70), nuls(9), "a"), refused(0)],
-  ["a text that begins like a header", bytesOf('{"journal":"systemd'), refused(0)],
+  [
+    "half a header, NULs, text",
+    bytesOf(header.slice(0, 70), nuls(9), "a"),
+    refused(0)
+  ],
+  [
+    "a text that begins like a header",
+    bytesOf('{"journal":"systemd'),
+    refused(0)
+  ],
   ["a record and no header", bytesOf(record(1, 0)), refused(0)],
-  ["a header of another", bytesOf(lineOf(headerStart().replace("plant", "plane"))), refused(0)],
-  ["a header of version 2", bytesOf(lineOf(headerStart().replace('"version":1', '"version":2'))), refused(0)],
-  ["a header with a wrong checksum", bytesOf(lineOf(headerStart(), "00000000")), refused(0)],
-  ["the same without LF", bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)), refused(0)],
+  [
+    "a header of another",
+    bytesOf(lineOf(headerStart().replace("plant", "plane"))),
+    refused(0)
+  ],
+  [
+    "a header of version 2",
+    bytesOf(lineOf(headerStart().replace('"version":1', '"version":2'))),
+    refused(0)
+  ],
+  [
+    "a header with a wrong checksum",
+    bytesOf(lineOf(headerStart(), "00000000")),
+    refused(0)
+  ],
+  [
+    "the same without LF",
+    bytesOf(lineOf(headerStart(), "00000000").slice(0, -1)),
+    refused(0)
+  ],
   ["a header in CRLF", bytesOf(header.slice(0, -1), "\r\n"), refused(0)],
-  ["a header, no LF, a record", bytesOf(header.slice(0, -1), record(1, 132)), refused(0)],
+  [
+    "a header, no LF, a record",
+    bytesOf(header.slice(0, -1), record(1, 132)),
+    refused(0)
+  ],
   ["a NUL in the header", changed(six, 20, nuls(1)), refused(0)],
 
-  ["a batch of more than 64 KiB", bytesOf(header, ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))), clean],
+  [
+    "a batch of more than 64 KiB",
+    bytesOf(
+      header,
+      ...Array.from({ length: 900 }, (_, n) => record(n + 1, 133))
+    ),
+    clean
+  ],
   ["a record of a mebibyte", bytesOf(six, long), clean],
-  ["a bad line before the last certified one", changed(six, place(1) + 20, "x"), clean],
-  ["NULs before the last certified line", changed(six, place(2) + 20, nuls(9)), clean],
+  [
+    "a bad line before the last certified one",
+    changed(six, place(1) + 20, "x"),
+    clean
+  ],
+  [
+    "NULs before the last certified line",
+    changed(six, place(2) + 20, nuls(9)),
+    clean
+  ],
   ["wrong numbers before it", changed(six, place(2), record(9, 133)), clean],
 
-  ["a bad last certified line", changed(six, place(4) + 20, "x"), refused(place(4))],
+  [
+    "a bad last certified line",
+    changed(six, place(4) + 20, "x"),
+    refused(place(4))
+  ],
   ["NULs in it", changed(six, place(4) + 20, nuls(9)), refused(place(4))],
-  ["a blank line in its place", changed(six, C - 1, "\n").fill("\n", place(4), C), refused(C - 1)],
-  ["an acknowledged line gone", bytesOf(six.subarray(0, place(2)), six.subarray(place(3))), refused(place(4))],
-  ["a line that claims more than the file", bytesOf(six, record(7, 999)), refused(end)],
-  ["a line that claims itself", bytesOf(six, record(7, end + size)), refused(end)],
-  ["a line that claims into another", bytesOf(six, record(7, end + 9), record(8, end + 9)), refused(end)],
-  ["a line that claims up to the LF before it", bytesOf(six, record(7, end - 1)), refused(place(6))],
-  ["a line that claims more than the file, and one after it",
-    bytesOf(six, record(7, 999), record(8, end + size)), refused(end + size)],
+  [
+    "a blank line in its place",
+    changed(six, C - 1, "\n").fill("\n", place(4), C),
+    refused(C - 1)
+  ],
+  [
+    "an acknowledged line gone",
+    bytesOf(six.subarray(0, place(2)), six.subarray(place(3))),
+    refused(place(4))
+  ],
+  [
+    "a line that claims more than the file",
+    bytesOf(six, record(7, 999)),
+    refused(end)
+  ],
+  [
+    "a line that claims itself",
+    bytesOf(six, record(7, end + size)),
+    refused(end)
+  ],
+  [
+    "a line that claims into another",
+    bytesOf(six, record(7, end + 9), record(8, end + 9)),
+    refused(end)
+  ],
+  [
+    "a line that claims up to the LF before it",
+    bytesOf(six, record(7, end - 1)),
+    refused(place(6))
+  ],
+  [
+    "a line that claims more than the file, and one after it",
+    bytesOf(six, record(7, 999), record(8, end + size)),
+    refused(end + size)
+  ],
 
-  ["a first line without its LF", bytesOf(header, record(1, 133).slice(0, -1)), unterminated],
+  [
+    "a first line without its LF",
+    bytesOf(header, record(1, 133).slice(0, -1)),
+    unterminated
+  ],
   ["a mebibyte without its LF", bytesOf(six, long.slice(0, -1)), unterminated],
 
   ["any text without LF", bytesOf(six, "hello"), torn(end)],
   ["a mebibyte of NULs", bytesOf(six, nuls(mib)), torn(end)],
-  ["NULs in the last line", changed(six, place(6) + 20, nuls(9)), torn(place(6))],
-  ["NULs in the last write, a good line after it", changed(six, C + 20, nuls(9)), torn(C)],
-  ["a bad line, NULs in the next", changed(changed(six, C + 20, "x"), end - 9, nuls(9)), torn(C)],
-  ["a last line's checksum in capitals, no LF", bytesOf(six, capitals(lettered).slice(0, -1)), torn(end)],
+  [
+    "NULs in the last line",
+    changed(six, place(6) + 20, nuls(9)),
+    torn(place(6))
+  ],
+  [
+    "NULs in the last write, a good line after it",
+    changed(six, C + 20, nuls(9)),
+    torn(C)
+  ],
+  [
+    "a bad line, NULs in the next",
+    changed(changed(six, C + 20, "x"), end - 9, nuls(9)),
+    torn(C)
+  ],
+  [
+    "a last line's checksum in capitals, no LF",
+    bytesOf(six, capitals(lettered).slice(0, -1)),
+    torn(end)
+  ],
   ["a mebibyte, unfinished", bytesOf(six, long.slice(0, -9)), torn(end)],
 
   ["a bad first line of the last write", changed(six, C + 20, "x"), refused(C)],
-  ["a bad line, half a line after it", changed(six, C + 20, "x").subarray(0, -9), refused(C)],
+  [
+    "a bad line, half a line after it",
+    changed(six, C + 20, "x").subarray(0, -9),
+    refused(C)
+  ],
   ["a checksum in capitals", bytesOf(six, capitals(lettered)), refused(end)],
   ["a first seq of 2", bytesOf(header, record(2, 133)), refused(133)],
-  ["a synced of an older write", bytesOf(six, record(7, place(3))), refused(end)],
+  [
+    "a synced of an older write",
+    bytesOf(six, record(7, place(3))),
+    refused(end)
+  ],
   ["a first synced of 0", bytesOf(header, record(1, 0)), refused(133)],
   ["a blank line after the header", bytesOf(header, "\n"), refused(133)],
-  ["a blank line within the last write", bytesOf(four, fifth, "\n", sixth), refused(place(6))],
-  ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)],
+  [
+    "a blank line within the last write",
+    bytesOf(four, fifth, "\n", sixth),
+    refused(place(6))
+  ],
+  ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)]
 ];
 
 /** Where files are put and looked at: a real folder or a simulated disk. */
@@ -136,30 +317,45 @@ function real(file?: Buffer): Place {
   const folder = temporaryFolder();
   if (file) writeFileSync(join(folder, "plants.ndjson"), file);
   return {
-    path: join(folder, "plants.ndjson"), disk: realDisk, bytes: (name) => readFileSync(name),
-    names: () => readdirSync(folder).filter((name) => !name.includes(".lock-")).sort()
-      .map((name) => join(folder, name)),
+    path: join(folder, "plants.ndjson"),
+    disk: realDisk,
+    bytes: (name) => readFileSync(name),
+    names: () =>
+      readdirSync(folder)
+        .filter((name) => !name.includes(".lock-"))
+        .sort()
+        .map((name) => join(folder, name))
   };
 }
 
 function simulated(file?: Buffer, disk = new SimulatedDisk()): Place {
   if (file) disk.put("/plants.ndjson", file);
   return {
-    path: "/plants.ndjson", disk, names: () => disk.names(),
-    bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`),
+    path: "/plants.ndjson",
+    disk,
+    names: () => disk.names(),
+    bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`)
   };
 }
 
 /** Opens the file, and fails unless everything that the verdict says is so. */
-async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Promise<void> {
+async function check(
+  { path, disk, bytes, names }: Place,
+  verdict: Verdict
+): Promise<void> {
   const before = names().includes(path) ? bytes(path) : nuls(0);
   const warnings: string[] = [];
   // A small window of keys is made in no time.
   const limits = { keysBytesMax: 4096 };
-  const open = () => openJournal(path, { disk, limits, warn: (text) => warnings.push(text) });
+  const open = () =>
+    openJournal(path, { disk, limits, warn: (text) => warnings.push(text) });
   if (verdict.kind === "refused") {
     await assert.rejects(open, isRefusal(path, verdict.at));
-    await assert.rejects(open, isRefusal(path, verdict.at), "the lock was released");
+    await assert.rejects(
+      open,
+      isRefusal(path, verdict.at),
+      "the lock was released"
+    );
     assert.deepEqual([bytes(path), names(), warnings], [before, [path], []]);
     return;
   }
@@ -167,33 +363,62 @@ async function check({ path, disk, bytes, names }: Place, verdict: Verdict): Pro
   const journal = await open();
   const opened = Buffer.from(bytes(path));
   if (verdict.kind === "new") {
-    assert.match(opened.toString(), /^\{"journal":"plant-store","version":1,.*"crc":"\w{8}"\}\n$/);
+    assert.match(
+      opened.toString(),
+      /^\{"journal":"plant-store","version":1,.*"crc":"\w{8}"\}\n$/
+    );
   } else {
-    const kept = before.subarray(0, verdict.kind === "torn" ? verdict.at : before.length);
-    assert.deepEqual(opened, verdict.kind === "unterminated" ? bytesOf(kept, "\n") : kept);
+    const kept = before.subarray(
+      0,
+      verdict.kind === "torn" ? verdict.at : before.length
+    );
+    assert.deepEqual(
+      opened,
+      verdict.kind === "unterminated" ? bytesOf(kept, "\n") : kept
+    );
   }
   assert.deepEqual(names(), [path, ...copies]);
-  for (const copy of copies) assert.deepEqual(bytes(copy), before.subarray(opened.length));
+  for (const copy of copies)
+    assert.deepEqual(bytes(copy), before.subarray(opened.length));
   assert.equal(warnings.length, copies.length);
-  const isReported = [path, `offset ${opened.length},`, ...copies]
-    .every((text) => warnings[0]?.includes(text));
+  const isReported = [path, `offset ${opened.length},`, ...copies].every(
+    (text) => warnings[0]?.includes(text)
+  );
   assert.equal(isReported, copies.length > 0, warnings[0]);
   await journal.append({ id: 8n, name: "Moss" });
   await journal.close();
   const line = bytes(path).toString("utf8", opened.length);
   const when = /"at":"([^"]*)"/.exec(line)?.[1] ?? "";
-  const seq = 1 + Number(opened.toString("latin1").match(/(?<=\{"seq":)\d+/g)?.at(-1) ?? 0);
-  const text = recordStart(seq, opened.length, '{"id":8,"name":"Moss"}').replace(at, when);
+  const seq =
+    1 +
+    Number(
+      opened
+        .toString("latin1")
+        .match(/(?<=\{"seq":)\d+/g)
+        ?.at(-1) ?? 0
+    );
+  const text = recordStart(
+    seq,
+    opened.length,
+    '{"id":8,"name":"Moss"}'
+  ).replace(at, when);
   assert.equal(line, lineOf(text));
 }
 
 /** The message names the file, the offset and the command that helps. */
-const isRefusal = (path: string, offset: number) => (error: unknown): boolean => {
-  assert.ok(error instanceof JournalError);
-  const { code, exitCode, message } = error;
-  assert.deepEqual([code, exitCode, error.offset, error.path], ["damaged", 65, offset, path]);
-  return [path, `offset ${offset}`, "verify"].every((text) => message.includes(text));
-};
+const isRefusal =
+  (path: string, offset: number) =>
+  (error: unknown): boolean => {
+    assert.ok(error instanceof JournalError);
+    const { code, exitCode, message } = error;
+    assert.deepEqual(
+      [code, exitCode, error.offset, error.path],
+      ["damaged", 65, offset, path]
+    );
+    return [path, `offset ${offset}`, "verify"].every((text) =>
+      message.includes(text)
+    );
+  };
 
 for (const [says, file, verdict] of table) {
   const place = "at" in verdict ? ` at ${verdict.at}` : "";
@@ -217,25 +442,61 @@ const X = first.length;
 for (const [says, line, verdicts] of [
   ["no line", "", "clean torn clean"],
   ["a good line", record(2, X), "clean torn+ clean, unterminated torn refused"],
-  ["a wrong seq", record(5, X), "refused refused refused+, refused torn refused"],
-  ["a wrong synced", record(2, 99), "refused refused clean, refused torn refused"],
-  ["no record", lineOf('{"seq":2'), "refused refused refused, refused torn refused"],
-  ["a bad line", record(2, X).replace("Fern", "Moss"), "refused torn refused, torn torn refused"],
-  ["a bad line with a NUL", record(2, X).replace("F", "\0"), "torn torn refused, torn torn torn"],
+  [
+    "a wrong seq",
+    record(5, X),
+    "refused refused refused+, refused torn refused"
+  ],
+  [
+    "a wrong synced",
+    record(2, 99),
+    "refused refused clean, refused torn refused"
+  ],
+  [
+    "no record",
+    lineOf('{"seq":2'),
+    "refused refused refused, refused torn refused"
+  ],
+  [
+    "a bad line",
+    record(2, X).replace("Fern", "Moss"),
+    "refused torn refused, torn torn refused"
+  ],
+  [
+    "a bad line with a NUL",
+    record(2, X).replace("F", "\0"),
+    "torn torn refused, torn torn torn"
+  ],
   ["NULs", `${"\0".repeat(20)}\n`, "torn torn refused, torn torn torn"],
   ["a blank line", "\n", "refused refused refused"],
-  ["a line in CRLF", record(2, X).replace("\n", "\r\n"), "refused refused refused, torn torn refused"],
+  [
+    "a line in CRLF",
+    record(2, X).replace("\n", "\r\n"),
+    "refused refused refused, torn torn refused"
+  ]
 ] as const) {
   test(`${says} at X, with an LF or without, and whatever follows, has the design's verdict`, async () => {
     for (const [index, expected] of verdicts.split(/,? /).entries()) {
       const start = bytesOf(first, index < 3 ? line : line.slice(0, -1));
-      const tail = ["", nuls(30), record(line === "" ? 2 : 3, start.length)][index % 3] ?? "";
+      const tail =
+        ["", nuls(30), record(line === "" ? 2 : 3, start.length)][index % 3] ??
+        "";
       const at = expected.endsWith("+") ? start.length : X;
-      const known: Readonly<Record<string, Verdict>> = { clean, unterminated, torn: torn(at), refused: refused(at) };
+      const known: Readonly<Record<string, Verdict>> = {
+        clean,
+        unterminated,
+        torn: torn(at),
+        refused: refused(at)
+      };
       const verdict = known[expected.replace("+", "")] ?? assert.fail(expected);
-      await check(simulated(bytesOf(start, tail)), verdict).catch((cause: unknown) => {
-        throw new Error(`${index < 3 ? "with" : "without"} its LF, case ${index % 3}`, { cause });
-      });
+      await check(simulated(bytesOf(start, tail)), verdict).catch(
+        (cause: unknown) => {
+          throw new Error(
+            `${index < 3 ? "with" : "without"} its LF, case ${index % 3}`,
+            { cause }
+          );
+        }
+      );
     }
   });
 }
@@ -245,27 +506,48 @@ function predict(file: Buffer): Verdict {
   const text = file.toString("latin1");
   const first = (text.split("\n")[0] ?? "").replace(/\0*$/, "");
   const isPart = first.length < 132 && realHeader.startsWith(first);
-  const hasNuls = text.length > first.length && /^\0*$/.test(text.slice(first.length));
+  const hasNuls =
+    text.length > first.length && /^\0*$/.test(text.slice(first.length));
   if (text === realHeader.slice(0, -1)) return unterminated;
-  const isNew = first === text ? isPart : hasNuls && (isPart || first.length === 132);
+  const isNew =
+    first === text ? isPart : hasNuls && (isPart || first.length === 132);
   if (isNew && file.length <= 133) return fresh;
   if (!text.startsWith(realHeader)) return refused(0);
   let offset = realHeader.length;
-  const lines = text.slice(offset).split(/(?<=\n)/).filter((line) => line !== "").map((line) => {
-    const [, start = "", synced = "0", crc] =
-      /^(\{"seq":\d+,.{31},"synced":(\d+),.*),"crc":"([\da-f]{8})"\}\n?$/s.exec(line) ?? [];
-    const isGood = crc32(Buffer.from(start, "latin1")) === Number.parseInt(crc ?? "x", 16);
-    offset += line.length;
-    return { line, isGood, isWhole: line.endsWith("\n"), synced: Number(synced), end: offset,
-      begin: offset - line.length };
-  });
+  const lines = text
+    .slice(offset)
+    .split(/(?<=\n)/)
+    .filter((line) => line !== "")
+    .map((line) => {
+      const [, start = "", synced = "0", crc] =
+        /^(\{"seq":\d+,.{31},"synced":(\d+),.*),"crc":"([\da-f]{8})"\}\n?$/s.exec(
+          line
+        ) ?? [];
+      const isGood =
+        crc32(Buffer.from(start, "latin1")) === Number.parseInt(crc ?? "x", 16);
+      offset += line.length;
+      return {
+        line,
+        isGood,
+        isWhole: line.endsWith("\n"),
+        synced: Number(synced),
+        end: offset,
+        begin: offset - line.length
+      };
+    });
   const good = lines.filter(({ isGood, isWhole }) => isGood && isWhole);
-  const certified = Math.max(realHeader.length, ...good.map(({ synced }) => synced));
+  const certified = Math.max(
+    realHeader.length,
+    ...good.map(({ synced }) => synced)
+  );
   const lastCertified = lines.findLast(({ begin }) => begin < certified);
-  const bad = lines.find(({ begin, isGood }) => begin >= (lastCertified?.begin ?? 0) && !isGood);
+  const bad = lines.find(
+    ({ begin, isGood }) => begin >= (lastCertified?.begin ?? 0) && !isGood
+  );
   if (!bad) return text.endsWith("\n") ? clean : unterminated;
   if (certified > bad.begin) return refused(bad.begin);
-  const isTorn = !bad.isWhole || (bad.line !== "\n" && text.slice(bad.begin).includes("\0"));
+  const isTorn =
+    !bad.isWhole || (bad.line !== "\n" && text.slice(bad.begin).includes("\0"));
   return isTorn ? torn(bad.begin) : refused(bad.begin);
 }
 
@@ -274,15 +556,25 @@ const made = await (async () => {
   const { path, disk, bytes } = simulated();
   const journal = await openJournal(path, { disk });
   for (let batch = 0n; batch < 4n; batch++) {
-    await Promise.all(["Fern", "🌿 \u2028", ""].map((name, n) =>
-      journal.append({ id: batch * 10n ** 18n, name, ...(n > 0 && { tag: "\n" }) })));
+    await Promise.all(
+      ["Fern", "🌿 \u2028", ""].map((name, n) =>
+        journal.append({
+          id: batch * 10n ** 18n,
+          name,
+          ...(n > 0 && { tag: "\n" })
+        })
+      )
+    );
   }
   await journal.close();
   return Buffer.from(bytes(path));
 })();
 const realHeader = made.toString("latin1", 0, 133);
-const syncedOf = (line: string): number => Number(/"synced":(\d+)/.exec(line)?.[1]);
-const batches = [...new Set(made.toString("latin1", 133).trimEnd().split("\n").map(syncedOf))];
+const syncedOf = (line: string): number =>
+  Number(/"synced":(\d+)/.exec(line)?.[1]);
+const batches = [
+  ...new Set(made.toString("latin1", 133).trimEnd().split("\n").map(syncedOf))
+];
 const lastTwo = batches.at(-2) ?? 0;
 
 /**
@@ -290,27 +582,75 @@ const lastTwo = batches.at(-2) ?? 0;
  * the ends of lines and of what a line claims. PLANT_TEST_ROUNDS: long tests.
  */
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
-const edges = new Set([...made.toString("latin1").matchAll(/\n|,"crc":"|"synced":\d|"plant":/g)]
-  .flatMap(({ 0: { length }, index }) => [index - 1, index, index + length - 1, index + length]));
+const edges = new Set(
+  [
+    ...made.toString("latin1").matchAll(/\n|,"crc":"|"synced":\d|"plant":/g)
+  ].flatMap(({ 0: { length }, index }) => [
+    index - 1,
+    index,
+    index + length - 1,
+    index + length
+  ])
+);
 const isTried = (k: number, says: string): boolean =>
-  edges.has(k) || (isLong && /^(?:truncated|a sector|any byte XOR 1$)/.test(says));
-const changes: readonly (readonly [says: string, from: number, change: (k: number) => Buffer])[] = [
+  edges.has(k) ||
+  (isLong && /^(?:truncated|a sector|any byte XOR 1$)/.test(says));
+const changes: readonly (readonly [
+  says: string,
+  from: number,
+  change: (k: number) => Buffer
+])[] = [
   ["truncated at any byte", 0, (k) => made.subarray(0, k)],
-  ["all NULs from any byte on", 0, (k) => bytesOf(made.subarray(0, k), nuls(made.length - k))],
-  ["NULs to a page's end from any byte on", 0, (k) => bytesOf(made.subarray(0, k), nuls(4096 - k))],
-  ["a sector of NULs at any byte", 0, (k) => changed(made, k, nuls(Math.min(512, made.length - k)))],
-  ...[0x01, 0x20, 0x80, 0xff].map((mask) => [`any byte XOR ${mask}`, lastTwo, (k: number) =>
-    changed(made, k, Buffer.of((made[k] ?? 0) ^ mask))] as const),
-  ...[0x00, 0x0a, 0x0d].map((byte) => [`any byte made ${byte}`, lastTwo, (k: number) =>
-    changed(made, k, Buffer.of(byte))] as const),
+  [
+    "all NULs from any byte on",
+    0,
+    (k) => bytesOf(made.subarray(0, k), nuls(made.length - k))
+  ],
+  [
+    "NULs to a page's end from any byte on",
+    0,
+    (k) => bytesOf(made.subarray(0, k), nuls(4096 - k))
+  ],
+  [
+    "a sector of NULs at any byte",
+    0,
+    (k) => changed(made, k, nuls(Math.min(512, made.length - k)))
+  ],
+  ...[0x01, 0x20, 0x80, 0xff].map(
+    (mask) =>
+      [
+        `any byte XOR ${mask}`,
+        lastTwo,
+        (k: number) => changed(made, k, Buffer.of((made[k] ?? 0) ^ mask))
+      ] as const
+  ),
+  ...[0x00, 0x0a, 0x0d].map(
+    (byte) =>
+      [
+        `any byte made ${byte}`,
+        lastTwo,
+        (k: number) => changed(made, k, Buffer.of(byte))
+      ] as const
+  )
 ];
 
 test("a lock decides before what can be read, and that before what the file has", async () => {
-  const faults: readonly (readonly [code: string, arrange: (disk: SimulatedDisk, path: string) => unknown])[] = [
-    ["locked", (disk, path) => disk.lock(path, disk.identityOf(path) ?? "", [])],
-    ["unreadable", (disk) => disk.fail("read", { errno: 5 })],
+  const faults: readonly (readonly [
+    code: string,
+    arrange: (disk: SimulatedDisk, path: string) => unknown
+  ])[] = [
+    [
+      "locked",
+      (disk, path) => disk.lock(path, disk.identityOf(path) ?? "", [])
+    ],
+    ["unreadable", (disk) => disk.fail("read", { errno: 5 })]
   ];
-  for (const file of [bytesOf(""), six, bytesOf(six, "torn"), changed(six, 20, "x")]) {
+  for (const file of [
+    bytesOf(""),
+    six,
+    bytesOf(six, "torn"),
+    changed(six, 20, "x")
+  ]) {
     for (const [index, [code]] of faults.entries()) {
       const disk = new SimulatedDisk();
       const { path } = simulated(file, disk);
@@ -323,12 +663,20 @@ test("a lock decides before what can be read, and that before what the file has"
 
 test("a wrong verdict is noticed", async () => {
   const files: readonly (readonly [Buffer, Verdict])[] = [
-    [nuls(9), fresh], [six, clean], [six.subarray(0, -1), unterminated],
-    [bytesOf(six, nuls(9)), torn(end)], [bytesOf(six, "\n"), refused(end)],
+    [nuls(9), fresh],
+    [six, clean],
+    [six.subarray(0, -1), unterminated],
+    [bytesOf(six, nuls(9)), torn(end)],
+    [bytesOf(six, "\n"), refused(end)]
   ];
   for (const [file, right] of files) {
-    for (const wrong of [...files.map(([, verdict]) => verdict), torn(C), refused(C)]) {
-      if (JSON.stringify(wrong) === JSON.stringify(right)) await check(simulated(file), wrong);
+    for (const wrong of [
+      ...files.map(([, verdict]) => verdict),
+      torn(C),
+      refused(C)
+    ]) {
+      if (JSON.stringify(wrong) === JSON.stringify(right))
+        await check(simulated(file), wrong);
       else await assert.rejects(check(simulated(file), wrong));
     }
   }
@@ -343,7 +691,9 @@ for (const [says, from, change] of changes) {
       const verdict = predict(change(k));
       kinds[verdict.kind] = (kinds[verdict.kind] ?? 0) + 1;
       await check(simulated(change(k)), verdict).catch((error: unknown) => {
-        throw new Error(`at byte ${k}, expected ${JSON.stringify(verdict)}`, { cause: error });
+        throw new Error(`at byte ${k}, expected ${JSON.stringify(verdict)}`, {
+          cause: error
+        });
       });
     }
     t.diagnostic(JSON.stringify(kinds));
@@ -357,7 +707,7 @@ for (const [says, take] of [
   ["other bytes there", (name: string) => writeFileSync(name, "born")],
   ["an empty file there", (name: string) => writeFileSync(name, "")],
   ["a directory there", (name: string) => mkdirSync(name)],
-  ["a FIFO there", (name: string) => execFileSync("mkfifo", [name])],
+  ["a FIFO there", (name: string) => execFileSync("mkfifo", [name])]
 ] as const) {
   test(`a torn end goes to its own file, and nothing is overwritten: ${says}`, async () => {
     const { path, names, bytes } = real(bytesOf(six, "torn"));
@@ -365,11 +715,18 @@ for (const [says, take] of [
     take?.(taken);
     const before = take && lstatSync(taken);
     const warnings: string[] = [];
-    await (await openJournal(path, { warn: (text) => warnings.push(text) })).close();
-    const copies = names().filter((name) => name.startsWith(taken) && (!take || name !== taken));
+    await (
+      await openJournal(path, { warn: (text) => warnings.push(text) })
+    ).close();
+    const copies = names().filter(
+      (name) => name.startsWith(taken) && (!take || name !== taken)
+    );
     const [copy = ""] = copies;
     assert.match(copy.slice(taken.length), take ? /^-[\da-f-]{36}$/ : /^$/);
-    assert.deepEqual([copies.length, bytes(path), String(bytes(copy))], [1, six, "torn"]);
+    assert.deepEqual(
+      [copies.length, bytes(path), String(bytes(copy))],
+      [1, six, "torn"]
+    );
     if (before) assert.deepEqual(lstatSync(taken), before);
     assert.equal(warnings.length, 1);
     assert.ok(warnings[0]?.endsWith(copy));
@@ -377,8 +734,12 @@ for (const [says, take] of [
 }
 
 for (const [says, file, after] of [
-  ["is followed: file and copy are its target's", bytesOf(six, "torn"), [end, 4]],
-  ["that dangles is a new journal at its target", undefined, [133]],
+  [
+    "is followed: file and copy are its target's",
+    bytesOf(six, "torn"),
+    [end, 4]
+  ],
+  ["that dangles is a new journal at its target", undefined, [133]]
 ] as const) {
   test(`a symbolic link ${says}`, async () => {
     const { path, names, bytes } = real(file);
@@ -386,7 +747,10 @@ for (const [says, file, after] of [
     symlinkSync(path, link);
     await (await openJournal(link)).close();
     assert.ok(lstatSync(link).isSymbolicLink());
-    assert.deepEqual(names().map((name) => bytes(name).length), after);
+    assert.deepEqual(
+      names().map((name) => bytes(name).length),
+      after
+    );
   });
 }
 
@@ -404,15 +768,45 @@ const readable = readableByAll();
 /** Makes something at a path; the program, without any privilege, ends with this status. */
 for (const [says, code, make, message = /./] of [
   ["a directory", 65, (path: string) => mkdirSync(path)],
-  ["a fifo", 65, (path: string) => assert.equal(spawnSync("mkfifo", [path]).status, 0)],
+  [
+    "a fifo",
+    65,
+    (path: string) => assert.equal(spawnSync("mkfifo", [path]).status, 0)
+  ],
   ["a character device", 65, (path: string) => symlinkSync("/dev/null", path)],
-  ["a file that may not be read", 65, (path: string) => writeFileSync(path, six, { mode: 0o200 })],
-  ["a file that may not be written", 65, (path: string) => writeFileSync(path, six, { mode: 0o444 })],
-  ["a link into a missing directory", 74, (path: string) => symlinkSync("/nowhere/at/all", path)],
+  [
+    "a file that may not be read",
+    65,
+    (path: string) => writeFileSync(path, six, { mode: 0o200 })
+  ],
+  [
+    "a file that may not be written",
+    65,
+    (path: string) => writeFileSync(path, six, { mode: 0o444 })
+  ],
+  [
+    "a link into a missing directory",
+    74,
+    (path: string) => symlinkSync("/nowhere/at/all", path)
+  ],
   ["no file, in a directory that may not be written", 74, () => undefined],
-  ["a torn file in such a directory", 74, (path: string) => writeFileSync(path, bytesOf(six, "torn"))],
-  ["an empty file in such a directory", 74, (path: string) => writeFileSync(path, ""), /EACCES.*plants\.ndjson\.rewrite\.part/],
-  ["a damaged file", 65, (path: string) => writeFileSync(path, bytesOf(six, "\n")), /at offset \d+, .*verify/],
+  [
+    "a torn file in such a directory",
+    74,
+    (path: string) => writeFileSync(path, bytesOf(six, "torn"))
+  ],
+  [
+    "an empty file in such a directory",
+    74,
+    (path: string) => writeFileSync(path, ""),
+    /EACCES.*plants\.ndjson\.rewrite\.part/
+  ],
+  [
+    "a damaged file",
+    65,
+    (path: string) => writeFileSync(path, bytesOf(six, "\n")),
+    /at offset \d+, .*verify/
+  ]
 ] as const) {
   test(`the program ends with ${code} at ${says}, and touches nothing`, () => {
     const { folder, path } = placeIn();
@@ -422,24 +816,45 @@ for (const [says, code, make, message = /./] of [
     const isRoot = process.getuid?.() === 0;
     if (isRoot && isOurs) chownSync(path, nobody, nobody);
     chmodSync(folder, 0o555);
-    const { status, stderr } = spawnSync(process.execPath, [readable, "--port", "0"], {
-      cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }), encoding: "utf8", timeout: 60e3,
-      ...(isRoot && { uid: nobody, gid: nobody }),
-    });
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [readable, "--port", "0"],
+      {
+        cwd: folder,
+        env: cleanEnvironment({ PLANTS_TOKEN: token }),
+        encoding: "utf8",
+        timeout: 60e3,
+        ...(isRoot && { uid: nobody, gid: nobody })
+      }
+    );
     chmodSync(folder, 0o755);
     assert.equal(status, code, stderr);
     assert.match(stderr, message);
     if (before) assert.deepEqual(readAnyMode(path), before);
-    assert.deepEqual(readdirSync(folder), existsSync(path) || says.includes("link")
-      ? ["plants.ndjson"] : []);
+    assert.deepEqual(
+      readdirSync(folder),
+      existsSync(path) || says.includes("link") ? ["plants.ndjson"] : []
+    );
   });
 }
 
 test("a clock in the year 10000 makes no journal; one that is set makes it", async (t) => {
-  const clock = t.mock.method(Date.prototype, "toISOString", () => "+010000-01-01T00:00:00.000Z");
+  const clock = t.mock.method(
+    Date.prototype,
+    "toISOString",
+    () => "+010000-01-01T00:00:00.000Z"
+  );
   const { path, bytes } = real();
-  await assert.rejects(openJournal(path), { code: "failed", exitCode: 74, message: /clock says/ });
-  assert.deepEqual(readdirSync(dirname(path)), [], "no empty file stays, and no lock of one");
+  await assert.rejects(openJournal(path), {
+    code: "failed",
+    exitCode: 74,
+    message: /clock says/
+  });
+  assert.deepEqual(
+    readdirSync(dirname(path)),
+    [],
+    "no empty file stays, and no lock of one"
+  );
   clock.mock.restore();
   await (await openJournal(path)).close();
   assert.equal(bytes(path).length, 133);
@@ -458,12 +873,24 @@ test("opening reads the end only: as much of 20,000 records as of 2,000", async 
       read(offset, length) {
         bytes += length;
         return read(offset, length);
-      },
+      }
     }));
-    await (await openJournal(path, { disk, limits: { keysBytesMax: 0 } })).close();
+    await (
+      await openJournal(path, { disk, limits: { keysBytesMax: 0 } })
+    ).close();
     return bytes;
   };
-  const [tiny, small, big] = [await readOf(200), await readOf(2_000), await readOf(20_000)];
-  assert.ok(tiny > 10_000 && tiny < small, `the control: ${tiny} bytes read of a small one`);
-  assert.ok(big < small + 4096 && big < 2 ** 18, `${small} and ${big} bytes read`);
+  const [tiny, small, big] = [
+    await readOf(200),
+    await readOf(2_000),
+    await readOf(20_000)
+  ];
+  assert.ok(
+    tiny > 10_000 && tiny < small,
+    `the control: ${tiny} bytes read of a small one`
+  );
+  assert.ok(
+    big < small + 4096 && big < 2 ** 18,
+    `${small} and ${big} bytes read`
+  );
 });

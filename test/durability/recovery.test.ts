@@ -12,7 +12,10 @@ import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { EIO, read } from "../support/journals.ts";
 import {
-  type Interruption, type Operation, SimulatedDisk, type Survival,
+  type Interruption,
+  type Operation,
+  SimulatedDisk,
+  type Survival
 } from "../support/simdisk.ts";
 
 const { PLANT_TEST_ROUNDS: rounds } = process.env;
@@ -26,7 +29,9 @@ const whole = await (async () => {
   const disk = new SimulatedDisk();
   const journal = await openJournal(journalPath, { disk, limits });
   for (let batch = 0n; batch < 3n; batch++) {
-    await Promise.all(["Fern", "Moss"].map((name) => journal.append({ id: batch, name })));
+    await Promise.all(
+      ["Fern", "Moss"].map((name) => journal.append({ id: batch, name }))
+    );
   }
   await journal.close();
   return disk.bytes(journalPath) ?? assert.fail();
@@ -34,18 +39,25 @@ const whole = await (async () => {
 const lines = whole.toString().split(/(?<=\n)/);
 const textOf = (count: number): string => lines.slice(0, count).join("");
 const C = textOf(5).length;
-const bytesOf = (text: string, nuls = 0): Buffer => Buffer.from(text + "\0".repeat(nuls));
+const bytesOf = (text: string, nuls = 0): Buffer =>
+  Buffer.from(text + "\0".repeat(nuls));
 
 /** NULs in the last write. */
 const torn = Buffer.from(whole).fill(0, C + 20, C + 30);
 
-const ends: readonly (readonly [says: string, file: Buffer, expected: string])[] = [
-  ["no byte", bytesOf(""), ""], ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
-  ["a header", bytesOf(textOf(1)), ""], ["a clean end", whole, textOf(7)],
+const ends: readonly (readonly [
+  says: string,
+  file: Buffer,
+  expected: string
+])[] = [
+  ["no byte", bytesOf(""), ""],
+  ["a part of a header", bytesOf(textOf(1).slice(0, 50)), ""],
+  ["a header", bytesOf(textOf(1)), ""],
+  ["a clean end", whole, textOf(7)],
   ["a missing LF", whole.subarray(0, -1), textOf(7)],
   ["an unfinished line", whole.subarray(0, -9), textOf(6)],
   ["a last write that is torn", torn, textOf(5)],
-  ["NULs after it", bytesOf(textOf(7), 99), textOf(7)],
+  ["NULs after it", bytesOf(textOf(7), 99), textOf(7)]
 ];
 
 /** Opens and closes; what a reader then sees, or why not. "": a header, whosever. */
@@ -60,11 +72,18 @@ async function opened(disk: SimulatedDisk): Promise<string> {
 }
 
 const processDied: Survival = { bytes: true, names: true };
-const survivals: readonly Survival[] = [processDied, { bytes: true, names: false },
-  { bytes: false, names: true }, { bytes: false, names: false }];
+const survivals: readonly Survival[] = [
+  processDied,
+  { bytes: true, names: false },
+  { bytes: false, names: true },
+  { bytes: false, names: false }
+];
 const parts: readonly (Interruption | undefined)[] = [
-  undefined, { bytes: Infinity, durable: false }, { bytes: 40, durable: true },
-  { bytes: 0, nuls: 40, durable: true }, { bytes: 40, nuls: Infinity, durable: true },
+  undefined,
+  { bytes: Infinity, durable: false },
+  { bytes: 40, durable: true },
+  { bytes: 0, nuls: 40, durable: true },
+  { bytes: 40, nuls: Infinity, durable: true }
 ];
 
 /** Of a second crash. */
@@ -78,7 +97,10 @@ interface Crash {
 
 /** Whether every crash came, and where records were lost, how. */
 async function recover(
-  file: Buffer, expected: string, crashes: readonly Crash[], disk: SimulatedDisk,
+  file: Buffer,
+  expected: string,
+  crashes: readonly Crash[],
+  disk: SimulatedDisk
 ): Promise<{ readonly crashed: boolean; readonly lost: readonly string[] }> {
   disk.put(journalPath, file);
   disk.leaveLock(journalPath);
@@ -92,22 +114,42 @@ async function recover(
   disk.restart({ bytes: false, names: false });
   const kept = await opened(disk);
   const torn = file.subarray(expected === "" ? file.length : expected.length);
-  const isSaved = torn.length === 0 || disk.names().some((name) =>
-    name.includes(".torn-") && disk.bytes(name)?.equals(torn) === true);
+  const isSaved =
+    torn.length === 0 ||
+    disk
+      .names()
+      .some(
+        (name) =>
+          name.includes(".torn-") && disk.bytes(name)?.equals(torn) === true
+      );
   const isRight = found === expected && kept === expected && isSaved;
-  return { crashed: true, lost: isRight ? [] : [JSON.stringify({ crashes, found, kept })] };
+  return {
+    crashed: true,
+    lost: isRight ? [] : [JSON.stringify({ crashes, found, kept })]
+  };
 }
 
 /** A first crash at every change, in every way; after the death of a process a second crash. */
-async function losses(file: Buffer, expected: string, twice: boolean, lies = false) {
+async function losses(
+  file: Buffer,
+  expected: string,
+  twice: boolean,
+  lies = false
+) {
   const lost: string[] = [];
   let states = 0;
-  const each = async (before: readonly Crash[], truncationsAreDurable: boolean): Promise<void> => {
+  const each = async (
+    before: readonly Crash[],
+    truncationsAreDurable: boolean
+  ): Promise<void> => {
     const isAgain = before.length > 0;
     for (const part of isAgain ? partsAgain : parts) {
       for (const survival of isAgain ? survivalsAgain : survivals) {
         for (let skip = 0; ; skip++) {
-          const disk = Object.assign(new SimulatedDisk(), { truncationsAreDurable, lies });
+          const disk = Object.assign(new SimulatedDisk(), {
+            truncationsAreDurable,
+            lies
+          });
           const crashes = [...before, { skip, part, survival }];
           const result = await recover(file, expected, crashes, disk);
           if (!result.crashed) break;
@@ -130,7 +172,11 @@ for (const [says, file, expected] of ends) {
     const { lost, states } = await losses(file, expected, isAgain);
     t.diagnostic(`${states} states`);
     assert.ok(states > 50);
-    assert.deepEqual(lost.slice(0, 2), [], `${lost.length} of ${states} states`);
+    assert.deepEqual(
+      lost.slice(0, 2),
+      [],
+      `${lost.length} of ${states} states`
+    );
   });
 }
 
@@ -139,7 +185,10 @@ test("on a disk that lies about its writes a killed recovery loses records", asy
 });
 
 test("lines that only the page cache held are durable once the journal is open", async () => {
-  const openOver = async (durable: Buffer, lies: boolean): Promise<string | undefined> => {
+  const openOver = async (
+    durable: Buffer,
+    lies: boolean
+  ): Promise<string | undefined> => {
     const disk = Object.assign(new SimulatedDisk(), { lies });
     disk.put(journalPath, whole, durable);
     await opened(disk);
@@ -147,15 +196,24 @@ test("lines that only the page cache held are durable once the journal is open",
     return disk.bytes(journalPath)?.toString();
   };
   const holes = Buffer.from(whole).fill(0, C);
-  for (const durable of [whole.subarray(0, 0), whole.subarray(0, C), whole.subarray(0, C + 40), holes]) {
+  for (const durable of [
+    whole.subarray(0, 0),
+    whole.subarray(0, C),
+    whole.subarray(0, C + 40),
+    holes
+  ]) {
     assert.equal(await openOver(durable, false), whole.toString());
-    assert.notEqual(await openOver(durable, true), whole.toString(), "the control");
+    assert.notEqual(
+      await openOver(durable, true),
+      whole.toString(),
+      "the control"
+    );
   }
 });
 
 for (const [says, change, isLost] of [
   ["is written again after that process", {}, false],
-  ["is lost without that", { isClosed: true }, true],
+  ["is lost without that", { isClosed: true }, true]
 ] as const) {
   test(`what a failed flush has left, and no truncation has removed, ${says}`, async () => {
     const disk = new SimulatedDisk();
@@ -163,12 +221,17 @@ for (const [says, change, isLost] of [
     await first.append({ id: 1n, name: "Fern" });
     disk.fail("append", { errno: EIO, bytes: 1000 });
     disk.fail("truncate", { errno: EIO });
-    await assert.rejects(first.append({ id: 2n, name: "Moss" }), { code: "unknown" });
+    await assert.rejects(first.append({ id: 2n, name: "Moss" }), {
+      code: "unknown"
+    });
     await first.close();
     assert.equal(disk.faultsFired, 2);
 
     const lock = disk.lock.bind(disk);
-    disk.lock = async (...of: Parameters<typeof lock>) => ({ ...await lock(...of), ...change });
+    disk.lock = async (...of: Parameters<typeof lock>) => ({
+      ...(await lock(...of)),
+      ...change
+    });
     const second = await openJournal(journalPath, { disk, limits });
     await second.append({ id: 3n, name: "Ivy" });
     await second.close();
@@ -179,7 +242,9 @@ for (const [says, change, isLost] of [
 }
 
 test("a journal that was closed is neither truncated nor rewritten at its opening, any other is", async () => {
-  const changesOf = async (end: (disk: SimulatedDisk) => void): Promise<readonly string[]> => {
+  const changesOf = async (
+    end: (disk: SimulatedDisk) => void
+  ): Promise<readonly string[]> => {
     const disk = new SimulatedDisk();
     const journal = await openJournal(journalPath, { disk, limits });
     await journal.append({ id: 1n, name: "Fern" });
@@ -187,25 +252,55 @@ test("a journal that was closed is neither truncated nor rewritten at its openin
     end(disk);
     const { length } = disk.calls;
     await opened(disk);
-    return disk.calls.slice(length).filter((call) =>
-      ["truncate", "append", "rename", "openBeside", "sync"].includes(call));
+    return disk.calls
+      .slice(length)
+      .filter((call) =>
+        ["truncate", "append", "rename", "openBeside", "sync"].includes(call)
+      );
   };
-  const rewritten = ["sync", "openBeside", "append", "rename", "truncate", "append"];
+  const rewritten = [
+    "sync",
+    "openBeside",
+    "append",
+    "rename",
+    "truncate",
+    "append"
+  ];
   assert.deepEqual(await changesOf(() => undefined), ["sync"]);
-  assert.deepEqual(await changesOf((disk) => {
-    disk.leaveLock(journalPath);
-  }), rewritten, "killed");
-  assert.deepEqual(await changesOf((disk) => disk.link(journalPath, "/other")), rewritten, "two names");
+  assert.deepEqual(
+    await changesOf((disk) => {
+      disk.leaveLock(journalPath);
+    }),
+    rewritten,
+    "killed"
+  );
+  assert.deepEqual(
+    await changesOf((disk) => disk.link(journalPath, "/other")),
+    rewritten,
+    "two names"
+  );
 });
 
 /** Files whose openings make every kind of call. */
 const busy: readonly Buffer[] = [
-  bytesOf("", 9), whole, whole.subarray(0, -1), bytesOf(`${textOf(7)}torn`),
+  bytesOf("", 9),
+  whole,
+  whole.subarray(0, -1),
+  bytesOf(`${textOf(7)}torn`)
 ];
-const calls: readonly (readonly [operation: Operation, code: string, exitCode: number])[] = [
-  ["open", "unreadable", 65], ["read", "unreadable", 65], ["readBeside", "unreadable", 65],
-  ["append", "failed", 74], ["truncate", "failed", 74], ["openBeside", "failed", 74],
-  ["syncDirectory", "failed", 74], ["remove", "failed", 74],
+const calls: readonly (readonly [
+  operation: Operation,
+  code: string,
+  exitCode: number
+])[] = [
+  ["open", "unreadable", 65],
+  ["read", "unreadable", 65],
+  ["readBeside", "unreadable", 65],
+  ["append", "failed", 74],
+  ["truncate", "failed", 74],
+  ["openBeside", "failed", 74],
+  ["syncDirectory", "failed", 74],
+  ["remove", "failed", 74]
 ];
 
 for (const [operation, code, exitCode] of calls) {
@@ -217,12 +312,24 @@ for (const [operation, code, exitCode] of calls) {
         disk.put(journalPath, file);
         disk.leaveLock(journalPath);
         disk.fail(operation, { errno: EIO }, skip);
-        const error: unknown = await openJournal(journalPath, { disk, limits })
-          .then((journal) => journal.close(), (error: unknown) => error);
+        const error: unknown = await openJournal(journalPath, {
+          disk,
+          limits
+        }).then(
+          (journal) => journal.close(),
+          (error: unknown) => error
+        );
         fired += disk.faultsFired;
         if (disk.faultsFired > 0) {
-          assert.ok(error instanceof JournalError, `${operation} ${skip}: ${error}`);
-          assert.deepEqual([error.code, error.exitCode], [code, exitCode], `${operation} ${skip}`);
+          assert.ok(
+            error instanceof JournalError,
+            `${operation} ${skip}: ${error}`
+          );
+          assert.deepEqual(
+            [error.code, error.exitCode],
+            [code, exitCode],
+            `${operation} ${skip}`
+          );
           if (exitCode === 65) assert.deepEqual(disk.bytes(journalPath), file);
         }
         const isLast = disk.faultsFired === 0;
@@ -247,18 +354,21 @@ function between<T extends object>(target: T, step: () => void): T {
       return (...given: unknown[]): unknown => {
         if (name !== "truncate") step();
         const result: unknown = member.apply(target, given);
-        return name === "open" && typeof result === "object" && result ? between(result, step)
+        return name === "open" && typeof result === "object" && result
+          ? between(result, step)
           : result;
       };
-    },
+    }
   });
 }
 
 const last = whole.lastIndexOf("\n", -2) + 1;
 
 for (const [says, cutAt] of [
-  ["a whole line", last], ["the rest of a line", last + 30], ["an LF", whole.length - 1],
-  ["the rest of a header", 50],
+  ["a whole line", last],
+  ["the rest of a line", last + 30],
+  ["an LF", whole.length - 1],
+  ["the rest of a header", 50]
 ] as const) {
   test(`${says} that another process writes while a journal is opened is not lost`, async (t) => {
     const [file, rest] = [whole.subarray(0, cutAt), whole.subarray(cutAt)];
@@ -275,19 +385,33 @@ for (const [says, cutAt] of [
         isAcknowledged = other.size() === whole.length;
       };
       const shared: Disk = between(disk, intrude);
-      const outcome: unknown = await openJournal(journalPath, { disk: shared, limits })
-        .then((journal) => journal.close(), (error: unknown) => error);
+      const outcome: unknown = await openJournal(journalPath, {
+        disk: shared,
+        limits
+      }).then(
+        (journal) => journal.close(),
+        (error: unknown) => error
+      );
       isOver = steps <= skip;
       if (outcome instanceof JournalError) {
         assert.equal(outcome.code, "locked", `${skip}: ${outcome.message}`);
-        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: nothing is truncated`);
-        if (refused++ === 0) assert.deepEqual(disk.names(), [journalPath], "no copy was made");
+        assert.deepEqual(
+          disk.bytes(journalPath),
+          whole,
+          `${skip}: nothing is truncated`
+        );
+        if (refused++ === 0)
+          assert.deepEqual(disk.names(), [journalPath], "no copy was made");
       }
       disk.restart({ bytes: true, names: true });
       if (isAcknowledged) {
         acknowledged++;
         await (await openJournal(journalPath, { disk, limits })).close();
-        assert.deepEqual(disk.bytes(journalPath), whole, `${skip}: it is there`);
+        assert.deepEqual(
+          disk.bytes(journalPath),
+          whole,
+          `${skip}: it is there`
+        );
       }
     }
     t.diagnostic(`${acknowledged} acknowledged, ${refused} openings refused`);

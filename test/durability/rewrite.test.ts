@@ -5,7 +5,12 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import {
-  existsSync, linkSync, readFileSync, symlinkSync, truncateSync, writeFileSync,
+  existsSync,
+  linkSync,
+  readFileSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -13,12 +18,25 @@ import { JournalError, openJournal } from "../../src/index.ts";
 import { windowBytesMax } from "../../src/journal/recover.ts";
 import { copyBytesMax } from "../../src/journal/rewrite.ts";
 import { run } from "../support/in-process.ts";
-import { crcOf, diskWith, headerStart, journalWith, lineOf, record, uuid } from "../support/journals.ts";
+import {
+  crcOf,
+  diskWith,
+  headerStart,
+  journalWith,
+  lineOf,
+  record,
+  uuid
+} from "../support/journals.ts";
 import { placeIn, root, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
 const headerOf = (file: string): string => lineOf(headerStart(file));
-const copyOf = (file: string, offset: number, size: number, lines: string): string => {
+const copyOf = (
+  file: string,
+  offset: number,
+  size: number,
+  lines: string
+): string => {
   const copy = `{"rewrite":"${file}","offset":${offset},"size":${size}}\n${lines}`;
   return `${crcOf(copy)} ${copy}`;
 };
@@ -31,54 +49,172 @@ const lastWrite = record(2, C) + record(3, C);
 const whole = first + lastWrite;
 const copy = copyOf(ours, C, whole.length, lastWrite);
 const nuls = (count: number): string => "\0".repeat(count);
-const [pending, stale] = [`rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
-  "removes .rewrite, then uses it as it is"];
+const [pending, stale] = [
+  `rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
+  "removes .rewrite, then uses it as it is"
+];
 
 const cases: readonly (readonly [
-  says: string, file: string, copy: string, opening: string, spots: readonly number[], ids: number,
+  says: string,
+  file: string,
+  copy: string,
+  opening: string,
+  spots: readonly number[],
+  ids: number
 ])[] = [
   ["truncated, nothing is written yet", first, copy, pending, [C], 3],
-  ["truncated, a part is written", whole.slice(0, -30),
-    copyOf(ours, C, Number.MAX_SAFE_INTEGER, lastWrite), pending, [C], 3],
-  ["truncated, NULs in what is written", first + nuls(50), copy, pending, [C], 3],
+  [
+    "truncated, a part is written",
+    whole.slice(0, -30),
+    copyOf(ours, C, Number.MAX_SAFE_INTEGER, lastWrite),
+    pending,
+    [C],
+    3
+  ],
+  [
+    "truncated, NULs in what is written",
+    first + nuls(50),
+    copy,
+    pending,
+    [C],
+    3
+  ],
   ["whole: the copy stands by", whole, copy, pending, [C], 3],
-  ["whole and grown: the copy came back after a crash", whole + record(4, whole.length), copy, stale, [], 4],
+  [
+    "whole and grown: the copy came back after a crash",
+    whole + record(4, whole.length),
+    copy,
+    stale,
+    [],
+    4
+  ],
   ["whole, a copy that is not", whole, copy.slice(0, -1), stale, [], 3],
   ["whole, an empty copy", whole, "", stale, [], 3],
   ["whole, a copy of NULs", whole, nuls(999), stale, [], 3],
-  ["torn, a copy that is not whole", whole.slice(0, -9), copy.slice(0, -1),
+  [
+    "torn, a copy that is not whole",
+    whole.slice(0, -9),
+    copy.slice(0, -1),
     `removes .rewrite, then repairs it from offset ${C + record(2, C).length}`,
-    [C + record(2, C).length], 2],
-  ["truncation undone: the old size, NULs in place of the end",
-    first + nuls(lastWrite.length + 9), copyOf(ours, C, whole.length + 9, lastWrite),
-    pending, [C], 3],
-  ["a part of a header, the copy has it whole",
-    header.slice(0, 50), copyOf(ours, 0, 132, header), pending.replace(`${C}`, "0"), [0], 0],
-  ["a part of an earlier header, the copy has this one whole", headerOf(another).slice(0, 60),
-    copyOf(ours, 0, 132, header), pending.replace(`${C}`, "0"), [0], 0],
-  ["truncated, a certified line is written again", `${first}{`,
-    copyOf(ours, 133, whole.length, whole.slice(133)), pending.replace(`${C}`, "133"), [133], 3],
-  ["truncated, and the copy's own end is torn", first,
+    [C + record(2, C).length],
+    2
+  ],
+  [
+    "truncation undone: the old size, NULs in place of the end",
+    first + nuls(lastWrite.length + 9),
+    copyOf(ours, C, whole.length + 9, lastWrite),
+    pending,
+    [C],
+    3
+  ],
+  [
+    "a part of a header, the copy has it whole",
+    header.slice(0, 50),
+    copyOf(ours, 0, 132, header),
+    pending.replace(`${C}`, "0"),
+    [0],
+    0
+  ],
+  [
+    "a part of an earlier header, the copy has this one whole",
+    headerOf(another).slice(0, 60),
+    copyOf(ours, 0, 132, header),
+    pending.replace(`${C}`, "0"),
+    [0],
+    0
+  ],
+  [
+    "truncated, a certified line is written again",
+    `${first}{`,
+    copyOf(ours, 133, whole.length, whole.slice(133)),
+    pending.replace(`${C}`, "133"),
+    [133],
+    3
+  ],
+  [
+    "truncated, and the copy's own end is torn",
+    first,
     copyOf(ours, C, whole.length + 4, `${lastWrite}torn`),
-    pending.replace("uses it as it is", `repairs it from offset ${whole.length}`),
-    [C, whole.length], 3],
-  ["of a copy of another journal", first, copyOf(another, C, whole.length, lastWrite),
-    "refuses it at offset 0", [0], 1],
-  ["of a copy that begins after its end", header, copy, "refuses it at offset 0", [0], 0],
-  ["of a copy, the journal itself is lost", "", copy, "refuses it at offset 0", [0], 0],
-  ["without its header, of its own copy", first.replace("journal", "Journal"), copy,
-    "refuses it at offset 0", [0, 0], 1],
-  ["no journal, of a copy that begins at 0", "a text\n", copyOf(ours, 0, 132, header),
-    "refuses it at offset 0", [0, 0], 0],
+    pending.replace(
+      "uses it as it is",
+      `repairs it from offset ${whole.length}`
+    ),
+    [C, whole.length],
+    3
+  ],
+  [
+    "of a copy of another journal",
+    first,
+    copyOf(another, C, whole.length, lastWrite),
+    "refuses it at offset 0",
+    [0],
+    1
+  ],
+  [
+    "of a copy that begins after its end",
+    header,
+    copy,
+    "refuses it at offset 0",
+    [0],
+    0
+  ],
+  [
+    "of a copy, the journal itself is lost",
+    "",
+    copy,
+    "refuses it at offset 0",
+    [0],
+    0
+  ],
+  [
+    "without its header, of its own copy",
+    first.replace("journal", "Journal"),
+    copy,
+    "refuses it at offset 0",
+    [0, 0],
+    1
+  ],
+  [
+    "no journal, of a copy that begins at 0",
+    "a text\n",
+    copyOf(ours, 0, 132, header),
+    "refuses it at offset 0",
+    [0, 0],
+    0
+  ],
   // The other's had a torn end, and by chance this file's size: nothing of this one may go.
-  ["of another's copy with a header, and of the size that it had", first,
-    copyOf(another, 0, first.length, headerOf(another)), "refuses it at offset 0", [0], 1],
-  ["of another's copy with a header, and no longer", header,
-    copyOf(another, 0, 132, headerOf(another)), "refuses it at offset 0", [0], 0],
-  ["other than its copy, and of another size", `${whole}${record(4, whole.length)}`,
-    copyOf(ours, C, 1, lastWrite.replace("Fern", "Farn")), `refuses it at offset ${C}`, [C], 4],
-  ["damaged before its end, which the copy has", first.replace("Fern", "Farn"), copy,
-    "refuses it at offset 133", [133, C], 2],
+  [
+    "of another's copy with a header, and of the size that it had",
+    first,
+    copyOf(another, 0, first.length, headerOf(another)),
+    "refuses it at offset 0",
+    [0],
+    1
+  ],
+  [
+    "of another's copy with a header, and no longer",
+    header,
+    copyOf(another, 0, 132, headerOf(another)),
+    "refuses it at offset 0",
+    [0],
+    0
+  ],
+  [
+    "other than its copy, and of another size",
+    `${whole}${record(4, whole.length)}`,
+    copyOf(ours, C, 1, lastWrite.replace("Fern", "Farn")),
+    `refuses it at offset ${C}`,
+    [C],
+    4
+  ],
+  [
+    "damaged before its end, which the copy has",
+    first.replace("Fern", "Farn"),
+    copy,
+    "refuses it at offset 133",
+    [133, C],
+    2
+  ]
 ];
 
 const folders = cases.map(([, file, copy]) => {
@@ -89,23 +225,37 @@ const folders = cases.map(([, file, copy]) => {
 });
 
 /** The offset of a spot, with its line if that is wrong: all files have the lines of `whole`. */
-const spotOf = ({ offset, line }: { readonly offset: number; readonly line: number }) =>
-  line === whole.slice(0, offset).split("\n").length ? offset : `${offset} in line ${line}`;
+const spotOf = ({
+  offset,
+  line
+}: {
+  readonly offset: number;
+  readonly line: number;
+}) =>
+  line === whole.slice(0, offset).split("\n").length
+    ? offset
+    : `${offset} in line ${line}`;
 
 /** Verifies the journals in folders, all by one program. */
 async function reportsOn(those: readonly string[], expectedCode: number) {
   const paths = those.map((folder) => join(folder, "plants.ndjson"));
   const { code, stdout } = await run(["verify", "--json", ...paths]);
   assert.equal(code, expectedCode, stdout);
-  return stdout.trimEnd().split("\n").map((line) => {
-    const { opening, spots, records } = JSON.parse(line);
-    return [opening, spots.map(spotOf), records] as const;
-  });
+  return stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => {
+      const { opening, spots, records } = JSON.parse(line);
+      return [opening, spots.map(spotOf), records] as const;
+    });
 }
 const reports = await reportsOn(folders, 65);
 const opened = new Map<string, number>();
 
-for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) {
+for (const [
+  index,
+  [says, file, copy, opening, spots, ids]
+] of cases.entries()) {
   test(`verify reports what opening does with a .rewrite, and it does that: ${says}`, async () => {
     const { [index]: folder = "" } = folders;
     const path = join(folder, "plants.ndjson");
@@ -116,13 +266,26 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
     const refused = /^refuses it at offset (\d+)$/.exec(opening);
     const truncated: number[] = [];
     const disk = diskWith(({ truncate }) => ({
-      truncate: (to) => void (truncated.push(to), truncate(to)),
+      truncate: (to) => void (truncated.push(to), truncate(to))
     }));
-    const found = await openJournal(path, { disk, limits: { keysBytesMax: 1 } }).then((journal) => journal.close(), (e: unknown) => e);
+    const found = await openJournal(path, {
+      disk,
+      limits: { keysBytesMax: 1 }
+    }).then(
+      (journal) => journal.close(),
+      (e: unknown) => e
+    );
     if (refused) {
       assert.ok(found instanceof JournalError);
-      assert.deepEqual([found.code, found.offset], ["damaged", Number(refused[1])]);
-      assert.equal(readFileSync(path, "latin1"), file, "a refusal touches nothing");
+      assert.deepEqual(
+        [found.code, found.offset],
+        ["damaged", Number(refused[1])]
+      );
+      assert.equal(
+        readFileSync(path, "latin1"),
+        file,
+        "a refusal touches nothing"
+      );
       assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
       return;
     }
@@ -136,8 +299,10 @@ for (const [index, [says, file, copy, opening, spots, ids]] of cases.entries()) 
 
 test("verify finds no fault in any of them after the opening", async () => {
   assert.ok(opened.size > 10);
-  assert.deepEqual(await reportsOn([...opened.keys()], 0),
-    [...opened.values()].map((ids) => ["uses it as it is", [], ids]));
+  assert.deepEqual(
+    await reportsOn([...opened.keys()], 0),
+    [...opened.values()].map((ids) => ["uses it as it is", [], ids])
+  );
 });
 
 test("verify of a symbolic link looks for the .rewrite beside its target", async () => {
@@ -160,18 +325,28 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
     () => {
       writeFileSync(`${path}.rewrite`, copy);
       truncateSync(`${path}.rewrite`, copyBytesMax + 1);
-    },
+    }
   ] as const) {
     make();
-    await assert.rejects(openJournal(path), { code: "unreadable", message: /not a copy/ });
+    await assert.rejects(openJournal(path), {
+      code: "unreadable",
+      message: /not a copy/
+    });
     const { code, stderr } = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(code, 65);
-    assert.match(stderr, /plants\.ndjson\.rewrite: is not a copy of a journal's end/);
+    assert.match(
+      stderr,
+      /plants\.ndjson\.rewrite: is not a copy of a journal's end/
+    );
     assert.ok(existsSync(`${path}.rewrite`));
     execFileSync("rm", ["-r", `${path}.rewrite`]);
   }
   assert.equal(readFileSync(path, "latin1"), whole);
-  assert.ok(copyOf(ours, 2 ** 53 - 1, 2 ** 53 - 1, "").length + windowBytesMax <= copyBytesMax, "the longest is read");
+  assert.ok(
+    copyOf(ours, 2 ** 53 - 1, 2 ** 53 - 1, "").length + windowBytesMax <=
+      copyBytesMax,
+    "the longest is read"
+  );
 });
 
 test("a .rewrite that another user replaces by a FIFO after it was found does not block", () => {
@@ -191,8 +366,11 @@ test("a .rewrite that another user replaces by a FIFO after it was found does no
     syncBuiltinESMExports();
     const { openJournal } = await import("./dist/index.js");
     await openJournal(process.argv[1]).catch(({ message }) => console.log(message));`;
-  const found = spawnSync(process.execPath, ["--input-type=module", "-e", code, path],
-    { cwd: root, encoding: "utf8", timeout: 10_000 });
+  const found = spawnSync(
+    process.execPath,
+    ["--input-type=module", "-e", code, path],
+    { cwd: root, encoding: "utf8", timeout: 10_000 }
+  );
   assert.match(found.stdout, /not a copy/);
 });
 
@@ -201,18 +379,25 @@ test("FILE.rewrite never writes over what another name of the file has acknowled
   const other = join(folder, "other.ndjson");
   const journal = await openJournal(path);
   await journal.append({ id: 1n, name: "Fern" });
-  await Promise.all([2n, 3n, 4n].map((id) => journal.append({ id, name: "x".repeat(200) })));
+  await Promise.all(
+    [2n, 3n, 4n].map((id) => journal.append({ id, name: "x".repeat(200) }))
+  );
   await journal.close();
   linkSync(path, other);
 
   // An opening that ends between its truncation and its write.
-  const killed = diskWith(() => ({ append: () => Promise.reject(new Error("killed")) }));
+  const killed = diskWith(() => ({
+    append: () => Promise.reject(new Error("killed"))
+  }));
   await assert.rejects(openJournal(path, { disk: killed }), /killed/);
   assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
 
   // By its other name it looks clean, and shorter.
   await journalWith(other, { id: 50n, name: "Moss" });
   const before = readFileSync(path);
-  await assert.rejects(openJournal(path), { code: "damaged", message: /differs from its copy/ });
+  await assert.rejects(openJournal(path), {
+    code: "damaged",
+    message: /differs from its copy/
+  });
   assert.deepEqual(readFileSync(path), before);
 });

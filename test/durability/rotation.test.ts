@@ -2,15 +2,34 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import {
-  appendFileSync, copyFileSync, existsSync, linkSync, lstatSync, mkdirSync, readFileSync,
-  renameSync, rmdirSync, rmSync, symlinkSync, truncateSync,
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  symlinkSync,
+  truncateSync
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import { JournalError } from "../../src/journal/error.ts";
-import { diskWith, EIO, ENOSPC, headerBytes, idsIn, outcomeOf, read, simulated } from "../support/journals.ts";
+import {
+  diskWith,
+  EIO,
+  ENOSPC,
+  headerBytes,
+  idsIn,
+  outcomeOf,
+  read,
+  simulated
+} from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 const limits = { rotationMillis: 10, keysBytesMax: 65_536 };
@@ -21,7 +40,11 @@ const append = (journal: Journal, id: bigint): Promise<string> =>
 test("after a rename, rotate() continues in a new file, and no plant is lost", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
   const journal = await openJournal(path);
-  assert.equal(await journal.rotate(), false, "the control: a file in its place stays");
+  assert.equal(
+    await journal.rotate(),
+    false,
+    "the control: a file in its place stays"
+  );
   await append(journal, 1n);
   renameSync(path, `${path}.1`);
   const during = append(journal, 2n);
@@ -32,17 +55,24 @@ test("after a rename, rotate() continues in a new file, and no plant is lost", a
   assert.deepEqual([...idsIn(`${path}.1`), ...idsIn(path)], [1, 2, 3]);
   const [first] = read(readFileSync(path)).records;
   assert.deepEqual([first?.seq, first?.synced], [1, headerBytes]);
-  for (const name of [path, `${path}.1`]) await (await openJournal(name)).close();
+  for (const name of [path, `${path}.1`])
+    await (await openJournal(name)).close();
 });
 
 test("a batch in flight lands in the old file, a plant that waits in the new one", async () => {
   const { path, disk, journal, during } = await simulated();
   let rotated: Promise<boolean> | undefined;
-  const outcomes = during(() => {
-    disk.rename(path, `${path}.1`);
-    rotated = journal.rotate();
-  }, { id: 2n, name: "" });
-  assert.deepEqual([await outcomes, await rotated], [["stored", "stored"], true]);
+  const outcomes = during(
+    () => {
+      disk.rename(path, `${path}.1`);
+      rotated = journal.rotate();
+    },
+    { id: 2n, name: "" }
+  );
+  assert.deepEqual(
+    [await outcomes, await rotated],
+    [["stored", "stored"], true]
+  );
   assert.match(String(disk.bytes(`${path}.1`)), /"id":1,/);
   assert.match(String(disk.bytes(path)), /"seq":1,.*"id":2,/);
   await journal.close();
@@ -52,7 +82,9 @@ test("a renamed file waits for its rotation as long as it may, and no longer", a
   const { path, disk, journal } = await simulated({ rotationMillis: 60_000 });
   disk.rename(path, `${path}.1`);
   let isSettled = false;
-  const outcome = append(journal, 1n).finally(() => { isSettled = true; });
+  const outcome = append(journal, 1n).finally(() => {
+    isSettled = true;
+  });
   // It is written, and its path looked at: from there on it waits.
   while (!disk.calls.includes("append")) await turn();
   for (let turns = 0; turns < 100; turns++) await turn();
@@ -70,7 +102,10 @@ test("a file that can't be looked at any more is not rotated away: the journal f
   disk.fail("look", { errno: EIO });
   assert.equal(await journal.rotate(), false);
   assert.equal(await append(journal, 1n), "unknown");
-  assert.deepEqual([disk.faultsFired, disk.names(), failures], [1, [`${path}.1`], ["failed 74"]]);
+  assert.deepEqual(
+    [disk.faultsFired, disk.names(), failures],
+    [1, [`${path}.1`], ["failed 74"]]
+  );
   await journal.close();
 });
 
@@ -93,25 +128,48 @@ async function renamed(rotationMillis = 10) {
 
 /** What is in the way of a rotation, its error, and how it is removed. */
 const obstacles: readonly (readonly [
-  says: string, error: object, put: (path: string) => void, remove: (path: string) => void,
+  says: string,
+  error: object,
+  put: (path: string) => void,
+  remove: (path: string) => void
 ])[] = [
-  ["a directory is at the path", JournalError, (path) => mkdirSync(path), rmdirSync],
-  ["the path cannot be looked at", { code: "ELOOP" }, (path) => symlinkSync(path, path), (path) => rmSync(path)],
+  [
+    "a directory is at the path",
+    JournalError,
+    (path) => mkdirSync(path),
+    rmdirSync
+  ],
+  [
+    "the path cannot be looked at",
+    { code: "ELOOP" },
+    (path) => symlinkSync(path, path),
+    (path) => rmSync(path)
+  ]
 ];
 
 /** A journal whose rotation has failed, because of an obstacle that is removed again. */
-async function afterFailedRotation([, error, put, remove] = obstacles[0] ?? assert.fail()) {
+async function afterFailedRotation(
+  [, error, put, remove] = obstacles[0] ?? assert.fail()
+) {
   const { path, journal } = await renamed();
   put(path);
   await assert.rejects(journal.rotate(), error);
-  assert.equal(await append(journal, 1n), "stored", "still writing to the old file");
+  assert.equal(
+    await append(journal, 1n),
+    "stored",
+    "still writing to the old file"
+  );
   remove(path);
   return { path, journal };
 }
 
 test("after a failed rotation the file is watched again once it is put back", async () => {
   const { path, journal } = await afterFailedRotation();
-  assert.equal(await append(journal, 2n), "stored", "the control: without a path, not watched");
+  assert.equal(
+    await append(journal, 2n),
+    "stored",
+    "the control: without a path, not watched"
+  );
   renameSync(`${path}.1`, path);
   assert.equal(await append(journal, 3n), "stored");
   // Replaced by its own copy; another name keeps it from being a deleted one.
@@ -147,15 +205,22 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
       assert.equal(disk.faultsFired, 1);
 
       // logrotate's notifempty skips an empty file, so no SIGHUP would come. Only what was created goes.
-      assert.deepEqual(disk.names(), [...isTheirs ? [path] : [], `${path}.1`]);
+      assert.deepEqual(disk.names(), [
+        ...(isTheirs ? [path] : []),
+        `${path}.1`
+      ]);
       assert.equal(await append(journal, 1n), "stored");
       if (next === "rotation") assert.equal(await journal.rotate(), true);
       else await journal.close();
-      const current = next === "rotation" ? journal : await openJournal(path, { disk });
+      const current =
+        next === "rotation" ? journal : await openJournal(path, { disk });
       assert.equal(await append(current, 2n), "stored");
       await current.close();
       const found = (name: string) => read(disk.bytes(name) ?? Buffer.alloc(0));
-      assert.deepEqual([found(`${path}.1`).ids, found(path).ids, found(path).fault], [[1], [2], ""]);
+      assert.deepEqual(
+        [found(`${path}.1`).ids, found(path).ids, found(path).fault],
+        [[1], [2], ""]
+      );
       assert.deepEqual([disk.names(), failures], [[path, `${path}.1`], []]);
     }
   });
@@ -165,8 +230,12 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
 for (const [says, expected, change] of [
   ["deleted", "unknown", (moved: string) => rmSync(moved)],
   ["truncate", "unknown", (moved: string) => truncateSync(moved, 200)],
-  ["written by another", "unknown", (moved: string) => appendFileSync(moved, "x")],
-  ["let be: the control", "stored", () => undefined],
+  [
+    "written by another",
+    "unknown",
+    (moved: string) => appendFileSync(moved, "x")
+  ],
+  ["let be: the control", "stored", () => undefined]
 ] as const) {
   test(`a plant that waits for its rotation, its file ${says}, is ${expected}`, async () => {
     const { journal, moved } = await renamed(60_000);
@@ -195,7 +264,10 @@ test("a plant that waits for its rotation is stored where its file is put back",
 test("after a failed rotation the old file is still looked at with each write", async () => {
   for (const [says, act] of [
     ["it was deleted while in use", (old: string) => rmSync(old)],
-    ["another process changed it", (old: string) => appendFileSync(old, "another's")],
+    [
+      "another process changed it",
+      (old: string) => appendFileSync(old, "another's")
+    ]
   ] as const) {
     const { path, journal } = await afterFailedRotation();
     act(`${path}.1`);
@@ -218,7 +290,9 @@ test("a rotation that finds the file back at its path watches it again", async (
 
 test("a rotation requested while the journal closes is done: no plant is refused", async () => {
   const path = join(temporaryFolder(), "plants.ndjson");
-  const journal = await openJournal(path, { limits: { ...limits, batchBytesMax: 1024 } });
+  const journal = await openJournal(path, {
+    limits: { ...limits, batchBytesMax: 1024 }
+  });
   const ids = Array.from({ length: 99 }, (_, index) => index + 1);
   renameSync(path, `${path}.1`);
   const taken = ids.map((id) => append(journal, BigInt(id)));
@@ -247,7 +321,7 @@ test("a file that cannot be closed prevents neither its unlocking nor the rotati
       file.close();
       refused++;
       throw new Error("EIO: close");
-    },
+    }
   }));
   const journal = await openJournal(path, { limits, disk });
   renameSync(path, `${path}.1`);
@@ -261,7 +335,10 @@ test("a file that cannot be closed prevents neither its unlocking nor the rotati
 /** A journal at a path that is a symbolic link to a file in another folder. */
 async function linked() {
   const [folder, elsewhere] = [temporaryFolder(), temporaryFolder()];
-  const [path, target] = [join(folder, "plants.ndjson"), join(elsewhere, "target.ndjson")];
+  const [path, target] = [
+    join(folder, "plants.ndjson"),
+    join(elsewhere, "target.ndjson")
+  ];
   symlinkSync(target, path);
   const journal = await openJournal(path, { limits });
   assert.equal(await append(journal, 1n), "stored");
@@ -270,24 +347,53 @@ async function linked() {
 
 /** What an operator may do to a link before SIGHUP, and where the journal then goes on. */
 for (const [says, act, old, next] of [
-  ["the link is moved", (path: string) => renameSync(path, `${path}.1`), "path.1", "path"],
-  ["its target is moved", (_: string, target: string) => renameSync(target, `${target}.1`), "target.1", "target"],
-  ["the link leads elsewhere, where nothing is", (path: string, _: string, other: string) => {
-    symlinkSync(other, `${path}.new`);
-    renameSync(`${path}.new`, path);
-  }, "target", "other"],
+  [
+    "the link is moved",
+    (path: string) => renameSync(path, `${path}.1`),
+    "path.1",
+    "path"
+  ],
+  [
+    "its target is moved",
+    (_: string, target: string) => renameSync(target, `${target}.1`),
+    "target.1",
+    "target"
+  ],
+  [
+    "the link leads elsewhere, where nothing is",
+    (path: string, _: string, other: string) => {
+      symlinkSync(other, `${path}.new`);
+      renameSync(`${path}.new`, path);
+    },
+    "target",
+    "other"
+  ]
 ] as const) {
   test(`a journal that is a symbolic link rotates: ${says}`, async () => {
     const { path, target, other, journal } = await linked();
-    const names = { path, target, other, "path.1": `${path}.1`, "target.1": `${target}.1` };
-    assert.equal(await journal.rotate(), false, "the control: a link in its place stays");
+    const names = {
+      path,
+      target,
+      other,
+      "path.1": `${path}.1`,
+      "target.1": `${target}.1`
+    };
+    assert.equal(
+      await journal.rotate(),
+      false,
+      "the control: a link in its place stays"
+    );
     act(path, target, other);
     const during = append(journal, 2n);
     assert.equal(await journal.rotate(), true);
     assert.equal(await during, "stored");
     assert.equal(await append(journal, 3n), "stored");
     const inUse = names[next];
-    await assert.rejects(openJournal(path), { code: "locked" }, "the new file is locked");
+    await assert.rejects(
+      openJournal(path),
+      { code: "locked" },
+      "the new file is locked"
+    );
     await (await openJournal(names[old])).close();
     await journal.close();
     assert.deepEqual([...idsIn(names[old]), ...idsIn(inUse)], [1, 2, 3]);
@@ -302,13 +408,27 @@ test("a link that leads to another journal: rotation continues after its records
   assert.equal(await append(another, 7n), "stored");
   rmSync(path);
   symlinkSync(other, path);
-  await assert.rejects(journal.rotate(), { code: "locked" }, "not while another has it");
-  assert.equal(await append(journal, 2n), "stored", "still writing to the old file");
+  await assert.rejects(
+    journal.rotate(),
+    { code: "locked" },
+    "not while another has it"
+  );
+  assert.equal(
+    await append(journal, 2n),
+    "stored",
+    "still writing to the old file"
+  );
   await another.close();
   assert.equal(await journal.rotate(), true);
   assert.equal(await append(journal, 3n), "stored");
   await journal.close();
-  assert.deepEqual([idsIn(target), idsIn(other)], [[1, 2], [7, 3]]);
+  assert.deepEqual(
+    [idsIn(target), idsIn(other)],
+    [
+      [1, 2],
+      [7, 3]
+    ]
+  );
 });
 
 test("a link that is moved, or leads elsewhere, without a rotation is a fault", async () => {
@@ -317,7 +437,7 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     (path: string, other: string) => {
       rmSync(path);
       symlinkSync(other, path);
-    },
+    }
   ]) {
     const { path, target, other, journal } = await linked();
     act(path, other);
@@ -325,7 +445,10 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.equal(await append(journal, 2n), "unknown");
     const [error] = await failed;
     assert.ok(error instanceof JournalError);
-    assert.match(error.message, /, the journal \(or its .* link\) was renamed, and no SIGHUP followed$/);
+    assert.match(
+      error.message,
+      /, the journal \(or its .* link\) was renamed, and no SIGHUP followed$/
+    );
     await journal.close();
     assert.equal(existsSync(other), false);
     await (await openJournal(target)).close();

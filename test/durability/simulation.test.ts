@@ -15,21 +15,38 @@ import { JournalError } from "../../src/journal/error.ts";
 import { KeyWindow } from "../../src/journal/keys.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import {
-  SimulatedDisk, type Fault, type Interruption, type Operation, type Survival,
+  SimulatedDisk,
+  type Fault,
+  type Interruption,
+  type Operation,
+  type Survival
 } from "../support/simdisk.ts";
-import { EDQUOT, EFBIG, EIO, ENOSPC, headerBytes, outcomeOf, read } from "../support/journals.ts";
+import {
+  EDQUOT,
+  EFBIG,
+  EIO,
+  ENOSPC,
+  headerBytes,
+  outcomeOf,
+  read
+} from "../support/journals.ts";
 import { seeded } from "../support/support.ts";
 
 const path = "/plants.ndjson";
 const limits = { batchBytesMax: 1024, rotationMillis: 10 };
 /** Windows in bytes: the newest record alone, a few records, and all of them. */
 const windows: readonly number[] = [1, 500, 3000, 2 ** 16];
-const noSpace: ReadonlySet<number | undefined> = new Set([EFBIG, ENOSPC, EDQUOT]);
+const noSpace: ReadonlySet<number | undefined> = new Set([
+  EFBIG,
+  ENOSPC,
+  EDQUOT
+]);
 
 /** The same numbers for the same seed; `below`: whole ones from 0. */
 function diceOf(seed: number) {
   const below = seeded(seed);
-  const pick = <T>(list: readonly T[]): T => list[below(list.length)] ?? assert.fail("empty");
+  const pick = <T>(list: readonly T[]): T =>
+    list[below(list.length)] ?? assert.fail("empty");
   const happens = (percent: number): boolean => below(100) < percent;
   return { below, pick, happens };
 }
@@ -56,9 +73,23 @@ class WatchedDisk extends SimulatedDisk {
 
 type Planned = readonly [operation: Operation, skip: number, fault: Fault];
 const operations: readonly Operation[] = [
-  ...Array<Operation>(12).fill("append"), "truncate", "truncate", "size", "size", "look", "look",
+  ...Array<Operation>(12).fill("append"),
+  "truncate",
+  "truncate",
+  "size",
+  "size",
+  "look",
+  "look",
   "read",
-  "open", "lock", "sync", "readBeside", "openBeside", "rename", "remove", "syncDirectory", "resolve",
+  "open",
+  "lock",
+  "sync",
+  "readBeside",
+  "openBeside",
+  "rename",
+  "remove",
+  "syncDirectory",
+  "resolve"
 ];
 
 class Run {
@@ -93,7 +124,8 @@ class Run {
   }
 
   async run(): Promise<this> {
-    for (let lives = 1 + this.#dice.below(3); lives > 0; lives--) await this.#live(true);
+    for (let lives = 1 + this.#dice.below(3); lives > 0; lives--)
+      await this.#live(true);
     await this.#live(false);
     this.#disk.restart({ bytes: false, names: false });
     this.#wasPowerLost = true;
@@ -114,18 +146,27 @@ class Run {
     for (let steps = 1 + this.#dice.below(4); journal && steps > 0; steps--) {
       if (this.#dice.happens(20)) await this.#retry(journal);
       else if (this.#dice.happens(70)) await this.#append(journal);
-      else await (this.#dice.happens(67) ? this.#rotate(journal) : this.#openTwice());
+      else
+        await (this.#dice.happens(67)
+          ? this.#rotate(journal)
+          : this.#openTwice());
       if (this.#disk.isDown || this.#hasFailed) break;
       this.#check();
       // Before another write makes the truncation durable, the power may be lost.
       isFull = this.#verdict(this.#outcomes.size) === "full";
       if (isFull) break;
     }
-    if (journal && !isFull && this.#dice.happens(50)) await this.#crashInWrite(journal);
+    if (journal && !isFull && this.#dice.happens(50))
+      await this.#crashInWrite(journal);
     await journal?.close();
     const fired = this.#fired();
-    for (const [operation, , fault] of fired) this.#count(nameOf(operation, fault));
-    assert.equal(this.#disk.faultsFired - faults, fired.length, "each planned fault came");
+    for (const [operation, , fault] of fired)
+      this.#count(nameOf(operation, fault));
+    assert.equal(
+      this.#disk.faultsFired - faults,
+      fired.length,
+      "each planned fault came"
+    );
     this.#restart();
   }
 
@@ -141,30 +182,50 @@ class Run {
       this.#fail("append", skip, { bytes: 100 + this.#dice.below(900) });
       this.#fail("append", skip + 1, { errno: ENOSPC });
     }
-    if (this.#dice.happens(60)) this.#disk.crash(this.#dice.below(16), this.#part());
+    if (this.#dice.happens(60))
+      this.#disk.crash(this.#dice.below(16), this.#part());
     this.story.push(`plan ${JSON.stringify(this.#planned)}`);
   }
 
   #fail(operation: Operation, skip: number, fault: Fault): void {
-    if (this.#planned.some(([other, count]) => other === operation && count === skip)) return;
+    if (
+      this.#planned.some(
+        ([other, count]) => other === operation && count === skip
+      )
+    )
+      return;
     this.#planned.push([operation, skip, fault]);
     this.#disk.fail(operation, fault, skip);
   }
 
   /** The faults of this life that have come. */
-  readonly #fired = (): Planned[] => this.#planned.filter(([operation, skip]) =>
-    this.#disk.calls.filter((call) => call === operation).length > skip);
+  readonly #fired = (): Planned[] =>
+    this.#planned.filter(
+      ([operation, skip]) =>
+        this.#disk.calls.filter((call) => call === operation).length > skip
+    );
 
   #fault(operation: Operation): Fault {
     const errno = this.#dice.happens(70)
-      ? this.#dice.pick([EIO, ENOSPC, EDQUOT, EFBIG]) : 1 + this.#dice.below(133);
+      ? this.#dice.pick([EIO, ENOSPC, EDQUOT, EFBIG])
+      : 1 + this.#dice.below(133);
     const bytes = this.#dice.below(900);
     if (operation !== "append") return { errno };
-    return this.#dice.pick([{ errno }, { errno, bytes }, { bytes: bytes + 1 }, { bytes: 0 }]);
+    return this.#dice.pick([
+      { errno },
+      { errno, bytes },
+      { bytes: bytes + 1 },
+      { bytes: 0 }
+    ]);
   }
 
   #part(): Interruption {
-    const bytes = this.#dice.pick([0, this.#dice.below(900), this.#dice.below(900), Infinity]);
+    const bytes = this.#dice.pick([
+      0,
+      this.#dice.below(900),
+      this.#dice.below(900),
+      Infinity
+    ]);
     const nuls = this.#dice.pick([0, this.#dice.below(900)]);
     return { bytes, nuls, durable: this.#dice.happens(70) };
   }
@@ -174,7 +235,10 @@ class Run {
     const warn = (): void => this.#count("torn end repaired");
     try {
       const journal = await openJournal(path, {
-        disk: this.#disk, limits: { ...limits, keysBytesMax: this.#window }, warn });
+        disk: this.#disk,
+        limits: { ...limits, keysBytesMax: this.#window },
+        warn
+      });
       this.#left = { records: [], bytes: 0 };
       this.#current = this.#disk.identityOf(path);
       journal.once("failed", (error) => {
@@ -188,7 +252,9 @@ class Run {
       this.story.push(`opening: ${error}`);
       this.#count("opening failed");
       const isDue = this.#disk.isDown || this.#disk.faultsFired > faults;
-      const isFault = error instanceof JournalError && /^(?:unreadable|failed)$/.test(error.code);
+      const isFault =
+        error instanceof JournalError &&
+        /^(?:unreadable|failed)$/.test(error.code);
       if (!isDue || !isFault) this.#violate(`opening is refused: ${error}`);
       return undefined;
     }
@@ -196,7 +262,9 @@ class Run {
 
   /** Some plants at once, and what became of them; sometimes more while a write is in flight. */
   async #append(journal: Journal): Promise<void> {
-    const waits = Array.from({ length: this.#dice.pick([1, 2, 3, 4]) }, () => this.#one(journal));
+    const waits = Array.from({ length: this.#dice.pick([1, 2, 3, 4]) }, () =>
+      this.#one(journal)
+    );
     if (this.#dice.happens(30)) {
       const stalled = this.#disk.stall();
       await Promise.race([stalled, Promise.all(waits)]);
@@ -206,10 +274,18 @@ class Run {
     const outcome = await Promise.all(waits);
     if (this.#disk.isDown) return;
     const fired = this.#fired();
-    const isFullOnly = fired.every(([operation, , fault]) => operation === "append"
-      && (fault.errno === undefined ? fault.bytes !== 0 : noSpace.has(fault.errno)));
-    if (isFullOnly && this.#hasFailed) this.#violate("failed for a full disk or a short write");
-    const isWell = fired.length > 0 || outcome.every((each) => /^(?:stored|replayed|conflict)$/.test(each));
+    const isFullOnly = fired.every(
+      ([operation, , fault]) =>
+        operation === "append" &&
+        (fault.errno === undefined
+          ? fault.bytes !== 0
+          : noSpace.has(fault.errno))
+    );
+    if (isFullOnly && this.#hasFailed)
+      this.#violate("failed for a full disk or a short write");
+    const isWell =
+      fired.length > 0 ||
+      outcome.every((each) => /^(?:stored|replayed|conflict)$/.test(each));
     if (!isWell) this.#violate(`without a fault: ${outcome.join()}`);
   }
 
@@ -233,15 +309,22 @@ class Run {
   }
 
   #send(journal: Journal, plant: NewPlant, key?: string): Promise<string> {
-    const outcomes = this.#outcomes.get(Number(plant.id)) ?? assert.fail("never made");
+    const outcomes =
+      this.#outcomes.get(Number(plant.id)) ?? assert.fail("never made");
     const attempt = outcomes.push("unknown") - 1;
     let known = "stored";
-    const done = key === undefined ? journal.append(plant)
-      : journal.appendOnce?.(plant, key).then((value) => { known = value; });
+    const done =
+      key === undefined
+        ? journal.append(plant)
+        : journal.appendOnce?.(plant, key).then((value) => {
+            known = value;
+          });
     return outcomeOf(done ?? assert.fail("no keys")).then((outcome) => {
       const result = outcome === "stored" ? known : outcome;
       outcomes[attempt] = result;
-      this.story.push(`${plant.id} ${key === undefined ? "" : `with ${key} `}${result}`);
+      this.story.push(
+        `${plant.id} ${key === undefined ? "" : `with ${key} `}${result}`
+      );
       this.#count(result);
       return result;
     });
@@ -252,8 +335,10 @@ class Run {
     const outcomes = this.#outcomes.get(id) ?? [];
     if (outcomes.includes("replayed")) return "stored";
     const known = ["stored", "unknown", "full", "conflict"];
-    return outcomes.find((each) => !known.includes(each))
-      ?? known.find((each) => outcomes.includes(each));
+    return (
+      outcomes.find((each) => !known.includes(each)) ??
+      known.find((each) => outcomes.includes(each))
+    );
   }
 
   /**
@@ -265,18 +350,31 @@ class Run {
     const { key, plant: first } = this.#dice.pick(this.#keyed);
     const plant = this.#dice.happens(80) ? first : this.#fresh();
     const found = this.#remembered(key);
-    const expected = found === undefined ? "stored"
-      : found === Number(plant.id) ? "replayed" : "conflict";
-    const [one, two] = await Promise.all(
-      [this.#send(journal, plant, key), this.#send(journal, plant, key)]);
+    const expected =
+      found === undefined
+        ? "stored"
+        : found === Number(plant.id)
+          ? "replayed"
+          : "conflict";
+    const [one, two] = await Promise.all([
+      this.#send(journal, plant, key),
+      this.#send(journal, plant, key)
+    ]);
     if (this.#disk.isDown) return;
     this.#count(`retry ${one}`);
     // A fault may prevent that a record is stored, and nothing else.
     if (expected === "stored" && (this.#hasFailed || one === "full")) return;
     const second = expected === "stored" ? "replayed" : expected;
     if (one !== expected || two !== second) {
-      if (expected === "stored" && this.#fired().length > 0 && one === "unknown") return;
-      this.#violate(`${plant.id} with ${key}: ${one}, ${two} instead of ${expected}, ${second}`);
+      if (
+        expected === "stored" &&
+        this.#fired().length > 0 &&
+        one === "unknown"
+      )
+        return;
+      this.#violate(
+        `${plant.id} with ${key}: ${one}, ${two} instead of ${expected}, ${second}`
+      );
     }
   }
 
@@ -285,7 +383,8 @@ class Run {
     const { records, bytes } = this.#chain();
     const last = records.at(-1);
     const newest = records.findLast((each) => each.key === key);
-    const isWithin = newest && (newest === last || newest.offset >= bytes - this.#window);
+    const isWithin =
+      newest && (newest === last || newest.offset >= bytes - this.#window);
     return isWithin ? newest.plant.id : undefined;
   }
 
@@ -294,8 +393,14 @@ class Run {
     const bytes = this.#disk.bytesOf(this.#current) ?? Buffer.alloc(0);
     const { records, bytes: before } = this.#left;
     const start = before - headerBytes;
-    const here = read(bytes).records.map((each) => ({ ...each, offset: start + each.offset }));
-    return { records: [...records, ...here], bytes: start + Math.max(headerBytes, bytes.length) };
+    const here = read(bytes).records.map((each) => ({
+      ...each,
+      offset: start + each.offset
+    }));
+    return {
+      records: [...records, ...here],
+      bytes: start + Math.max(headerBytes, bytes.length)
+    };
   }
 
   async #rotate(journal: Journal): Promise<void> {
@@ -312,7 +417,9 @@ class Run {
       this.story.push(`${error}`);
     }
     const rotated = journal.rotate().then(
-      (isNew) => isNew ? "rotated" : "not rotated", () => "rotation refused");
+      (isNew) => (isNew ? "rotated" : "not rotated"),
+      () => "rotation refused"
+    );
     const during = this.#one(journal);
     const [outcome] = await Promise.all([rotated, before, during]);
     this.#count(outcome);
@@ -322,7 +429,8 @@ class Run {
       this.#left = this.#chain();
       this.#current = this.#disk.identityOf(path);
     }
-    if (outcome === "rotation refused" && this.#dice.happens(50)) this.#putBack();
+    if (outcome === "rotation refused" && this.#dice.happens(50))
+      this.#putBack();
   }
 
   /**
@@ -331,8 +439,14 @@ class Run {
    */
   #putOlder(): void {
     if (this.#isFaulty) return;
-    const older = this.#disk.names().filter((name) => /\.\d+$/.test(name)
-      && this.#disk.identityOf(name) !== this.#current && !this.#disk.bytes(path));
+    const older = this.#disk
+      .names()
+      .filter(
+        (name) =>
+          /\.\d+$/.test(name) &&
+          this.#disk.identityOf(name) !== this.#current &&
+          !this.#disk.bytes(path)
+      );
     if (older.length === 0) return;
     this.#disk.rename(this.#dice.pick(older), path);
     this.#count("older file put at the path");
@@ -354,11 +468,17 @@ class Run {
   /** A second opening of a journal in use is refused. */
   async #openTwice(): Promise<void> {
     const faults = this.#disk.faultsFired;
-    const code = await openJournal(path, { disk: this.#disk, limits: { keysBytesMax: 1 } }).then(
+    const code = await openJournal(path, {
+      disk: this.#disk,
+      limits: { keysBytesMax: 1 }
+    }).then(
       (second) => second.close().then(() => "opened"),
-      (error: unknown) => (error instanceof JournalError ? error.code : String(error)));
+      (error: unknown) =>
+        error instanceof JournalError ? error.code : String(error)
+    );
     this.#count(`second opening ${code}`);
-    if (this.#disk.isDown || this.#disk.faultsFired > faults || this.#isRenamed) return;
+    if (this.#disk.isDown || this.#disk.faultsFired > faults || this.#isRenamed)
+      return;
     if (code !== "locked") this.#violate(`a second opening: ${code}`);
   }
 
@@ -366,22 +486,36 @@ class Run {
   async #crashInWrite(journal: Journal): Promise<void> {
     if (this.#disk.isDown) return;
     this.#disk.crash(0, this.#part());
-    await Promise.all(Array.from({ length: 1 + this.#dice.below(3) }, () => this.#one(journal)));
+    await Promise.all(
+      Array.from({ length: 1 + this.#dice.below(3) }, () => this.#one(journal))
+    );
   }
 
   #restart(): void {
     const { isDown, interrupted } = this.#disk;
-    if (isDown) this.#count(interrupted === undefined ? "crash elsewhere" : "crash in a write");
-    const survival: Survival = { bytes: this.#dice.happens(40), names: this.#dice.happens(60) };
+    if (isDown)
+      this.#count(
+        interrupted === undefined ? "crash elsewhere" : "crash in a write"
+      );
+    const survival: Survival = {
+      bytes: this.#dice.happens(40),
+      names: this.#dice.happens(60)
+    };
     this.story.push(`restart ${JSON.stringify(survival)}`);
     if (!survival.names) this.#count("names forgotten");
     if (!survival.bytes) this.#count("bytes forgotten");
     this.#wasPowerLost ||= !survival.bytes;
     this.#disk.restart(survival);
     const found = this.#disk.bytes(path);
-    const from = this.#isRenamed || survival.bytes ? 0 : interrupted ?? 0;
+    const from = this.#isRenamed || survival.bytes ? 0 : (interrupted ?? 0);
     // In a header's own sector there are no holes.
-    if (!found || from < headerBytes || found.length <= from || this.#dice.happens(50)) return;
+    if (
+      !found ||
+      from < headerBytes ||
+      found.length <= from ||
+      this.#dice.happens(50)
+    )
+      return;
     // What was in flight reaches the disk in any order: NULs stand where it has not.
     const bytes = Buffer.from(found);
     const start = from + this.#dice.below(bytes.length - from);
@@ -397,25 +531,34 @@ class Run {
     const keyed = new Set(this.#keyed.map(({ plant }) => Number(plant.id)));
     for (const name of this.#disk.names()) {
       if (!/^\/plants\.ndjson(?:\.\d+)?$/.test(name)) continue;
-      const { records, ids, fault } = read(this.#disk.bytes(name) ?? Buffer.alloc(0));
+      const { records, ids, fault } = read(
+        this.#disk.bytes(name) ?? Buffer.alloc(0)
+      );
       for (const id of ids) found.set(id, (found.get(id) ?? 0) + 1);
       this.#checkKeys(name, records);
       // A rotated file is not repaired: only its valid lines count.
-      if (isOpen && fault && name === path && !this.#isRenamed) this.#violate(`${name}: ${fault}`);
+      if (isOpen && fault && name === path && !this.#isRenamed)
+        this.#violate(`${name}: ${fault}`);
     }
-    if (isOpen && this.#isNew) this.#checkKeys("this life's files", this.#chain().records);
+    if (isOpen && this.#isNew)
+      this.#checkKeys("this life's files", this.#chain().records);
     for (const [id, times] of found) {
       // With a key it may be there again, further apart than the window.
-      if (times > 1 && !keyed.has(id)) this.#violate(`${id} is there ${times} times`);
+      if (times > 1 && !keyed.has(id))
+        this.#violate(`${id} is there ${times} times`);
       if (!this.#outcomes.has(id)) this.#violate(`${id} was never sent`);
     }
     for (const id of this.#outcomes.keys()) {
       const outcome = this.#verdict(id) ?? "unknown";
       const isThere = found.has(id);
-      const isKnown = ["stored", "full", "unknown", "conflict"].includes(outcome);
+      const isKnown = ["stored", "full", "unknown", "conflict"].includes(
+        outcome
+      );
       if (!isKnown) this.#violate(`${id} was reported ${outcome}`);
-      if (outcome === "stored" && !isThere) this.#violate(`${id} was acknowledged, and is lost`);
-      if (outcome === "conflict" && isThere) this.#violate(`${id} was a conflict, and is there`);
+      if (outcome === "stored" && !isThere)
+        this.#violate(`${id} was acknowledged, and is lost`);
+      if (outcome === "conflict" && isThere)
+        this.#violate(`${id} was a conflict, and is there`);
       if (outcome !== "full" || !isThere) continue;
       // A truncation that was not durable may be undone by a power loss, and only by that.
       const mayReturn = this.#wasPowerLost && !this.#disk.truncationsAreDurable;
@@ -431,7 +574,10 @@ class Run {
       if (key === undefined) continue;
       const before = last.get(key);
       const first = before === undefined ? undefined : records[before];
-      if (first && (before === index - 1 || offset - first.offset <= this.#window)) {
+      if (
+        first &&
+        (before === index - 1 || offset - first.offset <= this.#window)
+      ) {
         this.#violate(`${name} has ${key} at ${first.offset} and at ${offset}`);
       }
       last.set(key, index);
@@ -451,64 +597,111 @@ type Placed = ReturnType<typeof read>["records"][number];
 
 function nameOf(operation: Operation, { errno, bytes }: Fault): string {
   if (operation !== "append") return `${operation} fails`;
-  if (errno === undefined) return bytes === 0 ? "append of no byte" : "short append";
+  if (errno === undefined)
+    return bytes === 0 ? "append of no byte" : "short append";
   return `append fails${noSpace.has(errno) ? ", no space" : ""}${bytes ? ", a part is there" : ""}`;
 }
 
 /** Runs with seeds from this one on, until so many are done or one has violated the promises. */
-async function simulate(first: number, runs: number, make = () => new WatchedDisk()) {
+async function simulate(
+  first: number,
+  runs: number,
+  make = () => new WatchedDisk()
+) {
   const counts = new Map<string, number>();
   for (let seed = first; ; seed++) {
     const { violation, story } = await new Run(seed, make(), counts).run();
-    if (violation ?? seed + 1 >= first + runs) return { violation, story, counts, seed };
+    if (violation ?? seed + 1 >= first + runs)
+      return { violation, story, counts, seed };
   }
 }
 
 const { PLANT_TEST_SEED: seed, PLANT_TEST_RUNS: runs = "800" } = process.env;
-const lives = seed === undefined ? `${runs} random runs` : `the run of seed ${seed}`;
+const lives =
+  seed === undefined ? `${runs} random runs` : `the run of seed ${seed}`;
 
 test(`in ${lives} nothing acknowledged is lost, and no outcome is false`, async (t) => {
-  const result = await simulate(Number(seed ?? 1), seed === undefined ? Number(runs) : 1);
+  const result = await simulate(
+    Number(seed ?? 1),
+    seed === undefined ? Number(runs) : 1
+  );
   const counts = Object.fromEntries([...result.counts].sort());
   t.diagnostic(JSON.stringify(counts));
   const story = `reproduce with PLANT_TEST_SEED=${result.seed}\n${result.story.join("\n")}`;
   assert.equal(result.violation, undefined, story);
   if (seed !== undefined) return;
   const wanted = Number(runs) < 2_000 ? kinds : [...kinds, ...rareKinds];
-  assert.deepEqual(wanted.filter((kind) => !counts[kind]), [], "never met");
+  assert.deepEqual(
+    wanted.filter((kind) => !counts[kind]),
+    [],
+    "never met"
+  );
 });
 
 /** What a quick test need not meet: each comes once in hundreds of runs. */
-const rareKinds: readonly string[] = ["a truncation that was undone", "put back", "retry full"];
+const rareKinds: readonly string[] = [
+  "a truncation that was undone",
+  "put back",
+  "retry full"
+];
 
 const kinds: readonly string[] = [
   ...new Set(operations.map((operation) => nameOf(operation, { errno: EIO }))),
-  "append fails, a part is there", "append fails, no space", "short append", "append of no byte",
-  "append fails, no space, a part is there", "crash in a write", "crash elsewhere", "hole of NULs",
-  "bytes forgotten", "names forgotten", "torn end repaired", "opening failed", "journal failed",
-  "stored", "full", "unknown", "rotated", "rotation refused", "second opening locked",
+  "append fails, a part is there",
+  "append fails, no space",
+  "short append",
+  "append of no byte",
+  "append fails, no space, a part is there",
+  "crash in a write",
+  "crash elsewhere",
+  "hole of NULs",
+  "bytes forgotten",
+  "names forgotten",
+  "torn end repaired",
+  "opening failed",
+  "journal failed",
+  "stored",
+  "full",
+  "unknown",
+  "rotated",
+  "rotation refused",
+  "second opening locked",
   "older file put at the path",
-  "replayed", "conflict", "retry stored", "retry replayed", "retry conflict",
+  "replayed",
+  "conflict",
+  "retry stored",
+  "retry replayed",
+  "retry conflict"
 ];
 
 /** Puts something between a journal and its file. */
-const between = (change: (file: JournalFile) => Partial<JournalFile>) => () => (): WatchedDisk => {
-  const disk = new WatchedDisk();
-  const open = disk.open.bind(disk);
-  return Object.assign(disk, { open: (name: string) => {
-    const file = open(name);
-    return { ...file, ...change(file) };
-  } });
-};
-const disk = (change: Partial<SimulatedDisk>) => () => () => Object.assign(new WatchedDisk(), change);
+const between =
+  (change: (file: JournalFile) => Partial<JournalFile>) =>
+  () =>
+  (): WatchedDisk => {
+    const disk = new WatchedDisk();
+    const open = disk.open.bind(disk);
+    return Object.assign(disk, {
+      open: (name: string) => {
+        const file = open(name);
+        return { ...file, ...change(file) };
+      }
+    });
+  };
+const disk = (change: Partial<SimulatedDisk>) => () => () =>
+  Object.assign(new WatchedDisk(), change);
 const nothing = (): undefined => undefined;
 
 /** Opening takes each file for closed. */
 const neverRewriting = () => (): WatchedDisk => {
   const disk = new WatchedDisk();
   const lock = disk.lock.bind(disk);
-  return Object.assign(disk, { lock: async (...of: Parameters<typeof lock>) =>
-    ({ ...await lock(...of), isClosed: true }) });
+  return Object.assign(disk, {
+    lock: async (...of: Parameters<typeof lock>) => ({
+      ...(await lock(...of)),
+      isClosed: true
+    })
+  });
 };
 const without = (method: "find" | "add" | "addFile") => (t: TestContext) => {
   t.mock.method(KeyWindow.prototype, method, nothing);
@@ -518,26 +711,50 @@ const twice = / at \d+ and at \d+$|instead of/;
 
 for (const [says, make, violated = /./] of [
   ["a disk that lies", disk({ lies: true })],
-  ["a failed write that is taken for done", between((file) => ({
-    append: (bytes) => file.append(bytes).catch(() => bytes.length) }))],
-  ["a failed write that is tried again", between((file) => ({
-    append: (bytes) => file.append(bytes).catch(() => file.append(bytes)) }))],
-  ["a short write that is taken for whole", between((file) => ({
-    append: (bytes) => file.append(bytes).then(() => bytes.length) }))],
+  [
+    "a failed write that is taken for done",
+    between((file) => ({
+      append: (bytes) => file.append(bytes).catch(() => bytes.length)
+    }))
+  ],
+  [
+    "a failed write that is tried again",
+    between((file) => ({
+      append: (bytes) => file.append(bytes).catch(() => file.append(bytes))
+    }))
+  ],
+  [
+    "a short write that is taken for whole",
+    between((file) => ({
+      append: (bytes) => file.append(bytes).then(() => bytes.length)
+    }))
+  ],
   ["a file that is not truncated", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
-  ["a lock that is always free", disk({ lock: () => Promise.resolve({ isClosed: true, removeStale: nothing }) })],
+  [
+    "a lock that is always free",
+    disk({
+      lock: () => Promise.resolve({ isClosed: true, removeStale: nothing })
+    })
+  ],
   ["an end that is never rewritten", neverRewriting],
-  ["a copy of the end that is not made", disk({ rename: nothing, remove: nothing })],
+  [
+    "a copy of the end that is not made",
+    disk({ rename: nothing, remove: nothing })
+  ],
   ["a window that finds nothing", without("find"), twice],
   ["a window that remembers nothing new", without("add"), twice],
-  ["a window that is not rebuilt at opening", without("addFile"), twice],
+  ["a window that is not rebuilt at opening", without("addFile"), twice]
 ] as const) {
   test(`${says} is caught within 1,000 runs`, async (t) => {
     const { violation, seed: caught } = await simulate(1, 1_000, make(t));
     assert.match(violation ?? "", violated);
     t.diagnostic(`seed ${caught}: ${violation}`);
     t.mock.restoreAll();
-    assert.equal((await simulate(caught, 1)).violation, undefined, "without the fault");
+    assert.equal(
+      (await simulate(caught, 1)).violation,
+      undefined,
+      "without the fault"
+    );
   });
 }

@@ -1,7 +1,12 @@
 /** `verify` as its operator meets it: whole, damaged and torn files, beside a live server. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { appendFileSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -15,8 +20,11 @@ import { placeIn, program, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** A journal with three records. */
-const journalOf = (folder: string): Promise<string> => journalWith(join(folder, "plants.ndjson"),
-  ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" })));
+const journalOf = (folder: string): Promise<string> =>
+  journalWith(
+    join(folder, "plants.ndjson"),
+    ...[1n, 2n, 3n].map((id) => ({ id, name: "Fern" }))
+  );
 
 /** What verify says of a journal, in JSON and for people. */
 async function verified(cwd: string, name = "plants.ndjson") {
@@ -31,30 +39,93 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   const text = readFileSync(await journalOf(folder), "utf8");
   const third = text.lastIndexOf("\n", text.length - 2) + 1;
   const [begun, damaged] = [text.slice(0, third), text.replace("Fern", "Farn")];
-  const [repairs, creates] = [`repairs it from offset ${third}`, "creates a new journal"];
+  const [repairs, creates] = [
+    `repairs it from offset ${third}`,
+    "creates a new journal"
+  ];
   for (const [name, contents, verdict, offsets, opening] of [
-    ["whole", text, "whole", [], "uses it as it is"], ["damaged", damaged, "damaged", [133], "uses it as it is"],
-    ["also torn", `${damaged}x`, "damaged", [133, text.length], `repairs it from offset ${text.length}`],
+    ["whole", text, "whole", [], "uses it as it is"],
+    ["damaged", damaged, "damaged", [133], "uses it as it is"],
+    [
+      "also torn",
+      `${damaged}x`,
+      "damaged",
+      [133, text.length],
+      `repairs it from offset ${text.length}`
+    ],
     ["unfinished", text.slice(0, -9), "torn", [third], repairs],
-    ["no LF", text.slice(0, -1), "torn", [third], `repairs it from offset ${text.length - 1}`],
-    ["NULs", `${begun}${"\0".repeat(40)}\n`, "torn", [third], repairs], ["a byte", `${begun}x`, "torn", [third], repairs],
+    [
+      "no LF",
+      text.slice(0, -1),
+      "torn",
+      [third],
+      `repairs it from offset ${text.length - 1}`
+    ],
+    ["NULs", `${begun}${"\0".repeat(40)}\n`, "torn", [third], repairs],
+    ["a byte", `${begun}x`, "torn", [third], repairs],
     ["lines of NULs", `${begun}\0\n\0\n`, "torn", [third, third + 2], repairs],
-    ["empty", "", "empty", [], creates], ["a header begun", text.slice(0, 9), "empty", [0], creates],
+    ["empty", "", "empty", [], creates],
+    ["a header begun", text.slice(0, 9), "empty", [0], creates],
     ["NULs alone", "\0\0", "empty", [0], creates],
-    ["a first record that claims nothing", header + record(1, 0), "damaged", [133], "refuses it at offset 133"],
-    ["edited", text.replace(/"Fern"(?!.*\n.)/, '"Farn"'), "damaged", [third], `refuses it at offset ${third}`],
+    [
+      "a first record that claims nothing",
+      header + record(1, 0),
+      "damaged",
+      [133],
+      "refuses it at offset 133"
+    ],
+    [
+      "edited",
+      text.replace(/"Fern"(?!.*\n.)/, '"Farn"'),
+      "damaged",
+      [third],
+      `refuses it at offset ${third}`
+    ]
   ] as const) {
     writeFileSync(join(folder, name), contents);
     const found = await verified(folder, name);
-    assert.deepEqual([found.code, found.path, found.verdict, found.isOpen, found.spotsTotal, found.opening],
-      [verdict === "whole" ? 0 : 65, name, verdict, false, offsets.length, opening]);
-    assert.deepEqual(found.spots.map(({ offset }: { readonly offset: number }) => offset), offsets);
-    const more = { whole: "", damaged: `, spots: ${offsets.length}`, torn: ": opening repairs it", empty: `: opening ${creates}` };
-    assert.match(found.text, new RegExp(`^${name}: opening ${opening}$[^]*\n${name}: ${verdict}${more[verdict]}\n$`, "m"));
+    assert.deepEqual(
+      [
+        found.code,
+        found.path,
+        found.verdict,
+        found.isOpen,
+        found.spotsTotal,
+        found.opening
+      ],
+      [
+        verdict === "whole" ? 0 : 65,
+        name,
+        verdict,
+        false,
+        offsets.length,
+        opening
+      ]
+    );
+    assert.deepEqual(
+      found.spots.map(({ offset }: { readonly offset: number }) => offset),
+      offsets
+    );
+    const more = {
+      whole: "",
+      damaged: `, spots: ${offsets.length}`,
+      torn: ": opening repairs it",
+      empty: `: opening ${creates}`
+    };
+    assert.match(
+      found.text,
+      new RegExp(
+        `^${name}: opening ${opening}$[^]*\n${name}: ${verdict}${more[verdict]}\n$`,
+        "m"
+      )
+    );
     assert.equal(readFileSync(join(folder, name), "utf8"), contents);
   }
   writeFileSync(join(folder, "a.gz"), gzipSync(text));
-  assert.match((await run(["verify", "a.gz"], {}, folder)).stderr, /^plant-store: a\.gz: is compressed: /);
+  assert.match(
+    (await run(["verify", "a.gz"], {}, folder)).stderr,
+    /^plant-store: a\.gz: is compressed: /
+  );
 });
 
 test("verify beside a live server does not disturb it, says so, and reads up to the last line", async () => {
@@ -63,13 +134,21 @@ test("verify beside a live server does not disturb it, says so, and reads up to 
   assert.equal(await statusOf(server), 200);
   // A copy that is not whole: nothing was truncated yet.
   writeFileSync(`${path}.rewrite`, "");
-  const { code, records, opening, verdict, isOpen, text } = await verified(folder);
-  assert.deepEqual([code, records, opening, verdict, isOpen], [0, 1, undefined, "whole", true]);
+  const { code, records, opening, verdict, isOpen, text } =
+    await verified(folder);
+  assert.deepEqual(
+    [code, records, opening, verdict, isOpen],
+    [0, 1, undefined, "whole", true]
+  );
   assert.match(text, /: opening -\n[^]*: whole; a server has it open\n$/);
   assert.equal(await statusOf(server), 200);
   truncateSync(path);
   const empty = await verified(folder);
-  assert.deepEqual([empty.verdict, empty.isOpen], ["empty", true], "as beside a server that creates it");
+  assert.deepEqual(
+    [empty.verdict, empty.isOpen],
+    ["empty", true],
+    "as beside a server that creates it"
+  );
   assert.equal(await server.end(), 0);
 });
 
@@ -78,52 +157,97 @@ test("verify reads on if one of several files is missing or damaged, and reports
   const path = await journalOf(folder);
   writeFileSync(join(folder, "torn"), readFileSync(path).subarray(0, -9));
   assert.equal(spawnSync("mkfifo", [join(folder, "fifo")]).status, 0);
-  const given: readonly (readonly [files: readonly string[], code: number])[] = [
-    [["plants.ndjson", "plants.ndjson"], 0], [["torn", "plants.ndjson"], 65],
-    [["nowhere", "plants.ndjson"], 74], [["nowhere", "torn", "plants.ndjson"], 65],
-    [["torn", "nowhere", "fifo"], 65], [["fifo", "nowhere", "plants.ndjson"], 74], [["-"], 74],
-  ];
+  const given: readonly (readonly [files: readonly string[], code: number])[] =
+    [
+      [["plants.ndjson", "plants.ndjson"], 0],
+      [["torn", "plants.ndjson"], 65],
+      [["nowhere", "plants.ndjson"], 74],
+      [["nowhere", "torn", "plants.ndjson"], 65],
+      [["torn", "nowhere", "fifo"], 65],
+      [["fifo", "nowhere", "plants.ndjson"], 74],
+      [["-"], 74]
+    ];
   for (const [files, code] of given) {
     const found = await run(["verify", "--json", ...files], {}, folder);
-    const paths = found.stdout.split(/\n(?=.)/).filter(Boolean).map((line): unknown => JSON.parse(line).path);
-    assert.deepEqual([found.code, paths], [code, files.filter((name) => !/nowhere|fifo|-/.test(name))]);
-    assert.equal(/nowhere: does not exist/.test(found.stderr), files.includes("nowhere"));
-    assert.equal(/fifo: is not a regular file/.test(found.stderr), files.includes("fifo"));
+    const paths = found.stdout
+      .split(/\n(?=.)/)
+      .filter(Boolean)
+      .map((line): unknown => JSON.parse(line).path);
+    assert.deepEqual(
+      [found.code, paths],
+      [code, files.filter((name) => !/nowhere|fifo|-/.test(name))]
+    );
+    assert.equal(
+      /nowhere: does not exist/.test(found.stderr),
+      files.includes("nowhere")
+    );
+    assert.equal(
+      /fifo: is not a regular file/.test(found.stderr),
+      files.includes("fifo")
+    );
   }
 });
 
 const noScript = missing(["script", "--version"]);
-test("verify draws a bar on a terminal, and wipes it", { skip: noScript }, async () => {
-  const folder = temporaryFolder();
-  const path = await journalOf(folder);
-  // More blocks than the bar has cells.
-  appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 15)}no LF`);
-  const drawn = spawnSync("script", ["-qec", '"$NODE" "$PROGRAM" verify plants.ndjson', "/dev/null"],
-    { cwd: folder, encoding: "utf8", env: { ...process.env, NODE: process.execPath, PROGRAM: program } });
-  assert.equal(drawn.status, 65);
-  const bars = [...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)];
-  assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
-  assert.equal(new Set(bars.map(([bar]) => bar)).size, bars.length, "no bar is drawn twice");
-  for (const [, done = "", rest = ""] of bars) assert.equal(done.length + rest.length, 25);
-  assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
-  const piped = await run(["verify", "plants.ndjson"], {}, folder);
-  assert.deepEqual([piped.code, piped.stderr], [65, ""]);
-});
+test(
+  "verify draws a bar on a terminal, and wipes it",
+  { skip: noScript },
+  async () => {
+    const folder = temporaryFolder();
+    const path = await journalOf(folder);
+    // More blocks than the bar has cells.
+    appendFileSync(path, `${`${"x".repeat(63)}\n`.repeat(2 ** 15)}no LF`);
+    const drawn = spawnSync(
+      "script",
+      ["-qec", '"$NODE" "$PROGRAM" verify plants.ndjson', "/dev/null"],
+      {
+        cwd: folder,
+        encoding: "utf8",
+        env: { ...process.env, NODE: process.execPath, PROGRAM: program }
+      }
+    );
+    assert.equal(drawn.status, 65);
+    const bars = [
+      ...drawn.stdout.matchAll(/\rplants\.ndjson \[(#*)(\.*)\]\x1b\[K/g)
+    ];
+    assert.ok(bars.length > 3, drawn.stdout.slice(0, 200));
+    assert.equal(
+      new Set(bars.map(([bar]) => bar)).size,
+      bars.length,
+      "no bar is drawn twice"
+    );
+    for (const [, done = "", rest = ""] of bars)
+      assert.equal(done.length + rest.length, 25);
+    assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
+    const piped = await run(["verify", "plants.ndjson"], {}, folder);
+    assert.deepEqual([piped.code, piped.stderr], [65, ""]);
+  }
+);
 
 test("after a damaged spot the record before is unknown: it is one spot", async () => {
   const bytes = readFileSync(await journalOf(temporaryFolder()));
   const second = bytes.indexOf("\n", bytes.indexOf("\n") + 1) + 1;
   bytes[second + 20] = 0x78;
   const { records, spots } = verifyJournal(bytesIn(bytes));
-  assert.deepEqual(spots, [{ offset: second, line: 3, reason: "the line's checksum is wrong" }]);
+  assert.deepEqual(spots, [
+    { offset: second, line: 3, reason: "the line's checksum is wrong" }
+  ]);
   assert.equal(records, 2);
 });
 
 test("beside a live server, lines that it truncates and rewrites are not damaged spots", () => {
-  const textOf = (length: number): string => `{"id":7,"name":"${"x".repeat(length)}"}`;
+  const textOf = (length: number): string =>
+    `{"id":7,"name":"${"x".repeat(length)}"}`;
   const certified = header + record(1, 133, textOf(30_000));
-  const write = (...lengths: readonly number[]): Buffer => Buffer.from(certified
-    + lengths.map((length, index) => record(2 + index, certified.length, textOf(length))).join(""));
+  const write = (...lengths: readonly number[]): Buffer =>
+    Buffer.from(
+      certified +
+        lengths
+          .map((length, index) =>
+            record(2 + index, certified.length, textOf(length))
+          )
+          .join("")
+    );
   // A write that found no space, in part; it is truncated, and another takes its place.
   const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
   const next = write(100, 50_000, 60_000);
@@ -138,14 +262,30 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
     return verifyJournal({ size: () => full.length, read }, { isLive });
   };
   assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
-  assert.equal(reading(false).spotsTotal, 2, "the control: the truncated bytes were met");
-  const underWay = verifyJournal(bytesIn(next.subarray(0, -9)), { isLive: true });
-  assert.deepEqual([underWay.spots, underWay.records], [[], 3], "a last line without LF");
+  assert.equal(
+    reading(false).spotsTotal,
+    2,
+    "the control: the truncated bytes were met"
+  );
+  const underWay = verifyJournal(bytesIn(next.subarray(0, -9)), {
+    isLive: true
+  });
+  assert.deepEqual(
+    [underWay.spots, underWay.records],
+    [[], 3],
+    "a last line without LF"
+  );
   // What was certified when the reading began is reported, beside a live server, too; no more is.
-  for (const [at, offsets] of [[200, [133]], [certified.length, []]] as const) {
+  for (const [at, offsets] of [
+    [200, [133]],
+    [certified.length, []]
+  ] as const) {
     const damaged = Buffer.from(next).fill("y", at, at + 10);
     const { spots } = verifyJournal(bytesIn(damaged), { isLive: true });
-    assert.deepEqual(spots.map(({ offset }) => offset), offsets);
+    assert.deepEqual(
+      spots.map(({ offset }) => offset),
+      offsets
+    );
   }
 });
 
@@ -158,14 +298,27 @@ test("a line longer than a block is read whole, and damage after it is located",
   await journal.close();
   const whole = JSON.parse((await run(["verify", "--json", path])).stdout);
   const bytes = readFileSync(path);
-  const [, first, ...others] = [...bytes.toString().matchAll(/"at":"(.*?)"/g)].map(([, at]) => at);
-  assert.deepEqual([whole.records, whole.spotsTotal, whole.idMin, whole.idMax, whole.first, whole.last],
-    [5, 0, "5", "300000", first, others.at(-1)]);
+  const [, first, ...others] = [
+    ...bytes.toString().matchAll(/"at":"(.*?)"/g)
+  ].map(([, at]) => at);
+  assert.deepEqual(
+    [
+      whole.records,
+      whole.spotsTotal,
+      whole.idMin,
+      whole.idMax,
+      whole.first,
+      whole.last
+    ],
+    [5, 0, "5", "300000", first, others.at(-1)]
+  );
   const last = bytes.lastIndexOf(10, bytes.length - 2) + 1;
   bytes[bytes.length - 20] = 0x30;
   writeFileSync(path, bytes);
   const { spots } = JSON.parse((await run(["verify", "--json", path])).stdout);
-  assert.deepEqual(spots, [{ offset: last, line: 6, reason: "the line's checksum is wrong" }]);
+  assert.deepEqual(spots, [
+    { offset: last, line: 6, reason: "the line's checksum is wrong" }
+  ]);
 });
 
 test("the first 1,000 spots are listed, and how many there are in all", () => {
@@ -183,9 +336,14 @@ test("lines whose ends are at a block's end, or near it, are read whole", () => 
       const texts = lengths.map((length) => "x".repeat(length));
       const file = Buffer.from(texts.join("\n"));
       const found = [...linesOf(bytesIn(file), 0, file.length)];
-      assert.deepEqual(found.map(({ text, isWhole }) => [`${text}`, isWhole]),
-        texts.map((text, index) => [text, index < 2]));
-      assert.deepEqual(found.map(({ offset }) => offset), [0, found[0]?.end, found[1]?.end]);
+      assert.deepEqual(
+        found.map(({ text, isWhole }) => [`${text}`, isWhole]),
+        texts.map((text, index) => [text, index < 2])
+      );
+      assert.deepEqual(
+        found.map(({ offset }) => offset),
+        [0, found[0]?.end, found[1]?.end]
+      );
       assert.equal(found.at(-1)?.end, file.length);
     }
   }

@@ -1,14 +1,30 @@
 /** Writes that fail or are short, and other processes that change the file: true outcomes. */
 import assert from "node:assert/strict";
 import {
-  appendFileSync, copyFileSync, mkdirSync, renameSync, rmSync, statSync, truncateSync,
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
 import {
-  append, diskWith, EACCES, EDQUOT, EFBIG, EIO, ENOSPC, fern, headerBytes, journalWith, simulated,
+  append,
+  diskWith,
+  EACCES,
+  EDQUOT,
+  EFBIG,
+  EIO,
+  ENOSPC,
+  fern,
+  headerBytes,
+  journalWith,
+  simulated
 } from "../support/journals.ts";
 import type { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
@@ -18,7 +34,10 @@ test("the rest of a short write is written before the plants are acknowledged", 
   for (const bytes of [1, 50, 200]) {
     const { disk, journal, writes, records } = await simulated();
     disk.fail("append", { bytes });
-    assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("stored"));
+    assert.deepEqual(
+      await append(journal, fern, fern, fern),
+      Array(3).fill("stored")
+    );
     assert.deepEqual([disk.faultsFired, writes()], [1, 2]);
     disk.restart({ bytes: false, names: false });
     assert.equal(records().length, 3);
@@ -28,11 +47,20 @@ test("the rest of a short write is written before the plants are acknowledged", 
 for (const [name, errno] of Object.entries({ ENOSPC, EDQUOT, EFBIG })) {
   test(`${name}: nothing is stored, the file is truncated, the next plant is stored`, async () => {
     for (const bytes of [0, 1, 100, 1e6]) {
-      const { disk, journal, failures, bytes: file, records } = await simulated();
+      const {
+        disk,
+        journal,
+        failures,
+        bytes: file,
+        records
+      } = await simulated();
       await journal.append(fern);
       const before = file();
       disk.fail("append", { errno, bytes });
-      assert.deepEqual(await append(journal, fern, fern, fern), Array(3).fill("full"));
+      assert.deepEqual(
+        await append(journal, fern, fern, fern),
+        Array(3).fill("full")
+      );
       assert.deepEqual([disk.faultsFired, file(), failures], [1, before, []]);
       assert.deepEqual(await append(journal, fern), ["stored"]);
       disk.restart({ bytes: false, names: false });
@@ -57,29 +85,56 @@ test("no space for one batch: the next one, which waited, is tried as usual", as
 
 /** Faults after which nothing can be trusted; `isTruncated`: the file then ends where it did. */
 for (const [says, isTruncated, fail] of [
-  ["EIO", true, (disk: SimulatedDisk) => disk.fail("append", { errno: EIO, bytes: 100 })],
-  ["EACCES", true, (disk: SimulatedDisk) => disk.fail("append", { errno: EACCES, bytes: 0 })],
-  ["no space, and the truncation fails", false, (disk: SimulatedDisk) => {
-    disk.fail("append", { errno: ENOSPC, bytes: 100 });
-    disk.fail("truncate", { errno: EIO });
-  }],
-  ["no space, and its size can't be read", false, (disk: SimulatedDisk) => {
-    disk.fail("append", { errno: ENOSPC, bytes: 100 });
-    disk.fail("size", { errno: EIO });
-  }],
-  ["its path can't be looked at", false, (disk: SimulatedDisk) => disk.fail("look", { errno: EIO })],
+  [
+    "EIO",
+    true,
+    (disk: SimulatedDisk) => disk.fail("append", { errno: EIO, bytes: 100 })
+  ],
+  [
+    "EACCES",
+    true,
+    (disk: SimulatedDisk) => disk.fail("append", { errno: EACCES, bytes: 0 })
+  ],
+  [
+    "no space, and the truncation fails",
+    false,
+    (disk: SimulatedDisk) => {
+      disk.fail("append", { errno: ENOSPC, bytes: 100 });
+      disk.fail("truncate", { errno: EIO });
+    }
+  ],
+  [
+    "no space, and its size can't be read",
+    false,
+    (disk: SimulatedDisk) => {
+      disk.fail("append", { errno: ENOSPC, bytes: 100 });
+      disk.fail("size", { errno: EIO });
+    }
+  ],
+  [
+    "its path can't be looked at",
+    false,
+    (disk: SimulatedDisk) => disk.fail("look", { errno: EIO })
+  ]
 ] as const) {
   test(`${says}: all are unknown, waiting and later ones too; "failed" comes once`, async () => {
     const { disk, journal, failures, bytes, during } = await simulated();
     await journal.append(fern);
     const before = bytes();
-    assert.deepEqual(await during(() => fail(disk), fern, fern), Array(3).fill("unknown"));
+    assert.deepEqual(
+      await during(() => fail(disk), fern, fern),
+      Array(3).fill("unknown")
+    );
     assert.ok(disk.faultsFired > 0);
     assert.deepEqual(await append(journal, fern), ["unknown"]);
     assert.deepEqual(failures, ["failed 74"]);
     if (isTruncated) assert.deepEqual(bytes(), before);
     await Promise.all([journal.close(), journal.close()]);
-    assert.deepEqual(await append(journal, fern), ["unknown"], "the reason does not change");
+    assert.deepEqual(
+      await append(journal, fern),
+      ["unknown"],
+      "the reason does not change"
+    );
     assert.equal(await journal.rotate(), false);
   });
 }
@@ -88,43 +143,65 @@ for (const [says, isTruncated, fail] of [
 for (const [says, act] of [
   ["grows", (name: string) => appendFileSync(name, "x\n")],
   ["is truncated", (name: string) => truncateSync(name, headerBytes)],
-  ["is emptied", (name: string) => truncateSync(name, 0)], ["is deleted", (name: string) => rmSync(name)],
-  ["is renamed, and no rotation follows", (name: string) => renameSync(name, `${name}.1`)],
-  ["is replaced by its own copy", (name: string) => {
-    copyFileSync(name, `${name}.1`);
-    renameSync(`${name}.1`, name);
-  }],
-  ["is renamed, and a directory takes its place", (name: string) => {
-    renameSync(name, `${name}.1`);
-    mkdirSync(name);
-  }],
+  ["is emptied", (name: string) => truncateSync(name, 0)],
+  ["is deleted", (name: string) => rmSync(name)],
+  [
+    "is renamed, and no rotation follows",
+    (name: string) => renameSync(name, `${name}.1`)
+  ],
+  [
+    "is replaced by its own copy",
+    (name: string) => {
+      copyFileSync(name, `${name}.1`);
+      renameSync(`${name}.1`, name);
+    }
+  ],
+  [
+    "is renamed, and a directory takes its place",
+    (name: string) => {
+      renameSync(name, `${name}.1`);
+      mkdirSync(name);
+    }
+  ]
 ] as const) {
   for (const when of ["before", "during"] as const) {
-    test(`the file ${says} ${when} a write: no plant is acknowledged, and the journal fails`,
-      async () => {
-        const path = join(temporaryFolder(), "plants.ndjson");
-        const failures: string[] = [];
-        let isNext = false;
-        const disk = diskWith((file) => ({
-          append(bytes) {
-            if (isNext) act(path);
-            return file.append(bytes);
-          },
-        }));
-        const journal = await openJournal(path, { disk, limits: { rotationMillis: 10 } });
-        journal.on("failed", ({ code }) => failures.push(code));
-        assert.deepEqual(await append(journal, fern, fern), ["stored", "stored"], "the control");
-        if (when === "before") act(path);
-        else isNext = true;
-        assert.deepEqual(await append(journal, fern, fern), ["unknown", "unknown"]);
-        assert.deepEqual(await append(journal, fern), ["unknown"]);
-        assert.deepEqual(failures, ["failed"]);
-        await Promise.all([journal.close(), journal.close()]);
+    test(`the file ${says} ${when} a write: no plant is acknowledged, and the journal fails`, async () => {
+      const path = join(temporaryFolder(), "plants.ndjson");
+      const failures: string[] = [];
+      let isNext = false;
+      const disk = diskWith((file) => ({
+        append(bytes) {
+          if (isNext) act(path);
+          return file.append(bytes);
+        }
+      }));
+      const journal = await openJournal(path, {
+        disk,
+        limits: { rotationMillis: 10 }
       });
+      journal.on("failed", ({ code }) => failures.push(code));
+      assert.deepEqual(
+        await append(journal, fern, fern),
+        ["stored", "stored"],
+        "the control"
+      );
+      if (when === "before") act(path);
+      else isNext = true;
+      assert.deepEqual(await append(journal, fern, fern), [
+        "unknown",
+        "unknown"
+      ]);
+      assert.deepEqual(await append(journal, fern), ["unknown"]);
+      assert.deepEqual(failures, ["failed"]);
+      await Promise.all([journal.close(), journal.close()]);
+    });
   }
 }
 
-for (const [says, errno] of [["EIO", EIO], ["no space", ENOSPC]] as const) {
+for (const [says, errno] of [
+  ["EIO", EIO],
+  ["no space", ENOSPC]
+] as const) {
   test(`${says}, and another process has appended: its bytes are not truncated away`, async () => {
     const { path, disk, journal, bytes, failures } = await simulated();
     void disk.stall();
@@ -135,9 +212,15 @@ for (const [says, errno] of [["EIO", EIO], ["no space", ENOSPC]] as const) {
     while (!disk.calls.includes("look")) await setImmediate();
     disk.resume();
     await other;
-    assert.deepEqual([await outcomes, disk.faultsFired], [["unknown", "unknown"], 1]);
+    assert.deepEqual(
+      [await outcomes, disk.faultsFired],
+      [["unknown", "unknown"], 1]
+    );
     assert.equal(bytes().length, headerBytes + 9 * 99);
-    assert.deepEqual([await append(journal, fern), failures], [["unknown"], ["failed 74"]]);
+    assert.deepEqual(
+      [await append(journal, fern), failures],
+      [["unknown"], ["failed 74"]]
+    );
     await journal.close();
   });
 }
@@ -149,13 +232,19 @@ test("a file that another process has truncated is not extended after a failed w
     append(bytes) {
       if (!isFull) return file.append(bytes);
       truncateSync(path, headerBytes);
-      return Promise.reject(Object.assign(new Error("ENOSPC"), { errno: -ENOSPC }));
-    },
+      return Promise.reject(
+        Object.assign(new Error("ENOSPC"), { errno: -ENOSPC })
+      );
+    }
   }));
   const journal = await openJournal(path, { disk });
   assert.deepEqual(await append(journal, fern), ["stored"]);
   isFull = true;
-  assert.deepEqual(await append(journal, fern), ["unknown"], "its end is not what it was");
+  assert.deepEqual(
+    await append(journal, fern),
+    ["unknown"],
+    "its end is not what it was"
+  );
   assert.equal(statSync(path).size, headerBytes);
   await journal.close();
 });
@@ -165,7 +254,10 @@ test("a torn end that cannot be truncated, because the file is append-only, is a
   appendFileSync(path, '{"seq":1');
   const reason = missing(["chattr", "+a", path]);
   if (reason) return t.skip(reason);
-  await assert.rejects(openJournal(path), { exitCode: 74, message: /EPERM, ftruncate: is it append-only \(chattr -a/ });
+  await assert.rejects(openJournal(path), {
+    exitCode: 74,
+    message: /EPERM, ftruncate: is it append-only \(chattr -a/
+  });
   assert.ok(!missing(["chattr", "-a", path]));
   await (await openJournal(path)).close();
 });

@@ -2,8 +2,19 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { run } from "../support/in-process.ts";
-import { answerTo, exchange, post, temporaryFolder } from "../support/support.ts";
-import { Cluster, rightStream, until, withCluster, type OpenOptions } from "./cluster.ts";
+import {
+  answerTo,
+  exchange,
+  post,
+  temporaryFolder
+} from "../support/support.ts";
+import {
+  Cluster,
+  rightStream,
+  until,
+  withCluster,
+  type OpenOptions
+} from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { serve } from "./load.ts";
 
@@ -13,7 +24,11 @@ const cluster = await Cluster.start({ hasAddresses: true });
 
 describe("on a cluster of three", { ...withCluster, timeout }, () => {
   /** Returns the message with which a store is refused, and the JSON in it. */
-  async function refusalOf(stream: string, pattern: RegExp, options: OpenOptions = {}) {
+  async function refusalOf(
+    stream: string,
+    pattern: RegExp,
+    options: OpenOptions = {}
+  ) {
     let message = "";
     const opened = cluster.open(stream, options);
     opened.catch((error: Error) => ({ message } = error));
@@ -22,35 +37,60 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   }
 
   test("a missing stream is refused with the JSON that makes a right one", async () => {
-    await cluster.create("plants", await refusalOf("plants", /stream not found/));
+    await cluster.create(
+      "plants",
+      await refusalOf("plants", /stream not found/)
+    );
     const store = await cluster.open("plants");
     const plants = [
-      { id: 9223372036854775807n, name: "Fern" }, { id: -9223372036854775808n, name: "" },
-      { id: 9007199254740993n, name: "F\u0000\u001f\"\\ ä€😀\u2028", tag: "" },
-      { id: 0n, name: "x".repeat(900_000), tag: "\r\n" },
+      { id: 9223372036854775807n, name: "Fern" },
+      { id: -9223372036854775808n, name: "" },
+      { id: 9007199254740993n, name: 'F\u0000\u001f"\\ ä€😀\u2028', tag: "" },
+      { id: 0n, name: "x".repeat(900_000), tag: "\r\n" }
     ];
     for (const plant of plants) await store.append(plant);
     const found = await cluster.read("plants");
-    const texts = found.map((text) => /^\{"at":"[^"]{24}","plant":(.*),"crc":"[\da-f]{8}"\}$/s
-      .exec(text)?.[1]);
-    assert.deepEqual(texts, plants.map(({ id, name, tag }) => `{"id":${id},"name":`
-      + `${JSON.stringify(name)}${tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`}}`));
+    const texts = found.map(
+      (text) =>
+        /^\{"at":"[^"]{24}","plant":(.*),"crc":"[\da-f]{8}"\}$/s.exec(text)?.[1]
+    );
+    assert.deepEqual(
+      texts,
+      plants.map(
+        ({ id, name, tag }) =>
+          `{"id":${id},"name":` +
+          `${JSON.stringify(name)}${tag === undefined ? "" : `,"tag":${JSON.stringify(tag)}`}}`
+      )
+    );
     await store.close();
   });
 
   // What the server itself makes of each of these settings is what the check sees.
-  const wrong: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
-    [{ storage: "memory" }, /storage: expected "file"/], [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
+  const wrong: readonly (readonly [
+    Readonly<Record<string, unknown>>,
+    RegExp
+  ])[] = [
+    [{ storage: "memory" }, /storage: expected "file"/],
+    [{ num_replicas: 1 }, /num_replicas: expected 3, found 1/],
     [{ retention: "workqueue" }, /retention: expected "limits"/],
     [{ max_age: 3_600_000_000_000 }, /max_age: expected none/],
     [{ max_msgs_per_subject: 5 }, /max_msgs_per_subject: expected -1/],
     [{ discard: "old", max_bytes: 1_000_000 }, /discard: expected "new"/],
     [{ persist_mode: "async", num_replicas: 1 }, /persist_mode: expected none/],
-    [{ duplicate_window: 10_000_000_000 }, /duplicate_window: expected 40000000000/],
+    [
+      { duplicate_window: 10_000_000_000 },
+      /duplicate_window: expected 40000000000/
+    ],
     [{ subjects: ["wrong", "more.*"] }, /subjects: expected \["wrong"\]/],
     [{ no_ack: true }, /no_ack: expected none/],
-    [{ allow_rollup_hdrs: true, deny_purge: false }, /allow_rollup_hdrs: expected none/],
-    [{ allow_msg_counter: true, discard: "old" }, /allow_msg_counter: expected none/],
+    [
+      { allow_rollup_hdrs: true, deny_purge: false },
+      /allow_rollup_hdrs: expected none/
+    ],
+    [
+      { allow_msg_counter: true, discard: "old" },
+      /allow_msg_counter: expected none/
+    ]
   ];
   for (const [changes, pattern] of wrong) {
     test(`a stream with ${JSON.stringify(changes)} is refused`, async () => {
@@ -64,27 +104,61 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
   }
 
   for (const [what, options, code, pattern] of [
-    ["a wrong password", { credentials: "writer\nwrong-pw" }, "refused", /Authorization Violation/],
-    ["an unknown user", { user: "nobody" }, "refused", /Authorization Violation/],
-    ["a user without credentials", { credentials: () => undefined }, "refused", /Authorization Violation/],
-    ["a user that may not ask for the stream", { user: "half" }, "config", /Permissions Violation/],
-    ["tls:// on servers without TLS", { scheme: "tls" }, "refused", /expected a server with TLS/],
+    [
+      "a wrong password",
+      { credentials: "writer\nwrong-pw" },
+      "refused",
+      /Authorization Violation/
+    ],
+    [
+      "an unknown user",
+      { user: "nobody" },
+      "refused",
+      /Authorization Violation/
+    ],
+    [
+      "a user without credentials",
+      { credentials: () => undefined },
+      "refused",
+      /Authorization Violation/
+    ],
+    [
+      "a user that may not ask for the stream",
+      { user: "half" },
+      "config",
+      /Permissions Violation/
+    ],
+    [
+      "tls:// on servers without TLS",
+      { scheme: "tls" },
+      "refused",
+      /expected a server with TLS/
+    ]
   ] as const) {
-    test(`${what} is refused`, () => refused(cluster.open("plants", options), code, pattern));
+    test(`${what} is refused`, () =>
+      refused(cluster.open("plants", options), code, pattern));
   }
   test("each server is asked whether it syncs; one that is down stops nothing, and is asked when it is back", async () => {
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const warnings: string[] = [];
-    const options = { query: `?monitor=${monitor}`, warn: (line: string) => void warnings.push(line),
-      limits: { checkMillis: 100 } };
+    const options = {
+      query: `?monitor=${monitor}`,
+      warn: (line: string) => void warnings.push(line),
+      limits: { checkMillis: 100 }
+    };
     const store = await cluster.open("plants", options);
     await store.append({ id: 1n, name: "Fern" });
     assert.equal(warnings.length, 0, warnings.join());
     const leader = await cluster.leader("plants");
-    const other = cluster.servers.find((server) => server !== leader) ?? assert.fail("no other");
+    const other =
+      cluster.servers.find((server) => server !== leader) ??
+      assert.fail("no other");
     await cluster.kill(other);
-    await until("it is reported", () => warnings.some((line) =>
-      line.startsWith(`${other.name} is down: not verified`)));
+    await until("it is reported", () =>
+      warnings.some((line) =>
+        line.startsWith(`${other.name} is down: not verified`)
+      )
+    );
     await store.append({ id: 2n, name: "Fern" });
     const again = await cluster.open("plants", options);
     await again.append({ id: 3n, name: "Fern" });
@@ -103,7 +177,10 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
       if (id > 10) assert.match(answer.body, /^\{"error":50301,/);
     }
     assert.equal((await cluster.read("small")).length, 10);
-    await cluster.admin("STREAM.UPDATE.small", { ...rightStream("small"), max_msgs: 20 });
+    await cluster.admin("STREAM.UPDATE.small", {
+      ...rightStream("small"),
+      max_msgs: 20
+    });
     await until("there is room", async () => {
       const answer = await answerTo(port, post('{"id":13,"name":"Fern"}'));
       return answer.status === 200;
@@ -114,8 +191,15 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     const store = await cluster.open("plants");
     const port = await serve(store);
     const large = `{"id":1,"name":"${"x".repeat(1_048_500)}"}`;
-    const [refusal, next] = await exchange(port, [post(large), post('{"id":2,"name":"Fern"}')], { answers: 2 });
-    assert.match(`${refusal?.status} ${refusal?.body}`, /^413 \{"error":41304,/);
+    const [refusal, next] = await exchange(
+      port,
+      [post(large), post('{"id":2,"name":"Fern"}')],
+      { answers: 2 }
+    );
+    assert.match(
+      `${refusal?.status} ${refusal?.body}`,
+      /^413 \{"error":41304,/
+    );
     assert.equal(next?.status, 200);
     await store.close();
   });
@@ -123,15 +207,24 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     await cluster.create("denied");
     const denied = /Permissions Violation for Publish to "denied"/;
     await refused(cluster.open("denied", { user: "half" }), "config", denied);
-    const { code, stderr } = await run([], cluster.env("denied", "half"), temporaryFolder());
+    const { code, stderr } = await run(
+      [],
+      cluster.env("denied", "half"),
+      temporaryFolder()
+    );
     assert.equal(code, 78);
     assert.match(stderr, denied);
-    const exported = await run(["export", "out.ndjson"], cluster.env("denied", "half"), temporaryFolder());
+    const exported = await run(
+      ["export", "out.ndjson"],
+      cluster.env("denied", "half"),
+      temporaryFolder()
+    );
     assert.equal(exported.code, 0, exported.stderr);
   });
   test("the check of a user's permissions stores nothing", async () => {
     await cluster.create("asked");
-    for (let turn = 0; turn < 3; turn++) await (await cluster.open("asked", { user: "admin" })).close();
+    for (let turn = 0; turn < 3; turn++)
+      await (await cluster.open("asked", { user: "admin" })).close();
     assert.deepEqual(await cluster.read("asked"), []);
   });
 });
@@ -142,7 +235,11 @@ describe("where the servers do not sync", { ...withCluster, timeout }, () => {
     await lax.create("plants", { num_replicas: 1 });
     const [{ monitor } = assert.fail("no server")] = lax.servers;
     const query = `?replicas=1&monitor=${monitor}`;
-    await refused(lax.open("plants", { query }), "config", /sync_interval: always/);
+    await refused(
+      lax.open("plants", { query }),
+      "config",
+      /sync_interval: always/
+    );
     await (await lax.open("plants", { query: "?replicas=1" })).close();
   });
 });

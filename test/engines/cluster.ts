@@ -10,11 +10,16 @@ import { join } from "node:path";
 import { after } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { connect as connectTls, type ConnectionOptions } from "node:tls";
-import { openNats, type NatsOptions, type NatsStore } from "../../src/engines/nats.ts";
+import {
+  openNats,
+  type NatsOptions,
+  type NatsStore
+} from "../../src/engines/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 /** The server's binary, or why there is none. */
-function findBinary(): { readonly path: string } | { readonly missing: string } {
+function findBinary():
+  { readonly path: string } | { readonly missing: string } {
   const path = process.env["PLANT_TEST_NATS"] || "nats-server";
   try {
     const version = execFileSync(path, ["--version"], { encoding: "utf8" });
@@ -29,11 +34,15 @@ function findBinary(): { readonly path: string } | { readonly missing: string } 
 const binary = findBinary();
 
 /** For `test`'s options: without the server the tests are skipped, and say so. */
-export const withCluster = "path" in binary ? {} : {
-  skip: `SKIPPED: the replicated store is not tested: ${binary.missing}`,
-};
+export const withCluster =
+  "path" in binary
+    ? {}
+    : {
+        skip: `SKIPPED: the replicated store is not tested: ${binary.missing}`
+      };
 
-if ("missing" in binary) console.error(`skipped: no replicated store: ${binary.missing}`);
+if ("missing" in binary)
+  console.error(`skipped: no replicated store: ${binary.missing}`);
 
 // Continuous integration brings the binary: there it must not be missing.
 if ("missing" in binary && process.env["PLANT_TEST_NATS_REQUIRED"]) {
@@ -105,7 +114,9 @@ interface Server {
 }
 
 export async function freePorts(count: number): Promise<readonly number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
+  const servers = Array.from({ length: count }, () =>
+    createServer().listen(0, "127.0.0.1")
+  );
   await Promise.all(servers.map((server) => once(server, "listening")));
   const ports = servers.map((server) => (server.address() as AddressInfo).port);
   await Promise.all(servers.map((server) => once(server.close(), "close")));
@@ -123,7 +134,11 @@ export class Cluster {
 
   readonly #options: ClusterOptions;
 
-  private constructor(folder: string, servers: readonly Server[], options: ClusterOptions) {
+  private constructor(
+    folder: string,
+    servers: readonly Server[],
+    options: ClusterOptions
+  ) {
     this.folder = folder;
     this.servers = servers;
     this.#options = options;
@@ -145,7 +160,9 @@ export class Cluster {
       const spawned = await Cluster.#spawn(options);
       cluster = spawned;
       const ready = spawned.servers.map((server) => spawned.ready(server));
-      const [failed] = (await Promise.allSettled(ready)).filter(({ status }) => status === "rejected");
+      const [failed] = (await Promise.allSettled(ready)).filter(
+        ({ status }) => status === "rejected"
+      );
       if (!failed) return spawned;
       await spawned.stop();
       if (tries === 3 && failed.status === "rejected") throw failed.reason;
@@ -159,28 +176,48 @@ export class Cluster {
     const routes = ports.slice(2 * count);
     const servers = routes.map((_, index) => {
       const config = join(folder, `n${index + 1}.conf`);
-      const others = routes.filter((_, to) => to !== index).map((port) => `nats://route:routepw@127.0.0.1:${port}`);
-      const text = options.template === undefined
-        ? configOf(index, ports, others, folder, options)
-        : filled(options.template, index, ports, folder);
+      const others = routes
+        .filter((_, to) => to !== index)
+        .map((port) => `nats://route:routepw@127.0.0.1:${port}`);
+      const text =
+        options.template === undefined
+          ? configOf(index, ports, others, folder, options)
+          : filled(options.template, index, ports, folder);
       writeFileSync(config, text);
       const { host, port, monitor } = placeOf(index, ports, options);
       const name = `n${index + 1}`;
-      return { name, host, port, monitor, config, process: spawnServer(config, folder, name, options.binary) };
+      return {
+        name,
+        host,
+        port,
+        monitor,
+        config,
+        process: spawnServer(config, folder, name, options.binary)
+      };
     });
     return new Cluster(folder, servers, options);
   }
 
   /** The address of a stream on these servers, or on proxies before them. */
-  address(stream: string, { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}): string {
+  address(
+    stream: string,
+    { scheme = "nats", query = "", ports = [0] }: OpenOptions = {}
+  ): string {
     const own = this.servers.map(({ host, port }) => `${host}:${port}`);
-    const hosts = ports[0] === 0 ? own : ports.map((port) => `127.0.0.1:${port}`);
+    const hosts =
+      ports[0] === 0 ? own : ports.map((port) => `127.0.0.1:${port}`);
     return `${scheme}://${hosts.join()}/${stream}${query}`;
   }
 
   /** Opens a store there, as the user that serves. */
   open(stream: string, options: OpenOptions = {}): Promise<NatsStore> {
-    const { user = "writer", scheme = "nats", query = "", ports = [0], ...others } = options;
+    const {
+      user = "writer",
+      scheme = "nats",
+      query = "",
+      ports = [0],
+      ...others
+    } = options;
     const address = this.address(stream, { scheme, query, ports });
     return openNats(address, { credentials: credentialsOf(user), ...others });
   }
@@ -198,7 +235,10 @@ export class Cluster {
   }
 
   /** Kills a server as a crash would, and waits for its end. */
-  async kill(server: Server, signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+  async kill(
+    server: Server,
+    signal: NodeJS.Signals = "SIGKILL"
+  ): Promise<void> {
     const { process: child } = server;
     if (child.exitCode !== null || child.signalCode !== null) return;
     const exited = once(child, "exit");
@@ -227,14 +267,22 @@ export class Cluster {
   }
 
   /** Makes a stream that is right, but for what is given; waits until it has a leader. */
-  async create(stream: string, changes: Readonly<Record<string, unknown>> = {}): Promise<void> {
+  async create(
+    stream: string,
+    changes: Readonly<Record<string, unknown>> = {}
+  ): Promise<void> {
     const config = { ...rightStream(stream), ...changes };
     await until(`stream ${stream} is created`, async () => {
-      const answer = await this.admin<StreamInfo>(`STREAM.CREATE.${stream}`, config);
+      const answer = await this.admin<StreamInfo>(
+        `STREAM.CREATE.${stream}`,
+        config
+      );
       return answer.error === undefined;
     });
-    await until(`stream ${stream} responds`, async () =>
-      (await this.info(stream)).state !== undefined);
+    await until(
+      `stream ${stream} responds`,
+      async () => (await this.info(stream)).state !== undefined
+    );
   }
 
   /** Sends a request to JetStream's interface, by any server that responds. */
@@ -242,20 +290,29 @@ export class Cluster {
     let answer: Answer | undefined;
     const text = body === "" ? "" : JSON.stringify(body);
     await until(`an answer to ${subject}`, async () => {
-      for (const server of this.servers) answer ??= await this.#ask<Answer>(server, subject, text);
+      for (const server of this.servers)
+        answer ??= await this.#ask<Answer>(server, subject, text);
       return answer !== undefined;
     });
     return answer ?? assert.fail(subject);
   }
 
   /** Asks one server; undefined if it does not respond. */
-  async #ask<Answer>(server: Server, subject: string, text = ""): Promise<Answer | undefined> {
+  async #ask<Answer>(
+    server: Server,
+    subject: string,
+    text = ""
+  ): Promise<Answer | undefined> {
     const { process: child } = server;
     if (child.exitCode !== null || child.signalCode !== null) return undefined;
-    const client = await TestClient.open(server, this.#options).catch(() => undefined);
-    const reply = await client?.request(`$JS.API.${subject}`, text).catch(() => undefined);
+    const client = await TestClient.open(server, this.#options).catch(
+      () => undefined
+    );
+    const reply = await client
+      ?.request(`$JS.API.${subject}`, text)
+      .catch(() => undefined);
     client?.end();
-    return reply ? JSON.parse(reply) as Answer : undefined;
+    return reply ? (JSON.parse(reply) as Answer) : undefined;
   }
 
   /** Reads every message of a stream in order, once every server has the same leader and end. Each
@@ -264,30 +321,44 @@ export class Cluster {
   async read(stream: string): Promise<readonly string[]> {
     let own: readonly StreamInfo[] = [];
     await until(`all servers have the same end of ${stream}`, async () => {
-      own = await Promise.all(this.servers.map((server) => ownInfo(server, stream)));
-      const ends = own.map(({ cluster, state }) => `${cluster?.leader} ${state?.last_seq}`);
+      own = await Promise.all(
+        this.servers.map((server) => ownInfo(server, stream))
+      );
+      const ends = own.map(
+        ({ cluster, state }) => `${cluster?.leader} ${state?.last_seq}`
+      );
       // While they elect one, all may agree that there is none.
       return Boolean(own[0]?.cluster?.leader) && new Set(ends).size === 1;
     });
-    const { cluster: { leader } = {}, state = assert.fail("no state") } = own[0] ?? {};
+    const { cluster: { leader } = {}, state = assert.fail("no state") } =
+      own[0] ?? {};
     assert.equal(state.num_deleted ?? 0, 0, "the stream has no holes");
-    const found = this.servers.find(({ name }) => name === leader) ?? assert.fail("no leader");
+    const found =
+      this.servers.find(({ name }) => name === leader) ??
+      assert.fail("no leader");
     const client = await TestClient.open(found, this.#options);
     const messages: string[] = [];
     for (let seq = 1; seq <= state.last_seq; seq += 500) {
       const count = Math.min(500, state.last_seq - seq + 1);
-      messages.push(...await Promise.all(Array.from({ length: count }, async (_, index) => {
-        const body = JSON.stringify({ seq: seq + index });
-        let message: { readonly data: string } | undefined;
-        // A leader that has just changed may refuse: it is asked again, but not for ever.
-        for (let tries = 0; !message && tries < 80; tries++) {
-          if (tries > 0) await setTimeout(250);
-          const reply = await client.request(`$JS.API.STREAM.MSG.GET.${stream}`, body)
-            .catch(() => "{}");
-          ({ message } = JSON.parse(reply) as { message?: { readonly data: string } });
-        }
-        return Buffer.from(message?.data ?? "", "base64").toString();
-      })));
+      messages.push(
+        ...(await Promise.all(
+          Array.from({ length: count }, async (_, index) => {
+            const body = JSON.stringify({ seq: seq + index });
+            let message: { readonly data: string } | undefined;
+            // A leader that has just changed may refuse: it is asked again, but not for ever.
+            for (let tries = 0; !message && tries < 80; tries++) {
+              if (tries > 0) await setTimeout(250);
+              const reply = await client
+                .request(`$JS.API.STREAM.MSG.GET.${stream}`, body)
+                .catch(() => "{}");
+              ({ message } = JSON.parse(reply) as {
+                message?: { readonly data: string };
+              });
+            }
+            return Buffer.from(message?.data ?? "", "base64").toString();
+          })
+        ))
+      );
     }
     client.end();
     return messages;
@@ -308,27 +379,48 @@ export interface StreamInfo {
 }
 
 export const rightStream = (name: string) => ({
-  name, subjects: [name], storage: "file", num_replicas: 3, retention: "limits", discard: "new",
-  max_bytes: -1, max_msgs: -1, max_msgs_per_subject: -1, max_age: 0, duplicate_window: 120_000_000_000,
-  deny_delete: true, deny_purge: true, allow_direct: true,
+  name,
+  subjects: [name],
+  storage: "file",
+  num_replicas: 3,
+  retention: "limits",
+  discard: "new",
+  max_bytes: -1,
+  max_msgs: -1,
+  max_msgs_per_subject: -1,
+  max_age: 0,
+  duplicate_window: 120_000_000_000,
+  deny_delete: true,
+  deny_purge: true,
+  allow_direct: true
 });
 
 /** Where a server listens; the ports are those of all clients, then all monitors, then all routes. */
-const placeOf = (index: number, ports: readonly number[], options: ClusterOptions) => ({
+const placeOf = (
+  index: number,
+  ports: readonly number[],
+  options: ClusterOptions
+) => ({
   host: `127.0.0.${options.hasAddresses ? index + 1 : 1}`,
   port: ports[index] ?? 0,
-  monitor: ports[ports.length / 3 + (options.hasAddresses ? 0 : index)] ?? 0,
+  monitor: ports[ports.length / 3 + (options.hasAddresses ? 0 : index)] ?? 0
 });
 
 function configOf(
-  index: number, ports: readonly number[], others: readonly string[], folder: string,
-  options: ClusterOptions,
+  index: number,
+  ports: readonly number[],
+  others: readonly string[],
+  folder: string,
+  options: ClusterOptions
 ): string {
   const count = others.length + 1;
   const { sync = "always", users = "", domain = "", tls } = options;
   const name = `n${index + 1}`;
   const { host, port, monitor } = placeOf(index, ports, options);
-  const cluster = count === 1 ? "" : `cluster {
+  const cluster =
+    count === 1
+      ? ""
+      : `cluster {
   name: plants, listen: "127.0.0.1:${ports[2 * count + index]}"
   authorization { user: route, password: routepw, timeout: 2 }
   routes: [ ${others.join(", ")} ]
@@ -338,13 +430,19 @@ function configOf(
 listen: "${host}:${port}"
 http: "${host}:${monitor}"
 max_payload: 1MB
-${domain === "none" ? "" : `jetstream {
+${
+  domain === "none"
+    ? ""
+    : `jetstream {
   store_dir: "${join(folder, name)}", max_memory_store: 16MB, max_file_store: 2GB
   sync_interval: ${sync}
   ${domain === "" ? "" : `domain: ${domain}`}
-}`}
+}`
+}
 ${cluster}
-${options.accounts ?? `accounts {
+${
+  options.accounts ??
+  `accounts {
   $SYS { users: [ { user: sys, password: syspw } ] }
   PLANTS { jetstream: enabled, users: [
     { user: admin, password: adminpw }
@@ -358,7 +456,8 @@ ${options.accounts ?? `accounts {
       publish: [ "*", "$JS.API.STREAM.INFO.*" ], subscribe: [ "_INBOX.>" ] } }
     ${users}
   ] }
-}`}
+}`
+}
 ${tls === undefined ? "" : `tls { ${tls} }`}
 ${options.more ?? ""}
 `;
@@ -366,7 +465,10 @@ ${options.more ?? ""}
 
 /** The chapter's first server as this one: its name, folder, address and ports are put in. */
 function filled(
-  template: string, index: number, ports: readonly number[], folder: string,
+  template: string,
+  index: number,
+  ports: readonly number[],
+  folder: string
 ): string {
   const own = `127.0.0.${index + 1}`;
   return template
@@ -375,13 +477,23 @@ function filled(
     .replace(/^listen: .*$/m, `listen: "${own}:${ports[index]}"`)
     .replace(/^http: "[^"]*"/m, `http: "${own}:${ports[3]}"`)
     .replace(/^( +)listen: .*$/m, `$1listen: "${own}:${ports[6 + index]}"`)
-    .replace(/(?<=@127\.0\.0\.(\d):)6222/g, (_, to) => `${ports[5 + Number(to)]}`);
+    .replace(
+      /(?<=@127\.0\.0\.(\d):)6222/g,
+      (_, to) => `${ports[5 + Number(to)]}`
+    );
 }
 
-function spawnServer(config: string, folder: string, name: string, path?: string): ChildProcess {
+function spawnServer(
+  config: string,
+  folder: string,
+  name: string,
+  path?: string
+): ChildProcess {
   assert.ok("path" in binary);
   const log = openSync(join(folder, `${name}.log`), "a");
-  const child = spawn(path ?? binary.path, ["-c", config], { stdio: ["ignore", log, log] });
+  const child = spawn(path ?? binary.path, ["-c", config], {
+    stdio: ["ignore", log, log]
+  });
   // A server that no hook ended must not keep the tests' process: its exit ends the server.
   child.unref();
   running.add(child);
@@ -397,23 +509,33 @@ export async function storeOne(opened: Promise<NatsStore>): Promise<void> {
 }
 
 /** Asks again and again, for at most a minute. */
-export async function until(what: string, holds: () => Promise<boolean> | boolean): Promise<void> {
+export async function until(
+  what: string,
+  holds: () => Promise<boolean> | boolean
+): Promise<void> {
   const giveUpAt = performance.now() + 60_000;
-  while (!await holds()) {
+  while (!(await holds())) {
     assert.ok(performance.now() < giveUpAt, `within a minute: ${what}`);
     await setTimeout(50);
   }
 }
 
-function fetchText({ host, monitor: port }: Server, path: string): Promise<string> {
+function fetchText(
+  { host, monitor: port }: Server,
+  path: string
+): Promise<string> {
   return new Promise((resolve) => {
     const request = get({ host, port, path, agent: false, timeout: 1_000 });
     request.on("response", (response) => {
       let text = "";
-      response.setEncoding("utf8").on("data", (chunk: string) => { text += chunk; });
+      response.setEncoding("utf8").on("data", (chunk: string) => {
+        text += chunk;
+      });
       response.on("close", () => resolve(response.complete ? text : ""));
     });
-    request.on("timeout", () => request.destroy()).on("error", () => resolve(""));
+    request
+      .on("timeout", () => request.destroy())
+      .on("error", () => resolve(""));
   });
 }
 
@@ -421,9 +543,13 @@ function fetchText({ host, monitor: port }: Server, path: string): Promise<strin
 async function ownInfo(server: Server, stream: string): Promise<StreamInfo> {
   const text = await fetchText(server, "/jsz?accounts=true&streams=true");
   const { account_details: accounts = [] } = JSON.parse(text || "{}") as {
-    account_details?: readonly { stream_detail?: readonly (StreamInfo & { name: string })[] }[];
+    account_details?: readonly {
+      stream_detail?: readonly (StreamInfo & { name: string })[];
+    }[];
   };
-  const streams = accounts.flatMap(({ stream_detail: details = [] }) => details);
+  const streams = accounts.flatMap(
+    ({ stream_detail: details = [] }) => details
+  );
   return streams.find(({ name }) => name === stream) ?? {};
 }
 
@@ -438,35 +564,59 @@ class TestClient {
     this.#socket = socket;
   }
 
-  static async open({ host, port }: Server, options: ClusterOptions): Promise<TestClient> {
-    const { client: tls, isTlsFirst, login = () => ({ user: "admin", pass: "adminpw" }) } = options;
+  static async open(
+    { host, port }: Server,
+    options: ClusterOptions
+  ): Promise<TestClient> {
+    const {
+      client: tls,
+      isTlsFirst,
+      login = () => ({ user: "admin", pass: "adminpw" })
+    } = options;
     let socket = connect(port, host).on("error", () => undefined);
     const secure = (): Socket =>
-      connectTls({ socket, ...tls, checkServerIdentity: () => undefined }).on("error", () => undefined);
+      connectTls({ socket, ...tls, checkServerIdentity: () => undefined }).on(
+        "error",
+        () => undefined
+      );
     if (isTlsFirst) socket = secure();
     const [info] = await once(socket, "data");
-    const { nonce = "" } = JSON.parse(/{.*}/.exec(String(info))?.[0] ?? "{}") as { nonce?: string };
+    const { nonce = "" } = JSON.parse(
+      /{.*}/.exec(String(info))?.[0] ?? "{}"
+    ) as { nonce?: string };
     if (tls && !isTlsFirst) socket = secure();
     const client = new TestClient(socket);
     socket.on("error", () => undefined);
     socket.on("data", (bytes: Buffer) => client.#read(bytes));
     if (tls && !isTlsFirst) await once(socket, "secureConnect");
-    const hello = { verbose: false, pedantic: false, headers: true, no_responders: true };
-    socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`);
+    const hello = {
+      verbose: false,
+      pedantic: false,
+      headers: true,
+      no_responders: true
+    };
+    socket.write(
+      `CONNECT ${JSON.stringify({ ...hello, ...login(nonce) })}\r\nSUB _INBOX.admin.> 1\r\n`
+    );
     return client;
   }
 
   request(subject: string, body: string): Promise<string> {
     const reply = `_INBOX.admin.${process.pid}.${++this.#count}`;
     return new Promise((resolve, reject) => {
-      const timer = globalThis.setTimeout(() => reject(new Error("no answer")), 3_000);
+      const timer = globalThis.setTimeout(
+        () => reject(new Error("no answer")),
+        3_000
+      );
       this.#waiting.set(reply, (text) => {
         clearTimeout(timer);
         this.#waiting.delete(reply);
         if (text === "") reject(new Error("no server responds"));
         else resolve(text);
       });
-      this.#socket.write(`PUB ${subject} ${reply} ${Buffer.byteLength(body)}\r\n${body}\r\n`);
+      this.#socket.write(
+        `PUB ${subject} ${reply} ${Buffer.byteLength(body)}\r\n${body}\r\n`
+      );
     });
   }
 
@@ -486,8 +636,8 @@ class TestClient {
       if (line === "PING") this.#socket.write("PONG\r\n");
       const body = this.#rest.toString("utf8", end + 2, bodyEnd - 2);
       this.#rest = this.#rest.subarray(bodyEnd);
-      if (message) this.#waiting.get(message[2] ?? "")?.(message[1] === "H" ? "" : body);
+      if (message)
+        this.#waiting.get(message[2] ?? "")?.(message[1] === "H" ? "" : body);
     }
   }
 }
-

@@ -22,24 +22,64 @@ const jwt = "eyJhbGci.eyJqdGki-_x.c2lnbmF0dXJl";
 
 /** Whether a signature of the nonce is that of the key. */
 function isSigned(sig: unknown, nonce: string): boolean {
-  const bits = [...nkey].map((char) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(char)
-    .toString(2).padStart(5, "0")).join("");
-  const bytes = Buffer.from(bits.match(/.{8}/g)?.map((byte) => parseInt(byte, 2)) ?? []);
+  const bits = [...nkey]
+    .map((char) =>
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+        .indexOf(char)
+        .toString(2)
+        .padStart(5, "0")
+    )
+    .join("");
+  const bytes = Buffer.from(
+    bits.match(/.{8}/g)?.map((byte) => parseInt(byte, 2)) ?? []
+  );
   const x = bytes.subarray(1, 33).toString("base64url");
-  const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
-  return verify(null, Buffer.from(nonce), key, Buffer.from(String(sig), "base64url"));
+  const key = createPublicKey({
+    key: { kty: "OKP", crv: "Ed25519", x },
+    format: "jwk"
+  });
+  return verify(
+    null,
+    Buffer.from(nonce),
+    key,
+    Buffer.from(String(sig), "base64url")
+  );
 }
 
-const isExpected = /^the store's credentials: expected a \.creds file, an nkey seed/;
+const isExpected =
+  /^the store's credentials: expected a \.creds file, an nkey seed/;
 
 const operator = createKey("operator");
-const [system, plants, stranger] = [createKey("account"), createKey("account"), createKey("account")];
-const unlimited = { subs: -1, data: -1, payload: -1, imports: -1, exports: -1, wildcards: true,
-  conn: -1, leaf: -1 };
-const storing = { mem_storage: -1, disk_storage: -1, streams: -1, consumer: -1 };
+const [system, plants, stranger] = [
+  createKey("account"),
+  createKey("account"),
+  createKey("account")
+];
+const unlimited = {
+  subs: -1,
+  data: -1,
+  payload: -1,
+  imports: -1,
+  exports: -1,
+  wildcards: true,
+  conn: -1,
+  leaf: -1
+};
+const storing = {
+  mem_storage: -1,
+  disk_storage: -1,
+  streams: -1,
+  consumer: -1
+};
 const userOf = (account = plants, more = {}, publish = [">"]) => {
   const key = createKey("user");
-  const claims = { pub: { allow: publish }, sub: { allow: ["_INBOX.>"] }, subs: -1, data: -1, payload: -1 };
+  const claims = {
+    pub: { allow: publish },
+    sub: { allow: ["_INBOX.>"] },
+    subs: -1,
+    data: -1,
+    payload: -1
+  };
   return { key, jwt: jwtOf("user", key.id, account, claims, more) };
 };
 const adminUser = userOf();
@@ -52,56 +92,146 @@ const cluster = await Cluster.start({
 resolver: MEMORY
 resolver_preload: { ${accountJwts.join("\n")} }
 `,
-  login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) }),
+  login: (nonce) => ({ jwt: adminUser.jwt, sig: adminUser.key.sign(nonce) })
 });
-const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string => credsOf(text, key.seed);
-const writer = () => ["plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants"];
+const credsFor = ({ key, jwt: text }: ReturnType<typeof userOf>): string =>
+  credsOf(text, key.seed);
+const writer = () => [
+  "plants",
+  "$JS.API.STREAM.INFO.plants",
+  "$JS.API.STREAM.MSG.GET.plants"
+];
 
 describe("the credentials", { timeout }, () => {
-  const forms: readonly (readonly [what: string, text: string | undefined, login: object])[] = [
-    ["user and password", "wr1ter\ns3cret\n", { user: "wr1ter", pass: "s3cret" }],
-    ["both without an end of line", "wr1ter\ns3cret", { user: "wr1ter", pass: "s3cret" }],
-    ["both with CRLF, and blank lines", "wr1ter\r\n s3/@: \"ä\r\n\r\n", { user: "wr1ter", pass: " s3/@: \"ä" }],
-    ["a user named token", "token x\ns3cret\n", { user: "token x", pass: "s3cret" }],
+  const forms: readonly (readonly [
+    what: string,
+    text: string | undefined,
+    login: object
+  ])[] = [
+    [
+      "user and password",
+      "wr1ter\ns3cret\n",
+      { user: "wr1ter", pass: "s3cret" }
+    ],
+    [
+      "both without an end of line",
+      "wr1ter\ns3cret",
+      { user: "wr1ter", pass: "s3cret" }
+    ],
+    [
+      "both with CRLF, and blank lines",
+      'wr1ter\r\n s3/@: "ä\r\n\r\n',
+      { user: "wr1ter", pass: ' s3/@: "ä' }
+    ],
+    [
+      "a user named token",
+      "token x\ns3cret\n",
+      { user: "token x", pass: "s3cret" }
+    ],
     ["a token", "token s3 cret\n", { auth_token: "s3 cret" }],
     ["a seed", `${seed}\n`, { nkey }],
     ["a .creds file", credsOf(jwt, seed), { jwt, nkey }],
-    ["a .creds file with CRLF", credsOf(jwt, seed).replaceAll("\n", "\r\n"), { jwt, nkey }],
-    ["a seed and its public key, as NATS' tool prints them", `${seed}\n${nkey}\n`, { nkey }],
+    [
+      "a .creds file with CRLF",
+      credsOf(jwt, seed).replaceAll("\n", "\r\n"),
+      { jwt, nkey }
+    ],
+    [
+      "a seed and its public key, as NATS' tool prints them",
+      `${seed}\n${nkey}\n`,
+      { nkey }
+    ],
     ["a JWT and a seed", `${jwt}\r\n${seed}\r\n`, { jwt, nkey }],
     ["a comment and a seed", `# of the writer\n${seed}\n`, { nkey }],
-    ["none", undefined, {}],
+    ["none", undefined, {}]
   ];
   for (const [what, credentials, login] of forms) {
     test(`${what}: sent in CONNECT, with the nonce signed where there is a seed`, async () => {
       const fake = await Fake.start({ info: { nonce: "n0nce-_" } });
-      const options: NatsOptions = credentials === undefined ? {} : { credentials };
+      const options: NatsOptions =
+        credentials === undefined ? {} : { credentials };
       await (await openNats(`nats://${fake.host}/plants`, options)).close();
-      const [, connect = ""] = /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
-      const { name, lang, version: sentVersion, verbose, pedantic, protocol, headers, no_responders, sig, ...sent } =
-        JSON.parse(Buffer.from(connect, "latin1").toString());
+      const [, connect = ""] =
+        /^CONNECT (.*)\r$/m.exec(fake.said[0] ?? "") ?? [];
+      const {
+        name,
+        lang,
+        version: sentVersion,
+        verbose,
+        pedantic,
+        protocol,
+        headers,
+        no_responders,
+        sig,
+        ...sent
+      } = JSON.parse(Buffer.from(connect, "latin1").toString());
       assert.deepEqual(sent, login);
       const hasSeed = "nkey" in login || "jwt" in login;
       assert.equal(sig !== undefined, hasSeed);
       if (hasSeed) assert.ok(isSigned(sig, "n0nce-_"));
-      assert.deepEqual([name, lang, sentVersion, verbose, pedantic, protocol, headers, no_responders],
-        [`plant-store ${hostname()} ${process.pid}`, "node", version, false, false, 1, true, true]);
+      assert.deepEqual(
+        [
+          name,
+          lang,
+          sentVersion,
+          verbose,
+          pedantic,
+          protocol,
+          headers,
+          no_responders
+        ],
+        [
+          `plant-store ${hostname()} ${process.pid}`,
+          "node",
+          version,
+          false,
+          false,
+          1,
+          true,
+          true
+        ]
+      );
     });
   }
-  const wrong = ["", "\n", "s3cret", "s3cret\n", "\ns3cret", "s3cret\n\n", "u\ns3cret\nx", "token ",
-    seed.toLowerCase(), `${seed}A`, seed.slice(1), `U${seed.slice(1)}`, nkey,
-    createKey("account").seed, createKey("operator").seed, credsOf(jwt, nkey),
-    `writer\n${seed}`, `token ${seed}`, `seed: ${seed}\nx`, `${seed}\n${createKey("user").id}`, `${seed}\n${createKey("user").seed}`,
-    `${seed.slice(1)}\n${nkey}`, `${jwt}\n${seed.slice(0, -1)}`, `writer\n${createKey("account").seed}`, `# x\n${seed.slice(0, -1)}`];
+  const wrong = [
+    "",
+    "\n",
+    "s3cret",
+    "s3cret\n",
+    "\ns3cret",
+    "s3cret\n\n",
+    "u\ns3cret\nx",
+    "token ",
+    seed.toLowerCase(),
+    `${seed}A`,
+    seed.slice(1),
+    `U${seed.slice(1)}`,
+    nkey,
+    createKey("account").seed,
+    createKey("operator").seed,
+    credsOf(jwt, nkey),
+    `writer\n${seed}`,
+    `token ${seed}`,
+    `seed: ${seed}\nx`,
+    `${seed}\n${createKey("user").id}`,
+    `${seed}\n${createKey("user").seed}`,
+    `${seed.slice(1)}\n${nkey}`,
+    `${jwt}\n${seed.slice(0, -1)}`,
+    `writer\n${createKey("account").seed}`,
+    `# x\n${seed.slice(0, -1)}`
+  ];
   for (const credentials of wrong) {
-    test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`,
-      async () => {
-        const fake = await Fake.start();
-        for (const each of [credentials, () => credentials]) {
-          await refused(openFake([fake], { credentials: each }), "config", isExpected);
-        }
-        assert.equal(fake.connections, 0);
-      });
+    test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`, async () => {
+      const fake = await Fake.start();
+      for (const each of [credentials, () => credentials]) {
+        await refused(
+          openFake([fake], { credentials: each }),
+          "config",
+          isExpected
+        );
+      }
+      assert.equal(fake.connections, 0);
+    });
   }
   test("with 2,000 single mistakes in a seed: each is found, or has no effect", () => {
     const right = loginOf(seed, "nonce");
@@ -109,7 +239,10 @@ describe("the credentials", { timeout }, () => {
     for (let round = 0; round < 2_000; round++) {
       const at = Math.floor(Math.random() * seed.length);
       const char = String.fromCharCode(33 + Math.floor(Math.random() * 94));
-      const text = seed.slice(0, at) + [char, "", char + seed[at]][round % 3] + seed.slice(at + 1);
+      const text =
+        seed.slice(0, at) +
+        [char, "", char + seed[at]][round % 3] +
+        seed.slice(at + 1);
       try {
         assert.deepEqual(loginOf(text, "nonce"), right, text);
       } catch (error) {
@@ -123,7 +256,11 @@ describe("the credentials", { timeout }, () => {
   test("are not in a store that is logged or inspected", async () => {
     for (const credentials of [credsOf(jwt, seed), "writer\ns3cret"]) {
       const store = await openFake([await Fake.start()], { credentials });
-      const shown = inspect(store, { showHidden: true, depth: 20, getters: true });
+      const shown = inspect(store, {
+        showHidden: true,
+        depth: 20,
+        getters: true
+      });
       assert.doesNotMatch(shown, /SUAC|eyJ|s3cret|writer/);
       assert.match(shown, /NatsStore/);
     }
@@ -132,7 +269,10 @@ describe("the credentials", { timeout }, () => {
     let read = (): string => "u\ns3cret";
     const fake = await Fake.start();
     const warnings: string[] = [];
-    const store = await openFake([fake], { credentials: () => read(), warn: (line) => warnings.push(line) });
+    const store = await openFake([fake], {
+      credentials: () => read(),
+      warn: (line) => warnings.push(line)
+    });
     for (const next of ["s3cret", new Error("cannot read FILE")]) {
       read = () => {
         if (typeof next === "string") return next;
@@ -140,9 +280,16 @@ describe("the credentials", { timeout }, () => {
       };
       const reported = warnings.length;
       fake.cut();
-      await until("it is reported", () => warnings.slice(reported).join().includes("credentials"));
+      await until("it is reported", () =>
+        warnings.slice(reported).join().includes("credentials")
+      );
       read = () => "u\ns3cret";
-      await until("it stores", () => store.append(fern).then(() => true, () => false));
+      await until("it stores", () =>
+        store.append(fern).then(
+          () => true,
+          () => false
+        )
+      );
     }
     assert.match(warnings.join("\n"), /credentials: expected a \.creds file/);
     assert.match(warnings.join("\n"), /credentials: cannot read FILE/);
@@ -150,60 +297,118 @@ describe("the credentials", { timeout }, () => {
   });
 });
 
-describe("servers with operator, account and user JWTs", { ...withCluster, timeout, concurrency: 2 }, () => {
-  test("serve a user by its .creds, and no other user", async () => {
-    await cluster.create("plants");
-    await storeOne(cluster.open("plants", { credentials: credsFor(userOf(plants, {}, writer())) }));
-    assert.equal((await cluster.read("plants")).length, 1);
-    const [one, two] = [userOf(), userOf()];
-    const past = { exp: Math.floor(Date.now() / 1000) - 10 };
-    for (const credentials of [credsOf(one.jwt, two.key.seed), credsFor(userOf(stranger)),
-      credsFor(userOf(plants, past)), one.key.seed]) {
-      await assert.rejects(cluster.open("plants", { credentials }),
-        { code: "refused", message: /Authorization Violation/ });
-    }
-  });
-  test("refuse a JWT that expires while it serves, and take a new one without a restart", async () => {
-    await cluster.create("short");
-    let credentials = credsFor(userOf(plants, { exp: Math.floor(Date.now() / 1000) + 3 }));
-    const warnings: string[] = [];
-    const store = await cluster.open("short",
-      { credentials: () => credentials, warn: (line) => warnings.push(line) });
-    after(() => store.close());
-    await store.append(fern);
-    await until("it has expired", () => !store.stats.isReachable);
-    assert.match(warnings.join("\n"), /User Authentication Expired/);
-    await assert.rejects(store.append(fern), { code: "unreachable" });
-    credentials = credsFor(userOf());
-    await until("it stores", () => store.append(fern).then(() => true, () => false));
-  });
-});
-
-describe("servers that know a user by", { ...withCluster, timeout, concurrency: 3 }, () => {
-  const user = createKey("user");
-  for (const [what, right, wrong, options] of [
-    ["user and password", "me\ns3cret\n", "me\nother\n", { users: "{ user: me, password: s3cret }" }],
-    ["a token", "token s3cret\n", "token other\n",
-      { accounts: "authorization { token: s3cret }\n", login: () => ({ auth_token: "s3cret" }) }],
-    ["an nkey", user.seed, createKey("user").seed, { users: `{ nkey: ${user.id} }` }],
-  ] as const) {
-    test(`${what} serve the right one, and no wrong one, whenever they are asked`, async () => {
-      const servers = await Cluster.start({ ...options, servers: 1 });
-      await servers.create("plants", { num_replicas: 1 });
-      const { proxies: [proxy = assert.fail()], ports } = await proxied(servers);
-      await assert.rejects(servers.open("plants", { credentials: wrong, query: "?replicas=1" }),
-        { code: "refused", message: /Authorization Violation/ });
-      let credentials = right;
-      const store = await servers.open("plants",
-        { credentials: () => credentials, query: "?replicas=1", ports, limits: { unreachableMillis: 300 } });
+describe(
+  "servers with operator, account and user JWTs",
+  { ...withCluster, timeout, concurrency: 2 },
+  () => {
+    test("serve a user by its .creds, and no other user", async () => {
+      await cluster.create("plants");
+      await storeOne(
+        cluster.open("plants", {
+          credentials: credsFor(userOf(plants, {}, writer()))
+        })
+      );
+      assert.equal((await cluster.read("plants")).length, 1);
+      const [one, two] = [userOf(), userOf()];
+      const past = { exp: Math.floor(Date.now() / 1000) - 10 };
+      for (const credentials of [
+        credsOf(one.jwt, two.key.seed),
+        credsFor(userOf(stranger)),
+        credsFor(userOf(plants, past)),
+        one.key.seed
+      ]) {
+        await assert.rejects(cluster.open("plants", { credentials }), {
+          code: "refused",
+          message: /Authorization Violation/
+        });
+      }
+    });
+    test("refuse a JWT that expires while it serves, and take a new one without a restart", async () => {
+      await cluster.create("short");
+      let credentials = credsFor(
+        userOf(plants, { exp: Math.floor(Date.now() / 1000) + 3 })
+      );
+      const warnings: string[] = [];
+      const store = await cluster.open("short", {
+        credentials: () => credentials,
+        warn: (line) => warnings.push(line)
+      });
+      after(() => store.close());
       await store.append(fern);
-      credentials = wrong;
-      proxy.cut();
-      await until("it is refused", () => !store.stats.isReachable);
+      await until("it has expired", () => !store.stats.isReachable);
+      assert.match(warnings.join("\n"), /User Authentication Expired/);
       await assert.rejects(store.append(fern), { code: "unreachable" });
-      credentials = right;
-      await until("it stores", () => store.append(fern).then(() => true, () => false));
-      await store.close();
+      credentials = credsFor(userOf());
+      await until("it stores", () =>
+        store.append(fern).then(
+          () => true,
+          () => false
+        )
+      );
     });
   }
-});
+);
+
+describe(
+  "servers that know a user by",
+  { ...withCluster, timeout, concurrency: 3 },
+  () => {
+    const user = createKey("user");
+    for (const [what, right, wrong, options] of [
+      [
+        "user and password",
+        "me\ns3cret\n",
+        "me\nother\n",
+        { users: "{ user: me, password: s3cret }" }
+      ],
+      [
+        "a token",
+        "token s3cret\n",
+        "token other\n",
+        {
+          accounts: "authorization { token: s3cret }\n",
+          login: () => ({ auth_token: "s3cret" })
+        }
+      ],
+      [
+        "an nkey",
+        user.seed,
+        createKey("user").seed,
+        { users: `{ nkey: ${user.id} }` }
+      ]
+    ] as const) {
+      test(`${what} serve the right one, and no wrong one, whenever they are asked`, async () => {
+        const servers = await Cluster.start({ ...options, servers: 1 });
+        await servers.create("plants", { num_replicas: 1 });
+        const {
+          proxies: [proxy = assert.fail()],
+          ports
+        } = await proxied(servers);
+        await assert.rejects(
+          servers.open("plants", { credentials: wrong, query: "?replicas=1" }),
+          { code: "refused", message: /Authorization Violation/ }
+        );
+        let credentials = right;
+        const store = await servers.open("plants", {
+          credentials: () => credentials,
+          query: "?replicas=1",
+          ports,
+          limits: { unreachableMillis: 300 }
+        });
+        await store.append(fern);
+        credentials = wrong;
+        proxy.cut();
+        await until("it is refused", () => !store.stats.isReachable);
+        await assert.rejects(store.append(fern), { code: "unreachable" });
+        credentials = right;
+        await until("it stores", () =>
+          store.append(fern).then(
+            () => true,
+            () => false
+          )
+        );
+        await store.close();
+      });
+    }
+  }
+);

@@ -4,9 +4,19 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer as createHttpServer } from "node:http";
-import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
+import {
+  createServer,
+  type AddressInfo,
+  type Server,
+  type Socket
+} from "node:net";
 import { after } from "node:test";
-import { openNats, type NatsLimits, type NatsOptions, type NatsStore } from "../../src/engines/nats.ts";
+import {
+  openNats,
+  type NatsLimits,
+  type NatsOptions,
+  type NatsStore
+} from "../../src/engines/nats.ts";
 import { EngineError, StoreError } from "../../src/store.ts";
 import { rightStream } from "./cluster.ts";
 
@@ -47,30 +57,46 @@ export interface Script {
   readonly onPing?: string;
 
   /** What a plant is answered with: a message to its reply, whole lines, or nothing. */
-  readonly onPlant?: (published: Published, count: number, fake: Fake) => Answer;
+  readonly onPlant?: (
+    published: Published,
+    count: number,
+    fake: Fake
+  ) => Answer;
 }
 
 export type Answer = string | { readonly raw: string } | undefined;
 
-export const ack = (seq: number, more = ""): string => `{"stream":"plants","seq":${seq}${more}}`;
-export const fails = (code: number, description = "it fails", status = 503): string =>
+export const ack = (seq: number, more = ""): string =>
+  `{"stream":"plants","seq":${seq}${more}}`;
+export const fails = (
+  code: number,
+  description = "it fails",
+  status = 503
+): string =>
   JSON.stringify({ error: { code: status, err_code: code, description } });
 
 /** Responds to plants and to requests for them as a stream that stores each id once, in `kept`. */
-export const storing = (kept: Published[]) => ({ subject, payload, headers, ...rest }: Published): string => {
-  if (subject.includes("MSG.GET")) {
-    const { seq } = JSON.parse(payload) as { seq: number };
-    const message = kept[seq - 1] ?? assert.fail(payload);
-    return found(seq, message.payload, message.headers);
-  }
-  const idOf = (text: string): string | undefined => /^Nats-Msg-Id: (.*)\r$/m.exec(text)?.[1];
-  const known = kept.findIndex((each) => idOf(each.headers) === idOf(headers)) + 1;
-  return known > 0 ? ack(known, ',"duplicate":true') : ack(kept.push({ subject, payload, headers, ...rest }));
-};
+export const storing =
+  (kept: Published[]) =>
+  ({ subject, payload, headers, ...rest }: Published): string => {
+    if (subject.includes("MSG.GET")) {
+      const { seq } = JSON.parse(payload) as { seq: number };
+      const message = kept[seq - 1] ?? assert.fail(payload);
+      return found(seq, message.payload, message.headers);
+    }
+    const idOf = (text: string): string | undefined =>
+      /^Nats-Msg-Id: (.*)\r$/m.exec(text)?.[1];
+    const known =
+      kept.findIndex((each) => idOf(each.headers) === idOf(headers)) + 1;
+    return known > 0
+      ? ack(known, ',"duplicate":true')
+      : ack(kept.push({ subject, payload, headers, ...rest }));
+  };
 
 /** A message without payload, as a server sends it where nobody takes what was published. */
-export const nobody = (subject: string): { readonly raw: string } =>
-  ({ raw: `HMSG ${subject} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n` });
+export const nobody = (subject: string): { readonly raw: string } => ({
+  raw: `HMSG ${subject} 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n`
+});
 
 export class Fake {
   /** What was published on the stream's subject, by all connections. */
@@ -89,7 +115,11 @@ export class Fake {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async start(script: Script = {}, address = "127.0.0.1", port = 0): Promise<Fake> {
+  static async start(
+    script: Script = {},
+    address = "127.0.0.1",
+    port = 0
+  ): Promise<Fake> {
     const fake = new Fake(script);
     fake.#server.listen(port, address);
     await once(fake.#server, "listening");
@@ -129,17 +159,32 @@ export class Fake {
     this.connections++;
     const index = this.said.push("") - 1;
     this.#sockets.add(socket);
-    socket.on("close", () => this.#sockets.delete(socket)).on("error", () => undefined);
+    socket
+      .on("close", () => this.#sockets.delete(socket))
+      .on("error", () => undefined);
     socket.setNoDelay(true);
-    const info = { cluster: "as long as a large one's".repeat(100), version: "2.15.1", server_id: this.serverId, headers: true, max_payload: 1_048_576, jetstream: true };
-    const { greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n` } = this.script;
+    const info = {
+      cluster: "as long as a large one's".repeat(100),
+      version: "2.15.1",
+      server_id: this.serverId,
+      headers: true,
+      max_payload: 1_048_576,
+      jetstream: true
+    };
+    const {
+      greeting = `INFO ${JSON.stringify({ ...info, ...this.script.info })}\r\n`
+    } = this.script;
     socket.write(greeting);
     if (this.script.hangsUp) return void socket.end();
     let rest = "";
     socket.setEncoding("latin1").on("data", (text: string) => {
       this.said[index] += text;
       rest += text;
-      for (let taken = this.#take(socket, rest); taken > 0; taken = this.#take(socket, rest)) {
+      for (
+        let taken = this.#take(socket, rest);
+        taken > 0;
+        taken = this.#take(socket, rest)
+      ) {
         rest = rest.slice(taken);
       }
     });
@@ -153,36 +198,63 @@ export class Fake {
     const publish = /^HPUB (\S+) (\S+) (\d+) (\d+)$/.exec(line);
     if (!publish) {
       if (line === "PING") socket.write(this.script.onPing ?? "PONG\r\n");
-      if (line.startsWith("CONNECT ")) socket.write(this.script.onConnect ?? "");
+      if (line.startsWith("CONNECT "))
+        socket.write(this.script.onConnect ?? "");
       return end;
     }
     const [, subject = "", reply = "", headerBytes, total] = publish;
     const whole = end + Number(total) + 2;
     if (text.length < whole) return 0;
     const headers = text.slice(end, end + Number(headerBytes));
-    const payload = Buffer.from(text.slice(end + Number(headerBytes), whole - 2), "latin1");
+    const payload = Buffer.from(
+      text.slice(end + Number(headerBytes), whole - 2),
+      "latin1"
+    );
     const message = text.slice(end, whole - 2);
-    this.#answer(socket, { subject, reply, headers, payload: payload.toString(), message });
+    this.#answer(socket, {
+      subject,
+      reply,
+      headers,
+      payload: payload.toString(),
+      message
+    });
     return whole;
   }
 
   #answer(socket: Socket, published: Published): void {
     const { subject, reply } = published;
-    const { stream, config, cluster = { leader: "n1" }, onPlant = () => ack(this.plants.length) } = this.script;
+    const {
+      stream,
+      config,
+      cluster = { leader: "n1" },
+      onPlant = () => ack(this.plants.length)
+    } = this.script;
     let answer: Answer;
-    const isProbe = published.payload === "" && /STREAM\.MSG\.GET|Expected-Stream: \.\r/.test(subject + published.headers);
+    const isProbe =
+      published.payload === "" &&
+      /STREAM\.MSG\.GET|Expected-Stream: \.\r/.test(
+        subject + published.headers
+      );
     if (isProbe) return;
     if (subject.includes(".API.STREAM.INFO.")) {
-      const right = { config: { ...rightStream("plants"), ...config }, state: { messages: 0 }, cluster };
-      answer = stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
+      const right = {
+        config: { ...rightStream("plants"), ...config },
+        state: { messages: 0 },
+        cluster
+      };
+      answer =
+        stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);
     } else {
       this.plants.push(published);
       answer = onPlant(published, this.plants.length, this);
     }
     if (answer === undefined) return;
     const length = typeof answer === "string" ? Buffer.byteLength(answer) : 0;
-    socket.write(typeof answer === "string"
-      ? `MSG ${reply} 1 ${length}\r\n${answer}\r\n` : answer.raw);
+    socket.write(
+      typeof answer === "string"
+        ? `MSG ${reply} 1 ${length}\r\n${answer}\r\n`
+        : answer.raw
+    );
   }
 }
 
@@ -195,13 +267,14 @@ export async function startMonitors(...varzs: (Varz | undefined)[]) {
     varzs,
 
     /** The paths that each was asked for. */
-    asked: varzs.map((): string[] => []),
+    asked: varzs.map((): string[] => [])
   };
   for (const index of varzs.keys()) {
     const server = createHttpServer((request, response) => {
       monitors.asked[index]?.push(request.url ?? "");
       const { [index]: varz } = monitors.varzs;
-      if (varz?.redirect !== undefined) response.writeHead(302, { location: varz.redirect });
+      if (varz?.redirect !== undefined)
+        response.writeHead(302, { location: varz.redirect });
       if (varz === undefined) return void request.destroy();
       response.end(JSON.stringify(varz));
     }).listen(monitors.port, `127.0.0.${index + 1}`);
@@ -223,38 +296,69 @@ export interface Varz {
 }
 
 /** What the monitor of a server that is right says, but for what is given. */
-export const varzOf = (server_name: string, server_id: string, changes: Varz = {}): Varz => ({
-  server_name, server_id, version: "2.15.1", jetstream: { config: { sync_always: true } }, ...changes,
+export const varzOf = (
+  server_name: string,
+  server_id: string,
+  changes: Varz = {}
+): Varz => ({
+  server_name,
+  server_id,
+  version: "2.15.1",
+  jetstream: { config: { sync_always: true } },
+  ...changes
 });
 
 /** Limits with which a test need not wait; each test that is about one sets it. */
 export const quick = {
-  appendMillis: 3_000, handshakeMillis: 500, unreachableMillis: 300, ackTimeoutMillis: 200,
-  noProgressMillis: 800, retryMillis: 20, pingMillis: 100, checkMillis: 60_000, unaskedMillis: 50,
-  reconnectMillisMin: 10, reconnectMillisMax: 50,
+  appendMillis: 3_000,
+  handshakeMillis: 500,
+  unreachableMillis: 300,
+  ackTimeoutMillis: 200,
+  noProgressMillis: 800,
+  retryMillis: 20,
+  pingMillis: 100,
+  checkMillis: 60_000,
+  unaskedMillis: 50,
+  reconnectMillisMin: 10,
+  reconnectMillisMax: 50
 };
 
 /** A store on fake servers; closed after the file's tests. */
 export async function openFake(
-  fakes: readonly Fake[], { limits, ...options }: NatsOptions = {}, query = "",
+  fakes: readonly Fake[],
+  { limits, ...options }: NatsOptions = {},
+  query = ""
 ): Promise<NatsStore> {
   const hosts = fakes.map(({ host }) => host).join();
-  const store = await openNats(`nats://${hosts}/plants${query}`,
-    { credentials: "writer\ns3cret\n", limits: { ...quick, ...limits }, ...options });
+  const store = await openNats(`nats://${hosts}/plants${query}`, {
+    credentials: "writer\ns3cret\n",
+    limits: { ...quick, ...limits },
+    ...options
+  });
   after(() => store.close());
   return store;
 }
 
 /** A fake server and a store on it, with what the store reports. */
-export async function open(script: Script = {}, limits: Partial<NatsLimits> = {}) {
+export async function open(
+  script: Script = {},
+  limits: Partial<NatsLimits> = {}
+) {
   const fake = await Fake.start(script);
   const warnings: string[] = [];
-  const store = await openFake([fake], { limits, warn: (line) => void warnings.push(line) });
+  const store = await openFake([fake], {
+    limits,
+    warn: (line) => void warnings.push(line)
+  });
   return { fake, store, warnings };
 }
 
 /** Asserts that something fails with an EngineError, and that its message shows no secret. */
-export const refused = (work: Promise<unknown>, code: string, pattern: RegExp): Promise<void> =>
+export const refused = (
+  work: Promise<unknown>,
+  code: string,
+  pattern: RegExp
+): Promise<void> =>
   assert.rejects(work, (error) => {
     assert.ok(error instanceof EngineError, String(error));
     assert.equal(error.code, code);
@@ -265,20 +369,35 @@ export const refused = (work: Promise<unknown>, code: string, pattern: RegExp): 
 
 /** "stored", "replayed", or the code of the StoreError. */
 export const outcomeOf = (append: Promise<unknown>): Promise<string> =>
-  append.then((outcome) => (outcome === "replayed" ? outcome : "stored"),
-    (error: unknown) => (error instanceof StoreError ? error.code : `fault: ${String(error)}`));
+  append.then(
+    (outcome) => (outcome === "replayed" ? outcome : "stored"),
+    (error: unknown) =>
+      error instanceof StoreError ? error.code : `fault: ${String(error)}`
+  );
 
 export const fern = { id: 9223372036854775807n, name: "Fern ä€", tag: "shade" };
 export const append = (store: NatsStore, name = fern.name): Promise<string> =>
   outcomeOf(store.append({ ...fern, name }));
 
 /** The response to STREAM.MSG.GET, as a server writes it. */
-export const found = (seq: number, payload: string | Buffer, headers = ""): string => JSON.stringify({
-  type: "io.nats.jetstream.api.v1.stream_msg_get_response",
-  message: { subject: "plants", seq, hdrs: Buffer.from(headers, "latin1").toString("base64"),
-    data: Buffer.from(payload).toString("base64"), time: "2026-11-21T10:47:01.516123456Z" },
-});
+export const found = (
+  seq: number,
+  payload: string | Buffer,
+  headers = ""
+): string =>
+  JSON.stringify({
+    type: "io.nats.jetstream.api.v1.stream_msg_get_response",
+    message: {
+      subject: "plants",
+      seq,
+      hdrs: Buffer.from(headers, "latin1").toString("base64"),
+      data: Buffer.from(payload).toString("base64"),
+      time: "2026-11-21T10:47:01.516123456Z"
+    }
+  });
 
 /** The response to STREAM.INFO of a stream with so many messages. */
-export const holding = (count: number) =>
-  ({ config: rightStream("plants"), state: { messages: count, last_seq: count } });
+export const holding = (count: number) => ({
+  config: rightStream("plants"),
+  state: { messages: count, last_seq: count }
+});

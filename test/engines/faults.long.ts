@@ -9,43 +9,65 @@ const outageMillis = 20_000;
 const timeout = 180_000;
 const cluster = await Cluster.start();
 
-describe("what was acknowledged is there", { ...withCluster, timeout, concurrency: 1 }, () => {
-  test("the leader stopped (SIGSTOP), and continued as one that knows of nothing", async (t) => {
-    await underLoad(t, cluster, async ({ stream, load }) => {
-      const leader = await cluster.leader(stream);
-      leader.process.kill("SIGSTOP");
-      await load.more(500);
-      leader.process.kill("SIGCONT");
-      assert.ok(load.gapMillisMax > 500, "the fault was felt");
+describe(
+  "what was acknowledged is there",
+  { ...withCluster, timeout, concurrency: 1 },
+  () => {
+    test("the leader stopped (SIGSTOP), and continued as one that knows of nothing", async (t) => {
+      await underLoad(t, cluster, async ({ stream, load }) => {
+        const leader = await cluster.leader(stream);
+        leader.process.kill("SIGSTOP");
+        await load.more(500);
+        leader.process.kill("SIGCONT");
+        assert.ok(load.gapMillisMax > 500, "the fault was felt");
+      });
     });
-  });
 
-  test(`two of three down for ${outageMillis / 1000} s: nothing is acknowledged`, async (t) => {
-    await underLoad(t, cluster, async ({ stream, load }) => {
-      const leader = await cluster.leader(stream);
-      const down = cluster.servers.filter((server) => server !== leader);
-      await Promise.all(down.map((server) => cluster.kill(server)));
-      const before = load.acknowledged.length;
-      await setTimeout(outageMillis);
-      // What had a quorum just before the second one died may be acknowledged just after.
-      assert.ok(load.acknowledged.length - before <= 64, "without a quorum nothing gets a 200");
-      const atRest = load.acknowledged.length;
-      await setTimeout(outageMillis / 4);
-      assert.equal(load.acknowledged.length, atRest, "no response has status 200");
-      assert.ok((load.refused.get(50302) ?? 0) > 0, "the deadline passed meanwhile");
-      for (const server of down) cluster.restart(server);
-      for (const server of down) await cluster.ready(server);
+    test(`two of three down for ${outageMillis / 1000} s: nothing is acknowledged`, async (t) => {
+      await underLoad(t, cluster, async ({ stream, load }) => {
+        const leader = await cluster.leader(stream);
+        const down = cluster.servers.filter((server) => server !== leader);
+        await Promise.all(down.map((server) => cluster.kill(server)));
+        const before = load.acknowledged.length;
+        await setTimeout(outageMillis);
+        // What had a quorum just before the second one died may be acknowledged just after.
+        assert.ok(
+          load.acknowledged.length - before <= 64,
+          "without a quorum nothing gets a 200"
+        );
+        const atRest = load.acknowledged.length;
+        await setTimeout(outageMillis / 4);
+        assert.equal(
+          load.acknowledged.length,
+          atRest,
+          "no response has status 200"
+        );
+        assert.ok(
+          (load.refused.get(50302) ?? 0) > 0,
+          "the deadline passed meanwhile"
+        );
+        for (const server of down) cluster.restart(server);
+        for (const server of down) await cluster.ready(server);
+      });
     });
-  });
 
-  test("a server that responds to nothing any more (a black hole)", async (t) => {
-    t.mock.method(Math, "random", () => 0.5); // Hosts are tried in their order.
-    const { proxies: [first = assert.fail("no proxy")], ports } = await proxied(cluster);
-    await underLoad(t, cluster, async ({ load }) => {
-      first.isMute = true;
-      await load.more(500);
-      first.isMute = false;
-      assert.ok(first.lost > 0, "the fault fired");
-    }, { ports });
-  });
-});
+    test("a server that responds to nothing any more (a black hole)", async (t) => {
+      t.mock.method(Math, "random", () => 0.5); // Hosts are tried in their order.
+      const {
+        proxies: [first = assert.fail("no proxy")],
+        ports
+      } = await proxied(cluster);
+      await underLoad(
+        t,
+        cluster,
+        async ({ load }) => {
+          first.isMute = true;
+          await load.more(500);
+          first.isMute = false;
+          assert.ok(first.lost > 0, "the fault fired");
+        },
+        { ports }
+      );
+    });
+  }
+);

@@ -9,19 +9,30 @@ const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
 const timeout = 60_000 + rounds * 60_000;
 const cluster = await Cluster.start();
 
-describe("what was acknowledged is there", { ...withCluster, timeout, concurrency: 1 }, () => {
-  for (const [signal, count] of [["SIGKILL", rounds], ["SIGTERM", 1]] as const) {
-    test(`the leader ended by ${signal}, ${count} times`, async (t) => {
-      await underLoad(t, cluster, async ({ stream, load }) => {
-        for (let round = 1; round <= count; round++) {
-          const leader = await cluster.leader(stream);
-          await cluster.kill(leader, signal);
-          await load.more(500);
-          assert.notEqual((await cluster.leader(stream)).name, leader.name, "the fault fired");
-          cluster.restart(leader);
-          await cluster.ready(leader);
-        }
+describe(
+  "what was acknowledged is there",
+  { ...withCluster, timeout, concurrency: 1 },
+  () => {
+    for (const [signal, count] of [
+      ["SIGKILL", rounds],
+      ["SIGTERM", 1]
+    ] as const) {
+      test(`the leader ended by ${signal}, ${count} times`, async (t) => {
+        await underLoad(t, cluster, async ({ stream, load }) => {
+          for (let round = 1; round <= count; round++) {
+            const leader = await cluster.leader(stream);
+            await cluster.kill(leader, signal);
+            await load.more(500);
+            assert.notEqual(
+              (await cluster.leader(stream)).name,
+              leader.name,
+              "the fault fired"
+            );
+            cluster.restart(leader);
+            await cluster.ready(leader);
+          }
+        });
       });
-    });
+    }
   }
-});
+);

@@ -31,13 +31,18 @@ export class Load {
   readonly #connections: Promise<unknown>[];
 
   constructor(port: number, connections: number) {
-    this.#connections = Array.from({ length: connections }, () => this.#connect(port));
+    this.#connections = Array.from({ length: connections }, () =>
+      this.#connect(port)
+    );
   }
 
   /** Waits until so many more are acknowledged. */
   async more(count: number): Promise<void> {
     const wanted = this.acknowledged.length + count;
-    await until(`${wanted} are acknowledged`, () => this.acknowledged.length >= wanted);
+    await until(
+      `${wanted} are acknowledged`,
+      () => this.acknowledged.length >= wanted
+    );
   }
 
   /** Ends when every plant that was sent is answered. */
@@ -48,37 +53,50 @@ export class Load {
 
   #connect(port: number): Promise<unknown> {
     let id = 0;
-    return sendInTurn(port, () => {
-      if (this.#isOver) return undefined;
-      id = nextId++;
-      return post(JSON.stringify({ id, name: "Fern", tag: "shade" }));
-    }, async (answer) => {
-      if (!answer.startsWith("HTTP/1.1 200 ")) {
-        const error = Number(/"error":(\d+)/.exec(answer)?.[1]);
-        this.refused.set(error, (this.refused.get(error) ?? 0) + 1);
-        return setTimeout(20);
+    return sendInTurn(
+      port,
+      () => {
+        if (this.#isOver) return undefined;
+        id = nextId++;
+        return post(JSON.stringify({ id, name: "Fern", tag: "shade" }));
+      },
+      async (answer) => {
+        if (!answer.startsWith("HTTP/1.1 200 ")) {
+          const error = Number(/"error":(\d+)/.exec(answer)?.[1]);
+          this.refused.set(error, (this.refused.get(error) ?? 0) + 1);
+          return setTimeout(20);
+        }
+        const now = performance.now();
+        this.gapMillisMax = Math.max(this.gapMillisMax, now - this.#lastAt);
+        this.#lastAt = now;
+        this.acknowledged.push(id);
       }
-      const now = performance.now();
-      this.gapMillisMax = Math.max(this.gapMillisMax, now - this.#lastAt);
-      this.#lastAt = now;
-      this.acknowledged.push(id);
-    });
+    );
   }
 }
 
 /** What was acknowledged against what the stream holds; every message must be a record. */
-export async function compare(cluster: Cluster, acknowledged: readonly number[], stream = "plants") {
+export async function compare(
+  cluster: Cluster,
+  acknowledged: readonly number[],
+  stream = "plants"
+) {
   const messages = await cluster.read(stream);
   const found = new Map<number, number>();
   for (const [index, message] of messages.entries()) {
-    assert.ok(fromMessage(Buffer.from(message), index + 1, 1), `message ${index + 1}: ${message}`);
-    const { plant: { id } } = JSON.parse(message) as { plant: { id: number } };
+    assert.ok(
+      fromMessage(Buffer.from(message), index + 1, 1),
+      `message ${index + 1}: ${message}`
+    );
+    const {
+      plant: { id }
+    } = JSON.parse(message) as { plant: { id: number } };
     found.set(id, (found.get(id) ?? 0) + 1);
   }
   return {
     stored: messages.length,
     missing: acknowledged.filter((id) => !found.has(id)).length,
-    twice: [...found.values()].filter((count) => count > 1).length,
+    twice: [...found.values()].filter((count) => count > 1).length
   };
 }
 
@@ -90,16 +108,30 @@ let streams = 0;
  * refusal says truly that nothing was stored, or that it is unknown.
  */
 export async function underLoad(
-  t: TestContext, cluster: Cluster,
-  fault: (at: { stream: string; load: Load; warnings: readonly string[] }) => Promise<void>,
-  { connections = 64, isControl = false, ...options }: OpenOptions & {
-    readonly connections?: number; readonly isControl?: boolean;
-  } = {},
+  t: TestContext,
+  cluster: Cluster,
+  fault: (at: {
+    stream: string;
+    load: Load;
+    warnings: readonly string[];
+  }) => Promise<void>,
+  {
+    connections = 64,
+    isControl = false,
+    ...options
+  }: OpenOptions & {
+    readonly connections?: number;
+    readonly isControl?: boolean;
+  } = {}
 ) {
   const stream = `faults${++streams}`;
   await cluster.create(stream);
   const warnings: string[] = [];
-  const store = await cluster.open(stream, { user: "admin", warn: (line) => warnings.push(line), ...options });
+  const store = await cluster.open(stream, {
+    user: "admin",
+    warn: (line) => warnings.push(line),
+    ...options
+  });
   t.after(() => store.close());
   const load = new Load(await serve(store), connections);
   await load.more(200);
@@ -107,21 +139,31 @@ export async function underLoad(
   await load.more(200);
   await load.end();
   const compared = await compare(cluster, load.acknowledged, stream);
-  t.diagnostic(`${load.acknowledged.length} acknowledged, ${compared.stored} stored, `
-    + `${compared.missing} missing, ${compared.twice} twice, longest time without a 200 `
-    + `${Math.round(load.gapMillisMax)} ms, refused ${JSON.stringify([...load.refused])}`);
+  t.diagnostic(
+    `${load.acknowledged.length} acknowledged, ${compared.stored} stored, ` +
+      `${compared.missing} missing, ${compared.twice} twice, longest time without a 200 ` +
+      `${Math.round(load.gapMillisMax)} ms, refused ${JSON.stringify([...load.refused])}`
+  );
   assert.equal(compared.missing, 0, "acknowledged, and not there");
   if (!isControl) assert.equal(compared.twice, 0);
-  assert.deepEqual([...load.refused.keys()].filter((error) => ![50302, 50306].includes(error)), []);
+  assert.deepEqual(
+    [...load.refused.keys()].filter((error) => ![50302, 50306].includes(error)),
+    []
+  );
 
   // An election takes 4 to 9 s, and the machine may be busy.
-  assert.ok(load.gapMillisMax < 60_000, `plants are stored again by themselves: ${load.gapMillisMax} ms`);
+  assert.ok(
+    load.gapMillisMax < 60_000,
+    `plants are stored again by themselves: ${load.gapMillisMax} ms`
+  );
   return compared;
 }
 
 /** Proxies before all servers, and the option that connects through them. */
 export async function proxied(cluster: Cluster) {
-  const proxies = await Promise.all(cluster.servers.map(({ port }) => Proxy.before(port)));
+  const proxies = await Promise.all(
+    cluster.servers.map(({ port }) => Proxy.before(port))
+  );
   return { proxies, ports: proxies.map(({ port }) => port) };
 }
 
@@ -144,15 +186,22 @@ export class Proxy {
 
   static async before(target: number): Promise<Proxy> {
     const proxy = new Proxy();
-    proxy.port = await listen(createServer((client) => proxy.#join(client, connect(target, "127.0.0.1"))));
+    proxy.port = await listen(
+      createServer((client) =>
+        proxy.#join(client, connect(target, "127.0.0.1"))
+      )
+    );
     after(() => proxy.cut());
     return proxy;
   }
 
   /** Changes every message id of the client. */
   set ids(change: (line: string) => string) {
-    this.rewrite = (bytes) => Buffer.from(bytes.toString("latin1")
-      .replace(/Nats-Msg-Id: [\da-f]{27}/g, change), "latin1");
+    this.rewrite = (bytes) =>
+      Buffer.from(
+        bytes.toString("latin1").replace(/Nats-Msg-Id: [\da-f]{27}/g, change),
+        "latin1"
+      );
   }
 
   /** Ends all connections. */
@@ -161,7 +210,10 @@ export class Proxy {
   }
 
   #join(client: Socket, server: Socket): void {
-    for (const [socket, other] of [[client, server], [server, client]] as const) {
+    for (const [socket, other] of [
+      [client, server],
+      [server, client]
+    ] as const) {
       this.#sockets.add(socket);
       socket.setNoDelay(true).on("error", () => undefined);
       socket.on("close", () => {
@@ -169,8 +221,10 @@ export class Proxy {
         other.destroy();
       });
     }
-    const send = (socket: Socket, bytes: Buffer): unknown => (this.delayMillis === 0
-      ? socket.write(bytes) : globalThis.setTimeout(() => socket.write(bytes), this.delayMillis));
+    const send = (socket: Socket, bytes: Buffer): unknown =>
+      this.delayMillis === 0
+        ? socket.write(bytes)
+        : globalThis.setTimeout(() => socket.write(bytes), this.delayMillis);
     client.on("data", (bytes) => send(server, this.rewrite(bytes)));
     server.on("data", (bytes) => {
       if (this.isMute) this.lost += bytes.length;

@@ -11,96 +11,167 @@ const fern = { id: 1n, name: "Fern" };
 const [leafPort = 0] = await freePorts(1);
 const toHub = `leafnodes { remotes: [
   { url: "nats-leaf://admin:adminpw@127.0.0.1:${leafPort}", account: PLANTS } ] }`;
-const hub = await Cluster.start({ servers: 1, domain: "hub",
+const hub = await Cluster.start({
+  servers: 1,
+  domain: "hub",
   users: `{ user: boxed, password: boxedpw, permissions: {
     publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ],
     subscribe: [ "_INBOX_plants.>" ] } }`,
-  more: `leafnodes { listen: "127.0.0.1:${leafPort}" }` });
-const leaf = await Cluster.start({ servers: 1, domain: "none", more: toHub,
+  more: `leafnodes { listen: "127.0.0.1:${leafPort}" }`
+});
+const leaf = await Cluster.start({
+  servers: 1,
+  domain: "none",
+  more: toHub,
   accounts: `accounts {
     $SYS { users: [ { user: sys, password: syspw } ] }
     PLANTS { users: [ { user: admin, password: adminpw } ] }
-  }` });
-const edge = await Cluster.start({ servers: 1, domain: "edge", more: toHub,
+  }`
+});
+const edge = await Cluster.start({
+  servers: 1,
+  domain: "edge",
+  more: toHub,
   users: `{ user: far, password: farpw, permissions: { subscribe: [ "_INBOX.>" ],
-    publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }` });
-const importing = await Cluster.start({ servers: 1, accounts: `accounts {
+    publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }`
+});
+const importing = await Cluster.start({
+  servers: 1,
+  accounts: `accounts {
     $SYS { users: [ { user: sys, password: syspw } ] }
     PLANTS { jetstream: enabled, users: [ { user: admin, password: adminpw } ]
       exports: [ { service: "$JS.API.>" }, { service: "plants.new" } ] }
     OTHERS { users: [ { user: other, password: otherpw } ], imports: [
       { service: { account: PLANTS, subject: "$JS.API.>" }, to: "$JS.GARDEN.API.>" }
       { service: { account: PLANTS, subject: "plants.new" } } ] }
-  }` });
+  }`
+});
 const cluster = await Cluster.start();
 const query = "?replicas=1";
 const user = "admin";
 
 describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
-  test("is served through a leaf node, with JetStream or without, when the address has the domain",
-    async () => {
-      await hub.create("plants", { num_replicas: 1 });
-      for (const [index, server] of [leaf, edge].entries()) {
-        const store = await server.open("plants", { user, query: `${query}&domain=hub` });
-        await until("it is connected to the hub", () =>
-          store.append(fern).then(() => true, () => false));
-        await store.close();
-        assert.equal((await hub.read("plants")).length, index + 1);
-      }
-    });
+  test("is served through a leaf node, with JetStream or without, when the address has the domain", async () => {
+    await hub.create("plants", { num_replicas: 1 });
+    for (const [index, server] of [leaf, edge].entries()) {
+      const store = await server.open("plants", {
+        user,
+        query: `${query}&domain=hub`
+      });
+      await until("it is connected to the hub", () =>
+        store.append(fern).then(
+          () => true,
+          () => false
+        )
+      );
+      await store.close();
+      assert.equal((await hub.read("plants")).length, index + 1);
+    }
+  });
   test("needs permission for the subjects of its domain only", async () => {
-    await storeOne(edge.open("plants", { user: "far", query: `${query}&domain=hub` }));
-    await assert.rejects(edge.open("plants", { user: "far", query }), { code: "config" });
+    await storeOne(
+      edge.open("plants", { user: "far", query: `${query}&domain=hub` })
+    );
+    await assert.rejects(edge.open("plants", { user: "far", query }), {
+      code: "config"
+    });
   });
   test("is not served without the domain: the message says how, and no second stream is made", async () => {
-    await refused(edge.open("plants", { user, query }), "config", /stream not found"\n.*\(domain=NAME\)/);
+    await refused(
+      edge.open("plants", { user, query }),
+      "config",
+      /stream not found"\n.*\(domain=NAME\)/
+    );
   });
 });
 
 describe("a stream of another account", { ...withCluster, timeout }, () => {
   test("is served by the name of the import, and by its subject", async () => {
-    await importing.create("PLANTS", { num_replicas: 1, subjects: ["plants.new"] });
-    const store = await importing.open("PLANTS", { user: "other", query: `${query}&domain=GARDEN&subject=plants.new` });
+    await importing.create("PLANTS", {
+      num_replicas: 1,
+      subjects: ["plants.new"]
+    });
+    const store = await importing.open("PLANTS", {
+      user: "other",
+      query: `${query}&domain=GARDEN&subject=plants.new`
+    });
     await store.append(fern);
     assert.equal(await store.appendOnce?.(fern, "A".repeat(22)), "stored");
     assert.equal(await store.appendOnce?.(fern, "A".repeat(22)), "replayed");
     await store.close();
     assert.equal((await importing.read("PLANTS")).length, 2);
-    await refused(importing.open("PLANTS", { user, query }), "config", /subjects: expected \["PLANTS"\]/);
+    await refused(
+      importing.open("PLANTS", { user, query }),
+      "config",
+      /subjects: expected \["PLANTS"\]/
+    );
   });
 });
 
-describe("a user that may subscribe to an inbox of its own only", { ...withCluster, timeout }, () => {
-  test("is served when the address has the prefix, and refused otherwise", async () => {
-    await storeOne(hub.open("plants", { user: "boxed", query: `${query}&inbox=_INBOX_plants` }));
-    await refused(hub.open("plants", { user: "boxed", query }), "config", /Permissions Violation for Subscription/);
-  });
-});
+describe(
+  "a user that may subscribe to an inbox of its own only",
+  { ...withCluster, timeout },
+  () => {
+    test("is served when the address has the prefix, and refused otherwise", async () => {
+      await storeOne(
+        hub.open("plants", {
+          user: "boxed",
+          query: `${query}&inbox=_INBOX_plants`
+        })
+      );
+      await refused(
+        hub.open("plants", { user: "boxed", query }),
+        "config",
+        /Permissions Violation for Subscription/
+      );
+    });
+  }
+);
 
 // What was acknowledged over HTTP is in the stream, whatever happens on the way to its servers.
 
 const rounds = 1 + Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
 
-describe("what was acknowledged is there", { ...withCluster, timeout: 120_000, concurrency: 1 }, () => {
-  for (const isControl of [false, true]) {
-    test("acknowledgements are lost, and the connection, "
-      + (isControl ? "the control: without ids, plants are there twice" : "nothing is there twice"), async (t) => {
-      const { proxies, ports } = await proxied(cluster);
-      if (isControl) for (const proxy of proxies) proxy.ids = (line) => line.replace("Nats", "None");
-      const lost = (): number => proxies.reduce((sum, proxy) => sum + proxy.lost, 0);
-      const { twice } = await underLoad(t, cluster, async ({ load }) => {
-        for (let round = 0; round < rounds; round++) {
-          await load.more(200);
-          const before = lost();
-          for (const proxy of proxies) proxy.isMute = true;
-          await until("acknowledgements are lost", () => lost() > before + 500);
-          for (const proxy of proxies) {
-            proxy.isMute = false;
-            proxy.cut();
-          }
+describe(
+  "what was acknowledged is there",
+  { ...withCluster, timeout: 120_000, concurrency: 1 },
+  () => {
+    for (const isControl of [false, true]) {
+      test(
+        "acknowledgements are lost, and the connection, " +
+          (isControl
+            ? "the control: without ids, plants are there twice"
+            : "nothing is there twice"),
+        async (t) => {
+          const { proxies, ports } = await proxied(cluster);
+          if (isControl)
+            for (const proxy of proxies)
+              proxy.ids = (line) => line.replace("Nats", "None");
+          const lost = (): number =>
+            proxies.reduce((sum, proxy) => sum + proxy.lost, 0);
+          const { twice } = await underLoad(
+            t,
+            cluster,
+            async ({ load }) => {
+              for (let round = 0; round < rounds; round++) {
+                await load.more(200);
+                const before = lost();
+                for (const proxy of proxies) proxy.isMute = true;
+                await until(
+                  "acknowledgements are lost",
+                  () => lost() > before + 500
+                );
+                for (const proxy of proxies) {
+                  proxy.isMute = false;
+                  proxy.cut();
+                }
+              }
+            },
+            { ports, isControl }
+          );
+          assert.equal(twice > 0, isControl);
         }
-      }, { ports, isControl });
-      assert.equal(twice > 0, isControl);
-    });
+      );
+    }
   }
-});
+);

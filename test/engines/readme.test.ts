@@ -6,71 +6,138 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { exportStream } from "../../src/program/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
-import { answerTo, cleanEnvironment, post, root, runningOf, temporaryFolder, token } from "../support/support.ts";
+import {
+  answerTo,
+  cleanEnvironment,
+  post,
+  root,
+  runningOf,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, storeOne, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 
 /** A file among the secrets of the Kubernetes recipe. */
 function secretOf(name: string): string {
-  const recipe = readFileSync(join(root, "src/program/recipes/kubernetes-nats.yaml"), "utf8");
-  const [, text = ""] = new RegExp(`^  ${name}: \\|\n((?:    .*\n)+)`, "m").exec(recipe) ?? [];
+  const recipe = readFileSync(
+    join(root, "src/program/recipes/kubernetes-nats.yaml"),
+    "utf8"
+  );
+  const [, text = ""] =
+    new RegExp(`^  ${name}: \\|\n((?:    .*\n)+)`, "m").exec(recipe) ?? [];
   return text.replaceAll(/^    /gm, "");
 }
 
 /** The recipe's servers, with the names and addresses that the tests' own servers have. */
-const recipe = secretOf("nats\\.conf").replace("$POD_NAME", "n1").replace("/data", "/var/lib/nats/n1")
-  .replace(/nats-(\d)\.nats:6222/g, (_, index) => `127.0.0.${Number(index) + 1}:6222`);
+const recipe = secretOf("nats\\.conf")
+  .replace("$POD_NAME", "n1")
+  .replace("/data", "/var/lib/nats/n1")
+  .replace(
+    /nats-(\d)\.nats:6222/g,
+    (_, index) => `127.0.0.${Number(index) + 1}:6222`
+  );
 const inPods = await Cluster.start({ template: recipe, hasAddresses: true });
-const cluster = await Cluster.start({ template: blockOf("conf", "n1.conf"), hasAddresses: true });
-
-test("the example stream.mjs works as written, but for its port", { timeout: 60_000 }, async () => {
-  const folder = temporaryFolder();
-  mkdirSync(join(folder, "node_modules"));
-  symlinkSync(root, join(folder, "node_modules", "plant-store"));
-  const listening = "8080, \"127.0.0.1\"";
-  const text = blockOf("mjs", "stream.mjs");
-  assert.ok(text.includes(listening));
-  writeFileSync(join(folder, "stream.mjs"), text.replace(listening,
-    `0, "127.0.0.1", () => console.log(server.address().port)`));
-  const fake = await Fake.start();
-  const env = { ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"), PLANTS_TOKEN: token };
-  const child = runningOf(spawn(process.execPath, ["stream.mjs"], { cwd: folder, env }));
-  await child.until(() => child.stdout() !== "", "it listens");
-  assert.equal((await answerTo(Number(child.stdout()), post('{"id":1,"name":"Fern"}'))).status, 200);
-  assert.match(fake.plants.at(-1)?.payload ?? "", /"plant":\{"id":1,"name":"Fern"\}/);
-  assert.equal(await child.end(), 0);
+const cluster = await Cluster.start({
+  template: blockOf("conf", "n1.conf"),
+  hasAddresses: true
 });
 
-describe("the README's servers, stream and users", { ...withCluster, timeout: 60_000 }, () => {
-  test("work as written: each user can do what its comment says, and no more", async () => {
-    await cluster.create("plants", JSON.parse(blockOf("json", "stream")));
-    const [{ monitor } = assert.fail("no server")] = cluster.servers;
-    const warnings: string[] = [];
-    await storeOne(cluster.open("plants", { warn: (line) => warnings.push(line) }));
-    assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
+test(
+  "the example stream.mjs works as written, but for its port",
+  { timeout: 60_000 },
+  async () => {
+    const folder = temporaryFolder();
+    mkdirSync(join(folder, "node_modules"));
+    symlinkSync(root, join(folder, "node_modules", "plant-store"));
+    const listening = '8080, "127.0.0.1"';
+    const text = blockOf("mjs", "stream.mjs");
+    assert.ok(text.includes(listening));
+    writeFileSync(
+      join(folder, "stream.mjs"),
+      text.replace(
+        listening,
+        `0, "127.0.0.1", () => console.log(server.address().port)`
+      )
+    );
+    const fake = await Fake.start();
+    const env = {
+      ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"),
+      PLANTS_TOKEN: token
+    };
+    const child = runningOf(
+      spawn(process.execPath, ["stream.mjs"], { cwd: folder, env })
+    );
+    await child.until(() => child.stdout() !== "", "it listens");
+    assert.equal(
+      (await answerTo(Number(child.stdout()), post('{"id":1,"name":"Fern"}')))
+        .status,
+      200
+    );
+    assert.match(
+      fake.plants.at(-1)?.payload ?? "",
+      /"plant":\{"id":1,"name":"Fern"\}/
+    );
+    assert.equal(await child.end(), 0);
+  }
+);
 
-    const path = join(temporaryFolder(), "out.ndjson");
-    const writer = await cluster.open("plants");
-    assert.equal(await exportStream(writer, path, () => undefined), 1);
-    await writer.close();
+describe(
+  "the README's servers, stream and users",
+  { ...withCluster, timeout: 60_000 },
+  () => {
+    test("work as written: each user can do what its comment says, and no more", async () => {
+      await cluster.create("plants", JSON.parse(blockOf("json", "stream")));
+      const [{ monitor } = assert.fail("no server")] = cluster.servers;
+      const warnings: string[] = [];
+      await storeOne(
+        cluster.open("plants", { warn: (line) => warnings.push(line) })
+      );
+      assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
 
-    const cwd = temporaryFolder();
-    symlinkSync(join(root, "dist"), join(cwd, "dist"));
-    const commands = cluster.servers.reduce((text, { host, port }) => text.replace(`${host}:4222`, `${host}:${port}`),
-      blockOf("sh", "serve").replace("=8222", `=${monitor}`).replace("PLANTS_STORE=", "exec env PLANTS_STORE="));
-    const child = spawn("sh", ["-ec", `${commands.trimEnd()} --port 0`], { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }) });
-    const running = await outcomeOf(child);
-    assert.ok(typeof running === "object", String(running));
-    const answer = await answerTo(running.port, post('{"id":2,"name":"Moss"}'));
-    // No warning: each server's monitor has responded, and nobody else can read the credentials.
-    assert.deepEqual([answer.status, await running.end(), running.stderr()], [200, 0, ""]);
-  });
-  test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
-    await inPods.create("plants", JSON.parse(blockOf("json", "stream")));
-    await storeOne(inPods.open("plants", { credentials: secretOf("credentials") }));
-    for (const path of ["/healthz", "/healthz?js-enabled-only=true"]) {
-      assert.equal((await fetch(`http://127.0.0.1:${inPods.servers[0]?.monitor}${path}`)).status, 200);
-    }
-  });
-});
+      const path = join(temporaryFolder(), "out.ndjson");
+      const writer = await cluster.open("plants");
+      assert.equal(await exportStream(writer, path, () => undefined), 1);
+      await writer.close();
+
+      const cwd = temporaryFolder();
+      symlinkSync(join(root, "dist"), join(cwd, "dist"));
+      const commands = cluster.servers.reduce(
+        (text, { host, port }) =>
+          text.replace(`${host}:4222`, `${host}:${port}`),
+        blockOf("sh", "serve")
+          .replace("=8222", `=${monitor}`)
+          .replace("PLANTS_STORE=", "exec env PLANTS_STORE=")
+      );
+      const child = spawn("sh", ["-ec", `${commands.trimEnd()} --port 0`], {
+        cwd,
+        env: cleanEnvironment({ PLANTS_TOKEN: token })
+      });
+      const running = await outcomeOf(child);
+      assert.ok(typeof running === "object", String(running));
+      const answer = await answerTo(
+        running.port,
+        post('{"id":2,"name":"Moss"}')
+      );
+      // No warning: each server's monitor has responded, and nobody else can read the credentials.
+      assert.deepEqual(
+        [answer.status, await running.end(), running.stderr()],
+        [200, 0, ""]
+      );
+    });
+    test("in the Kubernetes recipe: its credentials store a plant, and its probes get a 200", async () => {
+      await inPods.create("plants", JSON.parse(blockOf("json", "stream")));
+      await storeOne(
+        inPods.open("plants", { credentials: secretOf("credentials") })
+      );
+      for (const path of ["/healthz", "/healthz?js-enabled-only=true"]) {
+        assert.equal(
+          (await fetch(`http://127.0.0.1:${inPods.servers[0]?.monitor}${path}`))
+            .status,
+          200
+        );
+      }
+    });
+  }
+);

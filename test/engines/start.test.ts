@@ -22,58 +22,100 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
     assert.equal(await append(store), "unreachable");
     assert.ok(performance.now() - begun < 100, "it did not wait");
     fake.script = {};
-    await until("it is back", async () => await append(store) === "stored");
-    assert.ok(warnings.some((line) => /found an unknown operation/.test(line)), warnings.join("\n"));
+    await until("it is back", async () => (await append(store)) === "stored");
+    assert.ok(
+      warnings.some((line) => /found an unknown operation/.test(line)),
+      warnings.join("\n")
+    );
     assert.match(warnings.at(-1) ?? "", /^plants are acknowledged again$/);
     await append(store);
-    assert.equal(warnings.filter((line) => line === "plants are acknowledged again").length, 1);
+    assert.equal(
+      warnings.filter((line) => line === "plants are acknowledged again")
+        .length,
+      1
+    );
     const reported = warnings.length;
     fake.script = { greeting: "HTTP/1.1 400 Bad Request\r\n\r\n" };
     fake.cut();
-    await until("the same problem is reported again", () => warnings.slice(reported).join().includes("unknown operation"));
+    await until("the same problem is reported again", () =>
+      warnings.slice(reported).join().includes("unknown operation")
+    );
   });
   test("without acknowledgements is left for the next host, though it responds to PING", async () => {
-    const [stuck, good] = [await Fake.start({ onPlant: () => undefined }), await Fake.start()];
+    const [stuck, good] = [
+      await Fake.start({ onPlant: () => undefined }),
+      await Fake.start()
+    ];
     const store = await openFake([stuck, good]);
     assert.equal(await append(store), "stored");
-    assert.deepEqual(new Set(stuck.plants.map(({ message }) => message)),
-      new Set(good.plants.map(({ message }) => message)));
+    assert.deepEqual(
+      new Set(stuck.plants.map(({ message }) => message)),
+      new Set(good.plants.map(({ message }) => message))
+    );
   });
   for (const [what, leave] of [
-    ["that does not respond to PING", (fake: Fake) => { fake.script = { onPing: "" }; }],
-    ["to a server that is about to leave", (fake: Fake) =>
-      fake.say('INFO {"version":"2.15.1","headers":true,"max_payload":1024,"ldm":true}\r\n')],
+    [
+      "that does not respond to PING",
+      (fake: Fake) => {
+        fake.script = { onPing: "" };
+      }
+    ],
+    [
+      "to a server that is about to leave",
+      (fake: Fake) =>
+        fake.say(
+          'INFO {"version":"2.15.1","headers":true,"max_payload":1024,"ldm":true}\r\n'
+        )
+    ]
   ] as const) {
     test(`${what} is left for the next host`, async () => {
       const [bad, good] = [await Fake.start(), await Fake.start()];
       const store = await openFake([bad, good]);
       leave(bad);
       await until("it is on the other", () => good.connections === 1);
-      await until("it is stored", async () => await append(store) === "stored");
+      await until(
+        "it is stored",
+        async () => (await append(store)) === "stored"
+      );
       assert.equal(good.plants.length, 1);
     });
   }
   test("is never made to an address that is not in the list", async () => {
     const other = await Fake.start();
-    const { fake, store } = await open({ info: { connect_urls: [other.host] } });
+    const { fake, store } = await open({
+      info: { connect_urls: [other.host] }
+    });
     fake.cut();
     await until("it is back", () => fake.connections === 2);
-    await until("it is stored", async () => await append(store) === "stored");
+    await until("it is stored", async () => (await append(store)) === "stored");
     assert.equal(other.connections, 0);
   });
   test("responds to the server's PING", async () => {
     const { fake } = await open({});
     fake.say("PING\r\n");
-    await until("PONG is said", () => fake.said[0]?.includes("PONG\r\n") ?? false);
+    await until(
+      "PONG is said",
+      () => fake.said[0]?.includes("PONG\r\n") ?? false
+    );
   });
-  for (const junk of ["\0\0\0\0\r\n", "MSG x\r\n", "x".repeat(70_000), "INFO {\r\n",
+  for (const junk of [
+    "\0\0\0\0\r\n",
+    "MSG x\r\n",
+    "x".repeat(70_000),
+    "INFO {\r\n",
     `INFO {"a":${"[".repeat(20_000)}${"]".repeat(20_000)}}\r\n`,
-    "MSG a 1 99999999999\r\n", "MSG _INBOX.error 1 0\r\n\r\n", "-ERR 'Unknown Protocol Operation'\r\n"]) {
+    "MSG a 1 99999999999\r\n",
+    "MSG _INBOX.error 1 0\r\n\r\n",
+    "-ERR 'Unknown Protocol Operation'\r\n"
+  ]) {
     test(`is replaced after junk: ${JSON.stringify(junk.slice(0, 40))}`, async () => {
       const { fake, store } = await open({});
       assert.equal(await append(store), "stored");
       fake.say(junk);
-      await until("it is answered", async () => await append(store) === "stored");
+      await until(
+        "it is answered",
+        async () => (await append(store)) === "stored"
+      );
       const isHarmless = junk.startsWith("MSG _INBOX");
       await until("it is another", () => isHarmless || fake.connections === 2);
     });
@@ -84,7 +126,9 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
     fake.cut();
     await until("it is back", () => fake.connections === 2);
     assert.equal(await append(store), "stored");
-    const inboxes = fake.said.map((text) => /^SUB (_INBOX\.[\da-f]{27})\.\* 1\r$/m.exec(text)?.[1]);
+    const inboxes = fake.said.map(
+      (text) => /^SUB (_INBOX\.[\da-f]{27})\.\* 1\r$/m.exec(text)?.[1]
+    );
     assert.equal(new Set(inboxes).size, 2);
     assert.ok(!inboxes.includes(undefined));
   });
@@ -93,50 +137,93 @@ describe("a connection", { timeout, concurrency: 8 }, () => {
 describe("a permission that is lost", { timeout }, () => {
   test("fails all that was sent as unknown, at once, and reports why", async () => {
     const { fake, store, warnings } = await open({
-      onPlant: (_, count) => (count < 3 ? undefined
-        : { raw: "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n" }),
+      onPlant: (_, count) =>
+        count < 3
+          ? undefined
+          : {
+              raw: "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n"
+            }
     });
-    const outcomes = await Promise.all([append(store), append(store), append(store)]);
+    const outcomes = await Promise.all([
+      append(store),
+      append(store),
+      append(store)
+    ]);
     assert.deepEqual(outcomes, ["unknown", "unknown", "unknown"]);
     assert.match(warnings.at(-1) ?? "", /Permissions Violation for Publish/);
     fake.script = {};
-    await until("the permission is back", async () => await append(store) === "stored");
+    await until(
+      "the permission is back",
+      async () => (await append(store)) === "stored"
+    );
     assert.equal(fake.plants.length, 4, "what was given up is not sent again");
   });
   test("is reported once, and tried again at intervals, however many are sent", async () => {
     const denied = "-ERR 'Permissions Violation for Publish to \"plants\"'\r\n";
-    const { fake, store, warnings } = await open({ onPlant: () => ({ raw: denied }) },
-      { noProgressMillis: 60_000, reconnectMillisMax: 1_000 });
+    const { fake, store, warnings } = await open(
+      { onPlant: () => ({ raw: denied }) },
+      { noProgressMillis: 60_000, reconnectMillisMax: 1_000 }
+    );
     const begunAt = performance.now();
     await until("it has tried again", async () => {
       await append(store);
       return fake.connections === 5;
     });
-    assert.ok(performance.now() - begunAt > 75, "10, 20, 40 and 80 ms, half of each by chance");
-    assert.equal(warnings.filter((line) => /Permissions Violation/.test(line)).length, 1);
+    assert.ok(
+      performance.now() - begunAt > 75,
+      "10, 20, 40 and 80 ms, half of each by chance"
+    );
+    assert.equal(
+      warnings.filter((line) => /Permissions Violation/.test(line)).length,
+      1
+    );
     assert.ok(!warnings.includes("plants are acknowledged again"));
     fake.script = {};
-    await until("the permission is back", async () => await append(store) === "stored");
+    await until(
+      "the permission is back",
+      async () => (await append(store)) === "stored"
+    );
     assert.equal(warnings.at(-1), "plants are acknowledged again");
   });
 });
 
 describe("a stream without a leader", { timeout }, () => {
   for (const [what, stream, pattern] of [
-    ["that is offline", { error: { err_code: 10194, description: "stream is offline: it needs a later version" } },
-      /the stream is away: stream is offline: it needs a later version/],
-    ["that nobody responds for", "nobody", /nobody leads .* permits \$JS\.API\.STREAM\.INFO\.plants$/],
+    [
+      "that is offline",
+      {
+        error: {
+          err_code: 10194,
+          description: "stream is offline: it needs a later version"
+        }
+      },
+      /the stream is away: stream is offline: it needs a later version/
+    ],
+    [
+      "that nobody responds for",
+      "nobody",
+      /nobody leads .* permits \$JS\.API\.STREAM\.INFO\.plants$/
+    ]
   ] as const) {
     test(`${what} is reported as such, and waited for`, async () => {
-      const { fake, store, warnings } = await open({ stream }, { noProgressMillis: 100 });
+      const { fake, store, warnings } = await open(
+        { stream },
+        { noProgressMillis: 100 }
+      );
       assert.equal(await append(store), "unreachable");
       assert.match(warnings.at(-1) ?? "", pattern);
       fake.script = {};
-      await until("it takes plants", async () => await append(store) === "stored");
+      await until(
+        "it takes plants",
+        async () => (await append(store)) === "stored"
+      );
     });
   }
   test("is waited for as well while the next host is connected to", async () => {
-    const { fake, store } = await open({}, { unreachableMillis: 100, noProgressMillis: 100, reconnectMillisMin: 100 });
+    const { fake, store } = await open(
+      {},
+      { unreachableMillis: 100, noProgressMillis: 100, reconnectMillisMin: 100 }
+    );
     assert.equal(await append(store), "stored");
     fake.script = { stream: "nobody" };
     fake.cut();
@@ -151,9 +238,16 @@ describe("a stream without a leader", { timeout }, () => {
     assert.equal(await append(store), "stored");
   });
   test("is waited for as long as an election may take, and then refuses at once", async () => {
-    const { fake, store } = await open({}, { appendMillis: 1_500, noProgressMillis: 400 });
+    const { fake, store } = await open(
+      {},
+      { appendMillis: 1_500, noProgressMillis: 400 }
+    );
     assert.equal(await append(store), "stored");
-    fake.script = { stream: { error: { code: 503, err_code: 10008, description: "no leader" } } };
+    fake.script = {
+      stream: {
+        error: { code: 503, err_code: 10008, description: "no leader" }
+      }
+    };
     fake.cut();
     await until("it is tried again", () => fake.connections === 2);
     assert.equal(await append(store), "unreachable");
@@ -164,23 +258,61 @@ describe("a stream without a leader", { timeout }, () => {
     });
     assert.equal(await append(store), "unreachable");
     fake.script = {};
-    await until("it is led again", async () => await append(store) === "stored");
+    await until(
+      "it is led again",
+      async () => (await append(store)) === "stored"
+    );
   });
 });
 
 describe("at start", { timeout, concurrency: 8 }, () => {
-  const violation = "-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.plants\"'\r\n";
+  const violation =
+    "-ERR 'Permissions Violation for Publish to \"$JS.API.STREAM.INFO.plants\"'\r\n";
   for (const [what, script, pattern, code] of [
-    ["bad credentials", { onConnect: "-ERR 'Authorization Violation'\r\n" }, /Authorization/, "refused"],
-    ["no version", { info: { version: 3 } }, /version 2\.14 or later/, "refused"],
-    ["a version that is no text", { info: { version: { toString: 1 } } }, /version 2\.14/, "refused"],
+    [
+      "bad credentials",
+      { onConnect: "-ERR 'Authorization Violation'\r\n" },
+      /Authorization/,
+      "refused"
+    ],
+    [
+      "no version",
+      { info: { version: 3 } },
+      /version 2\.14 or later/,
+      "refused"
+    ],
+    [
+      "a version that is no text",
+      { info: { version: { toString: 1 } } },
+      /version 2\.14/,
+      "refused"
+    ],
     ["no headers", { info: { headers: false } }, /headers/, "refused"],
-    ["no permission for the inbox",
-      { onConnect: "-ERR 'Permissions Violation for Subscription to \"_INBOX\"'\r\n" },
-      /Permissions Violation/, "config"],
-    ["no permission to ask for the stream", { onPing: `PONG\r\n${violation}` }, /Permissions Violation/, "config"],
-    ["no stream", { stream: { error: { code: 404, err_code: 10059, description: "stream not found" } } },
-      /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants","deny_delete":true,"deny_purge":true,/, "config"],
+    [
+      "no permission for the inbox",
+      {
+        onConnect:
+          "-ERR 'Permissions Violation for Subscription to \"_INBOX\"'\r\n"
+      },
+      /Permissions Violation/,
+      "config"
+    ],
+    [
+      "no permission to ask for the stream",
+      { onPing: `PONG\r\n${violation}` },
+      /Permissions Violation/,
+      "config"
+    ],
+    [
+      "no stream",
+      {
+        stream: {
+          error: { code: 404, err_code: 10059, description: "stream not found" }
+        }
+      },
+      /stream not found"\n.*CREATE\.plants.*\n\{"name":"plants","deny_delete":true,"deny_purge":true,/,
+      "config"
+    ]
   ] as const) {
     test(`${what}: refused`, async () => {
       const fake = await Fake.start(script);
@@ -190,60 +322,102 @@ describe("at start", { timeout, concurrency: 8 }, () => {
   }
   // cluster.test.ts has what a real server makes of wrong ones.
   for (const [config, pattern, query = ""] of [
-    [{}, undefined], [{ num_replicas: 5 }, undefined],
+    [{}, undefined],
+    [{ num_replicas: 5 }, undefined],
     [{ num_replicas: 1 }, undefined, "?replicas=1"],
-    [{ discard: "new", max_msgs: 5 }, undefined], [{ discard: "old" }, undefined], [{ persist_mode: "default" }, undefined],
-    [{ duplicate_window: 4 * 3_000 * 1e6 - 1 }, /duplicate_window: expected 12000000000 \(four times the deadline of an append, which can be shortened instead\), found 11999/],
+    [{ discard: "new", max_msgs: 5 }, undefined],
+    [{ discard: "old" }, undefined],
+    [{ persist_mode: "default" }, undefined],
+    [
+      { duplicate_window: 4 * 3_000 * 1e6 - 1 },
+      /duplicate_window: expected 12000000000 \(four times the deadline of an append, which can be shortened instead\), found 11999/
+    ],
     [{ duplicate_window: 4 * 3_000 * 1e6 }, undefined],
     [{ subjects: ["plants.new"] }, undefined, "?subject=plants.new"],
-    [{ subjects: ["plants", "plants.new"] }, /subjects: expected \["plants.new"\]/, "?subject=plants.new"],
-    [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /],
+    [
+      { subjects: ["plants", "plants.new"] },
+      /subjects: expected \["plants.new"\]/,
+      "?subject=plants.new"
+    ],
+    [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /]
   ] as const) {
     test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query}`, async () => {
-      const fake = await Fake.start({ config: { max_msgs_per_subject: -1, ...config } });
+      const fake = await Fake.start({
+        config: { max_msgs_per_subject: -1, ...config }
+      });
       const opened = openFake([fake], {}, query);
       if (!pattern) return assert.equal(await append(await opened), "stored");
       await refused(opened, "config", pattern);
       assert.deepEqual(fake.plants, []);
     });
   }
-  test("no host is there: plants are refused, until one is there and has passed the check",
-    async () => {
-      const { fake, store } = await open({ greeting: "" }, { handshakeMillis: 400 });
-      assert.equal(await append(store), "unreachable");
-      fake.script = { config: { storage: "memory" } };
-      await until("the stream was looked at", () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false);
-      assert.equal(await append(store), "unreachable");
-      assert.deepEqual(fake.plants, []);
-      fake.script = { config: { max_msgs_per_subject: -1 } };
-      await until("it takes plants", async () => await append(store) === "stored");
-    });
+  test("no host is there: plants are refused, until one is there and has passed the check", async () => {
+    const { fake, store } = await open(
+      { greeting: "" },
+      { handshakeMillis: 400 }
+    );
+    assert.equal(await append(store), "unreachable");
+    fake.script = { config: { storage: "memory" } };
+    await until(
+      "the stream was looked at",
+      () => fake.said.at(-1)?.includes("STREAM.INFO") ?? false
+    );
+    assert.equal(await append(store), "unreachable");
+    assert.deepEqual(fake.plants, []);
+    fake.script = { config: { max_msgs_per_subject: -1 } };
+    await until(
+      "it takes plants",
+      async () => (await append(store)) === "stored"
+    );
+  });
   test("one host refuses the credentials and another is not there: it goes on trying", async () => {
-    const bad = await Fake.start({ onConnect: "-ERR 'Authorization Violation'\r\n" });
+    const bad = await Fake.start({
+      onConnect: "-ERR 'Authorization Violation'\r\n"
+    });
     const absent = await Fake.start({ greeting: "" });
-    const store = await openFake([bad, absent], { limits: { handshakeMillis: 400 } });
+    const store = await openFake([bad, absent], {
+      limits: { handshakeMillis: 400 }
+    });
     assert.equal(await append(store), "unreachable");
     bad.script = {};
-    await until("it takes plants", async () => await append(store) === "stored");
+    await until(
+      "it takes plants",
+      async () => (await append(store)) === "stored"
+    );
   });
   for (const [what, script] of [
     ["closes at once", { greeting: "", hangsUp: true }],
-    ["closes within its INFO", { greeting: 'INFO {"version":"2.1', hangsUp: true }],
-    ["is full", { greeting: "-ERR 'maximum connections exceeded'\r\n", hangsUp: true }],
+    [
+      "closes within its INFO",
+      { greeting: 'INFO {"version":"2.1', hangsUp: true }
+    ],
+    [
+      "is full",
+      { greeting: "-ERR 'maximum connections exceeded'\r\n", hangsUp: true }
+    ],
     ["begins with PING", { greeting: "PING\r\n" }],
-    ["was too slow to ask for credentials", { onConnect: "-ERR 'Authentication Timeout'\r\n" }],
+    [
+      "was too slow to ask for credentials",
+      { onConnect: "-ERR 'Authentication Timeout'\r\n" }
+    ]
   ] as const) {
     test(`a host that ${what} is tried again: that is no mistake in the settings`, async () => {
       const { fake, store } = await open(script, { handshakeMillis: 400 });
       assert.equal(await append(store), "unreachable");
       fake.script = {};
-      await until("it takes plants", async () => await append(store) === "stored");
+      await until(
+        "it takes plants",
+        async () => (await append(store)) === "stored"
+      );
     });
   }
   test("tls:// is not served by a server without TLS: nothing is said in the clear", async () => {
     const fake = await Fake.start();
-    await refused(openNats(`tls://${fake.host}/plants`, { credentials: "writer\ns3cret" }),
-      "refused", /expected a server with TLS/);
+    await refused(
+      openNats(`tls://${fake.host}/plants`, { credentials: "writer\ns3cret" }),
+      "refused",
+      /expected a server with TLS/
+    );
     assert.deepEqual(fake.said, [""]);
   });
   test("what cannot be verified is reported once", async () => {

@@ -11,34 +11,55 @@ import { exportStream } from "../../src/program/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
 import {
-  ack, append, fails, Fake, fern, found, holding, nobody, open, openFake, outcomeOf, storing, type Answer,
-  type Published,
+  ack,
+  append,
+  fails,
+  Fake,
+  fern,
+  found,
+  holding,
+  nobody,
+  open,
+  openFake,
+  outcomeOf,
+  storing,
+  type Answer,
+  type Published
 } from "./fake.ts";
 
 const timeout = 30_000;
 const duplicate = ', "duplicate": true';
 
 /** A response, or what gives one; undefined: none. */
-type Response = string | undefined | ((published: Published, fake: Fake) => Answer);
+type Response =
+  string | undefined | ((published: Published, fake: Fake) => Answer);
 
 /** Responds to the n-th message with the n-th response; the last one stays. */
-const inTurn = (responses: readonly Response[]) =>
+const inTurn =
+  (responses: readonly Response[]) =>
   (published: Published, count: number, fake: Fake): Answer => {
     const response = responses[Math.min(count, responses.length) - 1];
-    return typeof response === "function" ? response(published, fake) : response;
+    return typeof response === "function"
+      ? response(published, fake)
+      : response;
   };
 
 const noLeader: Response = ({ reply }) => nobody(reply);
-const twiceNoLeader: Response = ({ reply }) => ({ raw: nobody(reply).raw.repeat(2) });
+const twiceNoLeader: Response = ({ reply }) => ({
+  raw: nobody(reply).raw.repeat(2)
+});
 const cut: Response = (_, fake) => void setImmediate(() => fake.cut());
 const half: Response = ({ reply }, fake) => {
   setImmediate(() => fake.cut());
   return { raw: `MSG ${reply} 1 27\r\n{"stream":"pl` };
 };
-const raw = (text: (reply: string) => string): Response => ({ reply }) => ({ raw: text(reply) });
+const raw =
+  (text: (reply: string) => string): Response =>
+  ({ reply }) => ({ raw: text(reply) });
 const good = ack(1);
 const inProcess = fails(10158, "duplicate message id is in process", 409);
-const noText = '{"error":{"err_code":1,"description":{"toString":1,"valueOf":1}}}';
+const noText =
+  '{"error":{"err_code":1,"description":{"toString":1,"valueOf":1}}}';
 
 describe("an append", { timeout, concurrency: 8 }, () => {
   test("is published once: an id, the expected stream, and the plant as a journal has it", async () => {
@@ -46,9 +67,14 @@ describe("an append", { timeout, concurrency: 8 }, () => {
     assert.equal(await append(store), "stored");
     assert.deepEqual(await store.append(fern), { seq: 2 }, "the receipt");
     const [first, second] = fake.plants;
-    assert.match(first?.payload ?? "", /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/);
-    assert.match(first?.headers ?? "",
-      /^NATS\/1\.0\r\nNats-Msg-Id: [\da-f]{27}\.1\.[\da-f]{8}\r\nNats-Expected-Stream: plants\r\n\r\n$/);
+    assert.match(
+      first?.payload ?? "",
+      /^\{"at":"[^"]+","plant":\{"id":9223372036854775807,"name":"Fern ä€","tag":"shade"\},"crc":"[\da-f]{8}"\}$/
+    );
+    assert.match(
+      first?.headers ?? "",
+      /^NATS\/1\.0\r\nNats-Msg-Id: [\da-f]{27}\.1\.[\da-f]{8}\r\nNats-Expected-Stream: plants\r\n\r\n$/
+    );
     assert.match(first?.reply ?? "", /^_INBOX\.[\da-f]{27}\.\d+$/);
     assert.notEqual(second?.reply, first?.reply);
     assert.notEqual(second?.headers, first?.headers);
@@ -57,67 +83,153 @@ describe("an append", { timeout, concurrency: 8 }, () => {
 
   // Each response in turn. Each is sent once more, unchanged, as long as another response is listed.
   for (const [what, outcome, ...responses] of [
-    ["a PubAck", "stored", good], ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
+    ["a PubAck", "stored", good],
+    ["a PubAck with spaces", "stored", '{ "stream": "plants", "seq": 7 }'],
     ["number 0", "stored", ack(0), good],
-    ["10008, away", "stored", fails(10008, "JetStream system temporarily unavailable"), good],
-    ["10167, too many requests", "stored", fails(10167, "too many requests", 429), good],
+    [
+      "10008, away",
+      "stored",
+      fails(10008, "JetStream system temporarily unavailable"),
+      good
+    ],
+    [
+      "10167, too many requests",
+      "stored",
+      fails(10167, "too many requests", 429),
+      good
+    ],
     ["no leader three times", "stored", noLeader, noLeader, noLeader, good],
     ["half a PubAck and a lost connection", "stored", half, ack(1, duplicate)],
     ["no response, and its duplicate", "stored", undefined, ack(1, duplicate)],
-    ["a lost connection, number 0 as a duplicate (2.10 without a quorum)", "stored",
-      cut, ack(0, duplicate), ack(1, duplicate)],
-    ["a lost connection, 10158, in process", "stored", cut, inProcess, inProcess, ack(1, duplicate)],
+    [
+      "a lost connection, number 0 as a duplicate (2.10 without a quorum)",
+      "stored",
+      cut,
+      ack(0, duplicate),
+      ack(1, duplicate)
+    ],
+    [
+      "a lost connection, 10158, in process",
+      "stored",
+      cut,
+      inProcess,
+      inProcess,
+      ack(1, duplicate)
+    ],
     ["another process's duplicate", "unknown", ack(3, duplicate)],
     ["another process's duplicate with number 0", "unknown", ack(0, duplicate)],
     ["another process's message in process", "unknown", inProcess],
-    ["another process's duplicate, after attempts that nobody took", "unknown", noLeader, noLeader, ack(3, duplicate)],
+    [
+      "another process's duplicate, after attempts that nobody took",
+      "unknown",
+      noLeader,
+      noLeader,
+      ack(3, duplicate)
+    ],
     ["10077, full", "full", fails(10077, "maximum messages exceeded")],
     ["10077, full of bytes", "full", fails(10077, "maximum bytes exceeded")],
-    ["10002, an account's quota", "full", fails(10002, "resource limits exceeded for account", 400)],
+    [
+      "10002, an account's quota",
+      "full",
+      fails(10002, "resource limits exceeded for account", 400)
+    ],
     ["10023, a full server", "full", fails(10023, "insufficient resources")],
-    ["10077, the leader's I/O error, which may come after the commit", "unknown",
-      fails(10077, "write /x/1.blk: file too large")],
-    ["10077, a full disk", "unknown", fails(10077, "write /x/1.blk: no space left on device")],
-    ["no response, and full", "unknown", undefined, fails(10077, "maximum messages exceeded")],
-    ["10054, too large", "tooLarge", fails(10054, "message size exceeds maximum allowed", 400)],
+    [
+      "10077, the leader's I/O error, which may come after the commit",
+      "unknown",
+      fails(10077, "write /x/1.blk: file too large")
+    ],
+    [
+      "10077, a full disk",
+      "unknown",
+      fails(10077, "write /x/1.blk: no space left on device")
+    ],
+    [
+      "no response, and full",
+      "unknown",
+      undefined,
+      fails(10077, "maximum messages exceeded")
+    ],
+    [
+      "10054, too large",
+      "tooLarge",
+      fails(10054, "message size exceeds maximum allowed", 400)
+    ],
     ["10097, too large", "tooLarge", fails(10097)],
-    ["10060, another stream", "unknown", fails(10060, "expected stream does not match", 400)],
+    [
+      "10060, another stream",
+      "unknown",
+      fails(10060, "expected stream does not match", 400)
+    ],
     ["an error of an unknown number", "unknown", fails(19999)],
     ["an error whose reason is not a text", "unknown", noText],
     ["a PubAck of another stream", "unknown", '{"stream":"others","seq":1}'],
     ["a number below 0", "unknown", ack(-1)],
-    ["null", "unknown", "null"],
+    ["null", "unknown", "null"]
   ] as const) {
     test(`is ${outcome} after ${what}`, async () => {
-      const { fake, store } = await open({ onPlant: inTurn(responses) }, { noProgressMillis: 1_000 });
+      const { fake, store } = await open(
+        { onPlant: inTurn(responses) },
+        { noProgressMillis: 1_000 }
+      );
       assert.equal(await append(store), outcome);
-      assert.deepEqual(fake.plants.map(({ message }) => message), responses.map(() => fake.plants[0]?.message));
+      assert.deepEqual(
+        fake.plants.map(({ message }) => message),
+        responses.map(() => fake.plants[0]?.message)
+      );
     });
   }
   for (const [what, outcome, ...responses] of [
-    ["no leader", "unreachable", noLeader], ["no response", "unknown", undefined],
-    ["no response to one attempt, and to the others twice that there is no leader", "unknown",
-      undefined, twiceNoLeader],
-    ["a PubAck for another subject", "unknown", raw(() => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`)],
-    ["a PubAck with a status", "unknown",
-      raw((reply) => `HMSG ${reply} 1 16 ${16 + good.length}\r\nNATS/1.0 200\r\n\r\n${good}\r\n`)],
-    ["a status other than 503", "unknown", raw((reply) => `HMSG ${reply} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`)],
+    ["no leader", "unreachable", noLeader],
+    ["no response", "unknown", undefined],
+    [
+      "no response to one attempt, and to the others twice that there is no leader",
+      "unknown",
+      undefined,
+      twiceNoLeader
+    ],
+    [
+      "a PubAck for another subject",
+      "unknown",
+      raw(() => `MSG XXXX.1 1 ${good.length}\r\n${good}\r\n`)
+    ],
+    [
+      "a PubAck with a status",
+      "unknown",
+      raw(
+        (reply) =>
+          `HMSG ${reply} 1 16 ${16 + good.length}\r\nNATS/1.0 200\r\n\r\n${good}\r\n`
+      )
+    ],
+    [
+      "a status other than 503",
+      "unknown",
+      raw((reply) => `HMSG ${reply} 1 16 16\r\nNATS/1.0 408\r\n\r\n\r\n`)
+    ]
   ] as const) {
     test(`is ${outcome} at its deadline after ${what}`, async () => {
-      const { fake, store } = await open({ onPlant: inTurn(responses) },
-        { appendMillis: 1_200, noProgressMillis: 250, retryMillis: 100 });
+      const { fake, store } = await open(
+        { onPlant: inTurn(responses) },
+        { appendMillis: 1_200, noProgressMillis: 250, retryMillis: 100 }
+      );
       const count = responses.length === 1 ? 20 : 1;
-      const outcomes = await Promise.all(Array.from({ length: count }, () => append(store)));
+      const outcomes = await Promise.all(
+        Array.from({ length: count }, () => append(store))
+      );
       assert.deepEqual(new Set(outcomes), new Set([outcome]));
       assert.ok(fake.connections > 1, "the connection was left");
     });
   }
   test("emits batch when it is stored, and full when the stream is, without a line for each in the log", async () => {
     const full = fails(10077, "maximum bytes exceeded");
-    const { store, warnings } = await open({ onPlant: inTurn([good, full, ack(2), full]) });
+    const { store, warnings } = await open({
+      onPlant: inTurn([good, full, ack(2), full])
+    });
     const reported = warnings.length;
     const events: string[] = [];
-    store.on("batch", (records) => events.push(`batch ${records}`)).on("full", () => events.push("full"));
+    store
+      .on("batch", (records) => events.push(`batch ${records}`))
+      .on("full", () => events.push("full"));
     for (let turn = 0; turn < 4; turn++) await append(store);
     assert.deepEqual(events, ["batch 1", "full", "batch 1", "full"]);
     assert.deepEqual(warnings.slice(reported), []);
@@ -127,9 +239,11 @@ describe("an append", { timeout, concurrency: 8 }, () => {
       onPlant: (_, count, server) => {
         if (count === 20) server.cut();
         return count <= 20 ? undefined : ack(count);
-      },
+      }
     });
-    const outcomes = await Promise.all(Array.from({ length: 20 }, () => append(store)));
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, () => append(store))
+    );
     assert.deepEqual(new Set(outcomes), new Set(["stored"]));
     const sent = fake.plants.map(({ message }) => message);
     assert.deepEqual(sent.slice(20), sent.slice(0, 20));
@@ -137,39 +251,56 @@ describe("an append", { timeout, concurrency: 8 }, () => {
   });
   test("is not sent again on the same connection: a copy would only wait for the original", async () => {
     const connections: number[] = [];
-    const { store } = await open({
-      onPlant: (_, count, fake) => {
-        connections.push(fake.connections);
-        return count === 1 ? undefined : ack(1, duplicate);
+    const { store } = await open(
+      {
+        onPlant: (_, count, fake) => {
+          connections.push(fake.connections);
+          return count === 1 ? undefined : ack(1, duplicate);
+        }
       },
-    }, { ackTimeoutMillis: 50, noProgressMillis: 400 });
+      { ackTimeoutMillis: 50, noProgressMillis: 400 }
+    );
     assert.equal(await append(store), "stored");
     assert.deepEqual(connections, [1, 2]);
   });
   test("is sent again on the same connection once a later one has a response", async () => {
-    const { fake, store } = await open({ onPlant: inTurn([undefined, good, ack(1, duplicate)]) },
-      { noProgressMillis: 5_000 });
+    const { fake, store } = await open(
+      { onPlant: inTurn([undefined, good, ack(1, duplicate)]) },
+      { noProgressMillis: 5_000 }
+    );
     const first = append(store);
     assert.deepEqual([await append(store), await first], ["stored", "stored"]);
     assert.deepEqual([fake.connections, fake.plants.length], [1, 3]);
   });
   test("takes no plant that a journal would not take", async () => {
     const { store } = await open();
-    for (const plant of [{ id: 2n ** 63n, name: "Fern" }, { id: 1n, name: "\ud800" }])
+    for (const plant of [
+      { id: 2n ** 63n, name: "Fern" },
+      { id: 1n, name: "\ud800" }
+    ])
       assert.equal(await outcomeOf(store.append(plant)), "invalid");
   });
 });
 
 describe("a slow link", { timeout }, () => {
-  const payload = encodeMessage("2026-11-21T10:47:01.578Z", '{"id":1,"name":"Fern"}');
+  const payload = encodeMessage(
+    "2026-11-21T10:47:01.578Z",
+    '{"id":1,"name":"Fern"}'
+  );
 
   /** Exports so many messages, whose responses come in pieces; returns the server. */
-  async function exportSlowly(count: number, piecesOf: (raws: string[]) => string[]): Promise<Fake> {
+  async function exportSlowly(
+    count: number,
+    piecesOf: (raws: string[]) => string[]
+  ): Promise<Fake> {
     const raws: string[] = [];
     const fake = await Fake.start({
       stream: holding(count),
       onPlant: ({ reply, payload: request }, asked, server) => {
-        const text = found((JSON.parse(request) as { seq: number }).seq, payload);
+        const text = found(
+          (JSON.parse(request) as { seq: number }).seq,
+          payload
+        );
         raws.push(`MSG ${reply} 1 ${text.length}\r\n${text}\r\n`);
         if (asked !== count) return undefined;
         // A PONG can't come within a message.
@@ -180,27 +311,44 @@ describe("a slow link", { timeout }, () => {
           if (pieces.length === 0) clearInterval(timer);
         }, 60);
         return undefined;
-      },
+      }
     });
-    const store = await openFake([fake], { limits: { appendMillis: 500, ackTimeoutMillis: 100,
-      noProgressMillis: 300, pingMillis: 100, pingsMissedMax: 3 } });
+    const store = await openFake([fake], {
+      limits: {
+        appendMillis: 500,
+        ackTimeoutMillis: 100,
+        noProgressMillis: 300,
+        pingMillis: 100,
+        pingsMissedMax: 3
+      }
+    });
     const path = join(temporaryFolder(), "slow.ndjson");
     assert.equal(await exportStream(store, path, () => undefined), count);
     return fake;
   }
 
   for (const [what, count, piecesOf] of [
-    ["a message that takes longer than every time limit", 1, (raws) => raws.join("").match(/[^]{1,20}/g) ?? []],
-    ["messages in any order", 10, (raws) => raws.toReversed()],
-  ] as const satisfies readonly (readonly [string, number, (raws: string[]) => string[]])[]) {
+    [
+      "a message that takes longer than every time limit",
+      1,
+      (raws) => raws.join("").match(/[^]{1,20}/g) ?? []
+    ],
+    ["messages in any order", 10, (raws) => raws.toReversed()]
+  ] as const satisfies readonly (readonly [
+    string,
+    number,
+    (raws: string[]) => string[]
+  ])[]) {
     test(`delivers ${what}, and nothing is asked for twice`, async () => {
       const { plants, connections } = await exportSlowly(count, piecesOf);
       assert.deepEqual([plants.length, connections], [count, 1]);
     });
   }
   test("gets the time to carry what is in flight before its connection counts as stuck", async () => {
-    const { fake, store } = await open({ onPlant: () => undefined },
-      { noProgressMillis: 100, bytesPerMilliMin: 1, appendMillis: 900 });
+    const { fake, store } = await open(
+      { onPlant: () => undefined },
+      { noProgressMillis: 100, bytesPerMilliMin: 1, appendMillis: 900 }
+    );
     assert.equal(await append(store, "x".repeat(5_000)), "unknown");
     assert.equal(fake.connections, 1);
   });
@@ -209,7 +357,9 @@ describe("a slow link", { timeout }, () => {
 describe("a process that was cloned", { timeout }, () => {
   test("sends again what its dead connection lost: no plant of the original's is taken for its own", async (t) => {
     t.mock.method(Date, "now", () => 1_795_612_345_678);
-    const drawn = t.mock.method(crypto, "randomBytes", () => Buffer.alloc(8, 1));
+    const drawn = t.mock.method(crypto, "randomBytes", () =>
+      Buffer.alloc(8, 1)
+    );
     syncBuiltinESMExports();
     const fake = await Fake.start({ onPlant: () => undefined });
     const [original, copy] = [await openFake([fake]), await openFake([fake])];
@@ -222,16 +372,25 @@ describe("a process that was cloned", { timeout }, () => {
     assert.equal(await append(original, "Fern"), "stored");
     fake.cut();
     assert.equal(await sent, "stored");
-    assert.deepEqual(kept.map(({ payload }) => /Fern|Moss/.exec(payload)?.[0]), ["Fern", "Moss"]);
-    const starts = kept.map(({ headers }) => /^Nats-Msg-Id: \S+\.1\./m.exec(headers)?.[0]);
-    assert.equal(starts[0], starts[1], "the control: they draw and count the same");
+    assert.deepEqual(
+      kept.map(({ payload }) => /Fern|Moss/.exec(payload)?.[0]),
+      ["Fern", "Moss"]
+    );
+    const starts = kept.map(
+      ({ headers }) => /^Nats-Msg-Id: \S+\.1\./m.exec(headers)?.[0]
+    );
+    assert.equal(
+      starts[0],
+      starts[1],
+      "the control: they draw and count the same"
+    );
   });
 });
 
 describe("a machine that was suspended", { timeout }, () => {
   for (const [what, millis, outcome, copies] of [
     ["longer than the stream recognises a copy", 13_000, "unknown", 1],
-    ["for less", 10_000, "stored", 2],
+    ["for less", 10_000, "stored", 2]
   ] as const) {
     test(`${what}: ${outcome}`, async (t) => {
       const { fake, store } = await open({
@@ -241,7 +400,7 @@ describe("a machine that was suspended", { timeout }, () => {
           t.mock.method(Date, "now", () => now() + millis);
           server.cut();
           return undefined;
-        },
+        }
       });
       assert.equal(await append(store), outcome);
       assert.equal(fake.plants.length, copies);
@@ -251,13 +410,32 @@ describe("a machine that was suspended", { timeout }, () => {
 
 describe("the limits", { timeout }, () => {
   test("are 1,024 appends and 16 MiB in flight, and the program's defaults: a deadline of 10 s, a handshake of 2 s", () => {
-    const { inFlightRecordsMax, inFlightBytesMax, appendMillis, handshakeMillis, unreachableMillis } = natsLimits;
+    const {
+      inFlightRecordsMax,
+      inFlightBytesMax,
+      appendMillis,
+      handshakeMillis,
+      unreachableMillis
+    } = natsLimits;
     const { storeAppendMillis, storeHandshakeMillis } = settingTable;
-    assert.deepEqual([inFlightRecordsMax, inFlightBytesMax, unreachableMillis], [1_024, 16_777_216, 2_000]);
-    assert.deepEqual([appendMillis, storeAppendMillis.defaultValue], [10_000, 10_000]);
-    assert.deepEqual([handshakeMillis, storeHandshakeMillis.defaultValue], [2_000, 2_000]);
+    assert.deepEqual(
+      [inFlightRecordsMax, inFlightBytesMax, unreachableMillis],
+      [1_024, 16_777_216, 2_000]
+    );
+    assert.deepEqual(
+      [appendMillis, storeAppendMillis.defaultValue],
+      [10_000, 10_000]
+    );
+    assert.deepEqual(
+      [handshakeMillis, storeHandshakeMillis.defaultValue],
+      [2_000, 2_000]
+    );
   });
-  for (const limits of [{ appendMillis: NaN }, { retryMillis: 0 }, { pingMillis: 2 ** 31 }]) {
+  for (const limits of [
+    { appendMillis: NaN },
+    { retryMillis: 0 },
+    { pingMillis: 2 ** 31 }
+  ]) {
     test(`can't be ${JSON.stringify(limits)}`, async () => {
       const fake = await Fake.start();
       await assert.rejects(openFake([fake], { limits }), RangeError);
@@ -265,7 +443,10 @@ describe("the limits", { timeout }, () => {
     });
   }
   test("so many in flight are taken, and one more is refused at once", async () => {
-    const { fake, store } = await open({ onPlant: () => undefined }, { inFlightRecordsMax: 3 });
+    const { fake, store } = await open(
+      { onPlant: () => undefined },
+      { inFlightRecordsMax: 3 }
+    );
     const three = Array.from({ length: 3 }, () => append(store));
     assert.equal(await append(store), "busy");
     await until("three are sent", () => fake.plants.length >= 3);
@@ -274,16 +455,29 @@ describe("the limits", { timeout }, () => {
     assert.equal(await append(store), "stored", "there is room again");
   });
   test("do not count while no server is reachable: all are refused as not stored", async () => {
-    const { store } = await open({ greeting: "" }, { handshakeMillis: 100, inFlightRecordsMax: 3 });
-    const outcomes = await Promise.all(Array.from({ length: 9 }, () => append(store)));
+    const { store } = await open(
+      { greeting: "" },
+      { handshakeMillis: 100, inFlightRecordsMax: 3 }
+    );
+    const outcomes = await Promise.all(
+      Array.from({ length: 9 }, () => append(store))
+    );
     assert.deepEqual(new Set(outcomes), new Set(["unreachable"]));
   });
   test("of bytes in flight, and of a message (its headers included), are exact", async () => {
     const { fake, store } = await open();
     assert.equal(await append(store), "stored");
     const { length } = fake.plants[0]?.message ?? "";
-    for (const [max, inFlight, payload] of [[length, "stored", "stored"], [length - 1, "busy", "tooLarge"]] as const) {
-      assert.equal(await append(await openFake([fake], { limits: { inFlightBytesMax: max } })), inFlight);
+    for (const [max, inFlight, payload] of [
+      [length, "stored", "stored"],
+      [length - 1, "busy", "tooLarge"]
+    ] as const) {
+      assert.equal(
+        await append(
+          await openFake([fake], { limits: { inFlightBytesMax: max } })
+        ),
+        inFlight
+      );
       fake.script = { info: { max_payload: max } };
       assert.equal(await append(await openFake([fake])), payload);
       fake.script = {};
@@ -300,7 +494,10 @@ describe("the limits", { timeout }, () => {
       if (first === 0 && outcome === "tooLarge") first = length;
       assert.equal(outcome, first === 0 ? "stored" : "tooLarge");
     }
-    assert.ok(first > 0.6 * messageBytesMax && first < 0.75 * messageBytesMax, `${first}`);
+    assert.ok(
+      first > 0.6 * messageBytesMax && first < 0.75 * messageBytesMax,
+      `${first}`
+    );
     fake.script = { ...fake.script, stream: holding(kept.length) };
     const path = join(temporaryFolder(), "large.ndjson");
     assert.equal(await exportStream(store, path, () => undefined), kept.length);

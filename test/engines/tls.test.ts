@@ -11,20 +11,40 @@ import { openNats } from "../../src/engines/nats.ts";
 import { run, start } from "../support/in-process.ts";
 import { answerTo, post, temporaryFolder } from "../support/support.ts";
 import { certify } from "../support/tools.ts";
-import { Cluster, credentialsOf, environmentFor, storeOne, until, withCluster } from "./cluster.ts";
+import {
+  Cluster,
+  credentialsOf,
+  environmentFor,
+  storeOne,
+  until,
+  withCluster
+} from "./cluster.ts";
 import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
 import { Proxy } from "./load.ts";
 
 const timeout = 60_000;
 
 const good = certify(temporaryFolder(), "good", { names: "IP:127.0.0.1" });
-const other = certify(temporaryFolder(), "other", { names: "DNS:plants.example" });
-const trusting = ({ cert }: { readonly cert: string }): ConnectionOptions =>
-  ({ ca: readFileSync(cert) });
-const serverOf = async ({ cert, key }: typeof good, more = ""): Promise<Cluster> => {
-  const server = await Cluster.start({ servers: 1, isTlsFirst: more.includes("handshake_first"),
+const other = certify(temporaryFolder(), "other", {
+  names: "DNS:plants.example"
+});
+const trusting = ({ cert }: { readonly cert: string }): ConnectionOptions => ({
+  ca: readFileSync(cert)
+});
+const serverOf = async (
+  { cert, key }: typeof good,
+  more = ""
+): Promise<Cluster> => {
+  const server = await Cluster.start({
+    servers: 1,
+    isTlsFirst: more.includes("handshake_first"),
     tls: `cert_file: "${cert}", key_file: "${key}", ca_file: "${cert}", timeout: 2, ${more}`,
-    client: { ca: readFileSync(cert), cert: readFileSync(cert), key: readFileSync(key) } });
+    client: {
+      ca: readFileSync(cert),
+      cert: readFileSync(cert),
+      key: readFileSync(key)
+    }
+  });
   if ("skip" in withCluster) return server;
   await server.create("plants", { num_replicas: 1 });
   return server;
@@ -42,8 +62,16 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     test(`${scheme}:// stores plants on a server that demands it`, async (t) => {
       const server = await serverOf(good);
       const warnings = t.mock.method(process, "emitWarning", () => undefined);
-      const store = await server.open("plants", { scheme, query, tls: trusting(good) });
-      assert.equal(warnings.mock.callCount(), 0, "node warns of a server name that is an address");
+      const store = await server.open("plants", {
+        scheme,
+        query,
+        tls: trusting(good)
+      });
+      assert.equal(
+        warnings.mock.callCount(),
+        0,
+        "node warns of a server name that is an address"
+      );
       await store.append({ id: 1n, name: "Fern" });
       await store.close();
       assert.equal((await server.read("plants")).length, 1);
@@ -52,7 +80,12 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
   for (const [what, certificate, tls, pattern] of [
     ["an unknown authority", good, {}, /self.signed certificate/],
     ["another authority", good, trusting(other), /self.signed certificate/],
-    ["a certificate for another name", other, trusting(other), /127\.0\.0\.1.* not in the cert/],
+    [
+      "a certificate for another name",
+      other,
+      trusting(other),
+      /127\.0\.0\.1.* not in the cert/
+    ]
   ] as const) {
     test(`${what} is refused`, async () => {
       const server = await serverOf(certificate);
@@ -61,29 +94,54 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
   }
   test("a server that begins with TLS needs tls-first in the address", async () => {
     const server = await serverOf(good, "handshake_first: true");
-    await storeOne(server.open("plants", { scheme: "tls", query: `${query}&tls-first`, tls: trusting(good) }));
-    await assert.rejects(server.open("plants", { query: `${query}&tls-first`, tls: {} }),
-      { code: "refused", message: /self.signed certificate/ });
+    await storeOne(
+      server.open("plants", {
+        scheme: "tls",
+        query: `${query}&tls-first`,
+        tls: trusting(good)
+      })
+    );
+    await assert.rejects(
+      server.open("plants", { query: `${query}&tls-first`, tls: {} }),
+      { code: "refused", message: /self.signed certificate/ }
+    );
     const warnings: string[] = [];
-    const waiting = await server.open("plants",
-      { scheme: "tls", query, tls: trusting(good), limits: { handshakeMillis: 200 }, warn: (line) => warnings.push(line) });
-    assert.match(warnings.join("\n"), /no handshake in time: does it begin with TLS \(tls-first\)\?$/m);
+    const waiting = await server.open("plants", {
+      scheme: "tls",
+      query,
+      tls: trusting(good),
+      limits: { handshakeMillis: 200 },
+      warn: (line) => warnings.push(line)
+    });
+    assert.match(
+      warnings.join("\n"),
+      /no handshake in time: does it begin with TLS \(tls-first\)\?$/m
+    );
     await waiting.close();
   });
   test("tls-first refuses a server that begins in the clear, and tells it nothing", async () => {
     const fake = await Fake.start();
-    await assert.rejects(openNats(`tls://${fake.host}/plants?tls-first`, { credentials: "u\ns3cret" }),
-      { code: "refused" });
+    await assert.rejects(
+      openNats(`tls://${fake.host}/plants?tls-first`, {
+        credentials: "u\ns3cret"
+      }),
+      { code: "refused" }
+    );
     assert.doesNotMatch(fake.said.join(), /s3cret|CONNECT/);
   });
   test("a monitor is asked by https, and trusted like the servers", async () => {
     const fake = await Fake.start();
-    const monitor = createServer({ cert: readFileSync(good.cert), key: readFileSync(good.key) },
-      (_, response) => response.end(JSON.stringify(varzOf("n1", fake.serverId))));
+    const monitor = createServer(
+      { cert: readFileSync(good.cert), key: readFileSync(good.key) },
+      (_, response) => response.end(JSON.stringify(varzOf("n1", fake.serverId)))
+    );
     await once(monitor.listen(0, "127.0.0.1"), "listening");
     after(() => monitor.close());
     const { port } = monitor.address() as AddressInfo;
-    for (const [tls, isVerified] of [[trusting(good), true], [trusting(other), false]] as const) {
+    for (const [tls, isVerified] of [
+      [trusting(good), true],
+      [trusting(other), false]
+    ] as const) {
       const store = await openFake([fake], { tls }, `?monitor=https:${port}`);
       assert.equal(await append(store), isVerified ? "stored" : "unreachable");
       await store.close();
@@ -94,47 +152,81 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     const [proxy, ports] = await proxyOf(server);
     proxy.delayMillis = 300;
     const options = { query, ports, tls: trusting(good) };
-    const hasty = await server.open("plants", { ...options, limits: { handshakeMillis: 1_500 } });
-    assert.equal(hasty.stats.isReachable, false, "the control: TLS takes longer");
+    const hasty = await server.open("plants", {
+      ...options,
+      limits: { handshakeMillis: 1_500 }
+    });
+    assert.equal(
+      hasty.stats.isReachable,
+      false,
+      "the control: TLS takes longer"
+    );
     await hasty.close();
-    await storeOne(server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } }));
+    await storeOne(
+      server.open("plants", { ...options, limits: { handshakeMillis: 10_000 } })
+    );
   });
   test("the program has a client certificate by flags, and reads it again for every connection", async () => {
     const server = await serverOf(good, "verify: true");
     const [proxy, ports] = await proxyOf(server);
-    const [cert, key] = ["cert", "key"].map((name) => join(temporaryFolder(), name));
+    const [cert, key] = ["cert", "key"].map((name) =>
+      join(temporaryFolder(), name)
+    );
     assert.ok(cert && key);
     const give = (pair: typeof good): void => {
       copyFileSync(pair.cert, cert);
       copyFileSync(pair.key, key);
     };
     const address = server.address("plants", { scheme: "tls", query, ports });
-    const args = ["--store-tls-cert", cert, "--store-tls-key", key, "--store-tls-ca", good.cert];
+    const args = [
+      "--store-tls-cert",
+      cert,
+      "--store-tls-key",
+      key,
+      "--store-tls-ca",
+      good.cert
+    ];
     const env = environmentFor(address, credentialsOf("writer"));
     give(other);
     const refused = await run(args, env, temporaryFolder());
     assert.equal(refused.code, 78, refused.stderr);
-    assert.match(refused.stderr, /\nplant-store: 127\.0\.0\.1:\d+: [a-z0-9 ]+ alert [a-z ]+\n$/);
-    const junk = await run([...args.slice(0, -1), env.PLANTS_STORE_CREDENTIALS], env, temporaryFolder());
+    assert.match(
+      refused.stderr,
+      /\nplant-store: 127\.0\.0\.1:\d+: [a-z0-9 ]+ alert [a-z ]+\n$/
+    );
+    const junk = await run(
+      [...args.slice(0, -1), env.PLANTS_STORE_CREDENTIALS],
+      env,
+      temporaryFolder()
+    );
     assert.equal(junk.code, 78, junk.stderr);
     assert.match(junk.stderr, /the store's certificates: TLS authority /);
     give(good);
     const program = await start({ args, env });
     const status = async (): Promise<string> => {
-      const answer = await answerTo(program.port, post('{"id":1,"name":"Fern"}'));
+      const answer = await answerTo(
+        program.port,
+        post('{"id":1,"name":"Fern"}')
+      );
       return `${answer.status} ${answer.body.slice(0, 14)}`;
     };
     assert.match(await status(), /^200/);
-    const stores = (): Promise<void> => until("it stores", async () => (await status()).startsWith("200"));
+    const stores = (): Promise<void> =>
+      until("it stores", async () => (await status()).startsWith("200"));
     for (const spoil of [() => rmSync(key), () => give(other)]) {
       spoil();
       proxy.cut();
-      await until("it is refused", async () => (await status()).includes("50306"));
+      await until("it is refused", async () =>
+        (await status()).includes("50306")
+      );
       give(good);
       await stores();
     }
     assert.equal(await program.end(), 0);
-    assert.match(program.stderr(), /the store's certificates: TLS key .*ENOENT/);
+    assert.match(
+      program.stderr(),
+      /the store's certificates: TLS key .*ENOENT/
+    );
     assert.match(program.stderr(), /127\.0\.0\.1:\d+: .*alert/);
   });
 });

@@ -3,7 +3,13 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { chmodSync, copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync
+} from "node:fs";
 import { Agent, type RequestOptions } from "node:https";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
@@ -12,13 +18,32 @@ import { connect, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
-import { hangUp, metricsOf, plant, post, timeout } from "../support/operator.ts";
-import { cleanEnvironment, exchange, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
+import {
+  hangUp,
+  metricsOf,
+  plant,
+  post,
+  timeout
+} from "../support/operator.ts";
+import {
+  cleanEnvironment,
+  exchange,
+  startProcess,
+  temporaryFolder,
+  token,
+  type RunningProcess
+} from "../support/support.ts";
 import { certify } from "../support/tools.ts";
 
 /** Pairs, made once. */
 const pairs = temporaryFolder();
-for (const [name, days] of [["a", 30], ["b", 30], ["soon", 29], ["later", 33], ["long", 61]] as const) {
+for (const [name, days] of [
+  ["a", 30],
+  ["b", 30],
+  ["soon", 29],
+  ["later", 33],
+  ["long", 61]
+] as const) {
   certify(pairs, name, { days });
 }
 const read = (file: string): string => readFileSync(join(pairs, file), "utf8");
@@ -61,149 +86,302 @@ async function shown(port: number): Promise<string | undefined> {
 const ask = (port: number, agent: Agent, bearer = token) =>
   post({ port, agent, ca, protocol: "https:" } as RequestOptions, bearer);
 
-test("with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older", { timeout }, async () => {
-  const cwd = folderWith("a");
-  const server = await start({ cwd, args });
-  assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
-  const agent = new Agent();
-  assert.equal(await ask(server.port, agent), 200);
-  agent.destroy();
-  for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
-    const client = await handshake(server.port, { minVersion: version, maxVersion: version });
-    assert.equal(client.getProtocol(), version);
-    client.destroy();
-  }
-  const old = { minVersion: "TLSv1", maxVersion: "TLSv1.1", ciphers: "DEFAULT:@SECLEVEL=0" };
-  await assert.rejects(handshake(server.port, old));
-  assert.deepEqual(await exchange(server.port, plant), [],
-    "a client without TLS gets no response");
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "");
-});
-
-for (const where of [[], ["--socket", "s"]]) {
-  test(`the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`, { timeout }, async () => {
-    const cwd = folderWith("a");
-    const env = { PLANTS_TLS_CERT: "crt", PLANTS_TLS_KEY: "key", PLANTS_TOKEN: "" };
-    const server = await start({ cwd, env, args: where });
-    await server.until(() => server.stdout().includes("-d '"), "it printed the line");
-    const [, line = ""] = server.stdout().split("\n\n");
-    const answer = await promisify(execFile)("sh", ["-c", `${line.trim()} -sS`], { cwd, env: cleanEnvironment() });
-    assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
-    assert.equal(await server.end(), 0);
-  });
-}
-
-const refused: readonly (readonly [says: string, change: (cwd: string) => void, told: RegExp])[] = [
-  ["a key of another algorithm", (cwd) => {
-    put(cwd, "a", "a");
-    const { privateKey } = generateKeyPairSync("ed25519");
-    writeFileSync(join(cwd, "key"), privateKey.export({ type: "pkcs8", format: "pem" }));
-  }, /TLS key key: expected the key of the first certificate in crt, found another/],
-  ["a key of another certificate", (cwd) => put(cwd, "a", "b"),
-    /TLS key key: expected the key of the first certificate in crt, found another/],
-  ["an encrypted key", (cwd) => {
-    put(cwd, "a", "a");
-    const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-    const options = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
-    writeFileSync(join(cwd, "key"), privateKey.export(options));
-  }, /TLS key key: expected PEM of a PRIVATE KEY, .* without a passphrase, .* found ENCRYPTED PRIVATE KEY/],
-  ["no key", (cwd) => writeFileSync(join(cwd, "key"), ""), /TLS key key: .* PRIVATE KEY, .* found no PEM/],
-  ["a key in one line", (cwd) => writeFileSync(join(cwd, "key"), read("b.key").replaceAll("\n", "\\n")),
-    /TLS key key: expected PEM of a PRIVATE KEY, whole, with real line ends/],
-  ["no certificate", (cwd) => writeFileSync(join(cwd, "crt"), "x"), /TLS certificate crt: .* found no PEM/],
-  ["a certificate in DER", (cwd) => writeFileSync(join(cwd, "crt"), new X509Certificate(read("b.crt")).raw),
-    /TLS certificate crt: expected PEM of a CERTIFICATE, .* found no PEM/],
-  ["a chain with a broken block", (cwd) => writeFileSync(join(cwd, "crt"), `${read("b.crt")}${read("a.crt").replace(/\w{9}$/m, "")}`),
-    /TLS certificate crt: expected PEM of a CERTIFICATE, whole/],
-  ["a chain in the wrong order", (cwd) => writeFileSync(join(cwd, "crt"), read("a.crt") + read("b.crt")),
-    /TLS key key: expected the key of the first certificate in crt, found another/],
-  ["a key in the certificate's place", (cwd) => copyFileSync(join(cwd, "key"), join(cwd, "crt")),
-    /TLS certificate crt: .* found PRIVATE KEY/],
-  ["a weak RSA key", (cwd) => {
-    certify(cwd, "weak", { days: 30, kind: ["rsa:512"] });
-    for (const end of ["crt", "key"]) copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
-  }, /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE/],
-  ["a key that its group can write", (cwd) => chmodSync(join(cwd, "key"), 0o660),
-    /TLS key key: expected that group and others cannot write it, found mode 660/],
-  ["a certificate that all can write", (cwd) => chmodSync(join(cwd, "crt"), 0o666),
-    /TLS certificate crt: expected that group and others cannot write it, found mode 666/],
-];
-for (const [says, change, message] of refused) {
-  test(`${says} is refused at the start with 78, and at SIGHUP the old pair stays`, { timeout }, async () => {
+test(
+  "with a certificate and its key it serves https, TLS 1.2 and 1.3 and no older",
+  { timeout },
+  async () => {
     const cwd = folderWith("a");
     const server = await start({ cwd, args });
-    put(cwd, "b");
-    change(cwd);
-    const { code, stdout, stderr } = await run(["--port", "0", "--store", "x", ...args], {}, cwd);
-    assert.deepEqual([code, stdout], [78, ""]);
-    assert.match(stderr, message);
-    assert.doesNotMatch(stderr, /BEGIN|[\w+/]{40}/);
-    assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
-    await hangUp(server, "the old certificate and key stay");
-    assert.match(server.stderr(), message);
-    assert.equal(await shown(server.port), "a");
-    chmodSync(join(cwd, "crt"), 0o644);
-    put(cwd, "b");
-    await hangUp(server, "certificate and key reloaded");
-    assert.equal(await shown(server.port), "b");
+    assert.equal(
+      server.stdout(),
+      `plant-store listening on https://127.0.0.1:${server.port}\n`
+    );
+    const agent = new Agent();
+    assert.equal(await ask(server.port, agent), 200);
+    agent.destroy();
+    for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+      const client = await handshake(server.port, {
+        minVersion: version,
+        maxVersion: version
+      });
+      assert.equal(client.getProtocol(), version);
+      client.destroy();
+    }
+    const old = {
+      minVersion: "TLSv1",
+      maxVersion: "TLSv1.1",
+      ciphers: "DEFAULT:@SECLEVEL=0"
+    };
+    await assert.rejects(handshake(server.port, old));
+    assert.deepEqual(
+      await exchange(server.port, plant),
+      [],
+      "a client without TLS gets no response"
+    );
     assert.equal(await server.end(), 0);
-  });
+    assert.equal(server.stderr(), "");
+  }
+);
+
+for (const where of [[], ["--socket", "s"]]) {
+  test(
+    `the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`,
+    { timeout },
+    async () => {
+      const cwd = folderWith("a");
+      const env = {
+        PLANTS_TLS_CERT: "crt",
+        PLANTS_TLS_KEY: "key",
+        PLANTS_TOKEN: ""
+      };
+      const server = await start({ cwd, env, args: where });
+      await server.until(
+        () => server.stdout().includes("-d '"),
+        "it printed the line"
+      );
+      const [, line = ""] = server.stdout().split("\n\n");
+      const answer = await promisify(execFile)(
+        "sh",
+        ["-c", `${line.trim()} -sS`],
+        { cwd, env: cleanEnvironment() }
+      );
+      assert.equal(answer.stdout, '{"name":"Fern","tag":"shade"}\n');
+      assert.equal(await server.end(), 0);
+    }
+  );
 }
 
-test("a key that others can read is served, with one warning", { timeout }, async () => {
-  const cwd = folderWith("a");
-  chmodSync(join(cwd, "key"), 0o644);
-  const server = await start({ cwd, args });
-  for (const times of [1, 2]) await hangUp(server, "reloaded", times);
-  assert.equal(await server.end(), 0);
-  const warnings = server.stderr().split("\n").filter((line) => line.includes("can read"));
-  assert.deepEqual(warnings, ["plant-store: TLS key key: others can read it, mode 644"]);
-});
+const refused: readonly (readonly [
+  says: string,
+  change: (cwd: string) => void,
+  told: RegExp
+])[] = [
+  [
+    "a key of another algorithm",
+    (cwd) => {
+      put(cwd, "a", "a");
+      const { privateKey } = generateKeyPairSync("ed25519");
+      writeFileSync(
+        join(cwd, "key"),
+        privateKey.export({ type: "pkcs8", format: "pem" })
+      );
+    },
+    /TLS key key: expected the key of the first certificate in crt, found another/
+  ],
+  [
+    "a key of another certificate",
+    (cwd) => put(cwd, "a", "b"),
+    /TLS key key: expected the key of the first certificate in crt, found another/
+  ],
+  [
+    "an encrypted key",
+    (cwd) => {
+      put(cwd, "a", "a");
+      const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+      const options = {
+        type: "pkcs8",
+        format: "pem",
+        cipher: "aes-256-cbc",
+        passphrase: "x"
+      } as const;
+      writeFileSync(join(cwd, "key"), privateKey.export(options));
+    },
+    /TLS key key: expected PEM of a PRIVATE KEY, .* without a passphrase, .* found ENCRYPTED PRIVATE KEY/
+  ],
+  [
+    "no key",
+    (cwd) => writeFileSync(join(cwd, "key"), ""),
+    /TLS key key: .* PRIVATE KEY, .* found no PEM/
+  ],
+  [
+    "a key in one line",
+    (cwd) =>
+      writeFileSync(join(cwd, "key"), read("b.key").replaceAll("\n", "\\n")),
+    /TLS key key: expected PEM of a PRIVATE KEY, whole, with real line ends/
+  ],
+  [
+    "no certificate",
+    (cwd) => writeFileSync(join(cwd, "crt"), "x"),
+    /TLS certificate crt: .* found no PEM/
+  ],
+  [
+    "a certificate in DER",
+    (cwd) =>
+      writeFileSync(join(cwd, "crt"), new X509Certificate(read("b.crt")).raw),
+    /TLS certificate crt: expected PEM of a CERTIFICATE, .* found no PEM/
+  ],
+  [
+    "a chain with a broken block",
+    (cwd) =>
+      writeFileSync(
+        join(cwd, "crt"),
+        `${read("b.crt")}${read("a.crt").replace(/\w{9}$/m, "")}`
+      ),
+    /TLS certificate crt: expected PEM of a CERTIFICATE, whole/
+  ],
+  [
+    "a chain in the wrong order",
+    (cwd) => writeFileSync(join(cwd, "crt"), read("a.crt") + read("b.crt")),
+    /TLS key key: expected the key of the first certificate in crt, found another/
+  ],
+  [
+    "a key in the certificate's place",
+    (cwd) => copyFileSync(join(cwd, "key"), join(cwd, "crt")),
+    /TLS certificate crt: .* found PRIVATE KEY/
+  ],
+  [
+    "a weak RSA key",
+    (cwd) => {
+      certify(cwd, "weak", { days: 30, kind: ["rsa:512"] });
+      for (const end of ["crt", "key"])
+        copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
+    },
+    /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE/
+  ],
+  [
+    "a key that its group can write",
+    (cwd) => chmodSync(join(cwd, "key"), 0o660),
+    /TLS key key: expected that group and others cannot write it, found mode 660/
+  ],
+  [
+    "a certificate that all can write",
+    (cwd) => chmodSync(join(cwd, "crt"), 0o666),
+    /TLS certificate crt: expected that group and others cannot write it, found mode 666/
+  ]
+];
+for (const [says, change, message] of refused) {
+  test(
+    `${says} is refused at the start with 78, and at SIGHUP the old pair stays`,
+    { timeout },
+    async () => {
+      const cwd = folderWith("a");
+      const server = await start({ cwd, args });
+      put(cwd, "b");
+      change(cwd);
+      const { code, stdout, stderr } = await run(
+        ["--port", "0", "--store", "x", ...args],
+        {},
+        cwd
+      );
+      assert.deepEqual([code, stdout], [78, ""]);
+      assert.match(stderr, message);
+      assert.doesNotMatch(stderr, /BEGIN|[\w+/]{40}/);
+      assert.ok(!readdirSync(cwd).includes("x"), "no journal is made");
+      await hangUp(server, "the old certificate and key stay");
+      assert.match(server.stderr(), message);
+      assert.equal(await shown(server.port), "a");
+      chmodSync(join(cwd, "crt"), 0o644);
+      put(cwd, "b");
+      await hangUp(server, "certificate and key reloaded");
+      assert.equal(await shown(server.port), "b");
+      assert.equal(await server.end(), 0);
+    }
+  );
+}
 
-test("the end of the certificate is logged, is a metric, and is warned of in the last third, at most 14 days before", { timeout }, async (t) => {
-  const cwd = folderWith("soon");
-  const { now } = Date;
-  let daysAhead = 20;
-  t.mock.method(Date, "now", () => now() + daysAhead * 86_400_000);
-  const server = await start({ cwd, args: [...args, "--admin", "0"] });
-  const scraped = async (): Promise<number> => (await metricsOf(server)).get("plant_store_tls_not_after_timestamp_seconds") ?? 0;
-  const inDays = (days: number) => (seconds: number): boolean => Math.abs(seconds - now() / 1_000 - days * 86_400) < 3_600;
-  assert.ok(inDays(29)(await scraped()));
-  put(cwd, "later");
-  await hangUp(server, "certificate and key reloaded");
-  assert.ok(inDays(33)(await scraped()));
-  const client = await handshake(server.port, { rejectUnauthorized: false });
-  client.resume().end(plant);
-  await once(client, "close");
-  let read = 0;
-  while (read === 0) read = (await metricsOf(server)).get("plant_store_http_received_bytes_total") ?? 0;
-  assert.ok(read > plant.length, "the bytes on the wire are counted, the handshake included");
-  daysAhead = 46;
-  put(cwd, "long");
-  await hangUp(server, "certificate and key reloaded", 2);
-  assert.equal(await server.end(), 0);
-  const [warning, ...others] = server.events().filter(({ level }) => level > 30);
-  assert.match(warning?.msg ?? "", /^the TLS certificate ends at \d{4}-\d\d-\d\dT[\d:.]+Z$/);
-  assert.deepEqual(others, [], "none for 13 days of 33, nor for 15 of 61");
-  const ends = server.events().flatMap(({ notAfter, msg }) =>
-    (typeof notAfter === "string" && msg.endsWith(`, certificate until ${notAfter}`) ? [notAfter] : []));
-  assert.equal(ends.length, 3, "at the start and at each reload");
-  assert.ok(inDays(29)(Date.parse(ends[0] ?? "") / 1_000) && inDays(33)(Date.parse(ends[1] ?? "") / 1_000));
-});
+test(
+  "a key that others can read is served, with one warning",
+  { timeout },
+  async () => {
+    const cwd = folderWith("a");
+    chmodSync(join(cwd, "key"), 0o644);
+    const server = await start({ cwd, args });
+    for (const times of [1, 2]) await hangUp(server, "reloaded", times);
+    assert.equal(await server.end(), 0);
+    const warnings = server
+      .stderr()
+      .split("\n")
+      .filter((line) => line.includes("can read"));
+    assert.deepEqual(warnings, [
+      "plant-store: TLS key key: others can read it, mode 644"
+    ]);
+  }
+);
+
+test(
+  "the end of the certificate is logged, is a metric, and is warned of in the last third, at most 14 days before",
+  { timeout },
+  async (t) => {
+    const cwd = folderWith("soon");
+    const { now } = Date;
+    let daysAhead = 20;
+    t.mock.method(Date, "now", () => now() + daysAhead * 86_400_000);
+    const server = await start({ cwd, args: [...args, "--admin", "0"] });
+    const scraped = async (): Promise<number> =>
+      (await metricsOf(server)).get(
+        "plant_store_tls_not_after_timestamp_seconds"
+      ) ?? 0;
+    const inDays =
+      (days: number) =>
+      (seconds: number): boolean =>
+        Math.abs(seconds - now() / 1_000 - days * 86_400) < 3_600;
+    assert.ok(inDays(29)(await scraped()));
+    put(cwd, "later");
+    await hangUp(server, "certificate and key reloaded");
+    assert.ok(inDays(33)(await scraped()));
+    const client = await handshake(server.port, { rejectUnauthorized: false });
+    client.resume().end(plant);
+    await once(client, "close");
+    let read = 0;
+    while (read === 0)
+      read =
+        (await metricsOf(server)).get(
+          "plant_store_http_received_bytes_total"
+        ) ?? 0;
+    assert.ok(
+      read > plant.length,
+      "the bytes on the wire are counted, the handshake included"
+    );
+    daysAhead = 46;
+    put(cwd, "long");
+    await hangUp(server, "certificate and key reloaded", 2);
+    assert.equal(await server.end(), 0);
+    const [warning, ...others] = server
+      .events()
+      .filter(({ level }) => level > 30);
+    assert.match(
+      warning?.msg ?? "",
+      /^the TLS certificate ends at \d{4}-\d\d-\d\dT[\d:.]+Z$/
+    );
+    assert.deepEqual(others, [], "none for 13 days of 33, nor for 15 of 61");
+    const ends = server
+      .events()
+      .flatMap(({ notAfter, msg }) =>
+        typeof notAfter === "string" &&
+        msg.endsWith(`, certificate until ${notAfter}`)
+          ? [notAfter]
+          : []
+      );
+    assert.equal(ends.length, 3, "at the start and at each reload");
+    assert.ok(
+      inDays(29)(Date.parse(ends[0] ?? "") / 1_000) &&
+        inDays(33)(Date.parse(ends[1] ?? "") / 1_000)
+    );
+  }
+);
 
 /** How many descriptors a process has open. */
-const descriptors = (server: RunningProcess): number => readdirSync(`/proc/${server.process.pid}/fd`).length;
+const descriptors = (server: RunningProcess): number =>
+  readdirSync(`/proc/${server.process.pid}/fd`).length;
 
-test("SIGHUP under load, with other certificates and tokens each time, fails no request",
-  { timeout, skip: process.platform === "linux" ? false : "there is no /proc" }, async () => {
+test(
+  "SIGHUP under load, with other certificates and tokens each time, fails no request",
+  { timeout, skip: process.platform === "linux" ? false : "there is no /proc" },
+  async () => {
     const rounds = Number(process.env["PLANT_TEST_RELOADS"] ?? 3);
     const cwd = folderWith("a");
     const tokens = join(cwd, "tokens");
-    const write = (round: number): void => writeFileSync(tokens,
-      `old ${tokenDigest(`t${round - 1}`)}\nnew ${tokenDigest(`t${round}`)}\n`, { mode: 0o600 });
+    const write = (round: number): void =>
+      writeFileSync(
+        tokens,
+        `old ${tokenDigest(`t${round - 1}`)}\nnew ${tokenDigest(`t${round}`)}\n`,
+        { mode: 0o600 }
+      );
     write(0);
-    const server = await startProcess({ cwd, args: [...args, "--tokens", "tokens"] });
+    const server = await startProcess({
+      cwd,
+      args: [...args, "--tokens", "tokens"]
+    });
     const { port } = server;
     const kept = new Agent({ keepAlive: true, maxSockets: 1 });
     assert.equal(await ask(port, kept), 200);
@@ -211,10 +389,12 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
 
     let isOver = false;
     let answered = 0;
-    const clients = [new Agent({ keepAlive: true }), new Agent()].map(async (agent) => {
-      for (; !isOver; answered++) assert.equal(await ask(port, agent), 200);
-      agent.destroy();
-    });
+    const clients = [new Agent({ keepAlive: true }), new Agent()].map(
+      async (agent) => {
+        for (; !isOver; answered++) assert.equal(await ask(port, agent), 200);
+        agent.destroy();
+      }
+    );
     const fresh = new Agent();
     for (let round = 1; round <= rounds; round++) {
       const name = round % 2 === 0 ? "a" : "b";
@@ -229,34 +409,64 @@ test("SIGHUP under load, with other certificates and tokens each time, fails no 
     }
     isOver = true;
     await Promise.all(clients);
-    assert.ok(answered > 2, `only ${answered} requests were answered meanwhile`);
+    assert.ok(
+      answered > 2,
+      `only ${answered} requests were answered meanwhile`
+    );
     fresh.destroy();
     // A connection's other end needs some turns to be closed.
     while (descriptors(server) > before) await ask(port, kept);
     kept.destroy();
     assert.equal(await server.end(), 0);
     assert.doesNotMatch(server.stderr(), /stay/);
-  assert.equal(server.events().filter(({ msg }) => msg === "tokens reloaded").length, rounds, "without the old certificate's end");
-  });
+    assert.equal(
+      server.events().filter(({ msg }) => msg === "tokens reloaded").length,
+      rounds,
+      "without the old certificate's end"
+    );
+  }
+);
 
-const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+const addresses = Object.values(networkInterfaces()).flatMap(
+  (each) => each ?? []
+);
 const hasIpv6 = addresses.some(({ address }) => address === "::1");
 /** Not of this machine alone. */
-const outer = addresses.find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+const outer = addresses.find(
+  ({ family, internal }) => family === "IPv4" && !internal
+)?.address;
 
-test("a server beyond loopback without TLS warns once", { timeout }, async () => {
-  const warning = /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
-  for (const host of ["0.0.0.0", ...outer === undefined ? [] : [outer]]) {
-    const open = await start({ args: ["--host", host] });
-    const secured = await start({ cwd: folderWith("a"), args: ["--host", host, ...args] });
-    assert.deepEqual([await open.end(), await secured.end()], [0, 0]);
-    assert.match(open.stderr(), warning);
-    assert.equal(secured.stderr(), "");
+test(
+  "a server beyond loopback without TLS warns once",
+  { timeout },
+  async () => {
+    const warning =
+      /^plant-store: listens beyond loopback without TLS: .*\(RFC 6750, 5\.3\)\n$/;
+    for (const host of ["0.0.0.0", ...(outer === undefined ? [] : [outer])]) {
+      const open = await start({ args: ["--host", host] });
+      const secured = await start({
+        cwd: folderWith("a"),
+        args: ["--host", host, ...args]
+      });
+      assert.deepEqual([await open.end(), await secured.end()], [0, 0]);
+      assert.match(open.stderr(), warning);
+      assert.equal(secured.stderr(), "");
+    }
+    const mapped = hasIpv6
+      ? [
+          ["--host", "::ffff:127.0.0.1"],
+          ["--host", "::1"]
+        ]
+      : [];
+    for (const near of [
+      ["--host", "localhost"],
+      ["--host", "127.0.0.2"],
+      ["--socket", "s"],
+      ...mapped
+    ]) {
+      const server = await start({ args: near });
+      assert.equal(await server.end(), 0);
+      assert.equal(server.stderr(), "", near.join(" "));
+    }
   }
-  const mapped = hasIpv6 ? [["--host", "::ffff:127.0.0.1"], ["--host", "::1"]] : [];
-  for (const near of [["--host", "localhost"], ["--host", "127.0.0.2"], ["--socket", "s"], ...mapped]) {
-    const server = await start({ args: near });
-    assert.equal(await server.end(), 0);
-    assert.equal(server.stderr(), "", near.join(" "));
-  }
-});
+);

@@ -10,7 +10,13 @@ import { test } from "node:test";
 import { run, start } from "../support/in-process.ts";
 import { post, timeout } from "../support/operator.ts";
 import {
-  cleanEnvironment, program, type Running, socketFolder, startProcess, temporaryFolder, token,
+  cleanEnvironment,
+  program,
+  type Running,
+  socketFolder,
+  startProcess,
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { missing, outcomeOf } from "../support/tools.ts";
 
@@ -48,116 +54,214 @@ interface Handed {
 }
 
 /** The program on a socket that was handed in; or its exit code and stderr, if it ends at once. */
-function handed(where: string, { folder = socketFolder(), lives = 1, args = [], env = {} }: Handed) {
-  const child = spawn("perl", ["-MPOSIX", "-e", manager, where, `${lives}`, process.execPath, program,
-    ...args], {
-    cwd: folder, stdio: ["ignore", "pipe", "pipe"],
-    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }),
-  });
+function handed(
+  where: string,
+  { folder = socketFolder(), lives = 1, args = [], env = {} }: Handed
+) {
+  const child = spawn(
+    "perl",
+    [
+      "-MPOSIX",
+      "-e",
+      manager,
+      where,
+      `${lives}`,
+      process.execPath,
+      program,
+      ...args
+    ],
+    {
+      cwd: folder,
+      stdio: ["ignore", "pipe", "pipe"],
+      env: cleanEnvironment({ PLANTS_TOKEN: token, ...env })
+    }
+  );
   return outcomeOf(child);
 }
 
 /** The number of the life that begins, and its first line. */
 async function living(outcome: Running | string, life: number) {
   assert.ok(typeof outcome !== "string", String(outcome));
-  await outcome.until(() => outcome.stdout().split("\n").length > life, "its line");
-  const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)].map(([, pid]) => Number(pid));
-  return { pid: pids[life - 1] ?? NaN, line: outcome.stdout().split("\n")[life - 1] };
+  await outcome.until(
+    () => outcome.stdout().split("\n").length > life,
+    "its line"
+  );
+  const pids = [...outcome.stderr().matchAll(/^pid (\d+)$/gm)].map(([, pid]) =>
+    Number(pid)
+  );
+  return {
+    pid: pids[life - 1] ?? NaN,
+    line: outcome.stdout().split("\n")[life - 1]
+  };
 }
 
-for (const [host, address] of [["127.0.0.1", "127.0.0.1"], ["::1", "[::1]"]] as const) {
-  const isThere = Object.values(networkInterfaces()).some((each) => each?.some((one) => one.address === host));
+for (const [host, address] of [
+  ["127.0.0.1", "127.0.0.1"],
+  ["::1", "[::1]"]
+] as const) {
+  const isThere = Object.values(networkInterfaces()).some((each) =>
+    each?.some((one) => one.address === host)
+  );
   const skip = isThere ? noPerl : `there is no ${host} here`;
-  test(`an inherited port of ${host} is served, and stays open for the next process`, { timeout, skip }, async () => {
-    const outcome = await handed(host, { lives: 2 });
-    for (const [life, signal] of [[1, "SIGKILL"], [2, "SIGTERM"]] as const) {
-      const { pid, line = "" } = await living(outcome, life);
-      const [, port] = /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
-      assert.equal(line, `plant-store listening on http://${address}:${port}`);
-      assert.equal(await post({ host, port: Number(port) }), 200);
+  test(
+    `an inherited port of ${host} is served, and stays open for the next process`,
+    { timeout, skip },
+    async () => {
+      const outcome = await handed(host, { lives: 2 });
+      for (const [life, signal] of [
+        [1, "SIGKILL"],
+        [2, "SIGTERM"]
+      ] as const) {
+        const { pid, line = "" } = await living(outcome, life);
+        const [, port] =
+          /^plant-store listening on http:\/\/(?:\S+):(\d+)$/.exec(line) ?? [];
+        assert.equal(
+          line,
+          `plant-store listening on http://${address}:${port}`
+        );
+        assert.equal(await post({ host, port: Number(port) }), 200);
+        process.kill(pid, signal);
+      }
+      assert.ok(typeof outcome !== "string");
+      assert.equal(await outcome.ended, 0);
+    }
+  );
+}
+
+test(
+  "an inherited Unix socket is served, and not removed",
+  { timeout, skip: noPerl },
+  async () => {
+    const folder = socketFolder();
+    const socketPath = join(folder, "s");
+    const outcome = await handed(socketPath, { folder, lives: 3 });
+    for (const [life, signal] of [
+      [1, "SIGTERM"],
+      [2, "SIGKILL"],
+      [3, "SIGTERM"]
+    ] as const) {
+      const { pid, line } = await living(outcome, life);
+      assert.equal(line, "plant-store listening on unix:fd 3");
+      assert.equal(await post({ socketPath }), 200);
+      if (life === 2) {
+        // A start with its path does not remove it either: a process listens there.
+        const other = await run(
+          ["--socket", socketPath, "--store", "other"],
+          {},
+          folder
+        );
+        assert.equal(other.code, 69, other.stderr);
+      }
       process.kill(pid, signal);
+      assert.ok(existsSync(socketPath), "it is not ours to remove");
     }
     assert.ok(typeof outcome !== "string");
     assert.equal(await outcome.ended, 0);
-  });
-}
-
-test("an inherited Unix socket is served, and not removed", { timeout, skip: noPerl }, async () => {
-  const folder = socketFolder();
-  const socketPath = join(folder, "s");
-  const outcome = await handed(socketPath, { folder, lives: 3 });
-  for (const [life, signal] of [[1, "SIGTERM"], [2, "SIGKILL"], [3, "SIGTERM"]] as const) {
-    const { pid, line } = await living(outcome, life);
-    assert.equal(line, "plant-store listening on unix:fd 3");
-    assert.equal(await post({ socketPath }), 200);
-    if (life === 2) {
-      // A start with its path does not remove it either: a process listens there.
-      const other = await run(["--socket", socketPath, "--store", "other"], {}, folder);
-      assert.equal(other.code, 69, other.stderr);
-    }
-    process.kill(pid, signal);
     assert.ok(existsSync(socketPath), "it is not ours to remove");
   }
-  assert.ok(typeof outcome !== "string");
-  assert.equal(await outcome.ended, 0);
-  assert.ok(existsSync(socketPath), "it is not ours to remove");
-});
+);
 
-test("the curl line for an inherited socket names that socket, whatever --socket is", { timeout, skip: noPerl }, async () => {
-  const folder = socketFolder();
-  for (const [where, found] of [
-    [join(folder, "s"), /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m],
-    ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m],
-  ] as const) {
-    const outcome = await handed(where, { folder, args: ["--socket", "other"], env: { PLANTS_TOKEN: "" } });
-    const { pid } = await living(outcome, 1);
-    assert.ok(typeof outcome !== "string");
-    assert.match(outcome.stdout(), found);
-    process.kill(pid, "SIGTERM");
-    assert.equal(await outcome.ended, 0);
+test(
+  "the curl line for an inherited socket names that socket, whatever --socket is",
+  { timeout, skip: noPerl },
+  async () => {
+    const folder = socketFolder();
+    for (const [where, found] of [
+      [
+        join(folder, "s"),
+        /^ {2}curl --unix-socket 'PATH' 'http:\/\/localhost\/plants' /m
+      ],
+      ["127.0.0.1", /^ {2}curl 'http:\/\/127\.0\.0\.1:\d+\/plants' /m]
+    ] as const) {
+      const outcome = await handed(where, {
+        folder,
+        args: ["--socket", "other"],
+        env: { PLANTS_TOKEN: "" }
+      });
+      const { pid } = await living(outcome, 1);
+      assert.ok(typeof outcome !== "string");
+      assert.match(outcome.stdout(), found);
+      process.kill(pid, "SIGTERM");
+      assert.equal(await outcome.ended, 0);
+    }
   }
-});
+);
 
-test("an inherited descriptor that is not a socket ends with 69", { timeout }, async () => {
-  const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
-  const child = spawn("sh", ["-c", line, process.execPath, program], {
-    cwd: temporaryFolder(), stdio: ["ignore", "pipe", "pipe"], env: cleanEnvironment(),
-  });
-  assert.match(String(await outcomeOf(child)), /^69 plant-store: cannot listen: .*EINVAL/);
-});
-
-test("a taken port, public or of the admin listener, ends with 69 and is named", { timeout }, async () => {
-  const taken = createServer();
-  await once(taken.listen(0, "127.0.0.1"), "listening");
-  const address = taken.address();
-  assert.ok(typeof address === "object" && address !== null);
-  for (const [port, admin] of [[address.port, 0], [0, address.port]]) {
-    const args = ["--port", `${port}`, "--admin", `${admin}`];
-    const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
-    assert.deepEqual([code, stdout], [69, ""], "before anything is served");
-    assert.match(stderr,
-      new RegExp(`^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`));
+test(
+  "an inherited descriptor that is not a socket ends with 69",
+  { timeout },
+  async () => {
+    const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
+    const child = spawn("sh", ["-c", line, process.execPath, program], {
+      cwd: temporaryFolder(),
+      stdio: ["ignore", "pipe", "pipe"],
+      env: cleanEnvironment()
+    });
+    assert.match(
+      String(await outcomeOf(child)),
+      /^69 plant-store: cannot listen: .*EINVAL/
+    );
   }
-  taken.close();
-});
+);
 
-test("a socket that kill -9 left behind is replaced; one that is served, and a file, are not", { timeout }, async () => {
-  const socketPath = join(socketFolder(), "s");
-  const args = ["--socket", socketPath];
-  assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
-  assert.ok(existsSync(socketPath));
-  const second = await start({ args });
-  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-  assert.equal(await post({ socketPath }), 200);
-  assert.equal(await second.end(), 0);
-  assert.ok(!existsSync(socketPath));
-  writeFileSync(socketPath, "not a socket");
-  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-  assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
-  const { code, stderr } = await run(["--socket", join(socketFolder(), "none", "s")], {}, temporaryFolder());
-  assert.equal(code, 69);
-  assert.match(stderr, /cannot listen: ENOENT: .*none'/, "the missing directory is named");
-  // As conda and tcsh set it.
-  const named = await run([], { HOST: "x86-64.invalid" }, temporaryFolder());
-  assert.match(named.stderr, /^plant-store: cannot listen: getaddrinfo E\w+ x86-64\.invalid, from HOST\n$/);
-});
+test(
+  "a taken port, public or of the admin listener, ends with 69 and is named",
+  { timeout },
+  async () => {
+    const taken = createServer();
+    await once(taken.listen(0, "127.0.0.1"), "listening");
+    const address = taken.address();
+    assert.ok(typeof address === "object" && address !== null);
+    for (const [port, admin] of [
+      [address.port, 0],
+      [0, address.port]
+    ]) {
+      const args = ["--port", `${port}`, "--admin", `${admin}`];
+      const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
+      assert.deepEqual([code, stdout], [69, ""], "before anything is served");
+      assert.match(
+        stderr,
+        new RegExp(
+          `^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
+        )
+      );
+    }
+    taken.close();
+  }
+);
+
+test(
+  "a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
+  { timeout },
+  async () => {
+    const socketPath = join(socketFolder(), "s");
+    const args = ["--socket", socketPath];
+    assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
+    assert.ok(existsSync(socketPath));
+    const second = await start({ args });
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(await post({ socketPath }), 200);
+    assert.equal(await second.end(), 0);
+    assert.ok(!existsSync(socketPath));
+    writeFileSync(socketPath, "not a socket");
+    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+    assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+    const { code, stderr } = await run(
+      ["--socket", join(socketFolder(), "none", "s")],
+      {},
+      temporaryFolder()
+    );
+    assert.equal(code, 69);
+    assert.match(
+      stderr,
+      /cannot listen: ENOENT: .*none'/,
+      "the missing directory is named"
+    );
+    // As conda and tcsh set it.
+    const named = await run([], { HOST: "x86-64.invalid" }, temporaryFolder());
+    assert.match(
+      named.stderr,
+      /^plant-store: cannot listen: getaddrinfo E\w+ x86-64\.invalid, from HOST\n$/
+    );
+  }
+);

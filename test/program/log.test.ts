@@ -13,197 +13,412 @@ import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createLog } from "../../src/program/log.ts";
 import { begin, start } from "../support/in-process.ts";
-import { ask, hangUp, limitFiles, logged, noLimits, plant, preload, statusOf, stranger, timeout } from "../support/operator.ts";
 import {
-  cleanEnvironment, eventsOf, exchange, type LogEvent, post, program, type RawAnswer, readAnswers, runningOf, type Running, socketFolder, startProcess, temporaryFolder, token,
+  ask,
+  hangUp,
+  limitFiles,
+  logged,
+  noLimits,
+  plant,
+  preload,
+  statusOf,
+  stranger,
+  timeout
+} from "../support/operator.ts";
+import {
+  cleanEnvironment,
+  eventsOf,
+  exchange,
+  type LogEvent,
+  post,
+  program,
+  type RawAnswer,
+  readAnswers,
+  runningOf,
+  type Running,
+  socketFolder,
+  startProcess,
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 /** Those that tell of a request. */
-const answersOf = (server: Running): LogEvent[] => server.events().filter(({ res }) => res !== undefined);
+const answersOf = (server: Running): LogEvent[] =>
+  server.events().filter(({ res }) => res !== undefined);
 
-test("each event of a life is one JSON object, with pino's names", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const line = (name: string): string => `${name} ${tokenDigest(name)}\n`;
-  writeFileSync(join(cwd, "tokens"), line("alice"), { mode: 0o600 });
-  const server = await start({ cwd, args: ["--tokens", "tokens"] });
-  await ask(server, plant);
-  writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  await hangUp(server, "now writing to");
-  assert.equal(await server.end(), 0);
-  const events = server.events();
-  for (const event of events) {
-    assert.deepEqual([event.level, event.pid, event.hostname], [30, process.pid, hostname()]);
-    assert.ok(Math.abs(event.time - Date.now()) < 600_000, `${event.time}`);
+test(
+  "each event of a life is one JSON object, with pino's names",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const line = (name: string): string => `${name} ${tokenDigest(name)}\n`;
+    writeFileSync(join(cwd, "tokens"), line("alice"), { mode: 0o600 });
+    const server = await start({ cwd, args: ["--tokens", "tokens"] });
+    await ask(server, plant);
+    writeFileSync(join(cwd, "tokens"), line("alice") + line("bob"));
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    await hangUp(server, "now writing to");
+    assert.equal(await server.end(), 0);
+    const events = server.events();
+    for (const event of events) {
+      assert.deepEqual(
+        [event.level, event.pid, event.hostname],
+        [30, process.pid, hostname()]
+      );
+      assert.ok(Math.abs(event.time - Date.now()) < 600_000, `${event.time}`);
+    }
+    const [serving, ...others] = events.map(
+      ({ level, time, pid: id, hostname: on, ...own }) => own
+    );
+    const base = server.url;
+    const tokens = ["PLANTS_TOKEN", "alice"];
+    const path = join(cwd, "plants.ndjson");
+    assert.deepEqual(serving, {
+      version,
+      base,
+      store: path,
+      records: 0,
+      tokens,
+      msg: `serving ${base}, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`
+    });
+    assert.deepEqual(others, [
+      { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
+      { msg: `rotated: now writing to ${path}` },
+      { msg: "draining: SIGTERM" },
+      { exitCode: 0, msg: "ended, with 0" }
+    ]);
   }
-  const [serving, ...others] = events.map(({ level, time, pid: id, hostname: on, ...own }) => own);
-  const base = server.url;
-  const tokens = ["PLANTS_TOKEN", "alice"];
-  const path = join(cwd, "plants.ndjson");
-  assert.deepEqual(serving, {
-    version, base, store: path, records: 0, tokens,
-    msg: `serving ${base}, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`,
-  });
-  assert.deepEqual(others, [
-    { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
-    { msg: `rotated: now writing to ${path}` },
-    { msg: "draining: SIGTERM" }, { exitCode: 0, msg: "ended, with 0" },
-  ]);
-});
+);
 
-test("an error that ends the program is an event of the log, an operator's mistake a line of text", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const first = await start({ cwd });
-  const ends = async (...args: readonly string[]) => {
-    const running = begin(["--port", "0", ...args], {}, { cwd });
-    return [await running.ended, running.stderr(), running.events().map(({ level }) => level)] as const;
-  };
-  const [locked, message, levels] = await ends();
-  assert.deepEqual([locked, levels], [75, [50]]);
-  assert.match(message, /another process, or this one, has it open/);
-  for (const [args, code] of [[["--shiny"], 64], [["--tokens", "none"], 78]] as const) {
-    const [status, text, events] = await ends(...args);
-    assert.deepEqual([status, events], [code, []]);
-    assert.match(text, /^plant-store: .*\n$/);
+test(
+  "an error that ends the program is an event of the log, an operator's mistake a line of text",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const first = await start({ cwd });
+    const ends = async (...args: readonly string[]) => {
+      const running = begin(["--port", "0", ...args], {}, { cwd });
+      return [
+        await running.ended,
+        running.stderr(),
+        running.events().map(({ level }) => level)
+      ] as const;
+    };
+    const [locked, message, levels] = await ends();
+    assert.deepEqual([locked, levels], [75, [50]]);
+    assert.match(message, /another process, or this one, has it open/);
+    for (const [args, code] of [
+      [["--shiny"], 64],
+      [["--tokens", "none"], 78]
+    ] as const) {
+      const [status, text, events] = await ends(...args);
+      assert.deepEqual([status, events], [code, []]);
+      assert.match(text, /^plant-store: .*\n$/);
+    }
+    assert.equal(await first.end(), 0);
   }
-  assert.equal(await first.end(), 0);
-});
+);
 
-test("an end at the drain's deadline logs that requests were cut off; unknown variables make one warning", { timeout }, async () => {
-  const server = await startProcess({ args: ["--drain-timeout", "10"], env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_X: "1" } });
-  const socket = connect(server.port, "127.0.0.1").on("error", () => undefined);
-  socket.write(plant.slice(0, -3));
-  await once(socket, "connect");
-  // The head is read when a later connection's is answered.
-  await ask(server, plant);
-  assert.equal(await server.end(), 69);
-  assert.deepEqual(server.events().filter(({ msg }) => !msg.startsWith("serving")).map(({ level, msg }) => [level, msg]), [
-    [40, "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), PLANTS_X (see --help)"],
-    [30, "draining: SIGTERM"], [40, "requests were cut off after 10 ms"],
-    [40, "ended at once, with 69"],
-  ]);
-});
+test(
+  "an end at the drain's deadline logs that requests were cut off; unknown variables make one warning",
+  { timeout },
+  async () => {
+    const server = await startProcess({
+      args: ["--drain-timeout", "10"],
+      env: { PLANTS_TOKEN_FILE: "S3cret", PLANTS_X: "1" }
+    });
+    const socket = connect(server.port, "127.0.0.1").on(
+      "error",
+      () => undefined
+    );
+    socket.write(plant.slice(0, -3));
+    await once(socket, "connect");
+    // The head is read when a later connection's is answered.
+    await ask(server, plant);
+    assert.equal(await server.end(), 69);
+    assert.deepEqual(
+      server
+        .events()
+        .filter(({ msg }) => !msg.startsWith("serving"))
+        .map(({ level, msg }) => [level, msg]),
+      [
+        [
+          40,
+          "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), PLANTS_X (see --help)"
+        ],
+        [30, "draining: SIGTERM"],
+        [40, "requests were cut off after 10 ms"],
+        [40, "ended at once, with 69"]
+      ]
+    );
+  }
+);
 
-test("only failed requests are logged unless all are asked for, with their time", { timeout }, async () => {
-  const [quiet, all] = [await start(), await start({ args: ["--log-requests"] })];
-  const elsewhere = plant.replace("/plants", "/x?token=y");
-  for (const server of [quiet, all]) {
-    for (const bytes of [plant, elsewhere, stranger, plant, "no HTTP\r\n\r\n"]) {
-      await ask(server, bytes);
+test(
+  "only failed requests are logged unless all are asked for, with their time",
+  { timeout },
+  async () => {
+    const [quiet, all] = [
+      await start(),
+      await start({ args: ["--log-requests"] })
+    ];
+    const elsewhere = plant.replace("/plants", "/x?token=y");
+    for (const server of [quiet, all]) {
+      for (const bytes of [
+        plant,
+        elsewhere,
+        stranger,
+        plant,
+        "no HTTP\r\n\r\n"
+      ]) {
+        await ask(server, bytes);
+      }
+      assert.equal(await server.end(), 0);
+    }
+    const shown = ({
+      level,
+      msg,
+      req,
+      res,
+      token: name,
+      err,
+      reqId
+    }: LogEvent) => [
+      level,
+      msg,
+      req?.method,
+      req?.url,
+      res?.statusCode,
+      name,
+      err?.code,
+      reqId !== undefined
+    ];
+    const stored = [
+      30,
+      "POST /plants 200 by PLANTS_TOKEN",
+      "POST",
+      "/plants",
+      200,
+      "PLANTS_TOKEN",
+      undefined,
+      true
+    ];
+    const failed = [
+      [
+        40,
+        "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.",
+        "POST",
+        "/x",
+        404,
+        "PLANTS_TOKEN",
+        40401,
+        true
+      ],
+      [
+        40,
+        "GET 401 Authorization must be present, with the scheme Bearer.",
+        "GET",
+        undefined,
+        401,
+        undefined,
+        40101,
+        true
+      ]
+    ];
+    const garbage = [
+      40,
+      "400 This is not an HTTP message as RFC 9112 defines it.",
+      undefined,
+      undefined,
+      400,
+      undefined,
+      40001,
+      false
+    ];
+    assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
+    assert.deepEqual(answersOf(all).map(shown), [
+      stored,
+      ...failed,
+      stored,
+      garbage
+    ]);
+    for (const { req } of answersOf(all))
+      assert.equal(req?.remoteAddress, "127.0.0.1");
+    const hasTime = ({ responseTime }: LogEvent): boolean =>
+      responseTime !== undefined;
+    assert.deepEqual(answersOf(quiet).map(hasTime), [false, false, false]);
+    assert.deepEqual(answersOf(all).map(hasTime), [
+      true,
+      true,
+      true,
+      true,
+      false
+    ]);
+    const [{ responseTime } = {}] = answersOf(all);
+    assert.ok(
+      responseTime !== undefined && responseTime > 0 && responseTime < timeout
+    );
+    for (const { err } of answersOf(all))
+      assert.equal(err?.type, err && "ApiError");
+  }
+);
+
+test(
+  "neither origin nor query of a target is logged, and 256 characters of its path at most",
+  { timeout },
+  async () => {
+    const server = await start({});
+    const targets = [
+      "http://a?token=/secret",
+      "http://a/x?secret",
+      "/x?/secret",
+      "http://a/x"
+    ];
+    const long = [256, 257, 10_000].map(
+      (length) => `/${"x".repeat(length - 1)}`
+    );
+    for (const target of [...targets, ...long]) {
+      const head = `GET ${target} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+      await ask(server, head);
     }
     assert.equal(await server.end(), 0);
+    const cut = `/${"x".repeat(255)}`;
+    assert.deepEqual(
+      answersOf(server).map(({ req }) => req?.url),
+      ["", "/x", "/x", "/x", cut, cut, cut]
+    );
+    assert.doesNotMatch(JSON.stringify(server.events()), /secret/);
   }
-  const shown = ({ level, msg, req, res, token: name, err, reqId }: LogEvent) =>
-    [level, msg, req?.method, req?.url, res?.statusCode, name, err?.code, reqId !== undefined];
-  const stored = [30, "POST /plants 200 by PLANTS_TOKEN", "POST", "/plants", 200, "PLANTS_TOKEN",
-    undefined, true];
-  const failed = [
-    [40, "POST /x 404 by PLANTS_TOKEN There is nothing at this path: expected /plants.", "POST",
-      "/x", 404, "PLANTS_TOKEN", 40401, true],
-    [40, "GET 401 Authorization must be present, with the scheme Bearer.", "GET", undefined, 401,
-      undefined, 40101, true],
-  ];
-  const garbage = [40, "400 This is not an HTTP message as RFC 9112 defines it.", undefined,
-    undefined, 400, undefined, 40001, false];
-  assert.deepEqual(answersOf(quiet).map(shown), [...failed, garbage]);
-  assert.deepEqual(answersOf(all).map(shown), [stored, ...failed, stored, garbage]);
-  for (const { req } of answersOf(all)) assert.equal(req?.remoteAddress, "127.0.0.1");
-  const hasTime = ({ responseTime }: LogEvent): boolean => responseTime !== undefined;
-  assert.deepEqual(answersOf(quiet).map(hasTime), [false, false, false]);
-  assert.deepEqual(answersOf(all).map(hasTime), [true, true, true, true, false]);
-  const [{ responseTime } = {}] = answersOf(all);
-  assert.ok(responseTime !== undefined && responseTime > 0 && responseTime < timeout);
-  for (const { err } of answersOf(all)) assert.equal(err?.type, err && "ApiError");
-});
+);
 
-test("neither origin nor query of a target is logged, and 256 characters of its path at most", { timeout }, async () => {
-  const server = await start({});
-  const targets = ["http://a?token=/secret", "http://a/x?secret", "/x?/secret", "http://a/x"];
-  const long = [256, 257, 10_000].map((length) => `/${"x".repeat(length - 1)}`);
-  for (const target of [...targets, ...long]) {
-    const head = `GET ${target} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n\r\n`;
-    await ask(server, head);
-  }
-  assert.equal(await server.end(), 0);
-  const cut = `/${"x".repeat(255)}`;
-  assert.deepEqual(answersOf(server).map(({ req }) => req?.url), ["", "/x", "/x", "/x", cut, cut, cut]);
-  assert.doesNotMatch(JSON.stringify(server.events()), /secret/);
-});
-
-for (const [failures, shown, leftOut] of [[3, 3, []], [4, 3, [1]], [9, 3, [6]], [2, 0, [2]]] as const) {
-  test(`${failures} failed requests in a second, at ${shown} lines: ${shown} lines`, { timeout }, async (t) => {
-    const server = await start({ args: ["--max-failed-lines", `${shown}`] });
-    const { setTimeout } = globalThis;
-    let endSecond = (): void => undefined;
-    t.mock.method(globalThis, "setTimeout", (listener: () => void, millis: number) => {
-      if (millis !== 1_000) return setTimeout(listener, millis);
-      endSecond = listener;
-      return { unref: (): void => undefined };
-    });
-    await ask(server, stranger.repeat(failures), failures);
-    endSecond();
-    // A new second has its own lines.
-    const [answer] = await ask(server, stranger);
-    assert.equal(answer?.headers["x-request-id"] !== undefined, shown > 0);
-    assert.equal(await server.end(), 0);
-    assert.equal(answersOf(server).length, shown && shown + 1);
-    const counts = server.events().filter((event) => "leftOut" in event);
-    assert.deepEqual(counts.slice(0, leftOut.length).map((event) => [event.level, event["leftOut"], event.msg]),
-      leftOut.map((count) => [40, count, `${count} more failed requests are not shown`]));
-  });
+for (const [failures, shown, leftOut] of [
+  [3, 3, []],
+  [4, 3, [1]],
+  [9, 3, [6]],
+  [2, 0, [2]]
+] as const) {
+  test(
+    `${failures} failed requests in a second, at ${shown} lines: ${shown} lines`,
+    { timeout },
+    async (t) => {
+      const server = await start({ args: ["--max-failed-lines", `${shown}`] });
+      const { setTimeout } = globalThis;
+      let endSecond = (): void => undefined;
+      t.mock.method(
+        globalThis,
+        "setTimeout",
+        (listener: () => void, millis: number) => {
+          if (millis !== 1_000) return setTimeout(listener, millis);
+          endSecond = listener;
+          return { unref: (): void => undefined };
+        }
+      );
+      await ask(server, stranger.repeat(failures), failures);
+      endSecond();
+      // A new second has its own lines.
+      const [answer] = await ask(server, stranger);
+      assert.equal(answer?.headers["x-request-id"] !== undefined, shown > 0);
+      assert.equal(await server.end(), 0);
+      assert.equal(answersOf(server).length, shown && shown + 1);
+      const counts = server.events().filter((event) => "leftOut" in event);
+      assert.deepEqual(
+        counts
+          .slice(0, leftOut.length)
+          .map((event) => [event.level, event["leftOut"], event.msg]),
+        leftOut.map((count) => [
+          40,
+          count,
+          `${count} more failed requests are not shown`
+        ])
+      );
+    }
+  );
 }
 
-for (const args of [[], ["--log-requests"]]) test(`a flood of wrong tokens writes a bounded number of lines, and the others are counted ${args.join()}`, { timeout }, async () => {
-  const server = await start({ args });
-  const flood = 6_000;
-  const wrong = plant.replace(token, "wrong");
-  await Promise.all(Array.from({ length: 4 }, async () => {
-    for (let sent = 0; sent < flood / 4; sent += 500) await ask(server, wrong.repeat(500), 500);
-  }));
-  assert.equal(await server.end(), 0);
-  let [lines, shown, leftOut] = [0, 0, 0];
-  for (const event of server.events()) {
-    if (event.res) lines++;
-    assert.ok(lines <= 10, "over ten lines between two counts");
-    if (typeof event["leftOut"] !== "number") continue;
-    leftOut += event["leftOut"];
-    shown += lines;
-    lines = 0;
-  }
-  assert.equal(shown + lines + leftOut, flood);
-  assert.ok(leftOut > flood / 2, "the control: it was a flood");
-});
+for (const args of [[], ["--log-requests"]])
+  test(
+    `a flood of wrong tokens writes a bounded number of lines, and the others are counted ${args.join()}`,
+    { timeout },
+    async () => {
+      const server = await start({ args });
+      const flood = 6_000;
+      const wrong = plant.replace(token, "wrong");
+      await Promise.all(
+        Array.from({ length: 4 }, async () => {
+          for (let sent = 0; sent < flood / 4; sent += 500)
+            await ask(server, wrong.repeat(500), 500);
+        })
+      );
+      assert.equal(await server.end(), 0);
+      let [lines, shown, leftOut] = [0, 0, 0];
+      for (const event of server.events()) {
+        if (event.res) lines++;
+        assert.ok(lines <= 10, "over ten lines between two counts");
+        if (typeof event["leftOut"] !== "number") continue;
+        leftOut += event["leftOut"];
+        shown += lines;
+        lines = 0;
+      }
+      assert.equal(shown + lines + leftOut, flood);
+      assert.ok(leftOut > flood / 2, "the control: it was a flood");
+    }
+  );
 
-test("a stalled reader of the log delays no request, and the dropped lines are counted", { timeout }, async () => {
-  const server = await startProcess({ args: ["--log-requests"] });
-  server.process.stderr?.pause();
-  const requests = 2_000;
-  // Their lines are ten times what pipe and stream take.
-  for (let sent = 0; sent < requests; sent += 500) {
-    const answers = await ask(server, plant.repeat(500), 500);
-    assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
-  }
-  server.process.stderr?.resume();
-  const dropped = (): number => server.events().reduce((sum, { dropped = 0 }) => sum + Number(dropped), 0);
+test(
+  "a stalled reader of the log delays no request, and the dropped lines are counted",
+  { timeout },
+  async () => {
+    const server = await startProcess({ args: ["--log-requests"] });
+    server.process.stderr?.pause();
+    const requests = 2_000;
+    // Their lines are ten times what pipe and stream take.
+    for (let sent = 0; sent < requests; sent += 500) {
+      const answers = await ask(server, plant.repeat(500), 500);
+      assert.deepEqual(
+        answers.filter(({ status }) => status !== 200),
+        []
+      );
+    }
+    server.process.stderr?.resume();
+    const dropped = (): number =>
+      server
+        .events()
+        .reduce((sum, { dropped = 0 }) => sum + Number(dropped), 0);
 
-  // Nothing is dropped any more: the lines of the end get through, too.
-  const total = (): number => answersOf(server).length + dropped();
-  await server.until(() => total() >= requests, "each line is written or counted");
-  assert.equal(await server.end(), 0);
-  assert.equal(total(), requests);
-  assert.ok(dropped() > requests / 4, `${dropped()}`);
-  assert.ok(server.events().every(({ dropped, level }) => !dropped || level === 40));
-  assert.ok(server.events().some(({ msg }) => msg === "ended, with 0"), "it goes on behind");
-});
+    // Nothing is dropped any more: the lines of the end get through, too.
+    const total = (): number => answersOf(server).length + dropped();
+    await server.until(
+      () => total() >= requests,
+      "each line is written or counted"
+    );
+    assert.equal(await server.end(), 0);
+    assert.equal(total(), requests);
+    assert.ok(dropped() > requests / 4, `${dropped()}`);
+    assert.ok(
+      server.events().every(({ dropped, level }) => !dropped || level === 40)
+    );
+    assert.ok(
+      server.events().some(({ msg }) => msg === "ended, with 0"),
+      "it goes on behind"
+    );
+  }
+);
 
 /** A log into a stream of this process. */
-function logInto(stream: PassThrough, isTTY = false, format = ""): ReturnType<typeof createLog> {
+function logInto(
+  stream: PassThrough,
+  isTTY = false,
+  format = ""
+): ReturnType<typeof createLog> {
   const stderr = Object.assign(stream, { isTTY }) as unknown as Host["stderr"];
   return createLog({ stderr, pid: 1 } as Host, format);
 }
 
-for (const [lines, highWaterMark] of [[10_000, 16_384], [2, 10]] as const) {
+for (const [lines, highWaterMark] of [
+  [10_000, 16_384],
+  [2, 10]
+] as const) {
   test(`a log with a stalled reader buffers no more than its stream does, and counts the rest of ${lines} lines`, async () => {
     const stream = new PassThrough({ highWaterMark });
     const log = logInto(stream);
@@ -215,7 +430,9 @@ for (const [lines, highWaterMark] of [[10_000, 16_384], [2, 10]] as const) {
     // A PassThrough has two buffers.
     assert.ok(most < 2 * highWaterMark + 1_000, `${most} bytes wait`);
     let text = "";
-    stream.setEncoding("utf8").on("data", (more: string) => { text += more; });
+    stream.setEncoding("utf8").on("data", (more: string) => {
+      text += more;
+    });
     await once(stream, "drain");
     log("info", "behind");
     stream.end();
@@ -224,7 +441,10 @@ for (const [lines, highWaterMark] of [[10_000, 16_384], [2, 10]] as const) {
     const dropped = Number(events.at(-2)?.["dropped"]);
     assert.equal(events.length - 2 + dropped, lines);
     const messages = events.slice(-2).map(({ msg }) => msg);
-    assert.deepEqual(messages, [`${dropped} lines were dropped: stderr is full, or stalled`, "behind"]);
+    assert.deepEqual(messages, [
+      `${dropped} lines were dropped: stderr is full, or stalled`,
+      "behind"
+    ]);
     assert.ok(dropped > lines / 4, "the control: it stalled");
   });
 }
@@ -233,7 +453,9 @@ for (const isTTY of [false, true]) {
   test(`no character forges a line, ${isTTY ? "on a terminal" : "nor is lost in JSON"}`, () => {
     const stream = new PassThrough();
     const log = logInto(stream, isTTY);
-    const all = Array.from({ length: 0x1_0000 }, (_, code) => String.fromCharCode(code));
+    const all = Array.from({ length: 0x1_0000 }, (_, code) =>
+      String.fromCharCode(code)
+    );
     let text = "";
     for (let at = 0; at < all.length; at += 256) {
       log("warn", all.slice(at, at + 256).join(""));
@@ -243,7 +465,10 @@ for (const isTTY of [false, true]) {
     assert.equal(lines.pop(), "");
     assert.equal(lines.length, 256);
     for (const [index, line] of lines.entries()) {
-      assert.doesNotMatch(line, /[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
+      assert.doesNotMatch(
+        line,
+        /[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/
+      );
       const wanted = all.slice(256 * index, 256 * index + 256).join("");
       // Half of a pair is no character: JSON escapes it.
       if (!isTTY) assert.equal((JSON.parse(line) as LogEvent).msg, wanted);
@@ -252,169 +477,285 @@ for (const isTTY of [false, true]) {
 }
 
 test("--log-format decides in place of the terminal", () => {
-  for (const [isTTY, format, isText] of [[false, "text", true], [true, "json", false], [true, "", true], [false, "", false]] as const) {
+  for (const [isTTY, format, isText] of [
+    [false, "text", true],
+    [true, "json", false],
+    [true, "", true],
+    [false, "", false]
+  ] as const) {
     const stream = new PassThrough();
     logInto(stream, isTTY, format)("info", "x");
     assert.equal(/^\d{4}-.*Z info: x\n$/.test(`${stream.read()}`), isText);
   }
 });
 
-test("neither a path nor a token's name forges a line", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const name = 'eve\x1b[2K\x9b\u202e","level":10';
-  writeFileSync(join(cwd, "tokens"), `${name} ${tokenDigest("eves")}\n`, { mode: 0o600 });
-  const server = await start({ cwd, args: ["--tokens", "tokens", "--log-requests"] });
-  const evil = plant.replace(token, "eves").replace("/plants", '/","level":10,"x":"');
-  await ask(server, evil);
-  assert.equal(await server.end(), 0);
-  const [event, ...others] = answersOf(server);
-  assert.deepEqual([event?.level, event?.token, others.length], [40, name, 0]);
-  assert.equal(event?.req?.url, '/","level":10,"x":"');
-});
+test(
+  "neither a path nor a token's name forges a line",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const name = 'eve\x1b[2K\x9b\u202e","level":10';
+    writeFileSync(join(cwd, "tokens"), `${name} ${tokenDigest("eves")}\n`, {
+      mode: 0o600
+    });
+    const server = await start({
+      cwd,
+      args: ["--tokens", "tokens", "--log-requests"]
+    });
+    const evil = plant
+      .replace(token, "eves")
+      .replace("/plants", '/","level":10,"x":"');
+    await ask(server, evil);
+    assert.equal(await server.end(), 0);
+    const [event, ...others] = answersOf(server);
+    assert.deepEqual(
+      [event?.level, event?.token, others.length],
+      [40, name, 0]
+    );
+    assert.equal(event?.req?.url, '/","level":10,"x":"');
+  }
+);
 
 const trace = "0af7651916cd43dd8448eb211c80319c";
 const rest = "-b7ad6b7169203331-01";
 const ids: readonly (readonly [fields: string, id: string | undefined])[] = [
-  ["X-Request-Id: a", "a"], [`X-Request-Id: ${"!~".repeat(64)}`, "!~".repeat(64)],
-  [`X-Request-Id: ${"a".repeat(129)}`, undefined], ["X-Request-Id: ", undefined],
-  ["X-Request-Id: a b", undefined], ["X-Request-Id: a\tb", undefined],
+  ["X-Request-Id: a", "a"],
+  [`X-Request-Id: ${"!~".repeat(64)}`, "!~".repeat(64)],
+  [`X-Request-Id: ${"a".repeat(129)}`, undefined],
+  ["X-Request-Id: ", undefined],
+  ["X-Request-Id: a b", undefined],
+  ["X-Request-Id: a\tb", undefined],
   ["X-Request-Id: \xe9", undefined],
   ["X-Request-Id: a\r\nX-Request-Id: b", undefined],
-  [`traceparent: 00-${trace}${rest}`, trace], [`traceparent: 00-${trace}${rest}-x`, undefined],
-  [`traceparent: 01-${trace}${rest}-x`, trace], [`traceparent: 01-${trace}${rest}x`, undefined],
-  [`traceparent: ff-${trace}${rest}`, undefined], [`traceparent: 0-${trace}${rest}`, undefined],
+  [`traceparent: 00-${trace}${rest}`, trace],
+  [`traceparent: 00-${trace}${rest}-x`, undefined],
+  [`traceparent: 01-${trace}${rest}-x`, trace],
+  [`traceparent: 01-${trace}${rest}x`, undefined],
+  [`traceparent: ff-${trace}${rest}`, undefined],
+  [`traceparent: 0-${trace}${rest}`, undefined],
   [`traceparent: 00-${"0".repeat(32)}${rest}`, undefined],
   [`traceparent: 00-${trace}-${"0".repeat(16)}-01`, undefined],
   [`traceparent: 00-${trace.toUpperCase()}${rest}`, undefined],
-  [`traceparent: 00-${trace}`, undefined], [`traceparent: 00-${trace.slice(1)}${rest}`, undefined],
+  [`traceparent: 00-${trace}`, undefined],
+  [`traceparent: 00-${trace.slice(1)}${rest}`, undefined],
   [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: mine`, "mine"],
-  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: not mine`, trace],
+  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: not mine`, trace]
 ];
-test("a client's well-formed request id is returned, even if nothing is logged", { timeout }, async () => {
-  const server = await start();
-  for (const [fields, id] of ids) {
-    const bytes = plant.replace("Host", `${fields}\r\nHost`);
-    const [answer] = await exchange(server.port, Buffer.from(bytes, "latin1"), { answers: 1 });
-    assert.equal(answer?.status, 200, fields);
-    assert.equal(answer.headers["x-request-id"], id, fields);
-  }
-  const [answer] = await ask(server, plant);
-  assert.deepEqual(Object.keys(answer?.headers ?? {}),
-    ["content-type", "content-length", "date", "connection", "keep-alive"], "without an id there is none");
-  assert.equal(await server.end(), 0);
-});
-
-test("a logged request has an id, which is returned: the client's or a generated one", { timeout }, async () => {
-  const server = await start({ args: ["--log-requests"] });
-  const given = plant.replace("Host", "X-Request-Id: mine\r\nHost");
-  const answers: RawAnswer[] = [];
-  for (const bytes of [plant, plant, stranger, given]) answers.push(...await ask(server, bytes));
-  assert.equal(await server.end(), 0);
-  const sent = answers.map(({ headers }) => headers["x-request-id"]);
-  assert.deepEqual(answersOf(server).map(({ reqId }) => reqId), sent);
-  assert.equal(new Set(sent).size, 4);
-  assert.deepEqual([sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")], ["mine", true]);
-});
-
-test("a request id without a valid token is neither logged nor returned", { timeout }, async () => {
-  const server = await start();
-  for (const fields of [`X-Request-Id: ${token}`, `traceparent: 00-${trace}${rest}`]) {
-    for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
-      const bytes = plant.replace("Host", `${fields}\r\nHost`)
-        .replace(`Authorization: Bearer ${token}\r\n`, bearer && `Authorization: ${bearer}\r\n`);
-      const [answer] = await ask(server, bytes);
-      assert.equal(answer?.status, 401);
-      assert.match(answer.headers["x-request-id"] ?? "", /^[\da-f]{8}-[\da-f-]{27}$/);
+test(
+  "a client's well-formed request id is returned, even if nothing is logged",
+  { timeout },
+  async () => {
+    const server = await start();
+    for (const [fields, id] of ids) {
+      const bytes = plant.replace("Host", `${fields}\r\nHost`);
+      const [answer] = await exchange(
+        server.port,
+        Buffer.from(bytes, "latin1"),
+        { answers: 1 }
+      );
+      assert.equal(answer?.status, 200, fields);
+      assert.equal(answer.headers["x-request-id"], id, fields);
     }
+    const [answer] = await ask(server, plant);
+    assert.deepEqual(
+      Object.keys(answer?.headers ?? {}),
+      ["content-type", "content-length", "date", "connection", "keep-alive"],
+      "without an id there is none"
+    );
+    assert.equal(await server.end(), 0);
   }
-  assert.equal(await server.end(), 0);
-  assert.deepEqual(answersOf(server).map((event) => event.token), Array(6).fill(undefined));
-  assert.doesNotMatch(JSON.stringify(server.events()), RegExp(`${token}|${trace}`));
-});
+);
 
-test("a log on a full disk continues in a new line, and counts the lost lines", { timeout, skip: noLimits }, async () => {
-  const path = join(temporaryFolder(), "log");
-  const launcher = join(temporaryFolder(), "node");
-  writeFileSync(launcher, `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`, { mode: 0o755 });
-  const cwd = socketFolder();
-  const child = spawn(launcher, [program, "--socket", "s", "--max-failed-lines", "1000"],
-    { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] });
-  const server = runningOf(child);
-  await server.changed();
-  const asked = async (count: number): Promise<void> => {
-    const socket = connect(join(cwd, "s"));
-    const answers = readAnswers(socket, count);
-    socket.write(stranger.repeat(count));
-    assert.equal((await answers).length, count);
-    socket.destroy();
-  };
-  await asked(1);
-  // Half of the next line fits.
-  limitFiles(child.pid, statSync(path).size + 150);
-  await asked(4);
-  limitFiles(child.pid, "unlimited");
-  await asked(1);
-  await server.end();
-  const lines = readFileSync(path, "utf8").split("\n");
-  const events = eventsOf(lines.join("\n"));
-  const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
-  assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
-  assert.equal(events.filter(({ res }) => res).length, 2);
-  const lost = events.find(({ dropped }) => dropped !== undefined);
-  assert.equal(lost?.["dropped"], 3);
-  assert.match(lost.msg, /^3 lines were dropped: stderr is full, or stalled$/);
-});
+test(
+  "a logged request has an id, which is returned: the client's or a generated one",
+  { timeout },
+  async () => {
+    const server = await start({ args: ["--log-requests"] });
+    const given = plant.replace("Host", "X-Request-Id: mine\r\nHost");
+    const answers: RawAnswer[] = [];
+    for (const bytes of [plant, plant, stranger, given])
+      answers.push(...(await ask(server, bytes)));
+    assert.equal(await server.end(), 0);
+    const sent = answers.map(({ headers }) => headers["x-request-id"]);
+    assert.deepEqual(
+      answersOf(server).map(({ reqId }) => reqId),
+      sent
+    );
+    assert.equal(new Set(sent).size, 4);
+    assert.deepEqual(
+      [sent[3], /^[\da-f-]{36}$/.test(sent[0] ?? "")],
+      ["mine", true]
+    );
+  }
+);
+
+test(
+  "a request id without a valid token is neither logged nor returned",
+  { timeout },
+  async () => {
+    const server = await start();
+    for (const fields of [
+      `X-Request-Id: ${token}`,
+      `traceparent: 00-${trace}${rest}`
+    ]) {
+      for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
+        const bytes = plant
+          .replace("Host", `${fields}\r\nHost`)
+          .replace(
+            `Authorization: Bearer ${token}\r\n`,
+            bearer && `Authorization: ${bearer}\r\n`
+          );
+        const [answer] = await ask(server, bytes);
+        assert.equal(answer?.status, 401);
+        assert.match(
+          answer.headers["x-request-id"] ?? "",
+          /^[\da-f]{8}-[\da-f-]{27}$/
+        );
+      }
+    }
+    assert.equal(await server.end(), 0);
+    assert.deepEqual(
+      answersOf(server).map((event) => event.token),
+      Array(6).fill(undefined)
+    );
+    assert.doesNotMatch(
+      JSON.stringify(server.events()),
+      RegExp(`${token}|${trace}`)
+    );
+  }
+);
+
+test(
+  "a log on a full disk continues in a new line, and counts the lost lines",
+  { timeout, skip: noLimits },
+  async () => {
+    const path = join(temporaryFolder(), "log");
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(
+      launcher,
+      `#!/bin/sh\nexec "${process.execPath}" "$@" 2> "${path}"\n`,
+      { mode: 0o755 }
+    );
+    const cwd = socketFolder();
+    const child = spawn(
+      launcher,
+      [program, "--socket", "s", "--max-failed-lines", "1000"],
+      { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] }
+    );
+    const server = runningOf(child);
+    await server.changed();
+    const asked = async (count: number): Promise<void> => {
+      const socket = connect(join(cwd, "s"));
+      const answers = readAnswers(socket, count);
+      socket.write(stranger.repeat(count));
+      assert.equal((await answers).length, count);
+      socket.destroy();
+    };
+    await asked(1);
+    // Half of the next line fits.
+    limitFiles(child.pid, statSync(path).size + 150);
+    await asked(4);
+    limitFiles(child.pid, "unlimited");
+    await asked(1);
+    await server.end();
+    const lines = readFileSync(path, "utf8").split("\n");
+    const events = eventsOf(lines.join("\n"));
+    const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
+    assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
+    assert.equal(events.filter(({ res }) => res).length, 2);
+    const lost = events.find(({ dropped }) => dropped !== undefined);
+    assert.equal(lost?.["dropped"], 3);
+    assert.match(
+      lost.msg,
+      /^3 lines were dropped: stderr is full, or stalled$/
+    );
+  }
+);
 
 const noScript = missing(["script", "--version"]);
-test("on a terminal the log is lines for people", { skip: noScript, timeout }, async (t) => {
-  const cwd = socketFolder();
-  const line = `exec "${process.execPath}" "${program}" --socket s > /dev/null`;
-  const child = spawn("script", ["-qec", line, "/dev/null"],
-    { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }), stdio: ["pipe", "pipe", "inherit"] });
-  t.after(() => child.kill("SIGKILL"));
-  let text = "";
-  child.stdout.setEncoding("utf8").on("data", (more: string) => { text += more; });
-  while (!text.includes("serving")) await once(child.stdout, "data");
-  const socket = connect(join(cwd, "s"));
-  socket.write(stranger);
-  while (!text.includes("401")) await once(child.stdout, "data");
-  socket.destroy();
-  // The terminal's own way to say so.
-  child.stdin.write("\x03");
-  await once(child, "close");
-  const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
-  assert.match(text.replaceAll("\r", "").replace("^C", ""), new RegExp(`^${time} info: serving unix:s, .*\n`
-    + `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n` + `${time} info: ended, with 0\n$`));
-});
+test(
+  "on a terminal the log is lines for people",
+  { skip: noScript, timeout },
+  async (t) => {
+    const cwd = socketFolder();
+    const line = `exec "${process.execPath}" "${program}" --socket s > /dev/null`;
+    const child = spawn("script", ["-qec", line, "/dev/null"], {
+      cwd,
+      env: cleanEnvironment({ PLANTS_TOKEN: token }),
+      stdio: ["pipe", "pipe", "inherit"]
+    });
+    t.after(() => child.kill("SIGKILL"));
+    let text = "";
+    child.stdout.setEncoding("utf8").on("data", (more: string) => {
+      text += more;
+    });
+    while (!text.includes("serving")) await once(child.stdout, "data");
+    const socket = connect(join(cwd, "s"));
+    socket.write(stranger);
+    while (!text.includes("401")) await once(child.stdout, "data");
+    socket.destroy();
+    // The terminal's own way to say so.
+    child.stdin.write("\x03");
+    await once(child, "close");
+    const time = String.raw`\d{4}-\d\d-\d\dT[\d:.]+Z`;
+    assert.match(
+      text.replaceAll("\r", "").replace("^C", ""),
+      new RegExp(
+        `^${time} info: serving unix:s, .*\n` +
+          `${time} warn: GET 401 Authorization .*\n${time} info: draining: SIGINT\n` +
+          `${time} info: ended, with 0\n$`
+      )
+    );
+  }
+);
 
-test("near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds", { skip: noLimits, timeout }, async () => {
-  // The program's clock stands still until it is set.
-  const nodeArgs = preload(`let now = 0;
+test(
+  "near a full disk, plants that fit in turn with others make one pair of lines in 10 seconds",
+  { skip: noLimits, timeout },
+  async () => {
+    // The program's clock stands still until it is set.
+    const nodeArgs = preload(`let now = 0;
     performance.now = () => now;
     process.on("SIGUSR2", () => { now += 10_000; process.stderr.write('{"msg":"later"}\\n'); });`);
-  const server = await startProcess({ nodeArgs });
-  limitFiles(server.process.pid, 4_000);
-  const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
-  const inTurn = async (): Promise<void> => {
-    for (let turn = 0; turn < 4; turn++) {
-      assert.deepEqual([await statusOf(server, large), await statusOf(server)], [503, 200]);
-    }
-    // A lasting lack of space is logged when its time has come, though nothing changes then.
-    assert.equal(await statusOf(server, large), 503);
-  };
-  const later = async (times: number): Promise<void> => {
-    server.process.kill("SIGUSR2");
-    await logged(server, "later", times);
-  };
-  await inTurn();
-  await later(1);
-  await inTurn();
-  await later(2);
-  const statuses: unknown[] = [];
-  for (const bytes of [large, large, plant, large]) statuses.push(await statusOf(server, bytes));
-  assert.deepEqual(statuses, [503, 503, 200, 503]);
-  assert.equal(await server.end(), 0);
-  const pair = ["50 no space, plants are refused until there is", "30 there is space again"];
-  const shown = server.events().filter(({ res, msg }) => !res && msg.includes(" space"));
-  assert.deepEqual(shown.map(({ level, msg }) => `${level} ${msg.replace(/^\/.*plants\.ndjson: /, "")}`), [...pair, ...pair, ...pair]);
-});
+    const server = await startProcess({ nodeArgs });
+    limitFiles(server.process.pid, 4_000);
+    const large = post(`{"id":1,"name":"${"x".repeat(4_000)}"}`).toString();
+    const inTurn = async (): Promise<void> => {
+      for (let turn = 0; turn < 4; turn++) {
+        assert.deepEqual(
+          [await statusOf(server, large), await statusOf(server)],
+          [503, 200]
+        );
+      }
+      // A lasting lack of space is logged when its time has come, though nothing changes then.
+      assert.equal(await statusOf(server, large), 503);
+    };
+    const later = async (times: number): Promise<void> => {
+      server.process.kill("SIGUSR2");
+      await logged(server, "later", times);
+    };
+    await inTurn();
+    await later(1);
+    await inTurn();
+    await later(2);
+    const statuses: unknown[] = [];
+    for (const bytes of [large, large, plant, large])
+      statuses.push(await statusOf(server, bytes));
+    assert.deepEqual(statuses, [503, 503, 200, 503]);
+    assert.equal(await server.end(), 0);
+    const pair = [
+      "50 no space, plants are refused until there is",
+      "30 there is space again"
+    ];
+    const shown = server
+      .events()
+      .filter(({ res, msg }) => !res && msg.includes(" space"));
+    assert.deepEqual(
+      shown.map(
+        ({ level, msg }) =>
+          `${level} ${msg.replace(/^\/.*plants\.ndjson: /, "")}`
+      ),
+      [...pair, ...pair, ...pair]
+    );
+  }
+);

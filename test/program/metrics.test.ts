@@ -13,198 +13,371 @@ import { createMetrics, metricTable } from "../../src/program/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
 import { until } from "../engines/cluster.ts";
 import { startWithAdmin } from "../support/in-process.ts";
-import { adminOf, assertSamples, hangUp, metricsOf, pageOf, plant, statusOf, stranger, timeout } from "../support/operator.ts";
-import { exchange, opened, readAnswers, startProcess, temporaryFolder } from "../support/support.ts";
+import {
+  adminOf,
+  assertSamples,
+  hangUp,
+  metricsOf,
+  pageOf,
+  plant,
+  statusOf,
+  stranger,
+  timeout
+} from "../support/operator.ts";
+import {
+  exchange,
+  opened,
+  readAnswers,
+  startProcess,
+  temporaryFolder
+} from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
 
 /** The parts of the metrics that count answers. */
-const requests = (status: number, error: number | ""): string => `plant_store_http_requests_total{status="${status}",error="${error}"}`;
+const requests = (status: number, error: number | ""): string =>
+  `plant_store_http_requests_total{status="${status}",error="${error}"}`;
 
-test("the metrics add up to what has happened, and their labels are those of the catalogue", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await startWithAdmin({ cwd, args: ["--max-connections", "3"] });
-  const none = await metricsOf(server);
-  for (const [error] of Object.values(catalogue)) {
-    assert.equal(none.get(requests(Math.floor(error / 100), error)), 0, "each cause begins at 0");
-  }
-  for (const [sample, value] of none) {
-    if (!/^(?:process|plant_store_(?:build|ready|journal_bytes|journal_key_window))/.test(sample)) {
-      assert.equal(value, 0, sample);
+test(
+  "the metrics add up to what has happened, and their labels are those of the catalogue",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const server = await startWithAdmin({
+      cwd,
+      args: ["--max-connections", "3"]
+    });
+    const none = await metricsOf(server);
+    for (const [error] of Object.values(catalogue)) {
+      assert.equal(
+        none.get(requests(Math.floor(error / 100), error)),
+        0,
+        "each cause begins at 0"
+      );
     }
-  }
-  assert.equal(none.get("plant_store_journal_bytes"), 133);
-  const windowSeconds = none.get("plant_store_journal_key_window_seconds") ?? 0;
-  assert.ok(windowSeconds > 0 && windowSeconds < timeout / 1e3, "since the start");
+    for (const [sample, value] of none) {
+      if (
+        !/^(?:process|plant_store_(?:build|ready|journal_bytes|journal_key_window))/.test(
+          sample
+        )
+      ) {
+        assert.equal(value, 0, sample);
+      }
+    }
+    assert.equal(none.get("plant_store_journal_bytes"), 133);
+    const windowSeconds =
+      none.get("plant_store_journal_key_window_seconds") ?? 0;
+    assert.ok(
+      windowSeconds > 0 && windowSeconds < timeout / 1e3,
+      "since the start"
+    );
 
-  // Three are open, one more is refused.
-  const sockets: Socket[] = [];
-  let [sent, received] = [0, 0];
-  for (let count = 0; count < 3; count++) {
-    const socket = await opened(server.port);
-    sockets.push(socket);
-    const answers = readAnswers(socket, 6);
-    socket.write(plant.repeat(4) + stranger.repeat(2));
-    assert.equal((await answers).length, 6);
-  }
-  assert.equal((await metricsOf(server)).get("plant_store_connections"), 3);
-  const refused = connect(server.port, "127.0.0.1").on("error", () => undefined);
-  await once(refused, "close");
-  for (const socket of sockets) {
-    socket.end();
-    await once(socket, "close");
-    sent += socket.bytesWritten;
-    received += socket.bytesRead;
-  }
-  for (const bytes of ["x\r\n\r\n", plant.replace("POST", "PURGE").replace("/plants", '/"}'), "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"]) {
-    const socket = connect(server.port, "127.0.0.1");
-    const closed = once(socket, "close");
-    socket.resume().end(bytes);
-    await closed;
-    sent += socket.bytesWritten;
-    received += socket.bytesRead;
-  }
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  await hangUp(server, "now writing to");
-  assert.equal(await statusOf(server), 200);
+    // Three are open, one more is refused.
+    const sockets: Socket[] = [];
+    let [sent, received] = [0, 0];
+    for (let count = 0; count < 3; count++) {
+      const socket = await opened(server.port);
+      sockets.push(socket);
+      const answers = readAnswers(socket, 6);
+      socket.write(plant.repeat(4) + stranger.repeat(2));
+      assert.equal((await answers).length, 6);
+    }
+    assert.equal((await metricsOf(server)).get("plant_store_connections"), 3);
+    const refused = connect(server.port, "127.0.0.1").on(
+      "error",
+      () => undefined
+    );
+    await once(refused, "close");
+    for (const socket of sockets) {
+      socket.end();
+      await once(socket, "close");
+      sent += socket.bytesWritten;
+      received += socket.bytesRead;
+    }
+    for (const bytes of [
+      "x\r\n\r\n",
+      plant.replace("POST", "PURGE").replace("/plants", '/"}'),
+      "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"
+    ]) {
+      const socket = connect(server.port, "127.0.0.1");
+      const closed = once(socket, "close");
+      socket.resume().end(bytes);
+      await closed;
+      sent += socket.bytesWritten;
+      received += socket.bytesRead;
+    }
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    await hangUp(server, "now writing to");
+    assert.equal(await statusOf(server), 200);
 
-  const metrics = await metricsOf(server);
-  assert.deepEqual([...metrics.keys()], [...none.keys()], "no label is a client's");
-  const counted = [...metrics].filter(([sample, count]) => sample.startsWith("plant_store_http_requests") && count > 0);
-  assert.deepEqual(Object.fromEntries(counted), {
-    [requests(200, "")]: 13, [requests(401, 40101)]: 7, [requests(400, 40001)]: 1, [requests(404, 40401)]: 1,
-  });
-  assertSamples(metrics, { connections_refused_total: 1, journal_rotations_total: 1, journal_records: 1,
-    journal_bytes: statSync(join(cwd, "plants.ndjson")).size, queue_records: 0, queue_bytes: 0, batch_records_sum: 13 });
-  const batches = metrics.get("plant_store_batch_records_count") ?? 0;
-  assert.ok(batches >= 4 && batches <= 13, `${batches}`);
-  assert.equal(metrics.get("plant_store_append_seconds_count"), batches);
-  const seconds = metrics.get("plant_store_append_seconds_sum") ?? 0;
-  assert.ok(seconds > 0 && seconds < timeout);
+    const metrics = await metricsOf(server);
+    assert.deepEqual(
+      [...metrics.keys()],
+      [...none.keys()],
+      "no label is a client's"
+    );
+    const counted = [...metrics].filter(
+      ([sample, count]) =>
+        sample.startsWith("plant_store_http_requests") && count > 0
+    );
+    assert.deepEqual(Object.fromEntries(counted), {
+      [requests(200, "")]: 13,
+      [requests(401, 40101)]: 7,
+      [requests(400, 40001)]: 1,
+      [requests(404, 40401)]: 1
+    });
+    assertSamples(metrics, {
+      connections_refused_total: 1,
+      journal_rotations_total: 1,
+      journal_records: 1,
+      journal_bytes: statSync(join(cwd, "plants.ndjson")).size,
+      queue_records: 0,
+      queue_bytes: 0,
+      batch_records_sum: 13
+    });
+    const batches = metrics.get("plant_store_batch_records_count") ?? 0;
+    assert.ok(batches >= 4 && batches <= 13, `${batches}`);
+    assert.equal(metrics.get("plant_store_append_seconds_count"), batches);
+    const seconds = metrics.get("plant_store_append_seconds_sum") ?? 0;
+    assert.ok(seconds > 0 && seconds < timeout);
 
-  // The last client's connection may be closed by now, or not.
-  assert.ok([0, 1].includes(metrics.get("plant_store_connections") ?? NaN));
-  const last = { sent: Buffer.byteLength(plant), received: 400 };
-  const read = metrics.get("plant_store_http_received_bytes_total") ?? 0;
-  const written = metrics.get("plant_store_http_sent_bytes_total") ?? 0;
-  assert.ok([sent, sent + last.sent].includes(read), `${read} of ${sent}`);
-  assert.ok(written >= received && written < received + last.received, `${written}, ${received}`);
-});
+    // The last client's connection may be closed by now, or not.
+    assert.ok([0, 1].includes(metrics.get("plant_store_connections") ?? NaN));
+    const last = { sent: Buffer.byteLength(plant), received: 400 };
+    const read = metrics.get("plant_store_http_received_bytes_total") ?? 0;
+    const written = metrics.get("plant_store_http_sent_bytes_total") ?? 0;
+    assert.ok([sent, sent + last.sent].includes(read), `${read} of ${sent}`);
+    assert.ok(
+      written >= received && written < received + last.received,
+      `${written}, ${received}`
+    );
+  }
+);
 
 test("a replay is counted", { timeout }, async () => {
   const server = await startWithAdmin();
   const keyed = plant.replace("\r\n", "\r\nIdempotency-Key: k\r\n");
   const answers = await exchange(server.port, keyed.repeat(3), { answers: 3 });
-  assert.deepEqual(answers.map(({ headers }) => headers["idempotency-replayed"]), [undefined, "true", "true"]);
+  assert.deepEqual(
+    answers.map(({ headers }) => headers["idempotency-replayed"]),
+    [undefined, "true", "true"]
+  );
   assert.equal((await metricsOf(server)).get("plant_store_replays_total"), 2);
 });
 
 test("each bucket counts what is within its bound, and the last one all; the CPU time is the sum of both", () => {
-  const store = Object.assign(new EventEmitter(), { stats: { queue: { records: 0, bytes: 0 } } });
+  const store = Object.assign(new EventEmitter(), {
+    stats: { queue: { records: 0, bytes: 0 } }
+  });
   const health = { state: "ready", notReadyReason: () => undefined };
-  const host = { nodeVersion: "v1", cpuUsage: () => ({ user: 1e6, system: 5e5 }), residentBytes: () => 1 };
-  const metrics = createMetrics(
-    { store: store as unknown as Store, host: host as Host, health, secrets: { tls: undefined } });
+  const host = {
+    nodeVersion: "v1",
+    cpuUsage: () => ({ user: 1e6, system: 5e5 }),
+    residentBytes: () => 1
+  };
+  const metrics = createMetrics({
+    store: store as unknown as Store,
+    host: host as Host,
+    health,
+    secrets: { tls: undefined }
+  });
   store.emit("batch", 5, 30);
   store.emit("batch", 8, 6_000);
-  const samples = new Map(metrics.text().split("\n").map((line) => line.split(" ") as [string, string]));
+  const samples = new Map(
+    metrics
+      .text()
+      .split("\n")
+      .map((line) => line.split(" ") as [string, string])
+  );
   const countsOf = (name: string): readonly string[] =>
-    [...samples].flatMap(([sample, count]) => sample.startsWith(`${name}_bucket`) ? [count] : []);
+    [...samples].flatMap(([sample, count]) =>
+      sample.startsWith(`${name}_bucket`) ? [count] : []
+    );
   assert.deepEqual(countsOf("plant_store_batch_records"), [..."0002222222222"]);
   assert.deepEqual(countsOf("plant_store_append_seconds"), [..."00000111112"]);
   assert.equal(samples.get("process_cpu_seconds_total"), "1.5");
-  for (const [name, sum] of [["batch_records", "13"], ["append_seconds", "6.03"]] as const) {
-    assert.deepEqual([samples.get(`plant_store_${name}_sum`), samples.get(`plant_store_${name}_count`)],
-      [sum, "2"]);
+  for (const [name, sum] of [
+    ["batch_records", "13"],
+    ["append_seconds", "6.03"]
+  ] as const) {
+    assert.deepEqual(
+      [
+        samples.get(`plant_store_${name}_sum`),
+        samples.get(`plant_store_${name}_count`)
+      ],
+      [sum, "2"]
+    );
   }
 });
 
-test("the metrics of the process and of the versions are true, and each has its HELP and TYPE once", { timeout }, async () => {
-  const before = Date.now() / 1_000;
-  const server = await startProcess({ args: ["--admin", "0"] });
-  const metrics = await metricsOf(server);
-  const started = metrics.get("process_start_time_seconds") ?? 0;
-  assert.ok(Math.abs(started - before) < 60, `${started} is near to ${before}`);
-  const resident = memoryOf(server);
-  const shown = (metrics.get("process_resident_memory_bytes") ?? 0) / 1024;
-  assert.ok(shown > resident / 2 && shown < resident * 2, `${shown} and ${resident} KiB`);
-  const cpu = metrics.get("process_cpu_seconds_total") ?? 0;
-  assert.ok(cpu > 0.01 && cpu < 60, `${cpu}`);
-  assert.equal(metrics.get(
-    `plant_store_build_info{version="${version}",node="${process.version}"}`), 1);
-  const { body } = await pageOf(adminOf(server), "/metrics");
-  const described = [...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)];
-  assert.deepEqual(described.map(([, name, same, type]) => [name, same, type]),
-    Object.entries(metricTable).filter(([name]) => !/_(?:engine|tls)_/.test(name))
-      .map(([name, [type]]) => [name, name, type]), "without a stream and TLS, all but theirs");
-});
-
-test("a metric that cannot be read is left out, and the scrape is no end of the process", { timeout }, async () => {
-  // As without /proc, or without a descriptor for /proc/self/stat.
-  const residentBytes = (): number => assert.fail("ENOENT: process.memoryUsage.rss");
-  const server = await startWithAdmin({ host: { residentBytes } });
-  const metrics = await metricsOf(server);
-  assert.equal(metrics.has("process_resident_memory_bytes"), false);
-  assert.ok((metrics.get("process_cpu_seconds_total") ?? 0) > 0, "the others are there");
-});
-
-test("silent connections that take all descriptors leave a server that can still be scraped", { timeout }, async () => {
-  const launcher = join(temporaryFolder(), "node");
-  writeFileSync(launcher, `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`, { mode: 0o755 });
-  const server = await startProcess({ node: launcher, args: ["--admin", "0"] });
-  const sockets: Socket[] = [];
-  let last = 0;
-  for (let open = 0; open < 60; open++) {
-    sockets.push(await opened(server.port));
-    // Once no descriptor is left for the scrape itself, its connection is reset.
-    last = await pageOf(adminOf(server), "/metrics").then(({ status }) => status, () => 0);
-    assert.ok([0, 200].includes(last), `${last}`);
+test(
+  "the metrics of the process and of the versions are true, and each has its HELP and TYPE once",
+  { timeout },
+  async () => {
+    const before = Date.now() / 1_000;
+    const server = await startProcess({ args: ["--admin", "0"] });
+    const metrics = await metricsOf(server);
+    const started = metrics.get("process_start_time_seconds") ?? 0;
+    assert.ok(
+      Math.abs(started - before) < 60,
+      `${started} is near to ${before}`
+    );
+    const resident = memoryOf(server);
+    const shown = (metrics.get("process_resident_memory_bytes") ?? 0) / 1024;
+    assert.ok(
+      shown > resident / 2 && shown < resident * 2,
+      `${shown} and ${resident} KiB`
+    );
+    const cpu = metrics.get("process_cpu_seconds_total") ?? 0;
+    assert.ok(cpu > 0.01 && cpu < 60, `${cpu}`);
+    assert.equal(
+      metrics.get(
+        `plant_store_build_info{version="${version}",node="${process.version}"}`
+      ),
+      1
+    );
+    const { body } = await pageOf(adminOf(server), "/metrics");
+    const described = [
+      ...body.matchAll(/^# HELP (\w+) .+\n# TYPE (\w+) (\w+)$/gm)
+    ];
+    assert.deepEqual(
+      described.map(([, name, same, type]) => [name, same, type]),
+      Object.entries(metricTable)
+        .filter(([name]) => !/_(?:engine|tls)_/.test(name))
+        .map(([name, [type]]) => [name, name, type]),
+      "without a stream and TLS, all but theirs"
+    );
   }
-  assert.equal(last, 0, "the control: all descriptors were taken");
-  for (const socket of sockets) socket.destroy();
-  await until("it is scraped again", async () =>
-    await pageOf(adminOf(server), "/metrics").then(({ status }) => status === 200, () => false));
-});
+);
 
-test("whatever the admin listener throws is logged and answered with 500", { timeout }, async (t) => {
-  const server = await startWithAdmin();
-  const { entries } = Object;
-  t.mock.method(Object, "entries", (of: object) => {
-    if (of === metricTable) throw new Error("boom");
-    return entries(of);
-  });
-  const { status, body } = await pageOf(adminOf(server), "/metrics");
-  assert.deepEqual([status, body], [500, "internal error\n"]);
-  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-  assert.equal(await server.end(), 0);
-  const faults = server.events().filter(({ level }) => level === 50);
-  assert.deepEqual(faults.map(({ msg }) => msg), ["internal error: boom"]);
-});
+test(
+  "a metric that cannot be read is left out, and the scrape is no end of the process",
+  { timeout },
+  async () => {
+    // As without /proc, or without a descriptor for /proc/self/stat.
+    const residentBytes = (): number =>
+      assert.fail("ENOENT: process.memoryUsage.rss");
+    const server = await startWithAdmin({ host: { residentBytes } });
+    const metrics = await metricsOf(server);
+    assert.equal(metrics.has("process_resident_memory_bytes"), false);
+    assert.ok(
+      (metrics.get("process_cpu_seconds_total") ?? 0) > 0,
+      "the others are there"
+    );
+  }
+);
 
-test("waiting records are in the metrics while they wait", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "60000"] });
-  const path = join(cwd, "plants.ndjson");
-  // A renamed journal waits for its rotation: so does what it has written, and what comes behind.
-  renameSync(path, `${path}.1`);
-  const [first, second] = [statusOf(server), statusOf(server)];
-  let metrics = await metricsOf(server);
-  while (metrics.get("plant_store_queue_records") !== 2) metrics = await metricsOf(server);
-  assert.equal(metrics.get("plant_store_queue_bytes"), 2 * '{"id":1,"name":"Fern"}'.length);
-  server.signal("SIGHUP");
-  assert.deepEqual(await Promise.all([first, second]), [200, 200]);
-  assert.equal((await metricsOf(server)).get("plant_store_queue_records"), 0);
-});
+test(
+  "silent connections that take all descriptors leave a server that can still be scraped",
+  { timeout },
+  async () => {
+    const launcher = join(temporaryFolder(), "node");
+    writeFileSync(
+      launcher,
+      `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`,
+      { mode: 0o755 }
+    );
+    const server = await startProcess({
+      node: launcher,
+      args: ["--admin", "0"]
+    });
+    const sockets: Socket[] = [];
+    let last = 0;
+    for (let open = 0; open < 60; open++) {
+      sockets.push(await opened(server.port));
+      // Once no descriptor is left for the scrape itself, its connection is reset.
+      last = await pageOf(adminOf(server), "/metrics").then(
+        ({ status }) => status,
+        () => 0
+      );
+      assert.ok([0, 200].includes(last), `${last}`);
+    }
+    assert.equal(last, 0, "the control: all descriptors were taken");
+    for (const socket of sockets) socket.destroy();
+    await until(
+      "it is scraped again",
+      async () =>
+        await pageOf(adminOf(server), "/metrics").then(
+          ({ status }) => status === 200,
+          () => false
+        )
+    );
+  }
+);
+
+test(
+  "whatever the admin listener throws is logged and answered with 500",
+  { timeout },
+  async (t) => {
+    const server = await startWithAdmin();
+    const { entries } = Object;
+    t.mock.method(Object, "entries", (of: object) => {
+      if (of === metricTable) throw new Error("boom");
+      return entries(of);
+    });
+    const { status, body } = await pageOf(adminOf(server), "/metrics");
+    assert.deepEqual([status, body], [500, "internal error\n"]);
+    assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+    assert.equal(await server.end(), 0);
+    const faults = server.events().filter(({ level }) => level === 50);
+    assert.deepEqual(
+      faults.map(({ msg }) => msg),
+      ["internal error: boom"]
+    );
+  }
+);
+
+test(
+  "waiting records are in the metrics while they wait",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const server = await startWithAdmin({
+      cwd,
+      args: ["--rotation-timeout", "60000"]
+    });
+    const path = join(cwd, "plants.ndjson");
+    // A renamed journal waits for its rotation: so does what it has written, and what comes behind.
+    renameSync(path, `${path}.1`);
+    const [first, second] = [statusOf(server), statusOf(server)];
+    let metrics = await metricsOf(server);
+    while (metrics.get("plant_store_queue_records") !== 2)
+      metrics = await metricsOf(server);
+    assert.equal(
+      metrics.get("plant_store_queue_bytes"),
+      2 * '{"id":1,"name":"Fern"}'.length
+    );
+    server.signal("SIGHUP");
+    assert.deepEqual(await Promise.all([first, second]), [200, 200]);
+    assert.equal((await metricsOf(server)).get("plant_store_queue_records"), 0);
+  }
+);
 
 const noPromtool = missing(["promtool", "--version"]);
-test("promtool finds no fault in the metrics", { skip: noPromtool, timeout }, async () => {
-  const server = await startWithAdmin();
-  const check = (input: string) => spawnSync("promtool", ["check", "metrics"], { input, encoding: "utf8", timeout });
-  const { body } = await pageOf(adminOf(server), "/metrics");
-  await statusOf(server);
-  await statusOf(server, stranger);
-  for (const each of [body, (await pageOf(adminOf(server), "/metrics")).body]) {
-    const { status, stdout, stderr } = check(each);
-    assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+test(
+  "promtool finds no fault in the metrics",
+  { skip: noPromtool, timeout },
+  async () => {
+    const server = await startWithAdmin();
+    const check = (input: string) =>
+      spawnSync("promtool", ["check", "metrics"], {
+        input,
+        encoding: "utf8",
+        timeout
+      });
+    const { body } = await pageOf(adminOf(server), "/metrics");
+    await statusOf(server);
+    await statusOf(server, stranger);
+    for (const each of [
+      body,
+      (await pageOf(adminOf(server), "/metrics")).body
+    ]) {
+      const { status, stdout, stderr } = check(each);
+      assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+    }
+    assert.notEqual(
+      check("# TYPE a_total gauge\na_total 1\n").status,
+      0,
+      "the control"
+    );
   }
-  assert.notEqual(check("# TYPE a_total gauge\na_total 1\n").status, 0, "the control");
-});
+);

@@ -12,18 +12,26 @@ import { root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const folder = join(root, "src", "program", "recipes");
-const textOf = (name: string): string => readFileSync(join(folder, name), "utf8");
+const textOf = (name: string): string =>
+  readFileSync(join(folder, name), "utf8");
 const dashboard = JSON.parse(textOf("grafana.json")) as {
-  readonly panels: readonly { readonly targets?: readonly { readonly expr: string }[] }[];
+  readonly panels: readonly {
+    readonly targets?: readonly { readonly expr: string }[];
+  }[];
 };
 /** The dashboard's queries, with its variables replaced by values. */
-const queries = dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) =>
-  expr.replaceAll("$__rate_interval", "1m").replaceAll("$instance", "a")));
+const queries = dashboard.panels.flatMap(({ targets = [] }) =>
+  targets.map(({ expr }) =>
+    expr.replaceAll("$__rate_interval", "1m").replaceAll("$instance", "a")
+  )
+);
 
 const skip = missing(["promtool", "--version"]);
 /** What promtool finds: nothing, if all is well. JSON is YAML, too. */
 function promtool(...args: readonly string[]): string {
-  const { status, stdout, stderr } = spawnSync("promtool", args, { encoding: "utf8" });
+  const { status, stdout, stderr } = spawnSync("promtool", args, {
+    encoding: "utf8"
+  });
   return status === 0 ? "" : `${stdout}${stderr}`;
 }
 function written(name: string, value: object): string {
@@ -34,93 +42,201 @@ function written(name: string, value: object): string {
 
 test("the recipes name metrics and errors that exist", () => {
   const unknownIn = (text: string): readonly string[] => [
-    ...[...text.matchAll(/\b(?:plant_store|process)_\w+/g)].map(([name]) => name)
-      .filter((name) => !Object.entries(metricTable).some(([metric, [type]]) => name === metric
-        || (type === "histogram" && name.replace(/_(?:bucket|sum|count)$/, "") === metric))),
-    ...[...text.matchAll(/error=~?\\?"(\d+)/g)].map(([, error]) => Number(error))
-      .filter((error) => !Object.values(catalogue).some(([known]) => known === error)).map(String),
+    ...[...text.matchAll(/\b(?:plant_store|process)_\w+/g)]
+      .map(([name]) => name)
+      .filter(
+        (name) =>
+          !Object.entries(metricTable).some(
+            ([metric, [type]]) =>
+              name === metric ||
+              (type === "histogram" &&
+                name.replace(/_(?:bucket|sum|count)$/, "") === metric)
+          )
+      ),
+    ...[...text.matchAll(/error=~?\\?"(\d+)/g)]
+      .map(([, error]) => Number(error))
+      .filter(
+        (error) => !Object.values(catalogue).some(([known]) => known === error)
+      )
+      .map(String)
   ];
-  assert.deepEqual(unknownIn(`${textOf("alerts.yml")}${textOf("grafana.json")}`), []);
-  assert.deepEqual(unknownIn('process_tea plant_store_build_info_sum{error="50399"}'),
-    ["process_tea", "plant_store_build_info_sum", "50399"], "the control");
+  assert.deepEqual(
+    unknownIn(`${textOf("alerts.yml")}${textOf("grafana.json")}`),
+    []
+  );
+  assert.deepEqual(
+    unknownIn('process_tea plant_store_build_info_sum{error="50399"}'),
+    ["process_tea", "plant_store_build_info_sum", "50399"],
+    "the control"
+  );
 });
 
-test("promtool accepts the scrape configuration, the rules and the dashboard's queries",
-  { skip }, () => {
-    assert.equal(promtool("check", "config", join(folder, "prometheus.yml")), "");
-    const check = (exprs: readonly string[]): string => promtool("check", "rules",
-      written("rules.yml", { groups: [{ name: "dashboard",
-        rules: exprs.map((expr, index) => ({ record: `query${index}`, expr })) }] }));
+test(
+  "promtool accepts the scrape configuration, the rules and the dashboard's queries",
+  { skip },
+  () => {
+    assert.equal(
+      promtool("check", "config", join(folder, "prometheus.yml")),
+      ""
+    );
+    const check = (exprs: readonly string[]): string =>
+      promtool(
+        "check",
+        "rules",
+        written("rules.yml", {
+          groups: [
+            {
+              name: "dashboard",
+              rules: exprs.map((expr, index) => ({
+                record: `query${index}`,
+                expr
+              }))
+            }
+          ]
+        })
+      );
     assert.ok(queries.length >= 12);
     assert.equal(check(queries), "");
-    assert.match(check([...queries, "rate(plant_store_queue_records)"]), /expected type range/);
-  });
+    assert.match(
+      check([...queries, "rate(plant_store_queue_records)"]),
+      /expected type range/
+    );
+  }
+);
 
-const requests = (error: string): string => `plant_store_http_requests_total{status="503",error="${error}"}`;
-const bucket = (le: string): string => `plant_store_append_seconds_bucket{le="${le}"}`;
+const requests = (error: string): string =>
+  `plant_store_http_requests_total{status="503",error="${error}"}`;
+const bucket = (le: string): string =>
+  `plant_store_append_seconds_bucket{le="${le}"}`;
 /** Each alert: the minute in which it fires, and series that are well up to minute 10. */
-const alerts: Readonly<Record<string, readonly [number, Readonly<Record<string, string>>]>> = {
+const alerts: Readonly<
+  Record<string, readonly [number, Readonly<Record<string, string>>]>
+> = {
   PlantStoreDown: [12, { up: "1x10 0x20" }],
   PlantStoreRestarts: [12, { process_start_time_seconds: "5x10 660 720x20" }],
-  PlantStoreOlderJournal: [11, {
-    plant_store_journal_records: "50x10 30x20", plant_store_journal_rotations_total: "1x30",
-  }],
+  PlantStoreOlderJournal: [
+    11,
+    {
+      plant_store_journal_records: "50x10 30x20",
+      plant_store_journal_rotations_total: "1x30"
+    }
+  ],
   PlantStoreNotReady: [12, { plant_store_ready: "1x10 0x20" }],
   PlantStoreNoSpace: [11, { [requests("50301")]: "0x10 1x20" }],
   PlantStoreUnreachable: [11, { [requests("50306")]: "0x10 1x20" }],
   PlantStoreUnknownOutcome: [11, { [requests("50302")]: "0x10 1x20" }],
-  PlantStoreSlowAppend: [21, {
-    [bucket("0.1")]: "0+100x10 1000x20", [bucket("1")]: "0+100x10 1000x20",
-    [bucket("+Inf")]: "0+100x10 1050+50x20",
-  }],
-  PlantStoreConnectionsRefused: [11, { plant_store_connections_refused_total: "0x10 1x20" }],
+  PlantStoreSlowAppend: [
+    21,
+    {
+      [bucket("0.1")]: "0+100x10 1000x20",
+      [bucket("1")]: "0+100x10 1000x20",
+      [bucket("+Inf")]: "0+100x10 1050+50x20"
+    }
+  ],
+  PlantStoreConnectionsRefused: [
+    11,
+    { plant_store_connections_refused_total: "0x10 1x20" }
+  ],
   // The clock of promtool begins with 1970: 14 days and 10 minutes later.
-  PlantStoreCertificateEnds: [11, { plant_store_tls_not_after_timestamp_seconds: "1210200x30" }],
+  PlantStoreCertificateEnds: [
+    11,
+    { plant_store_tls_not_after_timestamp_seconds: "1210200x30" }
+  ]
 };
 
 test("each alert fires in its minute, alone and not before", { skip }, () => {
-  const names = [...textOf("alerts.yml").matchAll(/alert: (\w+)/g)].map(([, name = ""]) => name);
+  const names = [...textOf("alerts.yml").matchAll(/alert: (\w+)/g)].map(
+    ([, name = ""]) => name
+  );
   assert.deepEqual(Object.keys(alerts).sort(), names.toSorted());
-  const labelled = (metric: string): string => metric.replace(/\{|$/, (found) =>
-    `{job="plant-store",instance="a"${found === "{" ? "," : "}"}`).replace(/\}.*/, "}");
-  const check = (late: number): string => promtool("test", "rules", written("test.yml", {
-    rule_files: [join(folder, "alerts.yml")], evaluation_interval: "15s",
-    tests: Object.entries(alerts).map(([name, [minute, series]]) => ({
-      interval: "1m",
-      input_series: Object.entries(series).map(([metric, values]) => ({ series: labelled(metric), values })),
-      promql_expr_test: [[minute - 1], [minute, { labels: `{alertname="${name}"}`, value: 1 }]].map(([at = 0, ...samples]) => ({
-          eval_time: `${Number(at) + late}m`, exp_samples: samples,
-          expr: 'count by (alertname) (ALERTS{alertstate="firing"})',
-        })),
-    })),
-  }));
+  const labelled = (metric: string): string =>
+    metric
+      .replace(
+        /\{|$/,
+        (found) => `{job="plant-store",instance="a"${found === "{" ? "," : "}"}`
+      )
+      .replace(/\}.*/, "}");
+  const check = (late: number): string =>
+    promtool(
+      "test",
+      "rules",
+      written("test.yml", {
+        rule_files: [join(folder, "alerts.yml")],
+        evaluation_interval: "15s",
+        tests: Object.entries(alerts).map(([name, [minute, series]]) => ({
+          interval: "1m",
+          input_series: Object.entries(series).map(([metric, values]) => ({
+            series: labelled(metric),
+            values
+          })),
+          promql_expr_test: [
+            [minute - 1],
+            [minute, { labels: `{alertname="${name}"}`, value: 1 }]
+          ].map(([at = 0, ...samples]) => ({
+            eval_time: `${Number(at) + late}m`,
+            exp_samples: samples,
+            expr: 'count by (alertname) (ALERTS{alertstate="firing"})'
+          }))
+        }))
+      })
+    );
   assert.equal(check(0), "");
-  for (const late of [-1, 1]) assert.match(check(late), /FAILED/, "the control");
+  for (const late of [-1, 1])
+    assert.match(check(late), /FAILED/, "the control");
 });
 
-test("no alert tells of an older journal when a server rotates, restarts or stores plants", { skip }, () => {
-  const [, expr = ""] = /OlderJournal\n +expr: (.*)\n/.exec(textOf("alerts.yml")) ?? [];
-  const check = (records: string, rotations: string): string => promtool("test", "rules",
-    written("test.yml", { tests: [{
-      interval: "1m",
-      input_series: Object.entries({ records, rotations_total: rotations })
-        .map(([name, values]) => ({ series: `plant_store_journal_${name}`, values })),
-      promql_expr_test: [12, 15, 25].map((at) => ({ expr, eval_time: `${at}m`, exp_samples: [] })),
-    }] }));
-  assert.equal(check("50x10 3x5 1x20", "1x10 2x5 3x20"), "", "rotations");
-  assert.equal(check("50x10 50x20", "3x10 0x20"), "", "a restart");
-  assert.equal(check("0+5x30", "0x30"), "", "plants");
-  assert.match(check("50x10 3x20", "1x30"), /FAILED/, "the control");
-});
+test(
+  "no alert tells of an older journal when a server rotates, restarts or stores plants",
+  { skip },
+  () => {
+    const [, expr = ""] =
+      /OlderJournal\n +expr: (.*)\n/.exec(textOf("alerts.yml")) ?? [];
+    const check = (records: string, rotations: string): string =>
+      promtool(
+        "test",
+        "rules",
+        written("test.yml", {
+          tests: [
+            {
+              interval: "1m",
+              input_series: Object.entries({
+                records,
+                rotations_total: rotations
+              }).map(([name, values]) => ({
+                series: `plant_store_journal_${name}`,
+                values
+              })),
+              promql_expr_test: [12, 15, 25].map((at) => ({
+                expr,
+                eval_time: `${at}m`,
+                exp_samples: []
+              }))
+            }
+          ]
+        })
+      );
+    assert.equal(check("50x10 3x5 1x20", "1x10 2x5 3x20"), "", "rotations");
+    assert.equal(check("50x10 50x20", "3x10 0x20"), "", "a restart");
+    assert.equal(check("0+5x30", "0x30"), "", "plants");
+    assert.match(check("50x10 3x20", "1x30"), /FAILED/, "the control");
+  }
+);
 
-test("the container's health check succeeds beside a server, and fails when it has gone",
-  async () => {
-    const [, place = "", check = "[]"] = /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(recipeOf("healthcheck")) ?? [];
-    const server = await startProcess({ args: ["--admin", "0"] });
-    const [admin] = server.events().flatMap(({ admin: url }) => (url ? [new URL(`${url}`)] : []));
-    const [, ...args] = JSON.parse(check.replaceAll(place, admin?.port ?? "")) as readonly string[];
-    const isWell = () => spawnSync(process.execPath, args, { timeout: 20_000 }).status;
-    assert.equal(isWell(), 0);
-    await server.end();
-    assert.equal(isWell(), 1);
-  });
+test("the container's health check succeeds beside a server, and fails when it has gone", async () => {
+  const [, place = "", check = "[]"] =
+    /^ENV PLANTS_ADMIN=(\d+)\nHEALTHCHECK [^]*CMD (\[.*\])$/m.exec(
+      recipeOf("healthcheck")
+    ) ?? [];
+  const server = await startProcess({ args: ["--admin", "0"] });
+  const [admin] = server
+    .events()
+    .flatMap(({ admin: url }) => (url ? [new URL(`${url}`)] : []));
+  const [, ...args] = JSON.parse(
+    check.replaceAll(place, admin?.port ?? "")
+  ) as readonly string[];
+  const isWell = () =>
+    spawnSync(process.execPath, args, { timeout: 20_000 }).status;
+  assert.equal(isWell(), 0);
+  await server.end();
+  assert.equal(isWell(), 1);
+});

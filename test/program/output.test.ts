@@ -8,7 +8,14 @@ import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { begin } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";
-import { cleanEnvironment, complaintsOf, program, runningOf, socketFolder, temporaryFolder } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  complaintsOf,
+  program,
+  runningOf,
+  socketFolder,
+  temporaryFolder
+} from "../support/support.ts";
 import { logged, post, timeout } from "../support/operator.ts";
 import { missing } from "../support/tools.ts";
 
@@ -16,9 +23,16 @@ import { missing } from "../support/tools.ts";
 function shell(line: string, cwd: string) {
   const env = { ...cleanEnvironment(), node: process.execPath, program };
   const plants = 'plants() { "$node" "$program" "$@"; }';
-  const { status, stdout, stderr } = spawnSync("bash", ["-c", `${plants}; ${line}`], {
-    cwd, env, encoding: "utf8", timeout,
-  });
+  const { status, stdout, stderr } = spawnSync(
+    "bash",
+    ["-c", `${plants}; ${line}`],
+    {
+      cwd,
+      env,
+      encoding: "utf8",
+      timeout
+    }
+  );
   return { status, stdout, stderr: complaintsOf(stderr) };
 }
 
@@ -34,13 +48,23 @@ async function journals(): Promise<string> {
 }
 
 const commands = [
-  "token x", "openapi", "--help", "--version", "verify sound", "verify --json sound",
-  "verify damaged", "verify sound damaged nowhere",
+  "token x",
+  "openapi",
+  "--help",
+  "--version",
+  "verify sound",
+  "verify --json sound",
+  "verify damaged",
+  "verify sound damaged nowhere"
 ] as const;
 
 /** Runs a command whose lines for stdout go this way; its exit code, and what it complains of. */
 async function printing(command: string, print: Host["print"]) {
-  const running = begin(command.split(" "), {}, { cwd: await journals(), host: { print } });
+  const running = begin(
+    command.split(" "),
+    {},
+    { cwd: await journals(), host: { print } }
+  );
   return { code: await running.ended, stderr: running.stderr() };
 }
 
@@ -56,69 +80,129 @@ for (const command of commands) {
   });
 }
 
-test("a full stdout ends the process with 74; a reader that is gone before anything is written is no failure", { skip, timeout }, async () => {
-  const cwd = await journals();
-  const { status, stderr } = shell(`plants verify damaged > ${full}`, cwd);
-  assert.equal(status, 74);
-  assert.match(stderr, /^plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/);
-  assert.deepEqual(shell("exec 3> >(true); wait $!; plants openapi >&3", cwd), { status: 0, stdout: "", stderr: "" });
-});
+test(
+  "a full stdout ends the process with 74; a reader that is gone before anything is written is no failure",
+  { skip, timeout },
+  async () => {
+    const cwd = await journals();
+    const { status, stderr } = shell(`plants verify damaged > ${full}`, cwd);
+    assert.equal(status, 74);
+    assert.match(
+      stderr,
+      /^plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/
+    );
+    assert.deepEqual(
+      shell("exec 3> >(true); wait $!; plants openapi >&3", cwd),
+      { status: 0, stdout: "", stderr: "" }
+    );
+  }
+);
 
-for (const line of [`plants token x 2> ${full}`, "exec 3> >(true); wait $!; plants token x 2>&3"]) {
-  test(`${line} ends with 74, and prints no line for a token that nobody has seen`, { skip, timeout }, async () => {
-    const { status, stdout } = shell(line, await journals());
-    assert.deepEqual([status, stdout], [74, ""]);
-  });
+for (const line of [
+  `plants token x 2> ${full}`,
+  "exec 3> >(true); wait $!; plants token x 2>&3"
+]) {
+  test(
+    `${line} ends with 74, and prints no line for a token that nobody has seen`,
+    { skip, timeout },
+    async () => {
+      const { status, stdout } = shell(line, await journals());
+      assert.deepEqual([status, stdout], [74, ""]);
+    }
+  );
 }
 
 const ended: readonly (readonly [command: string, status: number])[] = [
-  ["token x", 0], ["openapi", 0], ["--help", 0], ["--version", 0], ["verify sound sound", 0],
-  ["verify --json sound sound", 0], ["verify damaged damaged", 65],
+  ["token x", 0],
+  ["openapi", 0],
+  ["--help", 0],
+  ["--version", 0],
+  ["verify sound sound", 0],
+  ["verify --json sound sound", 0],
+  ["verify damaged damaged", 65]
 ];
 for (const [command, wanted] of ended) {
   test(`${command}, whose reader goes away, ends with ${wanted} without a complaint`, async () => {
-    const { code, stderr } = await printing(command, () => Promise.resolve("closed"));
+    const { code, stderr } = await printing(command, () =>
+      Promise.resolve("closed")
+    );
     assert.equal(code, wanted, stderr);
     // The token itself is on stderr.
     assert.match(stderr, command.startsWith("token") ? /^[\w-]{43}\n$/ : /^$/);
   });
 }
 
-
 const noScript = missing(["script", "--version"]);
-test("token on a terminal has a label before each line, and none elsewhere", { skip: skip || noScript, timeout }, async () => {
-  const cwd = await journals();
-  const typed = shell('script -qec \'"$node" "$program" token x\' /dev/null < /dev/null', cwd).stdout;
-  assert.match(typed.replaceAll("\r", ""), new RegExp("^the token, shown only now:\n[\\w-]{43}\n"
-    + "its line for a tokens file:\nx sha256:[\\da-f]{64}\n$"));
-  const { stdout, stderr } = shell("plants token x", cwd);
-  assert.match(`${stderr}${stdout}`, /^[\w-]{43}\nx sha256:[\da-f]{64}\n$/);
-});
+test(
+  "token on a terminal has a label before each line, and none elsewhere",
+  { skip: skip || noScript, timeout },
+  async () => {
+    const cwd = await journals();
+    const typed = shell(
+      'script -qec \'"$node" "$program" token x\' /dev/null < /dev/null',
+      cwd
+    ).stdout;
+    assert.match(
+      typed.replaceAll("\r", ""),
+      new RegExp(
+        "^the token, shown only now:\n[\\w-]{43}\n" +
+          "its line for a tokens file:\nx sha256:[\\da-f]{64}\n$"
+      )
+    );
+    const { stdout, stderr } = shell("plants token x", cwd);
+    assert.match(`${stderr}${stdout}`, /^[\w-]{43}\nx sha256:[\da-f]{64}\n$/);
+  }
+);
 
 const noLimits = missing(["prlimit", "--version"]);
 for (const command of ["openapi", "verify --json sound sound sound"]) {
-  test(`${command} into a file that has no room for all of it ends with 74`, { skip: skip || noLimits, timeout }, async () => {
-    const cwd = await journals();
-    const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
-    const { status, stderr } = shell(line, cwd);
-    assert.equal(readFileSync(join(cwd, "out")).length, 200, "the control: a part was written");
-    assert.equal(status, 74);
-    assert.match(stderr, /cannot write to stdout: EFBIG/);
-  });
+  test(
+    `${command} into a file that has no room for all of it ends with 74`,
+    { skip: skip || noLimits, timeout },
+    async () => {
+      const cwd = await journals();
+      const line = `plants() { prlimit --fsize=200 "$node" "$program" "$@"; }; plants ${command} > out`;
+      const { status, stderr } = shell(line, cwd);
+      assert.equal(
+        readFileSync(join(cwd, "out")).length,
+        200,
+        "the control: a part was written"
+      );
+      assert.equal(status, 74);
+      assert.match(stderr, /cannot write to stdout: EFBIG/);
+    }
+  );
 }
 
-test("a server whose first line cannot be written serves, and logs it", { skip, timeout }, async () => {
-  const cwd = socketFolder();
-  const line = `exec "$0" "$1" --socket s > ${full}`;
-  const running = runningOf(spawn("sh", ["-c", line, process.execPath, program],
-    { cwd, env: cleanEnvironment(), stdio: ["ignore", "ignore", "pipe"] }));
-  await logged(running, "serving ");
-  assert.equal(await post({ socketPath: join(cwd, "s") }), 401);
-  assert.equal(await running.end(), 0);
-  assert.match(running.stderr(), /^plant-store: cannot write to stdout: ENOSPC: .*\n$/);
-});
+test(
+  "a server whose first line cannot be written serves, and logs it",
+  { skip, timeout },
+  async () => {
+    const cwd = socketFolder();
+    const line = `exec "$0" "$1" --socket s > ${full}`;
+    const running = runningOf(
+      spawn("sh", ["-c", line, process.execPath, program], {
+        cwd,
+        env: cleanEnvironment(),
+        stdio: ["ignore", "ignore", "pipe"]
+      })
+    );
+    await logged(running, "serving ");
+    assert.equal(await post({ socketPath: join(cwd, "s") }), 401);
+    assert.equal(await running.end(), 0);
+    assert.match(
+      running.stderr(),
+      /^plant-store: cannot write to stdout: ENOSPC: .*\n$/
+    );
+  }
+);
 
-test("verify of many files opens one at a time", { skip, timeout }, async () => {
-  const line = "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
-  assert.equal(shell(line, await journals()).stdout.trim(), "100");
-});
+test(
+  "verify of many files opens one at a time",
+  { skip, timeout },
+  async () => {
+    const line =
+      "ulimit -n 64; plants verify --json $(yes sound | head -100) | wc -l";
+    assert.equal(shell(line, await journals()).stdout.trim(), "100");
+  }
+);

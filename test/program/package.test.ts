@@ -14,46 +14,97 @@ const installed = join(consumer, "node_modules", "plant-store");
 /** What the package holds, by its paths. */
 mkdirSync(installed, { recursive: true });
 const tarball = pack();
-const packed = command(installed, "tar", "-xvzf", tarball, "--strip-components=1").stdout.trim()
-  .split("\n").map((path) => path.replace(/^package\//, ""));
+const packed = command(
+  installed,
+  "tar",
+  "-xvzf",
+  tarball,
+  "--strip-components=1"
+)
+  .stdout.trim()
+  .split("\n")
+  .map((path) => path.replace(/^package\//, ""));
 
 test("the modes of its files do not follow the umask under which it was packed", () => {
-  const lines = command(consumer, "tar", "-tvzf", tarball).stdout.trim().split("\n");
+  const lines = command(consumer, "tar", "-tvzf", tarball)
+    .stdout.trim()
+    .split("\n");
   assert.equal(lines.length, packed.length);
   for (const line of lines) assert.ok(line.startsWith("-rw-r--r-- "), line);
 });
 
 test("the SBOM has no component but this package", () => {
-  const bill = (...options: readonly string[]) => JSON.parse(command(root, "npm", "sbom",
-    "--package-lock-only", ...options, "--sbom-format", "cyclonedx").stdout);
+  const bill = (...options: readonly string[]) =>
+    JSON.parse(
+      command(
+        root,
+        "npm",
+        "sbom",
+        "--package-lock-only",
+        ...options,
+        "--sbom-format",
+        "cyclonedx"
+      ).stdout
+    );
   const { components, metadata } = bill("--omit", "dev");
-  assert.deepEqual([metadata.component.purl, components], ["pkg:npm/plant-store@1.0.0", []]);
-  assert.ok(bill().components.length > 0, "the control: with the development packages it has some");
+  assert.deepEqual(
+    [metadata.component.purl, components],
+    ["pkg:npm/plant-store@1.0.0", []]
+  );
+  assert.ok(
+    bill().components.length > 0,
+    "the control: with the development packages it has some"
+  );
 });
 
 test("it has what is built, its types, the source and the description, and nothing else", () => {
-  for (const path of ["dist/index.js", "dist/index.d.ts", "dist/server.js", "dist/openapi.json",
-    "src/index.ts", "src/README.md", "src/program/README.md", "README.md", "LICENSE"]) {
+  for (const path of [
+    "dist/index.js",
+    "dist/index.d.ts",
+    "dist/server.js",
+    "dist/openapi.json",
+    "src/index.ts",
+    "src/README.md",
+    "src/program/README.md",
+    "README.md",
+    "LICENSE"
+  ]) {
     assert.ok(packed.includes(path), path);
   }
-  const others = packed.filter((path) => !/^(?:dist|src)\/|^(?:package\.json|LICENSE)$/.test(path));
+  const others = packed.filter(
+    (path) => !/^(?:dist|src)\/|^(?:package\.json|LICENSE)$/.test(path)
+  );
   assert.deepEqual(others, ["README.md"]);
   assert.ok(!packed.includes("dist/gone.js"), "dist is built again");
 });
 
 test("its program runs, its library loads, and so do the description and package.json", () => {
-  const program = command(consumer, process.execPath, join(installed, "dist/server.js"), "openapi");
+  const program = command(
+    consumer,
+    process.execPath,
+    join(installed, "dist/server.js"),
+    "openapi"
+  );
   const text = readFileSync(join(installed, "dist", "openapi.json"), "utf8");
   assert.deepEqual([program.status, program.stdout], [0, text]);
-  assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(describeApi(limitsWith()))));
-  const { status, said } = command(consumer, process.execPath, "--input-type=module", "--eval", `
+  assert.deepEqual(
+    JSON.parse(text),
+    JSON.parse(JSON.stringify(describeApi(limitsWith())))
+  );
+  const { status, said } = command(
+    consumer,
+    process.execPath,
+    "--input-type=module",
+    "--eval",
+    `
     import { createRequire } from "node:module";
     import { openJournal } from "plant-store";
     const require = createRequire(import.meta.url);
     const { openapi } = require("plant-store/openapi.json");
     const { version } = require("plant-store/package.json");
     if (openapi !== "3.1.0" || version !== "1.0.0" || !openJournal) process.exit(1);
-    try { require("plant-store/dist/service.js"); process.exit(2); } catch {}`);
+    try { require("plant-store/dist/service.js"); process.exit(2); } catch {}`
+  );
   assert.equal(status, 0, said);
 });
 
@@ -96,27 +147,52 @@ store.append({ id: 1, name: "Fern" });
 `;
 
 /** What tsc says of a consumer's files, each error with its file and line. */
-function compile(texts: Readonly<Record<string, string>>, options: object, type = "module"): readonly string[] {
+function compile(
+  texts: Readonly<Record<string, string>>,
+  options: object,
+  type = "module"
+): readonly string[] {
   const compilerOptions = {
-    target: "es2022", module: "nodenext", strict: true, exactOptionalPropertyTypes: true,
-    noEmit: true, ...options,
+    target: "es2022",
+    module: "nodenext",
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noEmit: true,
+    ...options
   };
   const files = Object.keys(texts);
-  for (const name of files) writeFileSync(join(consumer, name), texts[name] ?? "");
+  for (const name of files)
+    writeFileSync(join(consumer, name), texts[name] ?? "");
   writeFileSync(join(consumer, "package.json"), JSON.stringify({ type }));
-  writeFileSync(join(consumer, "tsconfig.json"), JSON.stringify({ compilerOptions, files }));
-  const { said } = command(consumer, join(modules, ".bin", "tsc"), "--pretty", "false");
+  writeFileSync(
+    join(consumer, "tsconfig.json"),
+    JSON.stringify({ compilerOptions, files })
+  );
+  const { said } = command(
+    consumer,
+    join(modules, ".bin", "tsc"),
+    "--pretty",
+    "false"
+  );
   return said.split("\n").filter((line) => line.includes("error TS"));
 }
 
 const typeRoots = [join(modules, "@types")];
 for (const [says, options] of [
   ["@types/node", { types: ["node"], typeRoots }],
-  ["skipLibCheck instead of @types/node", { types: [], skipLibCheck: true }],
+  ["skipLibCheck instead of @types/node", { types: [], skipLibCheck: true }]
 ] as const) {
   test(`with ${says}, a strict consumer may pass undefined, and its mistakes are found`, () => {
-    const places = compile({ "good.ts": good, "bad.ts": bad }, options).map((error) => /^(.*?),/.exec(error)?.[1]);
-    assert.deepEqual(places, ["bad.ts(4", "bad.ts(5", "bad.ts(6", "bad.ts(7", "bad.ts(8"]);
+    const places = compile({ "good.ts": good, "bad.ts": bad }, options).map(
+      (error) => /^(.*?),/.exec(error)?.[1]
+    );
+    assert.deepEqual(places, [
+      "bad.ts(4",
+      "bad.ts(5",
+      "bad.ts(6",
+      "bad.ts(7",
+      "bad.ts(8"
+    ]);
   });
 }
 
@@ -129,7 +205,11 @@ test("without both, tsc says that it misses node's types: the README names what 
 
 test("CommonJS in TypeScript: TS1479 with module node16, none with node20, as the README says", () => {
   const errorsWith = (module: string): readonly string[] =>
-    compile({ "consumer.ts": good }, { module, types: ["node"], typeRoots }, "commonjs");
+    compile(
+      { "consumer.ts": good },
+      { module, types: ["node"], typeRoots },
+      "commonjs"
+    );
   assert.match(errorsWith("node16").join(), /^consumer\.ts\S+ error TS1479/);
   assert.deepEqual(errorsWith("node20"), []);
   const readme = readFileSync(join(root, "src", "README.md"), "utf8");

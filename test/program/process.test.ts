@@ -2,17 +2,46 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
 import { begin, run, start, startWithAdmin } from "../support/in-process.ts";
 import { idsIn } from "../support/journals.ts";
 import {
-  adminOf, ask, fern, finish, hangUp, internalError, logged, pageOf, post, readyOf, statusOf, stranger, timeout, underWay, withToken,
+  adminOf,
+  ask,
+  fern,
+  finish,
+  hangUp,
+  internalError,
+  logged,
+  pageOf,
+  post,
+  readyOf,
+  statusOf,
+  stranger,
+  timeout,
+  underWay,
+  withToken
 } from "../support/operator.ts";
 import {
-  cleanEnvironment, placeIn, post as bytesOf, program, socketFolder, startProcess, temporaryFolder,
+  cleanEnvironment,
+  placeIn,
+  post as bytesOf,
+  program,
+  socketFolder,
+  startProcess,
+  temporaryFolder
 } from "../support/support.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {
@@ -25,7 +54,10 @@ test("an internal error ends with 70 and one line, without a stack", async () =>
 test("a command with an internal error ends with 70", async () => {
   const host = { print: () => assert.fail("boom") };
   const running = begin(["openapi"], {}, { host });
-  assert.deepEqual([await running.ended, running.stderr()], [70, "plant-store: internal error: boom\n"]);
+  assert.deepEqual(
+    [await running.ended, running.stderr()],
+    [70, "plant-store: internal error: boom\n"]
+  );
 });
 
 test("a program that cannot listen leaves nothing but its journal, although its admin listener is open", async () => {
@@ -34,27 +66,42 @@ test("a program that cannot listen leaves nothing but its journal, although its 
   const args = ["--admin", "0", "--socket", join(folder, "socket")];
   const { code, stderr } = await run(args, {}, cwd);
   assert.deepEqual([code, readdirSync(cwd)], [69, ["plants.ndjson"]]);
-  assert.equal(stderr,
-    `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`);
+  assert.equal(
+    stderr,
+    `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`
+  );
 });
 
-test("a journal that is moved without a rotation fails: 503, also of /readyz, then exit 74; no SIGHUP rotates it", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const server = await startWithAdmin({ cwd, args: ["--rotation-timeout", "10"] });
-  const socket = await underWay(server);
-  renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  const [answer] = await ask(server);
-  assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
-  await logged(server, "draining: the journal has failed");
-  assert.equal(await readyOf(server), "503 draining: the journal has failed");
-  assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
-  await hangUp(server, "not rotated: draining: the journal has failed");
-  assert.deepEqual(await finish(socket), [503]);
-  assert.equal(await server.ended, 74);
-  assert.match(server.stderr(), /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /);
-  const errors = server.events().filter(({ level }) => level === 50).map(({ err, msg }) => err?.code ?? /was renamed/.test(msg));
-  assert.deepEqual(errors, [50302, true, 50302]);
-});
+test(
+  "a journal that is moved without a rotation fails: 503, also of /readyz, then exit 74; no SIGHUP rotates it",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const server = await startWithAdmin({
+      cwd,
+      args: ["--rotation-timeout", "10"]
+    });
+    const socket = await underWay(server);
+    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+    const [answer] = await ask(server);
+    assert.match(`${answer?.status} ${answer?.body}`, /^503 \{"error":50302,/);
+    await logged(server, "draining: the journal has failed");
+    assert.equal(await readyOf(server), "503 draining: the journal has failed");
+    assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
+    await hangUp(server, "not rotated: draining: the journal has failed");
+    assert.deepEqual(await finish(socket), [503]);
+    assert.equal(await server.ended, 74);
+    assert.match(
+      server.stderr(),
+      /^plant-store: .*plants\.ndjson: at offset \d+, the journal .*was renamed, /
+    );
+    const errors = server
+      .events()
+      .filter(({ level }) => level === 50)
+      .map(({ err, msg }) => err?.code ?? /was renamed/.test(msg));
+    assert.deepEqual(errors, [50302, true, 50302]);
+  }
+);
 
 test("a journal that fails while the program ends still makes the end 74", async () => {
   const cwd = temporaryFolder();
@@ -69,26 +116,36 @@ test("a journal that fails while the program ends still makes the end 74", async
   assert.equal(await answered, 503);
 });
 
-test("each part of a SIGHUP does its work, whatever becomes of the others", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
-  const write = (text: string): void => writeFileSync(tokens, text, { mode: 0o600 });
-  write(`alice ${tokenDigest("one")}\n`);
-  const server = await start({ cwd, args: ["--tokens", "tokens"] });
-  renameSync(path, `${path}.1`);
-  write("no digest\n");
-  await hangUp(server, "now writing to");
-  renameSync(path, `${path}.2`);
-  mkdirSync(path);
-  write(`alice ${tokenDigest("two")}\n`);
-  await hangUp(server, "still writing to the old file");
-  assert.equal(await statusOf(server, withToken("two")), 200);
-  assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
-  assert.equal(await server.end(), 0);
-  assert.match(server.stderr(), new RegExp("^plant-store: tokens file tokens: line 1: .*; the old "
-    + "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n"
-    + "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"));
-});
+test(
+  "each part of a SIGHUP does its work, whatever becomes of the others",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
+    const write = (text: string): void =>
+      writeFileSync(tokens, text, { mode: 0o600 });
+    write(`alice ${tokenDigest("one")}\n`);
+    const server = await start({ cwd, args: ["--tokens", "tokens"] });
+    renameSync(path, `${path}.1`);
+    write("no digest\n");
+    await hangUp(server, "now writing to");
+    renameSync(path, `${path}.2`);
+    mkdirSync(path);
+    write(`alice ${tokenDigest("two")}\n`);
+    await hangUp(server, "still writing to the old file");
+    assert.equal(await statusOf(server, withToken("two")), 200);
+    assert.match(readFileSync(`${path}.2`, "utf8"), /"name":"Fern"/);
+    assert.equal(await server.end(), 0);
+    assert.match(
+      server.stderr(),
+      new RegExp(
+        "^plant-store: tokens file tokens: line 1: .*; the old " +
+          "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n" +
+          "plant-store: tokens reloaded\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
+      )
+    );
+  }
+);
 
 test("a SIGHUP does not take a deleted journal for a renamed one", async () => {
   const cwd = temporaryFolder();
@@ -124,7 +181,10 @@ test("a journal stays at its path when the process changes its folder", async ()
 
 test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one file", async () => {
   const folder = temporaryFolder();
-  const [path, old] = [join(folder, "plants.ndjson"), join(folder, "old.ndjson")];
+  const [path, old] = [
+    join(folder, "plants.ndjson"),
+    join(folder, "old.ndjson")
+  ];
   const server = await start({ cwd: folder });
   let id = 0;
   let isOver = false;
@@ -142,12 +202,16 @@ test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one 
   renameSync(path, old);
   await hangUp(server, "now writing to");
   const before = acknowledged.length;
-  while (acknowledged.length < before + 50) await statusOf(server, withToken("wrong"));
+  while (acknowledged.length < before + 50)
+    await statusOf(server, withToken("wrong"));
   isOver = true;
   await Promise.all(clients);
   assert.equal(await server.end(), 0);
   const kept = [...idsIn(old), ...idsIn(path)].sort((a, b) => a - b);
-  assert.deepEqual(kept, acknowledged.map(Number).sort((a, b) => a - b));
+  assert.deepEqual(
+    kept,
+    acknowledged.map(Number).sort((a, b) => a - b)
+  );
   assert.ok(idsIn(old).length > 0 && idsIn(path).length > 0);
 });
 
@@ -155,8 +219,18 @@ test("a reader of stdout that goes away does not end the server", async () => {
   const folder = socketFolder();
   const socketPath = join(folder, "s");
   const inner = 'echo $$ >&2; exec "$0" "$@"';
-  const child = spawn("sh", ["-c", `sh -c '${inner}' "$0" "$@" | true`, process.execPath,
-    program, "--socket", socketPath], { cwd: folder, env: cleanEnvironment() });
+  const child = spawn(
+    "sh",
+    [
+      "-c",
+      `sh -c '${inner}' "$0" "$@" | true`,
+      process.execPath,
+      program,
+      "--socket",
+      socketPath
+    ],
+    { cwd: folder, env: cleanEnvironment() }
+  );
   const [pid] = await once(child.stderr, "data");
   const asked = async (): Promise<number | undefined> => {
     assert.equal(child.exitCode, null, "the program ended");
@@ -170,8 +244,16 @@ test("a reader of stdout that goes away does not end the server", async () => {
 test("a store in a folder that does not exist ends with 74, and the message names the folder", async () => {
   const cwd = temporaryFolder();
   const missing = await run(["--port", "0", "--store", "none/x"], {}, cwd);
-  assert.deepEqual([missing.code, missing.stderr],
-    [74, `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`]);
-  await assert.rejects(openJournal(join(cwd, "none/x")), { name: "JournalError", code: "failed",
-    message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}` });
+  assert.deepEqual(
+    [missing.code, missing.stderr],
+    [
+      74,
+      `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`
+    ]
+  );
+  await assert.rejects(openJournal(join(cwd, "none/x")), {
+    name: "JournalError",
+    code: "failed",
+    message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}`
+  });
 });

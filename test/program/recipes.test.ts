@@ -2,8 +2,19 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, truncateSync,
-  utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -15,57 +26,95 @@ import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
-import { cleanEnvironment, root, runningOf, startProcess, temporaryFolder, token, type RunningProcess } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  root,
+  runningOf,
+  startProcess,
+  temporaryFolder,
+  token,
+  type RunningProcess
+} from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const timeout = 60_000;
 
 /** Posts a plant: the status, or the error's number. */
 async function post(url: string, id: number): Promise<number> {
-  const answer = await fetchPlant(url, JSON.stringify({ id, name: "Fern ".repeat(id % 300) }));
-  const { error = answer.status } = await answer.json() as { readonly error?: number };
+  const answer = await fetchPlant(
+    url,
+    JSON.stringify({ id, name: "Fern ".repeat(id % 300) })
+  );
+  const { error = answer.status } = (await answer.json()) as {
+    readonly error?: number;
+  };
   return error;
 }
 
 /** The ids of the plants in a journal's text, whole lines only. */
 const idsOf = (text: string): readonly number[] =>
-  [...text.matchAll(/^\{"seq".*"plant":\{"id":(\d+),.*\}\n/gm)].map(([, id]) => Number(id));
+  [...text.matchAll(/^\{"seq".*"plant":\{"id":(\d+),.*\}\n/gm)].map(([, id]) =>
+    Number(id)
+  );
 
 // systemd
 
 const noSystemd = missing(["systemd-analyze", "--version"]);
 const unit = "plant-store.service";
 
-test("systemd finds no fault in the units, and exposes the service at most 1.2 of 10", { skip: noSystemd }, () => {
+test(
+  "systemd finds no fault in the units, and exposes the service at most 1.2 of 10",
+  { skip: noSystemd },
+  () => {
     const cwd = temporaryFolder();
-    const analyze = (...args: readonly string[]) => spawnSync("systemd-analyze", args, { cwd, encoding: "utf8" });
-    writeFileSync(join(cwd, unit), recipeWith(unit, { "/usr/bin/node": process.execPath }));
-    writeFileSync(join(cwd, "plant-store.socket"), recipeOf("plant-store.socket"));
+    const analyze = (...args: readonly string[]) =>
+      spawnSync("systemd-analyze", args, { cwd, encoding: "utf8" });
+    writeFileSync(
+      join(cwd, unit),
+      recipeWith(unit, { "/usr/bin/node": process.execPath })
+    );
+    writeFileSync(
+      join(cwd, "plant-store.socket"),
+      recipeOf("plant-store.socket")
+    );
     const secure = ["security", "--offline=yes", "--threshold=12", `./${unit}`];
     const found = analyze(...secure);
     assert.equal(found.status, 0, found.stdout);
-    assert.match(found.stdout, /exposure level for plant-store\.service: 1\.[0-2] OK/);
+    assert.match(
+      found.stdout,
+      /exposure level for plant-store\.service: 1\.[0-2] OK/
+    );
     for (const name of [unit, "plant-store.socket"]) {
       const verified = analyze("verify", `./${name}`);
       assert.deepEqual([verified.status, verified.stderr], [0, ""]);
     }
     // The control: with one line less it is exposed more, and a wrong line is reported.
-    writeFileSync(join(cwd, unit), recipeWith(unit, { "CapabilityBoundingSet=": "Tea=yes" }));
+    writeFileSync(
+      join(cwd, unit),
+      recipeWith(unit, { "CapabilityBoundingSet=": "Tea=yes" })
+    );
     assert.notEqual(analyze(...secure).status, 0);
     assert.match(analyze("verify", `./${unit}`).stderr, /Tea/);
-  });
+  }
+);
 
 test("the unit's command serves with a credential as systemd provides it, mode 0440", async () => {
   const folder = temporaryFolder();
   const tokens = join(folder, "tokens");
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
   chmodSync(tokens, 0o440);
-  const [, line = ""] = /^ExecStart=(.*)$/m.exec(recipeWith(unit, {
-    "/opt/plant-store/dist/server.js": "PROGRAM", "/var/lib/plant-store": "FOLDER",
-    "${CREDENTIALS_DIRECTORY}": "FOLDER",
-  })) ?? [];
+  const [, line = ""] =
+    /^ExecStart=(.*)$/m.exec(
+      recipeWith(unit, {
+        "/opt/plant-store/dist/server.js": "PROGRAM",
+        "/var/lib/plant-store": "FOLDER",
+        "${CREDENTIALS_DIRECTORY}": "FOLDER"
+      })
+    ) ?? [];
   // The folder takes its place after the split: its path may have spaces.
-  const [, path = "", ...args] = line.split(" ").map((word) => word.replace("FOLDER", folder));
+  const [, path = "", ...args] = line
+    .split(" ")
+    .map((word) => word.replace("FOLDER", folder));
   assert.equal(path, "PROGRAM");
   const server = await startProcess({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await post(server.url, 1), 200);
@@ -80,44 +129,81 @@ test("the unit waits longer for the end than the drain, and restarts only where 
   const [, codes = ""] = /^RestartPreventExitStatus=(.*)$/m.exec(text) ?? [];
   assert.deepEqual(codes.split(" "), ["64", "65", "75", "78"]);
   const readme = readFileSync(join(root, "src/program/README.md"), "utf8");
-  for (const code of codes.split(" ")) assert.match(readme, new RegExp(`^\\| ${code} \\|`, "m"));
+  for (const code of codes.split(" "))
+    assert.match(readme, new RegExp(`^\\| ${code} \\|`, "m"));
 });
 
 const noSystemctl = missing(["systemctl", "--version"]);
-test("the commands for systemd install the program and a token, and systemctl enables both units", { skip: noSystemctl }, async () => {
-  const folder = temporaryFolder();
-  const units = join(folder, "etc", "systemd", "system");
-  mkdirSync(units, { recursive: true });
-  const commands = recipeWith("systemd", { "npm ci && npm run build\n": "", "systemctl daemon-reload\n": "",
-    "/opt/": `${folder}/opt/`, "/etc/": `${folder}/etc/`, "enable --now": `enable --root=${folder}` });
-  const { status, said } = command(root, "sh", "-ec", commands);
-  assert.equal(status, 0, said);
-  assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [unit]);
-  assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), ["plant-store.socket"]);
-  const { code } = await run(["check", "--tokens", join(folder, "etc/plant-store/tokens")], { PLANTS_TOKEN: "" });
-  assert.deepEqual([code, readdirSync(join(folder, "opt/plant-store")).sort()], [0, ["dist", "package.json"]]);
-});
+test(
+  "the commands for systemd install the program and a token, and systemctl enables both units",
+  { skip: noSystemctl },
+  async () => {
+    const folder = temporaryFolder();
+    const units = join(folder, "etc", "systemd", "system");
+    mkdirSync(units, { recursive: true });
+    const commands = recipeWith("systemd", {
+      "npm ci && npm run build\n": "",
+      "systemctl daemon-reload\n": "",
+      "/opt/": `${folder}/opt/`,
+      "/etc/": `${folder}/etc/`,
+      "enable --now": `enable --root=${folder}`
+    });
+    const { status, said } = command(root, "sh", "-ec", commands);
+    assert.equal(status, 0, said);
+    assert.deepEqual(readdirSync(join(units, "multi-user.target.wants")), [
+      unit
+    ]);
+    assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), [
+      "plant-store.socket"
+    ]);
+    const { code } = await run(
+      ["check", "--tokens", join(folder, "etc/plant-store/tokens")],
+      { PLANTS_TOKEN: "" }
+    );
+    assert.deepEqual(
+      [code, readdirSync(join(folder, "opt/plant-store")).sort()],
+      [0, ["dist", "package.json"]]
+    );
+  }
+);
 
 // A container
 
 test("the container's commands work from a clone, up to what podman does", async () => {
   const [cwd, tools] = [temporaryFolder(), temporaryFolder()];
-  for (const name of ["src", "package.json", "dist"]) symlinkSync(join(root, name), join(cwd, name));
+  for (const name of ["src", "package.json", "dist"])
+    symlinkSync(join(root, name), join(cwd, name));
   symlinkSync(process.execPath, join(tools, "node"));
   writeFileSync(join(tools, "npm"), "#!/bin/sh\n", { mode: 0o755 });
   const podman = '#!/bin/sh\n[ "$1" = secret ] && cat > secret\necho "$@"\n';
   writeFileSync(join(tools, "podman"), podman, { mode: 0o755 });
   const { stdout, stderr } = spawnSync("sh", ["-ec", recipeOf("container")], {
-    cwd, encoding: "utf8", env: cleanEnvironment({ PATH: `${tools}:${process.env["PATH"]}` }),
+    cwd,
+    encoding: "utf8",
+    env: cleanEnvironment({ PATH: `${tools}:${process.env["PATH"]}` })
   });
   const [, tag = "", file = "", args] =
-    /^secret create tokens -\nbuild --tag (\S+) --file (\S+) \.\nrun .* --secret tokens .* \1 (.*)\n$/.exec(stdout) ?? [];
+    /^secret create tokens -\nbuild --tag (\S+) --file (\S+) \.\nrun .* --secret tokens .* \1 (.*)\n$/.exec(
+      stdout
+    ) ?? [];
   assert.equal(args, "--tokens /run/secrets/tokens", stdout);
   assert.ok(recipeOf("kubernetes.yaml").includes(`image: ${tag}\n`), tag);
-  const copied = [...readFileSync(join(cwd, file), "utf8").matchAll(/^COPY (\S+)/gm)];
-  assert.deepEqual(copied.map(([, from = ""]) => existsSync(join(cwd, from))), [true, true]);
-  const server = await startProcess({ cwd, args: ["--tokens", "secret"], env: { PLANTS_TOKEN: "" } });
-  assert.equal((await fetchPlant(server.url, undefined, stderr.trim())).status, 200);
+  const copied = [
+    ...readFileSync(join(cwd, file), "utf8").matchAll(/^COPY (\S+)/gm)
+  ];
+  assert.deepEqual(
+    copied.map(([, from = ""]) => existsSync(join(cwd, from))),
+    [true, true]
+  );
+  const server = await startProcess({
+    cwd,
+    args: ["--tokens", "secret"],
+    env: { PLANTS_TOKEN: "" }
+  });
+  assert.equal(
+    (await fetchPlant(server.url, undefined, stderr.trim())).status,
+    200
+  );
   await server.end();
 });
 
@@ -132,10 +218,20 @@ test("the manifests are YAML 1.1, too, which kubectl reads", () => {
   writeFileSync(join(cwd, "kustomization.yaml"), "resources: [a.yaml]");
   const isRead = (text: string): boolean => {
     writeFileSync(join(cwd, "a.yaml"), text);
-    return !question.test(text) && (noKubectl !== false || spawnSync("kubectl", ["kustomize", cwd]).status === 0);
+    return (
+      !question.test(text) &&
+      (noKubectl !== false ||
+        spawnSync("kubectl", ["kustomize", cwd]).status === 0)
+    );
   };
-  for (const name of ["kubernetes.yaml", "kubernetes-nats.yaml"]) assert.ok(isRead(recipeOf(name)), name);
-  assert.ok(!isRead(recipeOf("kubernetes.yaml").replace("path: /livez", "path: /livez?a")), "the control");
+  for (const name of ["kubernetes.yaml", "kubernetes-nats.yaml"])
+    assert.ok(isRead(recipeOf(name)), name);
+  assert.ok(
+    !isRead(
+      recipeOf("kubernetes.yaml").replace("path: /livez", "path: /livez?a")
+    ),
+    "the control"
+  );
 });
 
 // logrotate
@@ -143,26 +239,44 @@ test("the manifests are YAML 1.1, too, which kubectl reads", () => {
 const noLogrotate = missing(["logrotate", "--version"]);
 
 /** Rotates now, by the recipe with some of its texts replaced; then this command is run. */
-function rotate(cwd: string, then: string, replaced: Readonly<Record<string, string>> = {}): void {
+function rotate(
+  cwd: string,
+  then: string,
+  replaced: Readonly<Record<string, string>> = {}
+): void {
   const config = recipeWith("logrotate.conf", {
     "/var/lib/plant-store": cwd,
     "systemctl kill --signal=HUP --kill-whom=main plant-store.service": then,
-    ...replaced,
+    ...replaced
   });
   writeFileSync(join(cwd, "conf"), config, { mode: 0o644 });
-  const { status, said } = command(cwd, "logrotate", "-f", "-s", "state", "conf");
+  const { status, said } = command(
+    cwd,
+    "logrotate",
+    "-f",
+    "-s",
+    "state",
+    "conf"
+  );
   assert.deepEqual([status, said], [0, ""]);
 }
 
-const hangUp = (server: RunningProcess): string => `kill -HUP ${server.process.pid}`;
+const hangUp = (server: RunningProcess): string =>
+  `kill -HUP ${server.process.pid}`;
 
 /** All plants of a folder's journals, packed or not. */
-const idsIn = (folder: string): readonly number[] => readdirSync(folder).filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
-  .map((name) => ({ name, bytes: readFileSync(join(folder, name)) }))
-  .flatMap(({ name, bytes }) => idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes).toString()));
+const idsIn = (folder: string): readonly number[] =>
+  readdirSync(folder)
+    .filter((name) => /^plants\.ndjson(?!\.lock-)/.test(name))
+    .map((name) => ({ name, bytes: readFileSync(join(folder, name)) }))
+    .flatMap(({ name, bytes }) =>
+      idsOf((name.endsWith(".gz") ? gunzipSync(bytes) : bytes).toString())
+    );
 
-test("logrotate rotates under load, by the recipe: no plant is refused, lost or kept twice",
-  { skip: noLogrotate, timeout }, async () => {
+test(
+  "logrotate rotates under load, by the recipe: no plant is refused, lost or kept twice",
+  { skip: noLogrotate, timeout },
+  async () => {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     // The recipe names files by the second, as time(2) has it: a few milliseconds behind Date.now.
@@ -177,22 +291,37 @@ test("logrotate rotates under load, by the recipe: no plant is refused, lost or 
     await posting.more(40);
     await posting.end();
     assert.equal(await server.end(), 0);
-    const names = readdirSync(cwd).filter((name) => name.startsWith("plants.ndjson-"));
-    assert.deepEqual(names.map((name) => name.endsWith(".gz")).sort(), [false, true, true]);
+    const names = readdirSync(cwd).filter((name) =>
+      name.startsWith("plants.ndjson-")
+    );
+    assert.deepEqual(names.map((name) => name.endsWith(".gz")).sort(), [
+      false,
+      true,
+      true
+    ]);
     assert.deepEqual([...posting.refused], []);
     const sorted = (ids: readonly number[]) => ids.toSorted((a, b) => a - b);
     assert.deepEqual(sorted(idsIn(cwd)), sorted(posting.acknowledged));
-  });
+  }
+);
 
 for (const [says, commandFor, replaced] of [
-  ["compress without delaycompress, before the server has heard of it",
-    () => "true", { "    delaycompress\n": "" }],
-  ["copytruncate", hangUp, { "    nocreate\n": "    copytruncate\n" }],
+  [
+    "compress without delaycompress, before the server has heard of it",
+    () => "true",
+    { "    delaycompress\n": "" }
+  ],
+  ["copytruncate", hangUp, { "    nocreate\n": "    copytruncate\n" }]
 ] as const) {
-  test(`with ${says}, the server refuses rather than loses`, { skip: noLogrotate, timeout },
+  test(
+    `with ${says}, the server refuses rather than loses`,
+    { skip: noLogrotate, timeout },
     async () => {
       const cwd = temporaryFolder();
-      const server = await startProcess({ cwd, args: ["--rotation-timeout", "100"] });
+      const server = await startProcess({
+        cwd,
+        args: ["--rotation-timeout", "100"]
+      });
       for (const id of [1, 2, 3]) assert.equal(await post(server.url, id), 200);
       rotate(cwd, commandFor(server), replaced);
       // It may have seen that for itself, and be gone.
@@ -201,14 +330,18 @@ for (const [says, commandFor, replaced] of [
       assert.equal(await server.ended, 74, server.stderr());
       assert.match(server.stderr(), /plants\.ndjson/);
       const kept = idsIn(cwd);
-      for (const id of [1, 2, 3]) assert.ok(kept.includes(id), `${id} of ${kept}`);
-    });
+      for (const id of [1, 2, 3])
+        assert.ok(kept.includes(id), `${id} of ${kept}`);
+    }
+  );
 }
 
 // Backup
 
-test("a copy of a live journal has all that was acknowledged before, and at most a torn end",
-  { timeout }, async (t) => {
+test(
+  "a copy of a live journal has all that was acknowledged before, and at most a torn end",
+  { timeout },
+  async (t) => {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     const posting = new Load(server.port, 4);
@@ -221,7 +354,8 @@ test("a copy of a live journal has all that was acknowledged before, and at most
       assert.equal(spawnSync("sh", ["-ec", copy], { cwd }).status, 0);
       const path = join(cwd, "backup.ndjson");
       const text = readFileSync(path, "utf8");
-      const lost = (ids: readonly number[]) => before.filter((id) => !ids.includes(id));
+      const lost = (ids: readonly number[]) =>
+        before.filter((id) => !ids.includes(id));
       assert.deepEqual(lost(idsOf(text)), []);
       // The control: a copy that ends before the last of them lacks it.
       const last = before.at(-1) ?? 0;
@@ -229,7 +363,9 @@ test("a copy of a live journal has all that was acknowledged before, and at most
       assert.ok(lost(idsOf(text.slice(0, end))).includes(last));
 
       const { code, stdout } = await run(["verify", "--json", path]);
-      const { spots } = JSON.parse(stdout) as { readonly spots: readonly unknown[] };
+      const { spots } = JSON.parse(stdout) as {
+        readonly spots: readonly unknown[];
+      };
       assert.ok(code === 0 || (code === 65 && spots.length === 1), stdout);
       torn += code === 0 ? 0 : 1;
       mkdirSync(join(cwd, `${count}`));
@@ -245,28 +381,58 @@ test("a copy of a live journal has all that was acknowledged before, and at most
     const again = await startProcess({ cwd: dirname(restored) });
     assert.equal(await post(again.url, 1), 200);
     assert.equal(await again.end(), 0);
-  });
+  }
+);
 
 // Shipping
 
-test("an agent that follows the path gets every line, through a rotation too", { timeout }, async () => {
+test(
+  "an agent that follows the path gets every line, through a rotation too",
+  { timeout },
+  async () => {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     assert.equal(await post(server.url, 1), 200);
-    const agent = runningOf(spawn("sh", ["-c", `exec ${recipeOf("ship")}`], { cwd }));
-    const hasCome = (count: number) => agent.until(() => idsOf(agent.stdout()).length >= count, `${count} lines`);
-    for (let id = 2; id <= 50; id++) assert.equal(await post(server.url, id), 200);
+    const agent = runningOf(
+      spawn("sh", ["-c", `exec ${recipeOf("ship")}`], { cwd })
+    );
+    const hasCome = (count: number) =>
+      agent.until(
+        () => idsOf(agent.stdout()).length >= count,
+        `${count} lines`
+      );
+    for (let id = 2; id <= 50; id++)
+      assert.equal(await post(server.url, id), 200);
     await hasCome(50);
-    assert.equal(command(cwd, "env", `PID=${server.process.pid}`, "sh", "-ec", recipeOf("rotation")).status, 0);
+    assert.equal(
+      command(
+        cwd,
+        "env",
+        `PID=${server.process.pid}`,
+        "sh",
+        "-ec",
+        recipeOf("rotation")
+      ).status,
+      0
+    );
     // Until then plants go to the renamed file, which tail has left.
     await logged(server, "now writing to");
-    for (let id = 51; id <= 100; id++) assert.equal(await post(server.url, id), 200);
+    for (let id = 51; id <= 100; id++)
+      assert.equal(await post(server.url, id), 200);
     await hasCome(100);
     await agent.end();
     await server.end();
-    assert.deepEqual(idsOf(agent.stdout()), Array.from({ length: 100 }, (_, index) => index + 1));
-    assert.equal(agent.stdout().match(/^\{"journal"/gm)?.length, 2, "each file's header");
-  });
+    assert.deepEqual(
+      idsOf(agent.stdout()),
+      Array.from({ length: 100 }, (_, index) => index + 1)
+    );
+    assert.equal(
+      agent.stdout().match(/^\{"journal"/gm)?.length,
+      2,
+      "each file's header"
+    );
+  }
+);
 
 // Loading
 
@@ -280,9 +446,15 @@ test("an agent that follows the path gets every line, through a rotation too", {
  */
 async function loadWithKills(script: string) {
   const cwd = temporaryFolder();
-  const lines = Array.from({ length: 900 }, (_, index) => `{"id":${index},"name":"Færn"}`);
+  const lines = Array.from(
+    { length: 900 },
+    (_, index) => `{"id":${index},"name":"Færn"}`
+  );
   writeFileSync(join(cwd, "load.mjs"), script);
-  writeFileSync(join(cwd, "plants.txt"), ['{"id":1}', "", ...lines, '{"id":1}'].join("\n"));
+  writeFileSync(
+    join(cwd, "plants.txt"),
+    ['{"id":1}', "", ...lines, '{"id":1}'].join("\n")
+  );
   const server = await startProcess({ cwd, args: ["--key-window", "65536"] });
   const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
   const journal = join(cwd, "plants.ndjson");
@@ -296,75 +468,155 @@ async function loadWithKills(script: string) {
     const exited = once(loading, "exit");
     // A hundred records have more bytes than that.
     const { size } = statSync(journal);
-    while (loading.exitCode === null && statSync(journal).size < size + 10_000) await setTimeout(1);
+    while (loading.exitCode === null && statSync(journal).size < size + 10_000)
+      await setTimeout(1);
     loading.kill("SIGKILL");
     await exited;
-    unrecorded = idsNow().length + 2 - Number(readFileSync(progress, "utf8").split(" ")[1]);
+    unrecorded =
+      idsNow().length +
+      2 -
+      Number(readFileSync(progress, "utf8").split(" ")[1]);
   }
-  const last = spawnSync(process.execPath, args, { cwd, env, encoding: "utf8" });
+  const last = spawnSync(process.execPath, args, {
+    cwd,
+    env,
+    encoding: "utf8"
+  });
   await server.end();
   return { ...last, ids: idsNow(), lines };
 }
 
-test("load.mjs, killed while it posts and run again, stores each line once, and names all it cannot; without keys, twice",
-  { timeout }, async () => {
-    const { status, stdout, stderr, ids, lines } = await loadWithKills(recipeOf("load.mjs"));
-    assert.match(stderr, /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/);
-    assert.deepEqual([status, stdout], [1, "903 lines are done, 2 of them refused\n"]);
-    assert.deepEqual([ids.length, new Set(ids).size], [lines.length, lines.length]);
-    const control = await loadWithKills(recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' }));
+test(
+  "load.mjs, killed while it posts and run again, stores each line once, and names all it cannot; without keys, twice",
+  { timeout },
+  async () => {
+    const { status, stdout, stderr, ids, lines } = await loadWithKills(
+      recipeOf("load.mjs")
+    );
+    assert.match(
+      stderr,
+      /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/
+    );
+    assert.deepEqual(
+      [status, stdout],
+      [1, "903 lines are done, 2 of them refused\n"]
+    );
+    assert.deepEqual(
+      [ids.length, new Set(ids).size],
+      [lines.length, lines.length]
+    );
+    const control = await loadWithKills(
+      recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' })
+    );
     assert.ok(control.ids.length > lines.length);
-  });
-
-test("load.mjs warns when it continues after the window of a stream", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}');
-  const env = cleanEnvironment({ PLANTS_URL: "http://127.0.0.1:2", PLANTS_TOKEN: token });
-  const load = (): string => spawnSync(process.execPath, [join(root, "src/program/recipes/load.mjs"), "a"],
-    { cwd, encoding: "utf8", env }).stderr;
-  const isRefused = /^connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
-  assert.match(load(), isRefused);
-  assert.match(load(), isRefused);
-  const before = Date.now() / 1000 - 300;
-  utimesSync(join(cwd, "a.loaded"), before, before);
-  assert.match(load(), /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nconnect/);
-});
-
-test("load.mjs ends with 2, and says why, if it cannot load the file", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  for (const name of ["a", "b", "b.loaded"]) writeFileSync(join(cwd, name), "another 5");
-  for (const [file, PLANTS_TOKEN, says] of [
-    ["", token, "usage: PLANTS_TOKEN=TOKEN node load.mjs FILE"],
-    ["a", "", "PLANTS_TOKEN is not set: it must be a token of the server"],
-    ["a", token, "connect ECONNREFUSED 127.0.0.1:2"],
-    ["b", token, "b has changed since b.loaded was written"],
-  ] as const) {
-    const args = [join(root, "src/program/recipes/load.mjs"), file].filter(Boolean);
-    const env = cleanEnvironment({ PLANTS_URL: "http://127.0.0.1:2", PLANTS_TOKEN });
-    const { status, stderr } = spawnSync(process.execPath, args, { cwd, encoding: "utf8", env });
-    assert.deepEqual([status, stderr], [2, `${says}\n`]);
   }
-});
+);
+
+test(
+  "load.mjs warns when it continues after the window of a stream",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}');
+    const env = cleanEnvironment({
+      PLANTS_URL: "http://127.0.0.1:2",
+      PLANTS_TOKEN: token
+    });
+    const load = (): string =>
+      spawnSync(
+        process.execPath,
+        [join(root, "src/program/recipes/load.mjs"), "a"],
+        { cwd, encoding: "utf8", env }
+      ).stderr;
+    const isRefused = /^connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
+    assert.match(load(), isRefused);
+    assert.match(load(), isRefused);
+    const before = Date.now() / 1000 - 300;
+    utimesSync(join(cwd, "a.loaded"), before, before);
+    assert.match(
+      load(),
+      /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nconnect/
+    );
+  }
+);
+
+test(
+  "load.mjs ends with 2, and says why, if it cannot load the file",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    for (const name of ["a", "b", "b.loaded"])
+      writeFileSync(join(cwd, name), "another 5");
+    for (const [file, PLANTS_TOKEN, says] of [
+      ["", token, "usage: PLANTS_TOKEN=TOKEN node load.mjs FILE"],
+      ["a", "", "PLANTS_TOKEN is not set: it must be a token of the server"],
+      ["a", token, "connect ECONNREFUSED 127.0.0.1:2"],
+      ["b", token, "b has changed since b.loaded was written"]
+    ] as const) {
+      const args = [join(root, "src/program/recipes/load.mjs"), file].filter(
+        Boolean
+      );
+      const env = cleanEnvironment({
+        PLANTS_URL: "http://127.0.0.1:2",
+        PLANTS_TOKEN
+      });
+      const { status, stderr } = spawnSync(process.execPath, args, {
+        cwd,
+        encoding: "utf8",
+        env
+      });
+      assert.deepEqual([status, stderr], [2, `${says}\n`]);
+    }
+  }
+);
 
 for (const { path: node, version, major } of nodes) {
-  test(`load.mjs and the README's readers end a line at LF alone, not at CR or U+2028, on Node ${version}`, { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const plant = '{"id":9007199254740993,"name":"a\u2028b\u2029c\u0085d"}';
-    // JSON may have a CR between its tokens. A line that ends in CRLF is a plant, or empty, too.
-    writeFileSync(join(cwd, "plants.txt"), `${plant.replace(",", ",\r")}\r\n\r\n`);
-    const server = await startProcess({ cwd });
-    const env = cleanEnvironment({ PLANTS_URL: `${server.url}/`, PLANTS_TOKEN: token });
-    const runWith = (name: string, script: string, command = node): string => {
-      writeFileSync(join(cwd, name), script);
-      return spawnSync(command, [name, "plants.txt"], { cwd, env, encoding: "utf8" }).stdout;
-    };
-    assert.equal(runWith("load.mjs", recipeOf("load.mjs")), "2 lines are done, 0 of them refused\n");
-    await server.end();
-    const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
-    assert.ok(journal.includes(`"plant":${plant}`));
-    assert.equal(runWith("lines.mjs", recipeOf("lines.mjs")), journal);
-    const control = runWith("lines.mjs", recipeWith("lines.mjs", { ', "latin1"': "" }));
-    assert.equal(control === journal, major < 24, "the control");
-    if (!missing(["python3", "--version"])) assert.equal(runWith("lines.py", recipeOf("lines.py"), "python3"), journal);
-  });
+  test(
+    `load.mjs and the README's readers end a line at LF alone, not at CR or U+2028, on Node ${version}`,
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const plant = '{"id":9007199254740993,"name":"a\u2028b\u2029c\u0085d"}';
+      // JSON may have a CR between its tokens. A line that ends in CRLF is a plant, or empty, too.
+      writeFileSync(
+        join(cwd, "plants.txt"),
+        `${plant.replace(",", ",\r")}\r\n\r\n`
+      );
+      const server = await startProcess({ cwd });
+      const env = cleanEnvironment({
+        PLANTS_URL: `${server.url}/`,
+        PLANTS_TOKEN: token
+      });
+      const runWith = (
+        name: string,
+        script: string,
+        command = node
+      ): string => {
+        writeFileSync(join(cwd, name), script);
+        return spawnSync(command, [name, "plants.txt"], {
+          cwd,
+          env,
+          encoding: "utf8"
+        }).stdout;
+      };
+      assert.equal(
+        runWith("load.mjs", recipeOf("load.mjs")),
+        "2 lines are done, 0 of them refused\n"
+      );
+      await server.end();
+      const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+      assert.ok(journal.includes(`"plant":${plant}`));
+      assert.equal(runWith("lines.mjs", recipeOf("lines.mjs")), journal);
+      const control = runWith(
+        "lines.mjs",
+        recipeWith("lines.mjs", { ', "latin1"': "" })
+      );
+      assert.equal(control === journal, major < 24, "the control");
+      if (!missing(["python3", "--version"]))
+        assert.equal(
+          runWith("lines.py", recipeOf("lines.py"), "python3"),
+          journal
+        );
+    }
+  );
 }

@@ -2,15 +2,35 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync
+} from "node:fs";
 import { Server } from "node:http";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { begin, start } from "../support/in-process.ts";
-import { finish, preload, statusOf, timeout, underWay, withToken } from "../support/operator.ts";
 import {
-  cleanEnvironment, readAnswers, root, type Running, runningOf, startProcess, temporaryFolder, token,
+  finish,
+  preload,
+  statusOf,
+  timeout,
+  underWay,
+  withToken
+} from "../support/operator.ts";
+import {
+  cleanEnvironment,
+  readAnswers,
+  root,
+  type Running,
+  runningOf,
+  startProcess,
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
@@ -33,37 +53,53 @@ const told = `
 
 /** Sends a signal, and waits until it was handled. */
 async function signal(server: Running, name: NodeJS.Signals): Promise<void> {
-  const timesHandled = (): number => server.stderr().split(`${name} was handled\n`).length;
+  const timesHandled = (): number =>
+    server.stderr().split(`${name} was handled\n`).length;
   const before = timesHandled();
   server.signal(name);
   await server.until(() => timesHandled() > before, `it handled ${name}`);
 }
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} again within a second is a repetition: the response in progress still comes`, { timeout }, async (t) => {
-    const server = await start();
-    const socket = await underWay(server);
-    for (const millis of [0, 0, 999]) {
-      t.mock.method(performance, "now", () => millis);
-      server.signal(name);
-    }
-    assert.deepEqual(await finish(socket), [200]);
-    assert.equal(await server.end(name), 0, server.stderr());
-  });
-
-  for (const [first, when] of [[name, "a second later"], ["SIGTERM", "at once"], ["SIGINT", "at once"]] as const) {
-    if (first === name && when === "at once") continue;
-    test(`${name} ${when} after ${first} ends at once: the response in progress is lost`, { timeout }, async () => {
-      // Not by the deadline, which ends with 69, too.
-      const args = ["--drain-timeout", "600000"];
-      const server = await startProcess({ args, nodeArgs: preload(stoppedClock(1_000)) });
+  test(
+    `${name} again within a second is a repetition: the response in progress still comes`,
+    { timeout },
+    async (t) => {
+      const server = await start();
       const socket = await underWay(server);
-      await signal(server, first);
-      if (when !== "at once") await signal(server, "SIGUSR2");
-      const answers = readAnswers(socket, 1);
-      assert.equal(await server.end(name), 69);
-      assert.deepEqual(await answers, []);
-    });
+      for (const millis of [0, 0, 999]) {
+        t.mock.method(performance, "now", () => millis);
+        server.signal(name);
+      }
+      assert.deepEqual(await finish(socket), [200]);
+      assert.equal(await server.end(name), 0, server.stderr());
+    }
+  );
+
+  for (const [first, when] of [
+    [name, "a second later"],
+    ["SIGTERM", "at once"],
+    ["SIGINT", "at once"]
+  ] as const) {
+    if (first === name && when === "at once") continue;
+    test(
+      `${name} ${when} after ${first} ends at once: the response in progress is lost`,
+      { timeout },
+      async () => {
+        // Not by the deadline, which ends with 69, too.
+        const args = ["--drain-timeout", "600000"];
+        const server = await startProcess({
+          args,
+          nodeArgs: preload(stoppedClock(1_000))
+        });
+        const socket = await underWay(server);
+        await signal(server, first);
+        if (when !== "at once") await signal(server, "SIGUSR2");
+        const answers = readAnswers(socket, 1);
+        assert.equal(await server.end(name), 69);
+        assert.deepEqual(await answers, []);
+      }
+    );
   }
 }
 
@@ -71,122 +107,217 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
 const noNpm = missing(["npm", "--version"], ["bash", "--version"]);
 
 /** Runs `npm start` in a process group of its own, so that none of it outlives a test that fails. */
-async function npmStart(t: TestContext, env: Readonly<Record<string, string>> = {}) {
+async function npmStart(
+  t: TestContext,
+  env: Readonly<Record<string, string>> = {}
+) {
   const folder = temporaryFolder();
-  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  const manifest = { name: "npm-start", type: "module", scripts: { start: scripts.start } };
+  const { scripts } = JSON.parse(
+    readFileSync(join(root, "package.json"), "utf8")
+  );
+  const manifest = {
+    name: "npm-start",
+    type: "module",
+    scripts: { start: scripts.start }
+  };
   writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
   symlinkSync(join(root, "dist"), join(folder, "dist"));
-  const npm = runningOf(spawn("npm", ["start", "--silent"], {
-    cwd: folder, env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token, ...env }), detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
-  }));
+  const npm = runningOf(
+    spawn("npm", ["start", "--silent"], {
+      cwd: folder,
+      env: cleanEnvironment({ PORT: "0", PLANTS_TOKEN: token, ...env }),
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+  );
   const { pid: group = 0 } = npm.process;
   t.after(() => npm.process.exitCode ?? process.kill(-group, "SIGKILL"));
   await npm.listening();
   return { npm, group, socket: await underWay(npm) };
 }
 
-test("Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing", { timeout, skip: noNpm }, async (t) => {
-  const [, script = ""] = preload(`if (process.argv[1].endsWith("server.js")) {
+test(
+  "Ctrl-C at npm start, which npm repeats, ends with 0 and cuts off nothing",
+  { timeout, skip: noNpm },
+  async (t) => {
+    const [, script = ""] =
+      preload(`if (process.argv[1].endsWith("server.js")) {
     console.error("process", process.pid);
     ${stoppedClock(0)}
   }`);
-  const env = { NODE_OPTIONS: `--import=${script}`, npm_config_script_shell: "bash" };
-  const { npm, group, socket } = await npmStart(t, env);
-  // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
-  const [, child] = /process (\d+)/.exec(npm.stderr()) ?? [];
-  for (const [index, pid] of [Number(child), group].entries()) {
-    process.kill(pid, "SIGINT");
-    await npm.until(() => npm.stderr().split("SIGINT was handled").length >= index + 2, "it handled SIGINT");
+    const env = {
+      NODE_OPTIONS: `--import=${script}`,
+      npm_config_script_shell: "bash"
+    };
+    const { npm, group, socket } = await npmStart(t, env);
+    // Ctrl-C goes to both. One after the other: two that wait at the same time are but one.
+    const [, child] = /process (\d+)/.exec(npm.stderr()) ?? [];
+    for (const [index, pid] of [Number(child), group].entries()) {
+      process.kill(pid, "SIGINT");
+      await npm.until(
+        () => npm.stderr().split("SIGINT was handled").length >= index + 2,
+        "it handled SIGINT"
+      );
+    }
+    assert.deepEqual(await finish(socket), [200]);
+    assert.equal(await npm.ended, 0, npm.stderr());
   }
-  assert.deepEqual(await finish(socket), [200]);
-  assert.equal(await npm.ended, 0, npm.stderr());
-});
+);
 
-test("SIGTERM at npm start ends npm and the server, which drains", { timeout, skip: noNpm }, async (t) => {
-  const { npm, group, socket } = await npmStart(t);
-  npm.signal("SIGTERM");
-  assert.deepEqual(await finish(socket), [200]);
-  await npm.ended;
-  assert.throws(() => process.kill(-group, 0), /ESRCH/, "no process of the group is left");
-});
+test(
+  "SIGTERM at npm start ends npm and the server, which drains",
+  { timeout, skip: noNpm },
+  async (t) => {
+    const { npm, group, socket } = await npmStart(t);
+    npm.signal("SIGTERM");
+    assert.deepEqual(await finish(socket), [200]);
+    await npm.ended;
+    assert.throws(
+      () => process.kill(-group, 0),
+      /ESRCH/,
+      "no process of the group is left"
+    );
+  }
+);
 
 /** Starts the program. Just before it listens, the files change and it gets a signal. */
 async function startWith(
-  t: TestContext, name: NodeJS.Signals, cwd: string, args: readonly string[] = [], change = (): void => undefined,
+  t: TestContext,
+  name: NodeJS.Signals,
+  cwd: string,
+  args: readonly string[] = [],
+  change = (): void => undefined
 ) {
   const { listen } = Server.prototype;
-  t.mock.method(Server.prototype, "listen", function (this: Server, at: object) {
-    change();
-    server.signal(name);
-    setImmediate(() => listen.call(this, at));
-    return this;
-  });
-  const server = begin(["--port", "0", ...args], { PLANTS_TOKEN: token }, { cwd });
+  t.mock.method(
+    Server.prototype,
+    "listen",
+    function (this: Server, at: object) {
+      change();
+      server.signal(name);
+      setImmediate(() => listen.call(this, at));
+      return this;
+    }
+  );
+  const server = begin(
+    ["--port", "0", ...args],
+    { PLANTS_TOKEN: token },
+    { cwd }
+  );
   await server.listening();
   return server;
 }
 
-test("a SIGHUP during the start is done when the start is", { timeout }, async (t) => {
-  const cwd = temporaryFolder();
-  const line = (bearer: string): string => `alice ${tokenDigest(bearer)}\n`;
-  writeFileSync(join(cwd, "tokens"), line("revoked"), { mode: 0o600 });
-  const server = await startWith(t, "SIGHUP", cwd, ["--tokens", "tokens"], () => {
-    writeFileSync(join(cwd, "tokens"), line("new"));
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-  });
-  assert.equal(await statusOf(server, withToken("revoked")), 401);
-  assert.equal(await statusOf(server, withToken("new")), 200);
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stderr(), "plant-store: tokens reloaded\n" + `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`);
-  assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"name":"Fern"/);
-});
+test(
+  "a SIGHUP during the start is done when the start is",
+  { timeout },
+  async (t) => {
+    const cwd = temporaryFolder();
+    const line = (bearer: string): string => `alice ${tokenDigest(bearer)}\n`;
+    writeFileSync(join(cwd, "tokens"), line("revoked"), { mode: 0o600 });
+    const server = await startWith(
+      t,
+      "SIGHUP",
+      cwd,
+      ["--tokens", "tokens"],
+      () => {
+        writeFileSync(join(cwd, "tokens"), line("new"));
+        renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+      }
+    );
+    assert.equal(await statusOf(server, withToken("revoked")), 401);
+    assert.equal(await statusOf(server, withToken("new")), 200);
+    assert.equal(await server.end(), 0);
+    assert.equal(
+      server.stderr(),
+      "plant-store: tokens reloaded\n" +
+        `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`
+    );
+    assert.match(
+      readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+      /"name":"Fern"/
+    );
+  }
+);
 
 for (const name of ["SIGINT", "SIGTERM"] as const) {
-  test(`${name} during the start ends the program with 0 when the start is done`, { timeout }, async (t) => {
-    const cwd = temporaryFolder();
-    const server = await startWith(t, name, cwd);
-    assert.deepEqual([await server.ended, server.stderr()], [0, ""]);
-    assert.ok(existsSync(join(cwd, "plants.ndjson")));
-  });
+  test(
+    `${name} during the start ends the program with 0 when the start is done`,
+    { timeout },
+    async (t) => {
+      const cwd = temporaryFolder();
+      const server = await startWith(t, name, cwd);
+      assert.deepEqual([await server.ended, server.stderr()], [0, ""]);
+      assert.ok(existsSync(join(cwd, "plants.ndjson")));
+    }
+  );
 }
 
-test("SIGUSR1 opens no debugger, and SIGUSR2 does not end the program", { timeout }, async () => {
-  const server = await startProcess({ nodeArgs: ["--inspect-port=0", ...preload(told)] });
-  await signal(server, "SIGUSR1");
-  await signal(server, "SIGUSR2");
-  assert.equal(await statusOf(server), 200);
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
-});
-
-test("the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2", { timeout }, async () => {
-  const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
-  for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
-    const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
-    await once(child.stdout, "data");
-    child.kill(name);
-    if (name === "SIGUSR1") {
-      assert.match(`${await once(child.stderr, "data")}`, /^Debugger listening/);
-      child.kill("SIGKILL");
-    }
-    const [, signalCode] = await once(child, "exit");
-    assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+test(
+  "SIGUSR1 opens no debugger, and SIGUSR2 does not end the program",
+  { timeout },
+  async () => {
+    const server = await startProcess({
+      nodeArgs: ["--inspect-port=0", ...preload(told)]
+    });
+    await signal(server, "SIGUSR1");
+    await signal(server, "SIGUSR2");
+    assert.equal(await statusOf(server), 200);
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stderr().replace(/^SIG\w+ was handled\n/gm, ""), "");
   }
-});
+);
 
-for (const [what, deadline] of [["the drain's deadline", "100"], ["a second signal", "60000"]] as const) {
-  test(`a journal that fails makes the end 74, though ${what} cuts requests off`, { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
-    const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
-    const socket = await underWay(server);
-    renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
-    assert.equal(await statusOf(server), 503);
-    if (what === "a second signal") await signal(server, "SIGTERM");
-    assert.equal(await (what === "a second signal" ? server.end("SIGINT") : server.ended), 74);
-    assert.match(server.stderr(), what === "a second signal" ? /was renamed/ : /was renamed.*\n.*requests were cut off after 100 ms\n$/);
-    socket.destroy();
-  });
+test(
+  "the control: a program that does not listen opens the debugger at SIGUSR1, dies of SIGUSR2",
+  { timeout },
+  async () => {
+    const idle = "setInterval(() => undefined, 1_000); console.log('runs')";
+    for (const name of ["SIGUSR1", "SIGUSR2"] as const) {
+      const child = spawn(process.execPath, ["--inspect-port=0", "-e", idle]);
+      await once(child.stdout, "data");
+      child.kill(name);
+      if (name === "SIGUSR1") {
+        assert.match(
+          `${await once(child.stderr, "data")}`,
+          /^Debugger listening/
+        );
+        child.kill("SIGKILL");
+      }
+      const [, signalCode] = await once(child, "exit");
+      assert.equal(signalCode, name === "SIGUSR1" ? "SIGKILL" : name);
+    }
+  }
+);
+
+for (const [what, deadline] of [
+  ["the drain's deadline", "100"],
+  ["a second signal", "60000"]
+] as const) {
+  test(
+    `a journal that fails makes the end 74, though ${what} cuts requests off`,
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const args = ["--rotation-timeout", "10", "--drain-timeout", deadline];
+      const server = await startProcess({ cwd, args, nodeArgs: preload(told) });
+      const socket = await underWay(server);
+      renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
+      assert.equal(await statusOf(server), 503);
+      if (what === "a second signal") await signal(server, "SIGTERM");
+      assert.equal(
+        await (what === "a second signal"
+          ? server.end("SIGINT")
+          : server.ended),
+        74
+      );
+      assert.match(
+        server.stderr(),
+        what === "a second signal"
+          ? /was renamed/
+          : /was renamed.*\n.*requests were cut off after 100 ms\n$/
+      );
+      socket.destroy();
+    }
+  );
 }

@@ -8,51 +8,89 @@ import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import { hangUp, statusOf, timeout, withToken } from "../support/operator.ts";
-import { cleanEnvironment, type Running, socketFolder, temporaryFolder, token } from "../support/support.ts";
+import {
+  cleanEnvironment,
+  type Running,
+  socketFolder,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { certify, readableByAll } from "../support/tools.ts";
 
 const fernAnswer = '{"name":"Fern","tag":"shade"}\n 200';
 
 /** Pastes the curl line that the program printed into a shell, as an operator would. */
 async function paste(server: Running): Promise<string> {
-  await server.until(() => server.stdout().includes("-d '"), "it printed the line");
+  await server.until(
+    () => server.stdout().includes("-d '"),
+    "it printed the line"
+  );
   const line = `${server.stdout().split("\n\n")[1]?.trim()} -sS -w ' %{http_code}'`;
-  return (await promisify(execFile)("sh", ["-c", line], { env: cleanEnvironment() })).stdout;
+  return (
+    await promisify(execFile)("sh", ["-c", line], { env: cleanEnvironment() })
+  ).stdout;
 }
 
-test("a generated token is shown once, with a curl line that works when pasted", { timeout }, async () => {
-  const env = { PLANTS_TOKEN: "" };
-  const server = await start({ env });
-  assert.equal(await paste(server), fernAnswer);
-  const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stdout().split(bearer).length, 2);
-  assert.deepEqual([server.stderr(), server.events()[0]?.["tokens"]], ["", ["generated"]]);
-  const again = await start({ env });
-  assert.equal(await statusOf(again, withToken(bearer)), 401);
-});
+test(
+  "a generated token is shown once, with a curl line that works when pasted",
+  { timeout },
+  async () => {
+    const env = { PLANTS_TOKEN: "" };
+    const server = await start({ env });
+    assert.equal(await paste(server), fernAnswer);
+    const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stdout().split(bearer).length, 2);
+    assert.deepEqual(
+      [server.stderr(), server.events()[0]?.["tokens"]],
+      ["", ["generated"]]
+    );
+    const again = await start({ env });
+    assert.equal(await statusOf(again, withToken(bearer)), 401);
+  }
+);
 
-test("the curl line works on a Unix socket and with a base path, with odd characters", { timeout }, async () => {
-  const socket = join(socketFolder(), "s'o'c k&et");
-  const args = ["--socket", socket, "--base-path", "/a&b(c)"];
-  const server = await start({ args, env: { PLANTS_TOKEN: "" } });
-  assert.equal(await paste(server), fernAnswer);
-  assert.equal(server.stdout().split("\n")[0], `plant-store listening on unix:${socket}`);
-});
+test(
+  "the curl line works on a Unix socket and with a base path, with odd characters",
+  { timeout },
+  async () => {
+    const socket = join(socketFolder(), "s'o'c k&et");
+    const args = ["--socket", socket, "--base-path", "/a&b(c)"];
+    const server = await start({ args, env: { PLANTS_TOKEN: "" } });
+    assert.equal(await paste(server), fernAnswer);
+    assert.equal(
+      server.stdout().split("\n")[0],
+      `plant-store listening on unix:${socket}`
+    );
+  }
+);
 
-test("the token command's stdout is a tokens file, and its stderr the token", { timeout }, async () => {
-  const tokens = join(temporaryFolder(), "tokens");
-  const { code, stdout, stderr } = await run(["token", "alice"]);
-  assert.deepEqual([code, stdout], [0, `alice ${tokenDigest(stderr.trim())}\n`]);
-  writeFileSync(tokens, stdout, { mode: 0o600 });
-  const server = await start({ args: ["--tokens", tokens], env: { PLANTS_TOKEN: "" } });
-  assert.equal(await statusOf(server, withToken(stderr.trim())), 200);
-  assert.equal(await statusOf(server, withToken("alice")), 401);
-  assert.equal(await server.end(), 0);
-  assert.equal(server.stdout().split("\n").length, 2);
-});
+test(
+  "the token command's stdout is a tokens file, and its stderr the token",
+  { timeout },
+  async () => {
+    const tokens = join(temporaryFolder(), "tokens");
+    const { code, stdout, stderr } = await run(["token", "alice"]);
+    assert.deepEqual(
+      [code, stdout],
+      [0, `alice ${tokenDigest(stderr.trim())}\n`]
+    );
+    writeFileSync(tokens, stdout, { mode: 0o600 });
+    const server = await start({
+      args: ["--tokens", tokens],
+      env: { PLANTS_TOKEN: "" }
+    });
+    assert.equal(await statusOf(server, withToken(stderr.trim())), 200);
+    assert.equal(await statusOf(server, withToken("alice")), 401);
+    assert.equal(await server.end(), 0);
+    assert.equal(server.stdout().split("\n").length, 2);
+  }
+);
 
-test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged", { timeout }, async () => {
+test(
+  "SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged",
+  { timeout },
+  async () => {
     const cwd = temporaryFolder();
     const tokens = join(cwd, "tokens");
     const write = (text: string, mode = 0o600): void => {
@@ -61,7 +99,8 @@ test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is l
     };
     const statuses = async (...bearers: readonly string[]) => {
       const found: unknown[] = [];
-      for (const bearer of bearers) found.push(await statusOf(server, withToken(bearer)));
+      for (const bearer of bearers)
+        found.push(await statusOf(server, withToken(bearer)));
       return found;
     };
     write(`# team\n\nalice ${tokenDigest("one")}\n`, 0o644);
@@ -71,35 +110,58 @@ test("SIGHUP reads the tokens again; a refused file keeps the old ones, and is l
     await hangUp(server, "tokens reloaded");
     assert.deepEqual(await statuses("one", token, "two"), [401, 200, 200]);
     // Anyone who can write it can grant themselves access: such a file is never taken.
-    for (const [times, text, mode] of [[1, `alice ${tokenDigest("three")}\nbob\n`, 0o600],
-      [2, `alice ${tokenDigest("three")}\n`, 0o664]] as const) {
+    for (const [times, text, mode] of [
+      [1, `alice ${tokenDigest("three")}\nbob\n`, 0o600],
+      [2, `alice ${tokenDigest("three")}\n`, 0o664]
+    ] as const) {
       write(text, mode);
       await hangUp(server, "old tokens stay", times);
       assert.deepEqual(await statuses("three", "two"), [401, 200]);
     }
     assert.equal(await server.end(), 0);
-    const lines = server.events().filter(({ res }) => !res).map(({ level, msg }) => `${level} ${msg}`);
-    assert.deepEqual(lines.filter((line) => !/^30 (?:serving|draining|ended|not rot)/.test(line)), [
-      `30 tokens file ${tokens}: others can read it, mode 644`,
-      "30 tokens reloaded",
-      `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits; the old tokens stay`,
-      `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; ` + "the old tokens stay",
-    ]);
-  });
+    const lines = server
+      .events()
+      .filter(({ res }) => !res)
+      .map(({ level, msg }) => `${level} ${msg}`);
+    assert.deepEqual(
+      lines.filter(
+        (line) => !/^30 (?:serving|draining|ended|not rot)/.test(line)
+      ),
+      [
+        `30 tokens file ${tokens}: others can read it, mode 644`,
+        "30 tokens reloaded",
+        `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits; the old tokens stay`,
+        `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; ` +
+          "the old tokens stay"
+      ]
+    );
+  }
+);
 
-test("a tokens file that is a pipe holds up neither the start nor a SIGHUP", { timeout }, async () => {
-  const cwd = temporaryFolder();
-  execFileSync("mkfifo", ["-m", "600", join(cwd, "pipe")]);
-  assert.deepEqual(await run(["--port", "0", "--tokens", "pipe"], {}, cwd),
-    { code: 78, stdout: "", stderr: "plant-store: tokens file pipe: expected a regular file\n" });
-  const tokens = join(cwd, "tokens");
-  writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
-  const server = await start({ cwd, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" } });
-  renameSync(join(cwd, "pipe"), tokens);
-  await hangUp(server, "old tokens stay");
-  assert.equal(await statusOf(server), 200);
-  assert.equal(await server.end(), 0);
-});
+test(
+  "a tokens file that is a pipe holds up neither the start nor a SIGHUP",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    execFileSync("mkfifo", ["-m", "600", join(cwd, "pipe")]);
+    assert.deepEqual(await run(["--port", "0", "--tokens", "pipe"], {}, cwd), {
+      code: 78,
+      stdout: "",
+      stderr: "plant-store: tokens file pipe: expected a regular file\n"
+    });
+    const tokens = join(cwd, "tokens");
+    writeFileSync(tokens, `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
+    const server = await start({
+      cwd,
+      args: ["--tokens", "tokens"],
+      env: { PLANTS_TOKEN: "" }
+    });
+    renameSync(join(cwd, "pipe"), tokens);
+    await hangUp(server, "old tokens stay");
+    assert.equal(await statusOf(server), 200);
+    assert.equal(await server.end(), 0);
+  }
+);
 
 const isRoot = process.getuid?.() === 0;
 const noChown = isRoot ? false : "only root can give a file to another user";
@@ -108,42 +170,63 @@ const certificate = ["--tls-cert", "pair.crt", "--tls-key", "pair.key"];
 for (const [name, kind, args] of [
   ["tokens", "tokens file", ["--tokens", "tokens"]],
   ["pair.key", "TLS key", certificate],
-  ["pair.crt", "TLS certificate", certificate],
+  ["pair.crt", "TLS certificate", certificate]
 ] as const) {
-  test(`a ${kind} that another user owns is refused, whatever its mode: 78`, { skip: noChown, timeout }, async () => {
-    const cwd = temporaryFolder();
-    certify(cwd, "pair");
-    writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, { mode: 0o600 });
-    const server = await start({ cwd, args });
-    chownSync(join(cwd, name), 65_533, 0);
-    const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
-    assert.deepEqual(await run(["--port", "0", "--store", "x", ...args], {}, cwd),
-      { code: 78, stdout: "", stderr: `plant-store: ${message}\n` });
-    await hangUp(server, message);
-    assert.equal(await server.end(), 0);
-  });
+  test(
+    `a ${kind} that another user owns is refused, whatever its mode: 78`,
+    { skip: noChown, timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      certify(cwd, "pair");
+      writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest(token)}\n`, {
+        mode: 0o600
+      });
+      const server = await start({ cwd, args });
+      chownSync(join(cwd, name), 65_533, 0);
+      const message = `${kind} ${name}: expected root or user 0 as the owner, found user 65533`;
+      assert.deepEqual(
+        await run(["--port", "0", "--store", "x", ...args], {}, cwd),
+        { code: 78, stdout: "", stderr: `plant-store: ${message}\n` }
+      );
+      await hangUp(server, message);
+      assert.equal(await server.end(), 0);
+    }
+  );
 }
 
-test("a server that is not root reads files of its own and of root's, if it may, and no others", { timeout }, () => {
-  // Root reads what nobody may read: then another user does it, with a copy of the program.
-  const user = isRoot ? { uid: 65_534, gid: 65_534 } : {};
-  const readable = readableByAll();
-  const cwd = temporaryFolder();
-  chmodSync(cwd, 0o755);
-  // Past the tokens file the journal is refused: /dev/null is none.
-  for (const [owner, mode, code, message] of [
-    [0, 0o644, 65, /: .*others can read it, mode 644"/], [65_534, 0o600, 65, /null: is not a regular file/],
-    [65_533, 0o644, 78, /^plant-store: tokens file .*, found user 65533\n$/],
-    [undefined, 0, 78, /^plant-store: tokens file .*: EACCES: permission denied, open '.*'\n$/],
-  ] as const) {
-    if (owner !== undefined && !isRoot) continue;
-    const tokens = join(cwd, `${owner}`);
-    writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
-    chmodSync(tokens, mode);
-    if (owner !== undefined) chownSync(tokens, owner, 0);
-    const { status, stderr } = spawnSync(process.execPath, [readable, "--port", "0", "--store", "/dev/null", "--tokens", tokens],
-      { ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout });
-    assert.match(stderr, message);
-    assert.equal(status, code);
+test(
+  "a server that is not root reads files of its own and of root's, if it may, and no others",
+  { timeout },
+  () => {
+    // Root reads what nobody may read: then another user does it, with a copy of the program.
+    const user = isRoot ? { uid: 65_534, gid: 65_534 } : {};
+    const readable = readableByAll();
+    const cwd = temporaryFolder();
+    chmodSync(cwd, 0o755);
+    // Past the tokens file the journal is refused: /dev/null is none.
+    for (const [owner, mode, code, message] of [
+      [0, 0o644, 65, /: .*others can read it, mode 644"/],
+      [65_534, 0o600, 65, /null: is not a regular file/],
+      [65_533, 0o644, 78, /^plant-store: tokens file .*, found user 65533\n$/],
+      [
+        undefined,
+        0,
+        78,
+        /^plant-store: tokens file .*: EACCES: permission denied, open '.*'\n$/
+      ]
+    ] as const) {
+      if (owner !== undefined && !isRoot) continue;
+      const tokens = join(cwd, `${owner}`);
+      writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
+      chmodSync(tokens, mode);
+      if (owner !== undefined) chownSync(tokens, owner, 0);
+      const { status, stderr } = spawnSync(
+        process.execPath,
+        [readable, "--port", "0", "--store", "/dev/null", "--tokens", tokens],
+        { ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout }
+      );
+      assert.match(stderr, message);
+      assert.equal(status, code);
+    }
   }
-});
+);

@@ -7,9 +7,20 @@ import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, root, runningOf } from "../support/support.ts";
 
 /** Files whose server runs in the process of the tests, or on PLANT_TEST_NODE. */
-const behaviours = ["attack/body-budget", "contract/connection-close", "contract/shutdown",
-  "contract/embedding", "contract/framing", "contract/idle-timeout", "contract/tls", "contract/options",
-  "contract/pipelining", "program/admin", "program/metrics", "program/log"];
+const behaviours = [
+  "attack/body-budget",
+  "contract/connection-close",
+  "contract/shutdown",
+  "contract/embedding",
+  "contract/framing",
+  "contract/idle-timeout",
+  "contract/tls",
+  "contract/options",
+  "contract/pipelining",
+  "program/admin",
+  "program/metrics",
+  "program/log"
+];
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
 });
@@ -17,10 +28,14 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
 for (const { path: node, version } of nodes.slice(1)) {
   const name = `Node ${version} ends and logs connections as this one does`;
   test(name, { timeout: 300_000 }, async () => {
-    const files = behaviours.map((file) => join(root, "test", `${file}.test.ts`));
+    const files = behaviours.map((file) =>
+      join(root, "test", `${file}.test.ts`)
+    );
     const { PLANT_TEST_PEERS = "" } = process.env;
     const env = cleanEnvironment({ PLANT_TEST_NODE: node, PLANT_TEST_PEERS });
-    const child = runningOf(spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env }));
+    const child = runningOf(
+      spawn(node, ["--import", "tsx", "--test", ...files], { cwd: root, env })
+    );
     assert.equal(await child.ended, 0, child.stdout());
     assert.match(child.stdout(), /\bpass [1-9]/);
   });

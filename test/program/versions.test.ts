@@ -8,7 +8,13 @@ import { test } from "node:test";
 import { store } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
-import { complaintsOf, program, root, startProcess, temporaryFolder } from "../support/support.ts";
+import {
+  complaintsOf,
+  program,
+  root,
+  startProcess,
+  temporaryFolder
+} from "../support/support.ts";
 import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
@@ -16,34 +22,69 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
 });
 
 // Builds for arm64, which qemu emulates. It takes their libraries from a folder.
-const { PLANT_TEST_ARM_NODES: arm = "", PLANT_TEST_ARM_LIBRARIES: libraries = "" } = process.env;
+const {
+  PLANT_TEST_ARM_NODES: arm = "",
+  PLANT_TEST_ARM_LIBRARIES: libraries = ""
+} = process.env;
 const qemu = "qemu-aarch64-static";
-const noArm = unless(arm !== "" && libraries !== "",
-  "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both") || missing([qemu, "--version"]);
-const emulated = noArm ? [] : arm.split(":").filter(Boolean).map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
-  .map((node) => ({ ...node, version: execFileSync(qemu,
-    [...node.nodeArgs, "-p", "`${process.version} on ${process.arch}`"], { encoding: "utf8" }).trim() }));
+const noArm =
+  unless(
+    arm !== "" && libraries !== "",
+    "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both"
+  ) || missing([qemu, "--version"]);
+const emulated = noArm
+  ? []
+  : arm
+      .split(":")
+      .filter(Boolean)
+      .map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
+      .map((node) => ({
+        ...node,
+        version: execFileSync(
+          qemu,
+          [...node.nodeArgs, "-p", "`${process.version} on ${process.arch}`"],
+          { encoding: "utf8" }
+        ).trim()
+      }));
 test("PLANT_TEST_ARM_NODES names Nodes for arm64", { skip: noArm }, () => {
-  assert.ok(emulated.length > 0 && emulated.every(({ version }) => version.endsWith(" on arm64")));
+  assert.ok(
+    emulated.length > 0 &&
+      emulated.every(({ version }) => version.endsWith(" on arm64"))
+  );
 });
 
-for (const { path: node, nodeArgs, version } of [...nodes.map((each) => ({ ...each, nodeArgs: [] })), ...emulated]) {
+for (const { path: node, nodeArgs, version } of [
+  ...nodes.map((each) => ({ ...each, nodeArgs: [] })),
+  ...emulated
+]) {
   test(`Node ${version} keeps a plant through kill -9, replays its key, and continues`, async () => {
     const cwd = temporaryFolder();
     const key = 'Idempotency-Key: "once"\r\n';
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       const server = await startProcess({ node, nodeArgs, cwd });
       const headers = await store(server, "9007199254740993", key);
-      assert.equal(headers["idempotency-replayed"], signal === "SIGTERM" ? "true" : undefined);
-      const runs = (...args: readonly string[]) => command(cwd, node, ...nodeArgs, program, ...args);
+      assert.equal(
+        headers["idempotency-replayed"],
+        signal === "SIGTERM" ? "true" : undefined
+      );
+      const runs = (...args: readonly string[]) =>
+        command(cwd, node, ...nodeArgs, program, ...args);
       assert.equal(runs("--port", "0").status, 75);
       await store(server, "-9223372036854775808");
       assert.equal(await server.end(signal), signal === "SIGTERM" ? 0 : null);
       assert.equal(runs("verify", "plants.ndjson").status, 0);
     }
     const lines = readFileSync(join(cwd, "plants.ndjson"), "utf8").split("\n");
-    assert.deepEqual(lines.map((line) => /"plant":\{"id":(-?\d+)/.exec(line)?.[1]), [undefined,
-      "9007199254740993", "-9223372036854775808", "-9223372036854775808", undefined]);
+    assert.deepEqual(
+      lines.map((line) => /"plant":\{"id":(-?\d+)/.exec(line)?.[1]),
+      [
+        undefined,
+        "9007199254740993",
+        "-9223372036854775808",
+        "-9223372036854775808",
+        undefined
+      ]
+    );
   });
 }
 
@@ -55,25 +96,46 @@ for (const { path: node, version } of nodes) {
     mkdirSync(elsewhere);
     linkSync(join(cwd, "plants.ndjson"), join(elsewhere, "plants.ndjson"));
     for (const { path: other, version: its } of nodes) {
-      const runs = (...args: readonly string[]) => command(elsewhere, other, program, ...args);
+      const runs = (...args: readonly string[]) =>
+        command(elsewhere, other, program, ...args);
       const { status, said } = runs("--port", "0");
       const isTold = /has it open: "ss /.test(complaintsOf(said));
       assert.deepEqual([status, isTold], [75, true], its);
-      assert.doesNotMatch(runs("verify", "--json", "plants.ndjson").stdout, /"opening"/);
+      assert.doesNotMatch(
+        runs("verify", "--json", "plants.ndjson").stdout,
+        /"opening"/
+      );
     }
     assert.equal(await server.end(), 0);
-    const [, shown = ""] = /"opening":"([^"]*)"/.exec(execFileSync(process.execPath,
-      [program, "verify", "--json", "plants.ndjson"], { cwd, encoding: "utf8" })) ?? [];
-    assert.equal(shown, "uses it as it is", "the control: verify sees whether a server runs");
+    const [, shown = ""] =
+      /"opening":"([^"]*)"/.exec(
+        execFileSync(
+          process.execPath,
+          [program, "verify", "--json", "plants.ndjson"],
+          { cwd, encoding: "utf8" }
+        )
+      ) ?? [];
+    assert.equal(
+      shown,
+      "uses it as it is",
+      "the control: verify sees whether a server runs"
+    );
   });
 }
 
-const sourceNodes = nodes.filter(({ major, version }) => major > 22 || /^v22\.(?:1[89]|[2-9]\d)\./.test(version));
+const sourceNodes = nodes.filter(
+  ({ major, version }) =>
+    major > 22 || /^v22\.(?:1[89]|[2-9]\d)\./.test(version)
+);
 const noSource = "no Node from 22.18 on, here or in PLANT_TEST_NODES";
-if (sourceNodes.length === 0) test("node src/server.ts runs the source itself", { skip: noSource });
+if (sourceNodes.length === 0)
+  test("node src/server.ts runs the source itself", { skip: noSource });
 for (const { path: node, version } of sourceNodes) {
   test(`Node ${version} runs the source itself`, async () => {
-    const server = await startProcess({ node, program: join(root, "src", "server.ts") });
+    const server = await startProcess({
+      node,
+      program: join(root, "src", "server.ts")
+    });
     await store(server, "1");
     assert.equal(await server.end(), 0, server.stderr());
   });

@@ -1,6 +1,13 @@
 /** The program on Windows, which Node's builds for Windows under Wine stand for. */
 import assert from "node:assert/strict";
-import { appendFileSync, chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
@@ -10,153 +17,316 @@ import { Fake, found, holding } from "../engines/fake.ts";
 import { plant, preload } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { temporaryTls } from "../support/serving.ts";
-import { complaintsOf, eventsOf, program, readAnswers, temporaryFolder, token } from "../support/support.ts";
+import {
+  complaintsOf,
+  eventsOf,
+  program,
+  readAnswers,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
 import { eager } from "../support/tools.ts";
-import { noWine, runWine, startWine, windowsNodes, windowsPath } from "../support/wine.ts";
+import {
+  noWine,
+  runWine,
+  startWine,
+  windowsNodes,
+  windowsPath
+} from "../support/wine.ts";
 
 const timeout = 240_000;
 const id = "9007199254740993";
 const nodes: (readonly [node: string, version: string])[] = [];
-for (const node of windowsNodes) nodes.push([node, (await runWine([node, "-v"])).stdout.trim()]);
+for (const node of windowsNodes)
+  nodes.push([node, (await runWine([node, "-v"])).stdout.trim()]);
 
 test("the program runs under Wine", { skip: noWine }, () => {
-  assert.ok(nodes.length > 0 && nodes.every(([, version]) => /^v\d/.test(version)));
+  assert.ok(
+    nodes.length > 0 && nodes.every(([, version]) => /^v\d/.test(version))
+  );
 });
 
-test("sockets are refused by the name of the platform, by path and inherited", { timeout }, () => {
-  const named = preload('Object.defineProperty(process, "platform", { value: "win32" });');
-  const inherits = preload("process.env.LISTEN_PID = process.pid; process.env.LISTEN_FDS = 1;");
-  for (const [args, code, message] of [
-    [[program, "--socket", "a.sock", "--admin", "./b"], 64,
-      'plant-store: --socket must be left out on Windows, found "a.sock"\n'
-      + 'plant-store: --admin must be a port or HOST:PORT, found "./b"\n'],
-    [[...inherits, program], 78, 'plant-store: LISTEN_FDS must be left out on Windows, found "1"\n'],
-  ] as const) {
-    const { status, said } = command(temporaryFolder(), process.execPath, ...named, ...args);
-    assert.deepEqual([status, said], [code, message]);
+test(
+  "sockets are refused by the name of the platform, by path and inherited",
+  { timeout },
+  () => {
+    const named = preload(
+      'Object.defineProperty(process, "platform", { value: "win32" });'
+    );
+    const inherits = preload(
+      "process.env.LISTEN_PID = process.pid; process.env.LISTEN_FDS = 1;"
+    );
+    for (const [args, code, message] of [
+      [
+        [program, "--socket", "a.sock", "--admin", "./b"],
+        64,
+        'plant-store: --socket must be left out on Windows, found "a.sock"\n' +
+          'plant-store: --admin must be a port or HOST:PORT, found "./b"\n'
+      ],
+      [
+        [...inherits, program],
+        78,
+        'plant-store: LISTEN_FDS must be left out on Windows, found "1"\n'
+      ]
+    ] as const) {
+      const { status, said } = command(
+        temporaryFolder(),
+        process.execPath,
+        ...named,
+        ...args
+      );
+      assert.deepEqual([status, said], [code, message]);
+    }
   }
-});
+);
 
 for (const [node, version] of nodes) {
-  const runs = (...args: readonly string[]) => runWine([node, windowsPath(program), ...args]);
+  const runs = (...args: readonly string[]) =>
+    runWine([node, windowsPath(program), ...args]);
 
-  test(`on Windows with Node ${version} a plant survives kill -9, and a second start ends with 75`, { timeout }, async () => {
-    const folder = join(temporaryFolder(), `${"Grüne Pflanzen (für alle) ".repeat(5)}!`);
-    mkdirSync(folder);
-    const path = join(folder, "plants.ndjson");
-    const store = windowsPath(path);
-    const args = ["--store", store];
-    const key = 'Idempotency-Key: "once"\r\n';
-    const server = await startWine(node, { args });
-    assert.deepEqual(await server.post(id, key), [200, undefined]);
-    const second = await runs("--port", "0", ...args);
-    assert.equal(second.code, 75, second.stderr);
-    assert.ok(second.stderr.includes(`has it open: ${store}.lock is locked`), second.stderr);
-    const live = await runs("verify", "--json", store);
-    assert.deepEqual([live.code, live.stdout.includes('"opening"')], [0, false], live.stdout);
-    assert.deepEqual(await runs("cat", store), { code: 0, stdout: `{"id":${id},"name":"Fern"}\n`, stderr: "" });
-    assert.equal((await runs("import", store, "--store", "nats://127.0.0.1:1/plants")).code, 75);
-    assert.equal(await server.end("SIGKILL"), "SIGKILL");
+  test(
+    `on Windows with Node ${version} a plant survives kill -9, and a second start ends with 75`,
+    { timeout },
+    async () => {
+      const folder = join(
+        temporaryFolder(),
+        `${"Grüne Pflanzen (für alle) ".repeat(5)}!`
+      );
+      mkdirSync(folder);
+      const path = join(folder, "plants.ndjson");
+      const store = windowsPath(path);
+      const args = ["--store", store];
+      const key = 'Idempotency-Key: "once"\r\n';
+      const server = await startWine(node, { args });
+      assert.deepEqual(await server.post(id, key), [200, undefined]);
+      const second = await runs("--port", "0", ...args);
+      assert.equal(second.code, 75, second.stderr);
+      assert.ok(
+        second.stderr.includes(`has it open: ${store}.lock is locked`),
+        second.stderr
+      );
+      const live = await runs("verify", "--json", store);
+      assert.deepEqual(
+        [live.code, live.stdout.includes('"opening"')],
+        [0, false],
+        live.stdout
+      );
+      assert.deepEqual(await runs("cat", store), {
+        code: 0,
+        stdout: `{"id":${id},"name":"Fern"}\n`,
+        stderr: ""
+      });
+      assert.equal(
+        (await runs("import", store, "--store", "nats://127.0.0.1:1/plants"))
+          .code,
+        75
+      );
+      assert.equal(await server.end("SIGKILL"), "SIGKILL");
 
-    const size = readFileSync(path).length;
-    appendFileSync(path, '{"seq":2,"at":"20');
-    const again = await startWine(node, { args });
-    assert.match(complaintsOf(again.stderr()), /torn/);
-    assert.equal(readFileSync(`${path}.torn-${size}`, "utf8"), '{"seq":2,"at":"20');
-    assert.deepEqual(await again.post(id, key), [200, "true"]);
-    assert.deepEqual(await again.post("-9223372036854775808"), [200, undefined]);
-    assert.equal(await again.end("SIGBREAK"), 0, again.stderr());
-    assert.match(again.stderr(), /"msg":"draining: SIGBREAK"/);
-    const { code, stdout } = await runs("verify", store);
-    assert.deepEqual([code, stdout.includes(`${store}: records 2\n`)], [0, true], stdout);
-    assert.match(stdout, /: opening /, "the control: verify sees whether a server runs");
-    assert.deepEqual(readdirSync(folder).sort(),
-      ["plants.ndjson", "plants.ndjson.lock", `plants.ndjson.torn-${size}`]);
-  });
+      const size = readFileSync(path).length;
+      appendFileSync(path, '{"seq":2,"at":"20');
+      const again = await startWine(node, { args });
+      assert.match(complaintsOf(again.stderr()), /torn/);
+      assert.equal(
+        readFileSync(`${path}.torn-${size}`, "utf8"),
+        '{"seq":2,"at":"20'
+      );
+      assert.deepEqual(await again.post(id, key), [200, "true"]);
+      assert.deepEqual(await again.post("-9223372036854775808"), [
+        200,
+        undefined
+      ]);
+      assert.equal(await again.end("SIGBREAK"), 0, again.stderr());
+      assert.match(again.stderr(), /"msg":"draining: SIGBREAK"/);
+      const { code, stdout } = await runs("verify", store);
+      assert.deepEqual(
+        [code, stdout.includes(`${store}: records 2\n`)],
+        [0, true],
+        stdout
+      );
+      assert.match(
+        stdout,
+        /: opening /,
+        "the control: verify sees whether a server runs"
+      );
+      assert.deepEqual(readdirSync(folder).sort(), [
+        "plants.ndjson",
+        "plants.ndjson.lock",
+        `plants.ndjson.torn-${size}`
+      ]);
+    }
+  );
 }
 
 // What depends on the version least is tested on the first one.
 for (const [node] of nodes.slice(0, 1)) {
-  const runs = (...args: readonly string[]) => runWine([node, windowsPath(program), ...args]);
+  const runs = (...args: readonly string[]) =>
+    runWine([node, windowsPath(program), ...args]);
 
-  test("on Windows a tokens file, TLS and the admin listener work", { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const { key, cert } = temporaryTls();
-    writeFileSync(join(cwd, "tokens"), `alice ${tokenDigest("of-alice")}\r\n`);
-    writeFileSync(join(cwd, "my cert.pem"), cert);
-    writeFileSync(join(cwd, "key.pem"), key);
-    const server = await startWine(node, { cwd, env: { PLANTS_TOKEN: "" }, args: ["--tokens", "tokens",
-      "--tls-cert", windowsPath(join(cwd, "my cert.pem")), "--tls-key", ".\\key.pem", "--admin", "0"] });
-    const client = connect({ port: Number(new URL(server.url).port), ca: cert, servername: "localhost" });
-    client.write(plant.replace(token, "of-alice"));
-    assert.equal((await readAnswers(client, 1))[0]?.status, 200);
-    client.destroy();
-    const events = eventsOf(server.stderr());
-    const { admin } = events.find(({ msg }) => msg.startsWith("serving ")) ?? assert.fail("no event");
-    assert.equal((await fetch(`${String(admin)}/readyz`)).status, 200);
-    assert.deepEqual(events.filter(({ msg }) => msg.includes("not checked")).map(({ msg }) => msg),
-      ["owner and mode of secret files are not checked on Windows"]);
-    assert.equal(await server.end("SIGHUP"), 0, server.stderr());
-    assert.match(server.stderr(), /"msg":"draining: SIGHUP"/);
-  });
+  test(
+    "on Windows a tokens file, TLS and the admin listener work",
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const { key, cert } = temporaryTls();
+      writeFileSync(
+        join(cwd, "tokens"),
+        `alice ${tokenDigest("of-alice")}\r\n`
+      );
+      writeFileSync(join(cwd, "my cert.pem"), cert);
+      writeFileSync(join(cwd, "key.pem"), key);
+      const server = await startWine(node, {
+        cwd,
+        env: { PLANTS_TOKEN: "" },
+        args: [
+          "--tokens",
+          "tokens",
+          "--tls-cert",
+          windowsPath(join(cwd, "my cert.pem")),
+          "--tls-key",
+          ".\\key.pem",
+          "--admin",
+          "0"
+        ]
+      });
+      const client = connect({
+        port: Number(new URL(server.url).port),
+        ca: cert,
+        servername: "localhost"
+      });
+      client.write(plant.replace(token, "of-alice"));
+      assert.equal((await readAnswers(client, 1))[0]?.status, 200);
+      client.destroy();
+      const events = eventsOf(server.stderr());
+      const { admin } =
+        events.find(({ msg }) => msg.startsWith("serving ")) ??
+        assert.fail("no event");
+      assert.equal((await fetch(`${String(admin)}/readyz`)).status, 200);
+      assert.deepEqual(
+        events
+          .filter(({ msg }) => msg.includes("not checked"))
+          .map(({ msg }) => msg),
+        ["owner and mode of secret files are not checked on Windows"]
+      );
+      assert.equal(await server.end("SIGHUP"), 0, server.stderr());
+      assert.match(server.stderr(), /"msg":"draining: SIGHUP"/);
+    }
+  );
 
-  test("on Windows the curl line can be pasted into cmd.exe", { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const server = await startWine(node, { cwd, args: ["--base-path", "/a&b(c)"], env: { PLANTS_TOKEN: "" } });
-    const line = /^ {2}(curl .*)$/m.exec(server.stdout())?.[1] ?? "";
+  test(
+    "on Windows the curl line can be pasted into cmd.exe",
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const server = await startWine(node, {
+        cwd,
+        args: ["--base-path", "/a&b(c)"],
+        env: { PLANTS_TOKEN: "" }
+      });
+      const line = /^ {2}(curl .*)$/m.exec(server.stdout())?.[1] ?? "";
 
-    // Stands for curl: prints its arguments as node, like any program there, gets them.
-    writeFileSync(join(cwd, "curl.cjs"), "console.log(JSON.stringify(process.argv.slice(2)))");
-    writeFileSync(join(cwd, "curl.bat"), `@"${windowsPath(node)}" curl.cjs %*\r\n`);
-    writeFileSync(join(cwd, "paste.bat"), `@${line}\r\n`);
-    const { stdout, stderr } = await runWine(["cmd", "/c", "paste.bat"], cwd);
-    const [url = "", , bearer = "", , type = "", , body] = JSON.parse(stdout || stderr) as string[];
-    const headers = [bearer, type].map((each) => each.split(": ") as [string, string]);
-    const { status } = await fetch(url, { method: "POST", body: body ?? null, headers });
-    assert.deepEqual([url, status], [`${server.url}/a&b(c)/plants`, 200]);
-    assert.equal(await server.end("SIGBREAK"), 0, server.stderr());
-  });
+      // Stands for curl: prints its arguments as node, like any program there, gets them.
+      writeFileSync(
+        join(cwd, "curl.cjs"),
+        "console.log(JSON.stringify(process.argv.slice(2)))"
+      );
+      writeFileSync(
+        join(cwd, "curl.bat"),
+        `@"${windowsPath(node)}" curl.cjs %*\r\n`
+      );
+      writeFileSync(join(cwd, "paste.bat"), `@${line}\r\n`);
+      const { stdout, stderr } = await runWine(["cmd", "/c", "paste.bat"], cwd);
+      const [url = "", , bearer = "", , type = "", , body] = JSON.parse(
+        stdout || stderr
+      ) as string[];
+      const headers = [bearer, type].map(
+        (each) => each.split(": ") as [string, string]
+      );
+      const { status } = await fetch(url, {
+        method: "POST",
+        body: body ?? null,
+        headers
+      });
+      assert.deepEqual([url, status], [`${server.url}/a&b(c)/plants`, 200]);
+      assert.equal(await server.end("SIGBREAK"), 0, server.stderr());
+    }
+  );
 
   test("on Windows import and export work", { timeout }, async () => {
     const folder = temporaryFolder();
-    const [a = "", b = ""] = ["a.ndjson", "b.ndjson"].map((name) => windowsPath(join(folder, name)));
+    const [a = "", b = ""] = ["a.ndjson", "b.ndjson"].map((name) =>
+      windowsPath(join(folder, name))
+    );
     const server = await startWine(node, { args: ["--store", a] });
     assert.deepEqual(await server.post(id), [200, undefined]);
     assert.equal(await server.end("SIGBREAK"), 0);
     const fake = await Fake.start({ stream: holding(0) });
     const stream = ["--store", `nats://${fake.host}/plants`];
     const imported = await runs("import", a, ...stream);
-    assert.equal(imported.stdout, "the stream has all 1 records, 1 new\n", imported.stderr);
+    assert.equal(
+      imported.stdout,
+      "the stream has all 1 records, 1 new\n",
+      imported.stderr
+    );
     assert.match(fake.plants[0]?.payload ?? "", RegExp(id));
 
-    const message = encodeMessage("2026-11-21T10:47:01.578Z", `{"id":${id},"name":"Fern"}`);
+    const message = encodeMessage(
+      "2026-11-21T10:47:01.578Z",
+      `{"id":${id},"name":"Fern"}`
+    );
     fake.script = { stream: holding(1), onPlant: () => found(1, message) };
     const exported = await runs("export", b, ...stream);
-    assert.equal(exported.stdout, `${b} has all 1 records of the stream\n`, exported.stderr);
+    assert.equal(
+      exported.stdout,
+      `${b} has all 1 records of the stream\n`,
+      exported.stderr
+    );
     assert.equal((await runs("export", b, ...stream)).code, 65, "it exists");
     assert.equal((await runs("cat", b)).stdout, `{"id":${id},"name":"Fern"}\n`);
-    assert.deepEqual(readdirSync(folder).sort(), ["a.ndjson", "a.ndjson.lock", "b.ndjson"]);
+    assert.deepEqual(readdirSync(folder).sort(), [
+      "a.ndjson",
+      "a.ndjson.lock",
+      "b.ndjson"
+    ]);
   });
 
-  test("on Windows what is no journal, read-only or missing is refused, and named", { timeout }, async () => {
-    const folder = temporaryFolder();
-    for (const name of ["no journal", "read-only"]) writeFileSync(join(folder, name), "a line\n");
-    chmodSync(join(folder, "read-only"), 0o444);
-    for (const [name, code, reason] of [
-      ["no journal", 65, /header/], ["read-only", 65, /EPERM/], ["no folder\\a", 74, /is no directory/],
-    ] as const) {
-      const path = windowsPath(join(folder, name));
-      const refused = await runs("--port", "0", "--store", path);
-      assert.deepEqual([refused.code, refused.stderr.includes(path)], [code, true], refused.stderr);
-      assert.match(refused.stderr, reason);
+  test(
+    "on Windows what is no journal, read-only or missing is refused, and named",
+    { timeout },
+    async () => {
+      const folder = temporaryFolder();
+      for (const name of ["no journal", "read-only"])
+        writeFileSync(join(folder, name), "a line\n");
+      chmodSync(join(folder, "read-only"), 0o444);
+      for (const [name, code, reason] of [
+        ["no journal", 65, /header/],
+        ["read-only", 65, /EPERM/],
+        ["no folder\\a", 74, /is no directory/]
+      ] as const) {
+        const path = windowsPath(join(folder, name));
+        const refused = await runs("--port", "0", "--store", path);
+        assert.deepEqual(
+          [refused.code, refused.stderr.includes(path)],
+          [code, true],
+          refused.stderr
+        );
+        assert.match(refused.stderr, reason);
+      }
     }
-  });
+  );
 
-  test("the control: under Wine a plant is missed that was acknowledged too early", { timeout }, async () => {
-    const cwd = temporaryFolder();
-    const server = await startWine(node, { cwd, built: eager() });
-    assert.deepEqual(await server.post(id), [200, undefined]);
-    assert.equal(await server.end("SIGKILL"), "SIGKILL");
-    assert.doesNotMatch(readFileSync(join(cwd, "plants.ndjson"), "utf8"), RegExp(id));
-  });
+  test(
+    "the control: under Wine a plant is missed that was acknowledged too early",
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const server = await startWine(node, { cwd, built: eager() });
+      assert.deepEqual(await server.post(id), [200, undefined]);
+      assert.equal(await server.end("SIGKILL"), "SIGKILL");
+      assert.doesNotMatch(
+        readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+        RegExp(id)
+      );
+    }
+  );
 }

@@ -40,20 +40,43 @@ for (let at = 0; at < files.length; at += 2) {
   if (codeOf(stripped) !== codeOf(built)) console.log(files[at + 1]);
 }`;
 
-const node = nodes.find(({ path }) => command(root, path, "-e",
-  'process.exit(require("node:module").stripTypeScriptTypes ? 0 : 1)').status === 0);
-const skip = unless(node !== undefined, "no Node from 22.18 on, here or in PLANT_TEST_NODES");
+const node = nodes.find(
+  ({ path }) =>
+    command(
+      root,
+      path,
+      "-e",
+      'process.exit(require("node:module").stripTypeScriptTypes ? 0 : 1)'
+    ).status === 0
+);
+const skip = unless(
+  node !== undefined,
+  "no Node from 22.18 on, here or in PLANT_TEST_NODES"
+);
 
 const namesIn = (folder: string, ending: string): readonly string[] =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length)).sort();
+    .filter((name) => name.endsWith(ending))
+    .map((name) => name.slice(0, -ending.length))
+    .sort();
 const names = namesIn("src", ".ts");
 
 function differing(from = "", to = ""): readonly string[] {
-  const files = names.flatMap((name) =>
-    [join(root, "src", `${name}.ts`), join(root, "dist", `${name}.js`)]);
-  const { status, stdout, said } = command(root, node?.path ?? "", "--no-warnings",
-    "--expose-internals", "-e", compare, from, to, ...files);
+  const files = names.flatMap((name) => [
+    join(root, "src", `${name}.ts`),
+    join(root, "dist", `${name}.js`)
+  ]);
+  const { status, stdout, said } = command(
+    root,
+    node?.path ?? "",
+    "--no-warnings",
+    "--expose-internals",
+    "-e",
+    compare,
+    from,
+    to,
+    ...files
+  );
   assert.equal(status, 0, said);
   return stdout.split("\n").filter(Boolean);
 }
@@ -62,17 +85,26 @@ test("dist has one file of code for each file of src, and no other", () => {
   assert.deepEqual(namesIn("dist", ".js"), names);
 });
 
-test("every file of dist has the code that Node leaves of its source", { skip }, (t) => {
-  t.diagnostic(`${names.length} files, compared by Node ${node?.version}`);
-  assert.deepEqual(differing(), []);
-});
+test(
+  "every file of dist has the code that Node leaves of its source",
+  { skip },
+  (t) => {
+    t.diagnostic(`${names.length} files, compared by Node ${node?.version}`);
+    assert.deepEqual(differing(), []);
+  }
+);
 
-test("the control: one changed operator is found in each file that has it", { skip }, () => {
-  const having = names.map((name) => join(root, "dist", `${name}.js`))
-    .filter((path) => readFileSync(path, "utf8").includes(" === "));
-  assert.ok(having.length > 20, `${having.length}`);
-  assert.deepEqual(differing(" === ", " !== "), having);
-});
+test(
+  "the control: one changed operator is found in each file that has it",
+  { skip },
+  () => {
+    const having = names
+      .map((name) => join(root, "dist", `${name}.js`))
+      .filter((path) => readFileSync(path, "utf8").includes(" === "));
+    assert.ok(having.length > 20, `${having.length}`);
+    assert.deepEqual(differing(" === ", " !== "), having);
+  }
+);
 
 test("serve loads the files of the README's table: no engine, and the admin listener only with --admin", () => {
   const loadedWith = (...args: readonly string[]): readonly string[] => {
@@ -83,16 +115,36 @@ test("serve loads the files of the README's table: no engine, and the admin list
         setImmediate(() => process.kill(process.pid, "SIGTERM"));
         return write.apply(stdout, args);
       };`;
-    const { status, said } = command(cwd, "env", "NODE_V8_COVERAGE=coverage", process.execPath,
-      "--import", end, program, "--port", "0", ...args);
+    const { status, said } = command(
+      cwd,
+      "env",
+      "NODE_V8_COVERAGE=coverage",
+      process.execPath,
+      "--import",
+      end,
+      program,
+      "--port",
+      "0",
+      ...args
+    );
     assert.equal(status, 0, said);
     const [file = ""] = readdirSync(join(cwd, "coverage"));
-    return [...readFileSync(join(cwd, "coverage", file), "utf8").matchAll(/"url":"([^"]+)"/g)]
-      .map(([, url = ""]) => relative(root, url.startsWith("file:") ? fileURLToPath(url) : root))
+    return [
+      ...readFileSync(join(cwd, "coverage", file), "utf8").matchAll(
+        /"url":"([^"]+)"/g
+      )
+    ]
+      .map(([, url = ""]) =>
+        relative(root, url.startsWith("file:") ? fileURLToPath(url) : root)
+      )
       .filter((name) => name.startsWith("dist/"))
-      .map((name) => name.replace(/^dist(.*)js$/, "src$1ts")).sort();
+      .map((name) => name.replace(/^dist(.*)js$/, "src$1ts"))
+      .sort();
   };
   assert.deepEqual(loadedWith(), loadedByDefault.toSorted());
   assert.doesNotMatch(loadedByDefault.join(), /engines|admin|metrics|transfer/);
-  assert.ok(loadedWith("--admin", "0").length > loadedByDefault.length, "the control");
+  assert.ok(
+    loadedWith("--admin", "0").length > loadedByDefault.length,
+    "the control"
+  );
 });

@@ -10,14 +10,27 @@ export interface Document {
   readonly text: string;
 }
 
-export const documentOf = (name: string): Document =>
-  ({ name, text: readFileSync(join(root, name), "utf8") });
+export const documentOf = (name: string): Document => ({
+  name,
+  text: readFileSync(join(root, name), "utf8")
+});
 
 export const documents: readonly Document[] = [
-  "README.md", "src/README.md", "src/http/README.md", "src/json/README.md",
-  "src/journal/README.md", "src/engines/README.md", "src/program/README.md",
-  "src/program/recipes/README.md", "test/README.md", "test/bench/README.md", ".github/SECURITY.md", ".github/CONTRIBUTING.md",
-].filter((name) => existsSync(join(root, name))).map(documentOf);
+  "README.md",
+  "src/README.md",
+  "src/http/README.md",
+  "src/json/README.md",
+  "src/journal/README.md",
+  "src/engines/README.md",
+  "src/program/README.md",
+  "src/program/recipes/README.md",
+  "test/README.md",
+  "test/bench/README.md",
+  ".github/SECURITY.md",
+  ".github/CONTRIBUTING.md"
+]
+  .filter((name) => existsSync(join(root, name)))
+  .map(documentOf);
 
 export const allText = documents.map(({ text }) => text).join("\n");
 
@@ -31,17 +44,30 @@ export interface Block {
 
 export const blocks: readonly Block[] = documents.flatMap((document) =>
   [...document.text.matchAll(/^```(\w+)(?: (\S+))?\n([\s\S]*?)^```$/gm)].map(
-    ([, language = "", name = "", text = ""]) => ({ document, language, name, text })));
+    ([, language = "", name = "", text = ""]) => ({
+      document,
+      language,
+      name,
+      text
+    })
+  )
+);
 
 /** The text of the one block with a name. */
 export function blockOf(language: string, name: string): string {
   const [block, ...others] = blocks.filter((each) => each.name === name);
-  assert.ok(block && others.length === 0 && block.language === language, `one block ${name}`);
+  assert.ok(
+    block && others.length === 0 && block.language === language,
+    `one block ${name}`
+  );
   return block.text;
 }
 
 /** The prose of a document: paragraphs, without headings, tables, lists' marks and code. */
 export const paragraphsOf = ({ text }: Document): readonly string[] =>
-  text.replace(/^```[\s\S]*?^```$/gm, "").replace(/<!--[\s\S]*?-->/g, "")
-    .split(/\n\s*\n|\n(?=[-*] |\d+\. |#|\|)/).map((part) => part.trim())
+  text
+    .replace(/^```[\s\S]*?^```$/gm, "")
+    .replace(/<!--[\s\S]*?-->/g, "")
+    .split(/\n\s*\n|\n(?=[-*] |\d+\. |#|\|)/)
+    .map((part) => part.trim())
     .filter((part) => part !== "" && !/^[#|]/.test(part));

@@ -4,14 +4,41 @@
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
-import { cleanEnvironment, program, refuseOldBuild, root, type Running, runningOf, type RunningProcess, startProcess, temporaryFolder, token } from "../support/support.ts";
-import { allText, blockOf, blocks, documentOf, documents, paragraphsOf } from "./documents.ts";
+import {
+  cleanEnvironment,
+  program,
+  refuseOldBuild,
+  root,
+  type Running,
+  runningOf,
+  type RunningProcess,
+  startProcess,
+  temporaryFolder,
+  token
+} from "../support/support.ts";
+import {
+  allText,
+  blockOf,
+  blocks,
+  documentOf,
+  documents,
+  paragraphsOf
+} from "./documents.ts";
 import { sourcesIn } from "./source.ts";
 import { findTable, manifest, sources, tables } from "./tables.ts";
 
@@ -21,8 +48,13 @@ const { PLANT_TEST_PEERS: peers = "" } = process.env;
 const startIn = (cwd: string, bearer = token): Promise<RunningProcess> =>
   startProcess({ cwd, env: { PLANTS_TOKEN: bearer } });
 
-const shell = (command: string, cwd: string, env = {}) => spawnSync("sh", ["-c", command],
-  { cwd, encoding: "utf8", env: cleanEnvironment(env), timeout: 60_000 });
+const shell = (command: string, cwd: string, env = {}) =>
+  spawnSync("sh", ["-c", command], {
+    cwd,
+    encoding: "utf8",
+    env: cleanEnvironment(env),
+    timeout: 60_000
+  });
 
 /** Makes a folder with a link to dist, in which the README's commands run. */
 function checkout(): string {
@@ -31,19 +63,25 @@ function checkout(): string {
   symlinkSync(process.execPath, join(folder, "node"));
   return folder;
 }
-const withNode = (folder: string) => ({ PATH: `${folder}:${process.env["PATH"]}` });
+const withNode = (folder: string) => ({
+  PATH: `${folder}:${process.env["PATH"]}`
+});
 
 // Transcripts
 
 /** Masks what differs from run to run: identities, times, checksums. */
-const masked = (text: string): string => text.trimEnd()
-  .replace(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, "UUID")
-  .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
-  .replace(/^Date: .*$/gm, "Date: NOW")
-  .replace(/"crc":"[\da-f]{8}"/g, '"crc":"CRC"');
+const masked = (text: string): string =>
+  text
+    .trimEnd()
+    .replace(/[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}/g, "UUID")
+    .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replace(/^Date: .*$/gm, "Date: NOW")
+    .replace(/"crc":"[\da-f]{8}"/g, '"crc":"CRC"');
 
 /** Runs the commands of a transcript and returns each with its output. */
-async function replay(transcript: string): Promise<readonly (readonly [string, string])[]> {
+async function replay(
+  transcript: string
+): Promise<readonly (readonly [string, string])[]> {
   const folder = checkout();
   if (!transcript.includes("server.js")) {
     writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));
@@ -52,15 +90,23 @@ async function replay(transcript: string): Promise<readonly (readonly [string, s
   let server: Running | undefined;
   for (const command of transcript.matchAll(/^\$ (.*)$/gm)) {
     const [, line = ""] = command;
-    const bearer = /^PLANTS_TOKEN=(\w+) node dist\/server\.js &$/.exec(line)?.[1];
+    const bearer = /^PLANTS_TOKEN=(\w+) node dist\/server\.js &$/.exec(
+      line
+    )?.[1];
     if (bearer !== undefined) {
       server = await startIn(folder, bearer);
-      outputs.push([line, server.stdout().replace(`:${server.port}`, ":8080").trimEnd()]);
+      outputs.push([
+        line,
+        server.stdout().replace(`:${server.port}`, ":8080").trimEnd()
+      ]);
     } else if (line === "kill -9 %1") {
       assert.equal(await server?.end("SIGKILL"), null);
       outputs.push([line, ""]);
     } else {
-      const { status, stdout, stderr } = shell(line.replace(":8080", `:${server?.port}`), folder);
+      const { status, stdout, stderr } = shell(
+        line.replace(":8080", `:${server?.port}`),
+        folder
+      );
       assert.equal(status, 0, stderr);
       outputs.push([line, stdout.replaceAll("\r", "").trimEnd()]);
     }
@@ -73,7 +119,9 @@ const transcripts = blocks.filter(({ language }) => language === "console");
 for (const [index, { document, text }] of transcripts.entries()) {
   test(`transcript ${index + 1}, of ${document.name}, produces what is written`, async () => {
     const outputs = await replay(text);
-    const found = outputs.map(([line, output]) => `$ ${line}${output && `\n${output}`}\n`).join("");
+    const found = outputs
+      .map(([line, output]) => `$ ${line}${output && `\n${output}`}\n`)
+      .join("");
     assert.equal(masked(found), masked(text));
   });
 }
@@ -82,24 +130,48 @@ for (const [index, { document, text }] of transcripts.entries()) {
 
 test("the commands to start and to test are scripts of package.json", () => {
   // Each in a block of its own: pasted together, the tests would begin after Ctrl-C.
-  const commands = blocks.filter(({ document, language }) =>
-    document.name === frontPage.name && language === "sh").map(({ text }) => text);
+  const commands = blocks
+    .filter(
+      ({ document, language }) =>
+        document.name === frontPage.name && language === "sh"
+    )
+    .map(({ text }) => text);
   assert.deepEqual(commands, ["npm ci && npm start\n", "npm ci && npm test\n"]);
-  const { start: startScript, test: testScript, prestart, pretest } = manifest.scripts;
-  assert.deepEqual([startScript, prestart], ["exec node dist/server.js", "npm run --silent build"]);
-  assert.match(`${pretest} ${testScript}`, /build.* tsc --project test .* test\/\.built\/test\/\*\/\*\.test\.js$/);
+  const {
+    start: startScript,
+    test: testScript,
+    prestart,
+    pretest
+  } = manifest.scripts;
+  assert.deepEqual(
+    [startScript, prestart],
+    ["exec node dist/server.js", "npm run --silent build"]
+  );
+  assert.match(
+    `${pretest} ${testScript}`,
+    /build.* tsc --project test .* test\/\.built\/test\/\*\/\*\.test\.js$/
+  );
 });
 
 test("the commands for tokens make a file that the server accepts", async () => {
   const folder = checkout();
   const [umask, make, serve = ""] = blockOf("sh", "tokens").trim().split("\n");
-  const { status, stderr } = shell(`${umask}\n${make}`, folder, withNode(folder));
+  const { status, stderr } = shell(
+    `${umask}\n${make}`,
+    folder,
+    withNode(folder)
+  );
   assert.equal(status, 0, stderr);
   assert.match(serve, /^node dist\/server\.js --tokens tokens$/);
   const server = await startProcess({
-    cwd: folder, args: ["--tokens", "tokens"], env: { PLANTS_TOKEN: "" },
+    cwd: folder,
+    args: ["--tokens", "tokens"],
+    env: { PLANTS_TOKEN: "" }
   });
-  assert.equal((await fetchPlant(server.url, undefined, stderr.trim())).status, 200);
+  assert.equal(
+    (await fetchPlant(server.url, undefined, stderr.trim())).status,
+    200
+  );
   await server.end();
 });
 
@@ -113,17 +185,33 @@ test("the commands for TLS make a pair that the server serves, and those of a re
   const args = serve.replace("node dist/server.js ", "").split(" ");
   assert.deepEqual(args, ["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
   const server = await startProcess({ cwd: folder, args });
-  assert.equal(server.stdout(), `plant-store listening on https://127.0.0.1:${server.port}\n`);
-  const asked = shell(`curl -s --cacert cert.pem https://localhost:${server.port}/plants`, folder);
+  assert.equal(
+    server.stdout(),
+    `plant-store listening on https://127.0.0.1:${server.port}\n`
+  );
+  const asked = shell(
+    `curl -s --cacert cert.pem https://localhost:${server.port}/plants`,
+    folder
+  );
   assert.match(asked.stdout, /"error":40101/);
 
   const renewed = temporaryFolder();
-  const renewal = shell(`(cd "$RENEWED_LINEAGE"\n${issue}\nmv key.pem privkey.pem; mv cert.pem fullchain.pem)
-    ${blockOf("sh", "renew")}`, folder, { RENEWED_LINEAGE: renewed, PID: `${server.process.pid}` });
+  const renewal = shell(
+    `(cd "$RENEWED_LINEAGE"\n${issue}\nmv key.pem privkey.pem; mv cert.pem fullchain.pem)
+    ${blockOf("sh", "renew")}`,
+    folder,
+    { RENEWED_LINEAGE: renewed, PID: `${server.process.pid}` }
+  );
   assert.equal(renewal.status, 0, renewal.stderr);
   await logged(server, "certificate until");
-  const shown = shell(`openssl s_client -connect 127.0.0.1:${server.port} < /dev/null | openssl x509`, folder);
-  assert.equal(shown.stdout, readFileSync(join(renewed, "fullchain.pem"), "utf8"));
+  const shown = shell(
+    `openssl s_client -connect 127.0.0.1:${server.port} < /dev/null | openssl x509`,
+    folder
+  );
+  assert.equal(
+    shown.stdout,
+    readFileSync(join(renewed, "fullchain.pem"), "utf8")
+  );
   await server.end();
 });
 
@@ -133,12 +221,22 @@ test("the worked example of a journal is valid; the command for the lines after 
   writeFileSync(join(folder, "plants.ndjson"), lines.join(""));
   assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
   for (const damaged of [1, 2]) {
-    const text = lines.with(damaged, `${lines[damaged]?.replace('"name":"', '"name":"X')}`).join("");
+    const text = lines
+      .with(damaged, `${lines[damaged]?.replace('"name":"', '"name":"X')}`)
+      .join("");
     writeFileSync(join(folder, "plants.ndjson"), text);
-    const { code, stdout } = await run(["verify", "--json", "plants.ndjson"], {}, folder);
-    const { spots } = JSON.parse(stdout) as { readonly spots: readonly { readonly offset: number }[] };
+    const { code, stdout } = await run(
+      ["verify", "--json", "plants.ndjson"],
+      {},
+      folder
+    );
+    const { spots } = JSON.parse(stdout) as {
+      readonly spots: readonly { readonly offset: number }[];
+    };
     assert.equal(code, 65);
-    const after = shell(blockOf("sh", "after"), folder, { OFFSET: `${spots[0]?.offset}` });
+    const after = shell(blockOf("sh", "after"), folder, {
+      OFFSET: `${spots[0]?.offset}`
+    });
     assert.equal(after.stdout, lines.slice(damaged + 1).join(""));
   }
 });
@@ -146,11 +244,25 @@ test("the worked example of a journal is valid; the command for the lines after 
 test("the command for a key finds its record, and no other", async () => {
   const folder = checkout();
   const server = await startIn(folder);
-  for (const [id, key] of [[1, "a"], [2, '"b c"'], [3, "b"]] as const) {
-    assert.equal((await fetchPlant(server.url, `{"id":${id},"name":"Fern"}`, token, { "Idempotency-Key": key })).status, 200);
+  for (const [id, key] of [
+    [1, "a"],
+    [2, '"b c"'],
+    [3, "b"]
+  ] as const) {
+    assert.equal(
+      (
+        await fetchPlant(server.url, `{"id":${id},"name":"Fern"}`, token, {
+          "Idempotency-Key": key
+        })
+      ).status,
+      200
+    );
   }
   await server.end();
-  const { stdout, stderr } = shell(blockOf("sh", "key"), folder, { PLANTS_TOKEN: token, KEY: "b c" });
+  const { stdout, stderr } = shell(blockOf("sh", "key"), folder, {
+    PLANTS_TOKEN: token,
+    KEY: "b c"
+  });
   assert.match(stdout, /^\{"seq":2,.*\n$/, stderr);
 });
 
@@ -159,37 +271,62 @@ test("the commands to verify end well on a valid journal, after a rotation by it
   const server = await startIn(folder);
   assert.equal((await fetchPlant(server.url)).status, 200);
   const rotation = blockOf("sh", "rotation");
-  assert.equal(shell(rotation, folder, { PID: `${server.process.pid}` }).status, 0);
-  while (!existsSync(join(folder, "plants.ndjson"))) await fetchPlant(server.url);
+  assert.equal(
+    shell(rotation, folder, { PID: `${server.process.pid}` }).status,
+    0
+  );
+  while (!existsSync(join(folder, "plants.ndjson")))
+    await fetchPlant(server.url);
   assert.equal((await fetchPlant(server.url)).status, 200);
   await server.end();
-  const verified = shell(`set -e\n${blockOf("sh", "verify")}`, folder, withNode(folder));
+  const verified = shell(
+    `set -e\n${blockOf("sh", "verify")}`,
+    folder,
+    withNode(folder)
+  );
   assert.equal(verified.status, 0, verified.stderr);
 });
 
 for (const [name, tool, question] of [
-  ["jq", "jq", "--version"], ["sqlite3", "sqlite3", "--version"], ["duckdb", "duckdb", "--version"],
+  ["jq", "jq", "--version"],
+  ["sqlite3", "sqlite3", "--version"],
+  ["duckdb", "duckdb", "--version"]
 ] as const) {
   const asked = spawnSync(tool, [question], { encoding: "utf8" });
   const absent = asked.error ? `${tool} is not installed` : false;
-  test(`the command for ${name} reads a journal`, { skip: absent }, async (t) => {
-    const version = asked.stdout.split("\n")[0] ?? "";
-    t.diagnostic(version);
-    const folder = checkout();
-    const server = await startIn(folder);
-    // jq 1.6 rounds large numbers, as the README says.
-    const ids = /^jq-1\.[0-6]/.test(version) ? ["-7", "2147483648"]
-      : ["-9223372036854775808", "9007199254740993", "9223372036854775807"];
-    for (const id of ids) {
-      const headers = id === ids[0] ? { "Idempotency-Key": "key-0" } : {};
-      const body = `{"id":${id},"name":"Fern"}`;
-      assert.equal((await fetchPlant(server.url, body, token, headers)).status, 200);
+  test(
+    `the command for ${name} reads a journal`,
+    { skip: absent },
+    async (t) => {
+      const version = asked.stdout.split("\n")[0] ?? "";
+      t.diagnostic(version);
+      const folder = checkout();
+      const server = await startIn(folder);
+      // jq 1.6 rounds large numbers, as the README says.
+      const ids = /^jq-1\.[0-6]/.test(version)
+        ? ["-7", "2147483648"]
+        : ["-9223372036854775808", "9007199254740993", "9223372036854775807"];
+      for (const id of ids) {
+        const headers = id === ids[0] ? { "Idempotency-Key": "key-0" } : {};
+        const body = `{"id":${id},"name":"Fern"}`;
+        assert.equal(
+          (await fetchPlant(server.url, body, token, headers)).status,
+          200
+        );
+      }
+      const { stdout, stderr } = shell(blockOf("sh", name), folder);
+      const rows = stdout
+        .trim()
+        .split("\n")
+        .map((row) => row.split(/[ \t,]/));
+      assert.deepEqual(
+        rows,
+        ids.map((id) => [id, "Fern"]),
+        stderr
+      );
+      await server.end();
     }
-    const { stdout, stderr } = shell(blockOf("sh", name), folder);
-    const rows = stdout.trim().split("\n").map((row) => row.split(/[ \t,]/));
-    assert.deepEqual(rows, ids.map((id) => [id, "Fern"]), stderr);
-    await server.end();
-  });
+  );
 }
 
 // Examples
@@ -215,30 +352,55 @@ Server.prototype.listen = function (first, ...others) {
     : listen.call(this, first?.port === 8080 ? { ...first, port: 0 } : first, ...others);
 };`;
 
-for (const { name, text } of blocks.filter(({ language }) => language === "js")) {
+for (const { name, text } of blocks.filter(
+  ({ language }) => language === "js"
+)) {
   const peer = ["express", "fastify"].find((each) => name.startsWith(each));
-  const newest = nodes.find(({ major }) => name !== "dispose.mjs" || major >= 24)?.path;
-  const reason = peer !== undefined && peers === "" ? `PLANT_TEST_PEERS names no ${peer}`
-    : newest === undefined ? "no Node 24 among this one and PLANT_TEST_NODES" : false;
+  const newest = nodes.find(
+    ({ major }) => name !== "dispose.mjs" || major >= 24
+  )?.path;
+  const reason =
+    peer !== undefined && peers === ""
+      ? `PLANT_TEST_PEERS names no ${peer}`
+      : newest === undefined
+        ? "no Node 24 among this one and PLANT_TEST_NODES"
+        : false;
   test(`the example ${name} works as written`, { skip: reason }, async (t) => {
     t.diagnostic(`run by ${newest}`);
     const folder = project();
     writeFileSync(join(folder, name), text);
     writeFileSync(join(folder, "any-port.cjs"), anyPort);
-    const child = runningOf(spawn(newest ?? "", ["--require", "./any-port.cjs", name], {
-      cwd: folder, env: cleanEnvironment({ PLANTS_TOKEN: token }),
-    }));
+    const child = runningOf(
+      spawn(newest ?? "", ["--require", "./any-port.cjs", name], {
+        cwd: folder,
+        env: cleanEnvironment({ PLANTS_TOKEN: token })
+      })
+    );
     if (name !== "dispose.mjs") {
       await child.until(() => child.stdout() !== "", "it listens");
       const base = `http://127.0.0.1:${Number(child.stdout())}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
-      const answer = await fetchPlant(base, '{"id":9007199254740993,"name":"Fern"}');
-      assert.deepEqual([answer.status, await answer.text()], [200, '{"name":"Fern"}\n']);
+      const answer = await fetchPlant(
+        base,
+        '{"id":9007199254740993,"name":"Fern"}'
+      );
+      assert.deepEqual(
+        [answer.status, await answer.text()],
+        [200, '{"name":"Fern"}\n']
+      );
       assert.equal((await fetchPlant(base, undefined, "weeds")).status, 401);
-      if (name === "handler.mjs") assert.equal((await fetch(`${base}/health`)).status, 200);
+      if (name === "handler.mjs")
+        assert.equal((await fetch(`${base}/health`)).status, 200);
       child.signal("SIGTERM");
     }
-    assert.equal(await child.ended, /SIGTERM|await using/.test(text) ? 0 : null, child.stderr());
-    const kept = name === "memory.mjs" ? child.stderr() : readFileSync(join(folder, "plants.ndjson"), "utf8");
+    assert.equal(
+      await child.ended,
+      /SIGTERM|await using/.test(text) ? 0 : null,
+      child.stderr()
+    );
+    const kept =
+      name === "memory.mjs"
+        ? child.stderr()
+        : readFileSync(join(folder, "plants.ndjson"), "utf8");
     assert.match(kept, /"?seq"?: ?1\b[^]*"?id"?: ?9007199254740993/);
   });
 }
@@ -248,32 +410,52 @@ for (const { name, text } of blocks.filter(({ language }) => language === "js"))
 for (const name of Object.keys(tables)) {
   test(`the table of ${name} says what the code says`, () => {
     const { document, found, expected } = findTable(name);
-    assert.equal(found, expected, `${document.name}: node --import tsx test/repository/update.ts`);
+    assert.equal(
+      found,
+      expected,
+      `${document.name}: node --import tsx test/repository/update.ts`
+    );
   });
 }
 
 test("the table of exit codes has those of the code, and no other", () => {
-  const named = sources.flatMap(({ code }) => code.split("\n").filter((line) => /exit/i.test(line))
-    .concat(code.match(/exitCodes = \{[^}]*\}/g) ?? []))
+  const named = sources
+    .flatMap(({ code }) =>
+      code
+        .split("\n")
+        .filter((line) => /exit/i.test(line))
+        .concat(code.match(/exitCodes = \{[^}]*\}/g) ?? [])
+    )
     .flatMap((line) => line.match(/\b(?:6[4-9]|7[0-8])\b/g) ?? []);
-  const [, table = ""] = /\| exit code \|[^\n]*\n((?:\|.*\n)+)/.exec(allText) ?? [];
-  const shown = [...table.matchAll(/^\| (\d+) \|/gm)].map(([, number = ""]) => number);
+  const [, table = ""] =
+    /\| exit code \|[^\n]*\n((?:\|.*\n)+)/.exec(allText) ?? [];
+  const shown = [...table.matchAll(/^\| (\d+) \|/gm)].map(
+    ([, number = ""]) => number
+  );
   assert.deepEqual(shown, [...new Set(["0", ...named])].sort());
 });
 
 test("the table of development packages is package.json's, and none is needed to run", () => {
   const shown = [...allText.matchAll(/^\| `([@\w/]+)` \| (\d[\d.]+) \| \w/gm)];
-  assert.deepEqual(Object.fromEntries(shown.map(([, name, version]) => [name, version])),
-    manifest.devDependencies);
+  assert.deepEqual(
+    Object.fromEntries(shown.map(([, name, version]) => [name, version])),
+    manifest.devDependencies
+  );
   assert.equal(manifest.dependencies, undefined);
 });
 
 test("test/README.md lists each PLANT_TEST_ variable that the tests and .ci/run read", () => {
-  const texts = [...sourcesIn("test").map(({ text }) => text),
-    readFileSync(join(root, ".ci/run"), "utf8"), JSON.stringify(manifest.scripts)];
-  const used = texts.flatMap((text) => text.match(/\bPLANT_TEST_[A-Z_]*[A-Z]\b/g) ?? []);
-  const listed = [...documentOf("test/README.md").text.matchAll(/^\| `(PLANT_TEST_\w+)` \|/gm)]
-    .map(([, name = ""]) => name);
+  const texts = [
+    ...sourcesIn("test").map(({ text }) => text),
+    readFileSync(join(root, ".ci/run"), "utf8"),
+    JSON.stringify(manifest.scripts)
+  ];
+  const used = texts.flatMap(
+    (text) => text.match(/\bPLANT_TEST_[A-Z_]*[A-Z]\b/g) ?? []
+  );
+  const listed = [
+    ...documentOf("test/README.md").text.matchAll(/^\| `(PLANT_TEST_\w+)` \|/gm)
+  ].map(([, name = ""]) => name);
   assert.ok(used.length > 20, "the control: variables are found");
   assert.deepEqual(listed.toSorted(), [...new Set(used)].sort());
 });
@@ -287,81 +469,135 @@ test("tests refuse a build that is older than the source", () => {
   }
   assert.doesNotThrow(() => refuseOldBuild(folder, older));
   utimesSync(newer, 2, 2);
-  assert.throws(() => refuseOldBuild(folder, older), /dist is older than src\/router\.ts: run npx tsc/);
-  assert.throws(() => refuseOldBuild(folder, join(folder, "none.js")), /run npx tsc/);
+  assert.throws(
+    () => refuseOldBuild(folder, older),
+    /dist is older than src\/router\.ts: run npx tsc/
+  );
+  assert.throws(
+    () => refuseOldBuild(folder, join(folder, "none.js")),
+    /run npx tsc/
+  );
 });
 
 // Names, links and length
 
 test("every file, flag and script that the documents name exists", async () => {
-  const named = [...allText.matchAll(/`((?:src|test|\.ci|\.github)\/[\w./-]+)`/g)];
-  for (const [, file = ""] of named) assert.ok(existsSync(join(root, file)), file);
+  const named = [
+    ...allText.matchAll(/`((?:src|test|\.ci|\.github)\/[\w./-]+)`/g)
+  ];
+  for (const [, file = ""] of named)
+    assert.ok(existsSync(join(root, file)), file);
   assert.ok(named.length > 40, "the control: names are found");
   for (const [, script = ""] of allText.matchAll(/npm run ([\w:]+)/g)) {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
   const { stdout: help } = await run(["--help"]);
-  const ofOthers = "--permission --allow-net --allow-fs-read --allow-fs-write --env-file "
-    + "--test --test-name-pattern --import --against --deploy-hook --owner --minify";
+  const ofOthers =
+    "--permission --allow-net --allow-fs-read --allow-fs-write --env-file " +
+    "--test --test-name-pattern --import --against --deploy-hook --owner --minify";
   const given = allText.replace(/npm run bench -- --.*`/g, "");
   for (const [flag] of given.matchAll(/(?<=`)--[\w-]+/g)) {
     assert.ok(`${help} ${ofOthers}`.includes(flag), flag);
   }
-  assert.ok(frontPage.text.includes("MIT") && existsSync(join(root, "LICENSE")));
+  assert.ok(
+    frontPage.text.includes("MIT") && existsSync(join(root, "LICENSE"))
+  );
   assert.ok(existsSync(program));
 });
 
 /** A heading's name in links, as code hosts make it. */
 const anchorOf = (heading: string): string =>
-  heading.toLowerCase().replace(/[^\w\s-]/g, "").replaceAll(" ", "-");
+  heading
+    .toLowerCase()
+    .replace(/[^\w\s-]/g, "")
+    .replaceAll(" ", "-");
 
 test("every link of the documents leads to a file, and to a heading of it", () => {
   let links = 0;
   for (const { name, text } of documents) {
-    const own = text.replace(/^```[\s\S]*?^```$/gm, "").match(/^#+ .*$/gm) ?? [];
+    const own =
+      text.replace(/^```[\s\S]*?^```$/gm, "").match(/^#+ .*$/gm) ?? [];
     assert.equal(new Set(own).size, own.length, `${name} has a heading twice`);
     for (const [, target = ""] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
       const [file = "", anchor] = target.split("#");
-      const path = file === "" ? join(root, name) : join(root, dirname(name), file);
+      const path =
+        file === "" ? join(root, name) : join(root, dirname(name), file);
       assert.ok(existsSync(path), `${name}: ${target}`);
       links++;
       if (anchor === undefined) continue;
       const headings = [...readFileSync(path, "utf8").matchAll(/^#+ (.*)$/gm)];
       const anchors = headings.map(([, heading = ""]) => anchorOf(heading));
-      assert.ok(anchors.includes(anchor), `${name}: ${target}, expected one of ${anchors.join()}`);
+      assert.ok(
+        anchors.includes(anchor),
+        `${name}: ${target}, expected one of ${anchors.join()}`
+      );
     }
   }
   assert.ok(links > 8, `the control: ${links} links were seen`);
 });
 
 test("the front page has at most 160 lines", () => {
-  assert.ok(frontPage.text.split("\n").length <= 160, "a folder's README is the place for more");
+  assert.ok(
+    frontPage.text.split("\n").length <= 160,
+    "a folder's README is the place for more"
+  );
 });
 
 test("no file has the marks that git leaves of a conflict", () => {
   const marks = new RegExp("^(?:<{7}|>{7}) ", "m");
   assert.match(`a\n${"<".repeat(7)} HEAD\n`, marks, "the control");
-  const names = ["src", "test", ".ci", ".github"].flatMap((folder) =>
-    readdirSync(join(root, folder), { recursive: true }).map((name) => join(root, folder, `${name}`)))
-    .filter((name) => !name.includes("node_modules") && statSync(name).isFile());
-  assert.deepEqual(names.filter((name) => marks.test(readFileSync(name, "latin1"))), []);
+  const names = ["src", "test", ".ci", ".github"]
+    .flatMap((folder) =>
+      readdirSync(join(root, folder), { recursive: true }).map((name) =>
+        join(root, folder, `${name}`)
+      )
+    )
+    .filter(
+      (name) => !name.includes("node_modules") && statSync(name).isFile()
+    );
+  assert.deepEqual(
+    names.filter((name) => marks.test(readFileSync(name, "latin1"))),
+    []
+  );
 });
 
 test("a paragraph has fewer than 80 words", () => {
   const wordsOf = (text: string): number => text.split(/\s+/).length;
-  const control = paragraphsOf({ name: "", text: `# a\n\nb c\nd\n- e\n\n| f |\n\n\`\`\`sh\ng\n\`\`\`\n` });
+  const control = paragraphsOf({
+    name: "",
+    text: `# a\n\nb c\nd\n- e\n\n| f |\n\n\`\`\`sh\ng\n\`\`\`\n`
+  });
   assert.deepEqual(control, ["b c\nd", "- e"]);
-  const long = documents.flatMap((document) => paragraphsOf(document)
-    .filter((text) => wordsOf(text) >= 80)
-    .map((text) => `${document.name}: ${wordsOf(text)} words: ${text.slice(0, 60)}`));
+  const long = documents.flatMap((document) =>
+    paragraphsOf(document)
+      .filter((text) => wordsOf(text) >= 80)
+      .map(
+        (text) =>
+          `${document.name}: ${wordsOf(text)} words: ${text.slice(0, 60)}`
+      )
+  );
   assert.ok(long.length === 0, long.join("\n"));
 });
 
 test("each folder of src has a README that leads to the tour, which names every file", () => {
-  const folders = new Set(sources.map(({ name }) => dirname(name)).filter((name) => name !== "src"));
-  for (const name of folders) assert.ok(documentOf(`${name}/README.md`).text.includes("](../README.md#a-tour)"), name);
+  const folders = new Set(
+    sources.map(({ name }) => dirname(name)).filter((name) => name !== "src")
+  );
+  for (const name of folders)
+    assert.ok(
+      documentOf(`${name}/README.md`).text.includes("](../README.md#a-tour)"),
+      name
+    );
   const { found } = findTable("tour");
-  const shown = [...found.matchAll(/^(src\/[\w/-]+\.ts) /gm)].map(([, file]) => file);
-  assert.deepEqual(shown.toSorted(), sources.map(({ name }) => name).toSorted());
-  assert.ok(folders.size > 4 && shown.length > 40, "the control: folders and files are seen");
+  const shown = [...found.matchAll(/^(src\/[\w/-]+\.ts) /gm)].map(
+    ([, file]) => file
+  );
+  assert.deepEqual(
+    shown.toSorted(),
+    sources.map(({ name }) => name).toSorted()
+  );
+  assert.ok(
+    folders.size > 4 && shown.length > 40,
+    "the control: folders and files are seen"
+  );
 });

@@ -21,16 +21,28 @@ export function sourceOf(name: string, text: string): Source {
   const blank = (part: string): string => part.replace(/[^\n]/g, " ");
   for (let at = 0; at < text.length;) {
     const rest = text.slice(at);
-    const isValue = /[\w$)\]}"'`]$/.test(last) && !/\b(?:return|typeof|case|in|of)$/.test(last);
-    const comment = /^(?:\/\*[\s\S]*?\*\/|\/\/[^\n]*(?:\n *\/\/[^\n]*)*)/.exec(rest)?.[0];
-    const quoted = /^(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/.exec(rest)?.[0]
-      ?? (rest.startsWith("`") ? templateIn(rest) : undefined)
-      ?? (isValue ? undefined : /^\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/\w*/.exec(rest)?.[0]);
-    const part = comment ?? quoted ?? /^(?:[\w$]+|\s+|.)/s.exec(rest)?.[0] ?? "";
+    const isValue =
+      /[\w$)\]}"'`]$/.test(last) &&
+      !/\b(?:return|typeof|case|in|of)$/.test(last);
+    const comment = /^(?:\/\*[\s\S]*?\*\/|\/\/[^\n]*(?:\n *\/\/[^\n]*)*)/.exec(
+      rest
+    )?.[0];
+    const quoted =
+      /^(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')/.exec(rest)?.[0] ??
+      (rest.startsWith("`") ? templateIn(rest) : undefined) ??
+      (isValue
+        ? undefined
+        : /^\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/\w*/.exec(rest)?.[0]);
+    const part =
+      comment ?? quoted ?? /^(?:[\w$]+|\s+|.)/s.exec(rest)?.[0] ?? "";
     if (comment !== undefined) comments.push(comment);
     code += comment === undefined ? part : blank(part);
-    bare += comment !== undefined ? blank(part) : quoted === undefined ? part
-      : `"${part.slice(1, -1).replace(/[^\n]/g, "·")}"`;
+    bare +=
+      comment !== undefined
+        ? blank(part)
+        : quoted === undefined
+          ? part
+          : `"${part.slice(1, -1).replace(/[^\n]/g, "·")}"`;
     if (comment === undefined && part.trim() !== "") last = part;
     at += part.length;
   }
@@ -64,17 +76,28 @@ function closingIn(text: string, start: number): number {
 /** The TypeScript files under a folder, without the packages that are installed there. */
 export const sourcesIn = (folder: string): readonly Source[] =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts") && !name.includes("node_modules")).sort()
+    .filter((name) => name.endsWith(".ts") && !name.includes("node_modules"))
+    .sort()
     .map((name) => {
       const path = `${folder}/${name.replaceAll("\\", "/")}`;
       return sourceOf(path, readFileSync(join(root, path), "utf8"));
     });
 
 /** The design's measure: names, numbers, strings, templates, operators and punctuation marks. */
-const token = new RegExp([/\/\*[\s\S]*?\*\/|\/\/[^\n]*/, /`(?:\\[\s\S]|[^`\\])*`/,
-  /"(?:\\.|[^"\\\n])*"/, /[\p{L}_$#][\p{L}\p{N}_$]*/u, /\d[\w.]*/,
-  /=>|\?\?=?|\?\.|\.\.\.|[=!]==?|[<>]=?|&&|\|\|/, /[^\s\w]/].map((each) => each.source).join("|"),
-"gu");
+const token = new RegExp(
+  [
+    /\/\*[\s\S]*?\*\/|\/\/[^\n]*/,
+    /`(?:\\[\s\S]|[^`\\])*`/,
+    /"(?:\\.|[^"\\\n])*"/,
+    /[\p{L}_$#][\p{L}\p{N}_$]*/u,
+    /\d[\w.]*/,
+    /=>|\?\?=?|\?\.|\.\.\.|[=!]==?|[<>]=?|&&|\|\|/,
+    /[^\s\w]/
+  ]
+    .map((each) => each.source)
+    .join("|"),
+  "gu"
+);
 
 export const tokensOf = ({ text }: Source): number =>
   [...text.matchAll(token)].filter(([part]) => !/^\/[*/]/.test(part)).length;
@@ -99,10 +122,18 @@ export function itemsOf({ bare }: Source): readonly Item[] {
     for (let at = first + 1; at < lines.length; at++) {
       const { [at]: next = "" } = lines;
       if (/^\s*(?:$|·|")/.test(next)) continue;
-      if (indentOf(next) < indent || (indentOf(next) === indent && !/^\s*[)\]}]/.test(next))) break;
+      if (
+        indentOf(next) < indent ||
+        (indentOf(next) === indent && !/^\s*[)\]}]/.test(next))
+      )
+        break;
       last = at;
     }
-    const code = lines.slice(first, last + 1).join(" ").replace(/\s+/g, " ").trim();
+    const code = lines
+      .slice(first, last + 1)
+      .join(" ")
+      .replace(/\s+/g, " ")
+      .trim();
     return [{ first, last, indent, code }];
   });
 }
@@ -120,24 +151,48 @@ export function afterParentheses(code: string): string {
 /** Whether an item is a function: a declaration, a method, or a name for an arrow function. */
 export function isFunction({ code }: Item): boolean {
   if (/^(?:export )?(?:default )?(?:async )?function\b/.test(code)) return true;
-  const [, head = ""] = /^((?:export |const |static |async |get |set |readonly |override )*#?\w+(?:<[^()]*>)?(?:: [^=]+)? ?=? ?(?:async )?(?:<[^()]*>)?)\(/.exec(code) ?? [];
-  if (head === "" || /^(?:if|for|while|switch|catch|return|do|await|new|throw)\b/.test(head)) return false;
+  const [, head = ""] =
+    /^((?:export |const |static |async |get |set |readonly |override )*#?\w+(?:<[^()]*>)?(?:: [^=]+)? ?=? ?(?:async )?(?:<[^()]*>)?)\(/.exec(
+      code
+    ) ?? [];
+  if (
+    head === "" ||
+    /^(?:if|for|while|switch|catch|return|do|await|new|throw)\b/.test(head)
+  )
+    return false;
   const rest = afterParentheses(code.slice(head.length));
-  return head.includes("=") ? /^(?:: .*?)?=>/.test(rest) : /^(?:: [^=;]*)?\{/.test(rest);
+  return head.includes("=")
+    ? /^(?:: .*?)?=>/.test(rest)
+    : /^(?:: [^=;]*)?\{/.test(rest);
 }
 
 /** What a file imports: files of the project by path, packages as they are written. */
 export const importsOf = ({ name, code }: Source): readonly string[] =>
-  [...code.matchAll(/^(?:import|export)\b[^;]*? from "([^"]+)";|^import "([^"]+)";/gm)]
-    .map(([, from = "", effect = from]) => (effect.startsWith(".")
-      ? normalize(join(dirname(name), effect)).replaceAll("\\", "/") : effect));
+  [
+    ...code.matchAll(
+      /^(?:import|export)\b[^;]*? from "([^"]+)";|^import "([^"]+)";/gm
+    )
+  ].map(([, from = "", effect = from]) =>
+    effect.startsWith(".")
+      ? normalize(join(dirname(name), effect)).replaceAll("\\", "/")
+      : effect
+  );
 
 /** The same without type imports, which vanish from the built program. */
 export const runtimeImportsOf = (source: Source): readonly string[] =>
-  importsOf({ ...source, code: source.code.replace(/^(?:import|export) type\b[^;]*;/gm, "") });
+  importsOf({
+    ...source,
+    code: source.code.replace(/^(?:import|export) type\b[^;]*;/gm, "")
+  });
 
 /** The clauses of comments: split at `.`, `;` and `:` before white space. */
 export const clausesOf = ({ comments }: Source): readonly string[] =>
-  comments.flatMap((comment) => comment.replace(/^\/\*+|\*\/$/g, "")
-    .replace(/^\s*(?:\*|\/\/) ?/gm, " ").split(/[.;:](?=\s|$)/))
-    .map((clause) => clause.replace(/\s+/g, " ").trim()).filter((clause) => /^[A-Za-z]/.test(clause));
+  comments
+    .flatMap((comment) =>
+      comment
+        .replace(/^\/\*+|\*\/$/g, "")
+        .replace(/^\s*(?:\*|\/\/) ?/gm, " ")
+        .split(/[.;:](?=\s|$)/)
+    )
+    .map((clause) => clause.replace(/\s+/g, " ").trim())
+    .filter((clause) => /^[A-Za-z]/.test(clause));

@@ -19,7 +19,8 @@ interface Options {
 
 /** Standard input, in pieces as of a pipe. */
 function* piecesOf(input: Buffer): Generator<Buffer> {
-  for (let at = 0; at < input.length; at += 65_536) yield input.subarray(at, at + 65_536);
+  for (let at = 0; at < input.length; at += 65_536)
+    yield input.subarray(at, at + 65_536);
 }
 
 /**
@@ -28,8 +29,9 @@ function* piecesOf(input: Buffer): Generator<Buffer> {
  * Nothing can end it at once: such a test needs a process.
  */
 export function begin(
-  args: readonly string[], environment: Host["environment"] = {},
-  { cwd = root, input = "", host = {} }: Options = {},
+  args: readonly string[],
+  environment: Host["environment"] = {},
+  { cwd = root, input = "", host = {} }: Options = {}
 ): Running {
   const signals = new EventEmitter();
   const running = new Running((name) => {
@@ -42,25 +44,35 @@ export function begin(
     write(text, _, done) {
       running.add("stderr", `${text}`);
       done();
-    },
+    }
   });
-  const warn = (message: string): void => void stderr.write(`plant-store: ${message}\n`);
+  const warn = (message: string): void =>
+    void stderr.write(`plant-store: ${message}\n`);
   process.chdir(cwd);
   void runProgram({
-    args, environment, pid: process.pid, userId: process.geteuid?.(), isTerminal: false,
+    args,
+    environment,
+    pid: process.pid,
+    userId: process.geteuid?.(),
+    isTerminal: false,
     stdin: () => Readable.from(piecesOf(Buffer.from(input))),
     async print(line) {
       running.add("stdout", `${line}\n`);
       return "written";
     },
     printError: async (line) => running.add("stderr", `${line}\n`),
-    warn, log: (_, message) => warn(message), logged: new Set(),
-    stderr: Object.assign(stderr, { isTTY: false }) as unknown as Host["stderr"],
-    nodeVersion: process.version, cpuUsage: () => process.cpuUsage(),
+    warn,
+    log: (_, message) => warn(message),
+    logged: new Set(),
+    stderr: Object.assign(stderr, {
+      isTTY: false
+    }) as unknown as Host["stderr"],
+    nodeVersion: process.version,
+    cpuUsage: () => process.cpuUsage(),
     residentBytes: () => process.memoryUsage.rss(),
     onSignal: (name, listener) => void signals.on(name, listener),
     exit: (code) => assert.fail(`the process would end at once, with ${code}`),
-    ...host,
+    ...host
   }).then((code) => {
     process.chdir(root);
     running.finish(code);
@@ -69,19 +81,37 @@ export function begin(
 }
 
 /** Starts the program on a free port in a fresh folder, with `token` as its token. */
-export async function start({ args = [], env, cwd = temporaryFolder(), ...options }: Options = {}): Promise<Running> {
-  const running = begin(["--port", "0", ...args], { PLANTS_TOKEN: token, ...env }, { cwd, ...options });
+export async function start({
+  args = [],
+  env,
+  cwd = temporaryFolder(),
+  ...options
+}: Options = {}): Promise<Running> {
+  const running = begin(
+    ["--port", "0", ...args],
+    { PLANTS_TOKEN: token, ...env },
+    { cwd, ...options }
+  );
   await running.listening();
   return running;
 }
 
 /** Starts it with an admin listener on any free port. */
-export const startWithAdmin = ({ args = [], ...options }: Options = {}): Promise<Running> =>
-  start({ ...options, args: args.includes("--admin") ? args : [...args, "--admin", "0"] });
+export const startWithAdmin = ({
+  args = [],
+  ...options
+}: Options = {}): Promise<Running> =>
+  start({
+    ...options,
+    args: args.includes("--admin") ? args : [...args, "--admin", "0"]
+  });
 
 /** Runs the program to its end. */
 export async function run(
-  args: readonly string[], env: Host["environment"] = {}, cwd?: string, input?: Options["input"],
+  args: readonly string[],
+  env: Host["environment"] = {},
+  cwd?: string,
+  input?: Options["input"]
 ) {
   const running = begin(args, env, { cwd, input });
   const code = await running.ended;

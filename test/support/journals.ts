@@ -3,7 +3,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import type { Limits } from "../../src/config.ts";
-import { realDisk, type Disk, type JournalFile } from "../../src/journal/files.ts";
+import {
+  realDisk,
+  type Disk,
+  type JournalFile
+} from "../../src/journal/files.ts";
 import { openJournal, type Journal } from "../../src/journal/journal.ts";
 import type { Bytes } from "../../src/journal/lines.ts";
 import type { NewPlant } from "../../src/plant.ts";
@@ -17,26 +21,34 @@ export const headerBytes = 133;
 export const [EIO, EACCES, EFBIG, ENOSPC, EDQUOT] = [5, 13, 27, 28, 122];
 
 /** The real disk, whose files have other operations. */
-export const diskWith = (change: (file: JournalFile) => Partial<JournalFile>): Disk => ({
+export const diskWith = (
+  change: (file: JournalFile) => Partial<JournalFile>
+): Disk => ({
   ...realDisk,
   open(path) {
     const file = realDisk.open(path);
     return { ...file, ...change(file) };
-  },
+  }
 });
 
 /** Returns a file in memory as the readers of journals take it. */
-export const bytesIn = (file: Buffer): Bytes =>
-  ({ size: () => file.length, read: (from, length) => file.subarray(from, from + length) });
+export const bytesIn = (file: Buffer): Bytes => ({
+  size: () => file.length,
+  read: (from, length) => file.subarray(from, from + length)
+});
 
-export const crcOf = (bytes: Buffer | string): string => crc32(bytes).toString(16).padStart(8, "0");
+export const crcOf = (bytes: Buffer | string): string =>
+  crc32(bytes).toString(16).padStart(8, "0");
 
 /** A line with its checksum, or with another, and its LF. */
-export const lineOf = (start: string, crc = crcOf(start)): string => `${start},"crc":"${crc}"}\n`;
+export const lineOf = (start: string, crc = crcOf(start)): string =>
+  `${start},"crc":"${crc}"}\n`;
 export const headerStart = (file = uuid): string =>
   `{"journal":"plant-store","version":1,"file":"${file}","at":"${at}"`;
 export const recordStart = (
-  seq: number, synced: number, plant = '{"id":7,"name":"Fern"}',
+  seq: number,
+  synced: number,
+  plant = '{"id":7,"name":"Fern"}'
 ): string => `{"seq":${seq},"at":"${at}","synced":${synced},"plant":${plant}`;
 export const header = lineOf(headerStart());
 export const record = (...given: Parameters<typeof recordStart>): string =>
@@ -56,7 +68,9 @@ export function read(bytes: Buffer) {
   const records: Found[] = [];
   let offset = 0;
   const result = (fault: string) => ({
-    records, ids: records.map(({ plant }) => plant.id), fault: fault && `${fault} at ${offset}`,
+    records,
+    ids: records.map(({ plant }) => plant.id),
+    fault: fault && `${fault} at ${offset}`
   });
   while (offset < bytes.length) {
     const lf = bytes.indexOf("\n", offset);
@@ -64,9 +78,10 @@ export function read(bytes: Buffer) {
     const line = bytes.toString("utf8", offset, lf + 1);
     if (lineOf(line.slice(0, -19)) !== line) return result("a wrong checksum");
     if (offset === 0) {
-      if (!line.startsWith('{"journal":"plant-store","version":1,')) return result("no header");
+      if (!line.startsWith('{"journal":"plant-store","version":1,'))
+        return result("no header");
     } else {
-      const found = { ...JSON.parse(line) as Found, offset };
+      const found = { ...(JSON.parse(line) as Found), offset };
       const last = records.at(-1) ?? { seq: 0, synced: headerBytes };
       if (found.seq !== last.seq + 1) return result(`seq ${found.seq}`);
       if (found.synced !== offset && found.synced !== last.synced) {
@@ -92,7 +107,10 @@ export const fern: NewPlant = { id: 1n, name: "Fern" };
 const keysBytesMax = 65_536;
 
 /** Makes a closed journal of these plants, or adds them to one; returns its path. */
-export async function journalWith(path: string, ...plants: readonly NewPlant[]): Promise<string> {
+export async function journalWith(
+  path: string,
+  ...plants: readonly NewPlant[]
+): Promise<string> {
   const journal = await openJournal(path, { limits: { keysBytesMax } });
   for (const plant of plants) await journal.append(plant);
   await journal.close();
@@ -100,16 +118,24 @@ export async function journalWith(path: string, ...plants: readonly NewPlant[]):
 }
 
 /** A plant whose JSON has so many bytes. */
-export const plantOf = (bytes: number): NewPlant =>
-  ({ id: 1n, name: "a".repeat(bytes - '{"id":1,"name":""}'.length) });
+export const plantOf = (bytes: number): NewPlant => ({
+  id: 1n,
+  name: "a".repeat(bytes - '{"id":1,"name":""}'.length)
+});
 
 /** "stored", or the StoreError's code. */
 export const outcomeOf = (stored: Promise<unknown>): Promise<string> =>
-  stored.then(() => "stored", (error: unknown) =>
-    error instanceof StoreError ? error.code : String(error));
+  stored.then(
+    () => "stored",
+    (error: unknown) =>
+      error instanceof StoreError ? error.code : String(error)
+  );
 
 /** Appends plants in one turn: the outcome of each. */
-export const append = (journal: Journal, ...plants: readonly NewPlant[]): Promise<string[]> =>
+export const append = (
+  journal: Journal,
+  ...plants: readonly NewPlant[]
+): Promise<string[]> =>
   Promise.all(plants.map((plant) => outcomeOf(journal.append(plant))));
 
 /** A new journal on a simulated disk. */
@@ -119,11 +145,21 @@ export async function simulated(given: Partial<Limits> = {}) {
   const warnings: string[] = [];
   const failures: string[] = [];
   const warn = (text: string): void => void warnings.push(text);
-  const journal = await openJournal(path, { disk, limits: { keysBytesMax, ...given }, warn });
-  journal.on("failed", ({ code, exitCode }) => failures.push(`${code} ${exitCode}`));
+  const journal = await openJournal(path, {
+    disk,
+    limits: { keysBytesMax, ...given },
+    warn
+  });
+  journal.on("failed", ({ code, exitCode }) =>
+    failures.push(`${code} ${exitCode}`)
+  );
   disk.calls.length = 0;
   return {
-    path, disk, journal, warnings, failures,
+    path,
+    disk,
+    journal,
+    warnings,
+    failures,
     writes: () => disk.calls.filter((call) => call === "append").length,
     bytes: () => disk.bytes(path) ?? assert.fail("no file"),
     records: () => read(disk.bytes(path) ?? assert.fail("no file")).records,
@@ -135,7 +171,7 @@ export async function simulated(given: Partial<Limits> = {}) {
       const later = append(journal, ...plants);
       act();
       disk.resume();
-      return [...await first, ...await later];
-    },
+      return [...(await first), ...(await later)];
+    }
   };
 }

@@ -4,9 +4,19 @@ import { chmodSync } from "node:fs";
 import { request } from "node:http";
 import { dirname, join } from "node:path";
 import { json } from "node:stream/consumers";
-import { cleanEnvironment, program, runningOf, socketFolder, temporaryFolder, token } from "./support.ts";
+import {
+  cleanEnvironment,
+  program,
+  runningOf,
+  socketFolder,
+  temporaryFolder,
+  token
+} from "./support.ts";
 
-export interface Answer { readonly status: number; readonly error: number | undefined }
+export interface Answer {
+  readonly status: number;
+  readonly error: number | undefined;
+}
 
 let sockets = 0;
 
@@ -26,35 +36,74 @@ export const nextSocket = (folder: string): string =>
  * @param folder where it runs, and where its socket is
  */
 export async function launch({
-  wrapper = [] as readonly string[], args = [] as readonly string[],
-  store = join(temporaryFolder(), "plants.ndjson"), folder = dirname(store), server = program,
-  node = [process.execPath] as readonly string[], env = {},
+  wrapper = [] as readonly string[],
+  args = [] as readonly string[],
+  store = join(temporaryFolder(), "plants.ndjson"),
+  folder = dirname(store),
+  server = program,
+  node = [process.execPath] as readonly string[],
+  env = {}
 } = {}) {
   const socketPath = nextSocket(folder);
   sockets++;
-  const [command = "", ...rest] =
-    [...wrapper, ...node, server, "--socket", socketPath, "--store", store, ...args];
-  const child = spawn(command, rest, { cwd: folder, stdio: ["ignore", "pipe", "pipe"],
-    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }) });
+  const [command = "", ...rest] = [
+    ...wrapper,
+    ...node,
+    server,
+    "--socket",
+    socketPath,
+    "--store",
+    store,
+    ...args
+  ];
+  const child = spawn(command, rest, {
+    cwd: folder,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: cleanEnvironment({ PLANTS_TOKEN: token, ...env })
+  });
   const running = runningOf(child);
   await running.listening().catch(() => {
     const code = running.exitCode ?? child.signalCode;
     throw Object.assign(new Error(`${code} ${running.stderr()}`), { code });
   });
   /** Status 0: there is no response. */
-  const post = (id: number, name = `plant-${id}`): Promise<Answer> => new Promise((resolve) => {
-    const asked = request({ socketPath, path: "/plants", method: "POST", agent: false,
-      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" } });
-    const none = (): void => resolve({ status: 0, error: undefined });
-    asked.on("error", none).on("response", (answer) => {
-      json(answer).then((body) => resolve({ status: answer.statusCode ?? 0,
-        error: (body as { error?: number }).error }), none);
+  const post = (id: number, name = `plant-${id}`): Promise<Answer> =>
+    new Promise((resolve) => {
+      const asked = request({
+        socketPath,
+        path: "/plants",
+        method: "POST",
+        agent: false,
+        headers: {
+          Authorization: `Bearer ${token}`,
+          "Content-Type": "application/json"
+        }
+      });
+      const none = (): void => resolve({ status: 0, error: undefined });
+      asked.on("error", none).on("response", (answer) => {
+        json(answer).then(
+          (body) =>
+            resolve({
+              status: answer.statusCode ?? 0,
+              error: (body as { error?: number }).error
+            }),
+          none
+        );
+      });
+      asked.end(JSON.stringify({ id, name }));
     });
-    asked.end(JSON.stringify({ id, name }));
-  });
   /** The exit code, or the deadly signal's name. */
   const ended = running.ended.then((code) => code ?? `${child.signalCode}`);
-  const end = (signal?: NodeJS.Signals): Promise<number | string> => running.end(signal).then(() => ended);
+  const end = (signal?: NodeJS.Signals): Promise<number | string> =>
+    running.end(signal).then(() => ended);
   const { pid = 0 } = child;
-  return { process: child, pid, path: store, stderr: () => running.stderr(), post, ended, end };
+  return {
+    process: child,
+    pid,
+    path: store,
+    stderr: () => running.stderr(),
+    post,
+    ended,
+    end
+  };
 }

@@ -5,17 +5,25 @@ import { read } from "./journals.ts";
 import { post, type Running } from "./support.ts";
 
 /** Returns what is wrong with a journal's bytes. It must have the plants with these ids. */
-export function faultsOf(bytes: Buffer, acknowledged: readonly number[]): string[] {
+export function faultsOf(
+  bytes: Buffer,
+  acknowledged: readonly number[]
+): string[] {
   const { ids, fault } = read(bytes);
   const found = new Set(ids);
   const lost = acknowledged.filter((id) => !found.has(id));
-  return [...fault ? [fault] : [], ...lost.length > 0 ? [`lost: ${lost.join()}`] : []];
+  return [
+    ...(fault ? [fault] : []),
+    ...(lost.length > 0 ? [`lost: ${lost.join()}`] : [])
+  ];
 }
 
 /** Sends requests over one connection, each after the response to the one before it, until there is
  * none, or the connection closes. */
 export async function sendInTurn(
-  port: number, next: () => Buffer | undefined, onAnswer: (answer: string) => Promise<void> | void,
+  port: number,
+  next: () => Buffer | undefined,
+  onAnswer: (answer: string) => Promise<void> | void
 ): Promise<void> {
   const socket = connect(port, "127.0.0.1").setEncoding("latin1");
   const send = (): void => {
@@ -24,15 +32,18 @@ export async function sendInTurn(
     else socket.end();
   };
   let text = "";
-  socket.on("connect", send).on("error", () => undefined).on("data", (chunk: string) => {
-    text += chunk;
-    const end = text.indexOf("\r\n\r\n") + 4;
-    const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
-    if (end < 4 || text.length < end + length) return;
-    const answer = text;
-    text = "";
-    void Promise.resolve(onAnswer(answer)).then(send);
-  });
+  socket
+    .on("connect", send)
+    .on("error", () => undefined)
+    .on("data", (chunk: string) => {
+      text += chunk;
+      const end = text.indexOf("\r\n\r\n") + 4;
+      const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
+      if (end < 4 || text.length < end + length) return;
+      const answer = text;
+      text = "";
+      void Promise.resolve(onAnswer(answer)).then(send);
+    });
   // Whether it was reset or closed: what counts is what was answered.
   await new Promise((resolve) => socket.on("close", resolve));
 }
@@ -42,24 +53,31 @@ export async function sendInTurn(
  * when `killAt` are acknowledged. Returns the acknowledged ids and the number without a response.
  */
 export async function load(
-  server: Running, firstId: number, killAt: number,
-  nameOf = (id: number): string => "Fern ".repeat(id % 300), aim = (): void => undefined,
+  server: Running,
+  firstId: number,
+  killAt: number,
+  nameOf = (id: number): string => "Fern ".repeat(id % 300),
+  aim = (): void => undefined
 ) {
   const acknowledged: number[] = [];
   const refusals: string[] = [];
   let [nextId, unanswered] = [firstId, 0];
   const connection = async (): Promise<void> => {
     let id = 0;
-    await sendInTurn(server.port, () => {
-      id = nextId++;
-      return post(JSON.stringify({ id, name: nameOf(id) }));
-    }, (answer) => {
-      if (answer.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
-      else refusals.push(answer);
-      if (acknowledged.length !== killAt) return;
-      aim();
-      server.signal("SIGKILL");
-    });
+    await sendInTurn(
+      server.port,
+      () => {
+        id = nextId++;
+        return post(JSON.stringify({ id, name: nameOf(id) }));
+      },
+      (answer) => {
+        if (answer.startsWith("HTTP/1.1 200 ")) acknowledged.push(id);
+        else refusals.push(answer);
+        if (acknowledged.length !== killAt) return;
+        aim();
+        server.signal("SIGKILL");
+      }
+    );
     unanswered++;
   };
   await Promise.all(Array.from({ length: 32 }, connection));
@@ -84,39 +102,62 @@ export class RetryingClients {
   }
 
   /** Posts over so many connections; kills the server when so many more are acknowledged. */
-  async killAfter(server: Running, more: number, connections = 32): Promise<void> {
+  async killAfter(
+    server: Running,
+    more: number,
+    connections = 32
+  ): Promise<void> {
     const killAt = this.acknowledged.length + more;
     const next = (): number => this.#pending.shift() ?? this.#nextId++;
-    await Promise.all(Array.from({ length: connections }, () => this.#connect(server, next, () => {
-      if (this.acknowledged.length === killAt) server.signal("SIGKILL");
-    })));
+    await Promise.all(
+      Array.from({ length: connections }, () =>
+        this.#connect(server, next, () => {
+          if (this.acknowledged.length === killAt) server.signal("SIGKILL");
+        })
+      )
+    );
     assert.equal(await server.end("SIGKILL"), null);
   }
 
   /** Sends what has no 200 yet. */
   async finish(server: Running): Promise<void> {
     while (this.#pending.length > 0) {
-      await this.#connect(server, () => this.#pending.shift(), () => undefined);
+      await this.#connect(
+        server,
+        () => this.#pending.shift(),
+        () => undefined
+      );
     }
   }
 
   /** Sends one plant after another until there is none, or the connection closes. */
-  async #connect(server: Running, next: () => number | undefined, onAcknowledged: () => void) {
+  async #connect(
+    server: Running,
+    next: () => number | undefined,
+    onAcknowledged: () => void
+  ) {
     let id: number | undefined;
-    await sendInTurn(server.port, () => {
-      id ??= next();
-      if (id === undefined) return undefined;
-      this.sent++;
-      const key = this.#isKeyed ? `Idempotency-Key: "${id}"\r\n` : "";
-      return post(JSON.stringify({ id, name: "Fern ".repeat(id % 300) }), key);
-    }, (answer) => {
-      if (answer.startsWith("HTTP/1.1 503 ")) return void this.unavailable++;
-      assert.match(answer, /^HTTP\/1\.1 200 /);
-      if (answer.includes("Idempotency-Replayed: true")) this.replays++;
-      this.acknowledged.push(id ?? assert.fail(answer));
-      id = undefined;
-      onAcknowledged();
-    });
+    await sendInTurn(
+      server.port,
+      () => {
+        id ??= next();
+        if (id === undefined) return undefined;
+        this.sent++;
+        const key = this.#isKeyed ? `Idempotency-Key: "${id}"\r\n` : "";
+        return post(
+          JSON.stringify({ id, name: "Fern ".repeat(id % 300) }),
+          key
+        );
+      },
+      (answer) => {
+        if (answer.startsWith("HTTP/1.1 503 ")) return void this.unavailable++;
+        assert.match(answer, /^HTTP\/1\.1 200 /);
+        if (answer.includes("Idempotency-Replayed: true")) this.replays++;
+        this.acknowledged.push(id ?? assert.fail(answer));
+        id = undefined;
+        onAcknowledged();
+      }
+    );
     if (id !== undefined) this.#pending.push(id);
   }
 }

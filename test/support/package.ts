@@ -13,9 +13,11 @@ const npmCache = join(temporaryFolder(), "npm");
 /** Runs to its end, in at most two minutes. */
 export function command(cwd: string, name: string, ...args: readonly string[]) {
   const { status, stdout, stderr, error } = spawnSync(name, args, {
-    cwd, encoding: "utf8", timeout: 120_000,
+    cwd,
+    encoding: "utf8",
+    timeout: 120_000,
     // npm keeps its cache and logs in a home, which not every user has.
-    env: cleanEnvironment({ npm_config_cache: npmCache }),
+    env: cleanEnvironment({ npm_config_cache: npmCache })
   });
   return { status, stdout, said: `${error ?? ""}${stdout}${stderr}` };
 }
@@ -24,14 +26,24 @@ export function command(cwd: string, name: string, ...args: readonly string[]) {
  * dist is not in it. */
 export function pack(): string {
   const clone = temporaryFolder();
-  for (const name of ["src", "package.json", "tsconfig.json", "README.md", "LICENSE"]) {
+  for (const name of [
+    "src",
+    "package.json",
+    "tsconfig.json",
+    "README.md",
+    "LICENSE"
+  ]) {
     cpSync(join(root, name), join(clone, name), { recursive: true });
   }
   symlinkSync(modules, join(clone, "node_modules"));
   mkdirSync(join(clone, "dist"));
   writeFileSync(join(clone, "dist", "gone.js"), "");
-  const { status, said } = command(clone, "sh", "-c",
-    "umask 077 && exec npm pack --loglevel=error --offline");
+  const { status, said } = command(
+    clone,
+    "sh",
+    "-c",
+    "umask 077 && exec npm pack --loglevel=error --offline"
+  );
   assert.equal(status, 0, said);
   return join(clone, "plant-store-1.0.0.tgz");
 }

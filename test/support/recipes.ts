@@ -7,21 +7,32 @@ import { store } from "./operator.ts";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
 import { outcomeOf, unless } from "./tools.ts";
 
-const folders = ["src/program", "src/program/recipes", "src/journal", "src/http"];
-const text = folders.map((folder) => readFileSync(join(root, folder, "README.md"), "utf8")).join();
+const folders = [
+  "src/program",
+  "src/program/recipes",
+  "src/journal",
+  "src/http"
+];
+const text = folders
+  .map((folder) => readFileSync(join(root, folder, "README.md"), "utf8"))
+  .join();
 
 /** The file of a name, or the one block, whatever its language: as somebody copies it. */
 export function recipeOf(name: string): string {
   const file = join(root, "src/program/recipes", name);
   if (existsSync(file)) return readFileSync(file, "utf8");
-  const found = [...text.matchAll(/^```\w+ (\S+)\n([\s\S]*?)^```$/gm)]
-    .filter(([, known]) => known === name);
+  const found = [...text.matchAll(/^```\w+ (\S+)\n([\s\S]*?)^```$/gm)].filter(
+    ([, known]) => known === name
+  );
   assert.equal(found.length, 1, `one block ${name}`);
   return found[0]?.[2] ?? "";
 }
 
 /** A recipe with some of its texts replaced: each must be there. */
-export function recipeWith(name: string, replaced: Readonly<Record<string, string>>): string {
+export function recipeWith(
+  name: string,
+  replaced: Readonly<Record<string, string>>
+): string {
   return Object.entries(replaced).reduce((recipe, [from, to]) => {
     assert.ok(recipe.includes(from), `${name} must have: ${from}`);
     return recipe.replaceAll(from, () => to);
@@ -29,13 +40,27 @@ export function recipeWith(name: string, replaced: Readonly<Record<string, strin
 }
 
 /** Runs a recipe's commands in a folder, with this node as its node, and these commands besides. */
-export function runRecipe(name: string, cwd: string, node: string, commands = "", flag = ""): void {
+export function runRecipe(
+  name: string,
+  cwd: string,
+  node: string,
+  commands = "",
+  flag = ""
+): void {
   const path = temporaryFolder();
   symlinkSync(node, join(path, "node"));
-  const { status, stderr } = spawnSync("sh", ["-ec", `${recipeOf(name).trimEnd()} ${flag}`], {
-    cwd, encoding: "utf8", timeout: 120_000,
-    env: cleanEnvironment({ PATH: `${path}:${process.env["PATH"]}:${commands}` }),
-  });
+  const { status, stderr } = spawnSync(
+    "sh",
+    ["-ec", `${recipeOf(name).trimEnd()} ${flag}`],
+    {
+      cwd,
+      encoding: "utf8",
+      timeout: 120_000,
+      env: cleanEnvironment({
+        PATH: `${path}:${process.env["PATH"]}:${commands}`
+      })
+    }
+  );
   assert.equal(status, 0, `${name}: ${stderr}`);
 }
 
@@ -51,25 +76,43 @@ export function bundled(flag = ""): string {
 }
 
 /** A build of the program takes a plant, and ends as it should: well, and after a mistake. */
-export async function assertServes(command: string, ...args: readonly string[]): Promise<void> {
+export async function assertServes(
+  command: string,
+  ...args: readonly string[]
+): Promise<void> {
   const cwd = temporaryFolder();
   const env = cleanEnvironment({ PLANTS_TOKEN: token });
-  const running = await outcomeOf(spawn(command, [...args, "--port", "0"], { cwd, env }));
+  const running = await outcomeOf(
+    spawn(command, [...args, "--port", "0"], { cwd, env })
+  );
   assert.ok(typeof running === "object", String(running));
   await store(running, "9007199254740993");
   assert.equal(await running.end(), 0);
-  assert.match(readFileSync(join(cwd, "plants.ndjson"), "utf8"), /"id":9007199254740993,/);
-  const mistaken = spawnSync(command, [...args, "--port", "tea"], { cwd, env, encoding: "utf8" });
+  assert.match(
+    readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+    /"id":9007199254740993,/
+  );
+  const mistaken = spawnSync(command, [...args, "--port", "tea"], {
+    cwd,
+    env,
+    encoding: "utf8"
+  });
   assert.deepEqual([mistaken.status, mistaken.stdout], [64, ""]);
 }
 
 const { PLANT_TEST_NODES = "" } = process.env;
-export const noOtherNode = unless(PLANT_TEST_NODES !== "",
-  "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it");
+export const noOtherNode = unless(
+  PLANT_TEST_NODES !== "",
+  "PLANT_TEST_NODES is not set: .ci/run installs other Nodes and sets it"
+);
 
 /** This Node and the others that are there, with their versions. */
-export const nodes = [process.execPath, ...PLANT_TEST_NODES.split(":").filter(Boolean)]
-  .map((path) => {
-    const version = spawnSync(path, ["--version"], { encoding: "utf8" }).stdout.trim();
-    return { path, version, major: Number(/\d+/.exec(version)?.[0]) };
-  });
+export const nodes = [
+  process.execPath,
+  ...PLANT_TEST_NODES.split(":").filter(Boolean)
+].map((path) => {
+  const version = spawnSync(path, ["--version"], {
+    encoding: "utf8"
+  }).stdout.trim();
+  return { path, version, major: Number(/\d+/.exec(version)?.[0]) };
+});

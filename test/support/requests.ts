@@ -28,7 +28,8 @@ export function withHeadBytes(bytes: number): string {
 }
 
 /** A good request with this many fields. */
-export const withFields = (fields: number): Buffer => post(fern, "a: b\r\n".repeat(fields - 4));
+export const withFields = (fields: number): Buffer =>
+  post(fern, "a: b\r\n".repeat(fields - 4));
 
 /** Requests that end too early. */
 export const halfBody = `${line}${host}${good}Content-Length: 30\r\n\r\n${fern}`;
@@ -38,13 +39,20 @@ const challenge = 'Bearer realm="plant-store"';
 
 /** The headers of the contract by status and number; no other response has these fields. */
 export const headersOf = (error: number): Readonly<Record<string, string>> => ({
-  ...(error === 40006 || error === 40007) && {
-    "www-authenticate": `${challenge}, error="invalid_request"`,
-  },
-  ...error === 40101 && { "www-authenticate": challenge },
-  ...error === 40102 && { "www-authenticate": `${challenge}, error="invalid_token"` },
-  ...Math.floor(error / 100) === 405 && { allow: "POST" },
-  ...error === 41503 && { "accept-encoding": "identity" },
-  ...Math.floor(error / 100) === 503 && { "retry-after": "1" },
+  ...((error === 40006 || error === 40007) && {
+    "www-authenticate": `${challenge}, error="invalid_request"`
+  }),
+  ...(error === 40101 && { "www-authenticate": challenge }),
+  ...(error === 40102 && {
+    "www-authenticate": `${challenge}, error="invalid_token"`
+  }),
+  ...(Math.floor(error / 100) === 405 && { allow: "POST" }),
+  ...(error === 41503 && { "accept-encoding": "identity" }),
+  ...(Math.floor(error / 100) === 503 && { "retry-after": "1" })
 });
-export const optional = ["www-authenticate", "allow", "accept-encoding", "retry-after"];
+export const optional = [
+  "www-authenticate",
+  "allow",
+  "accept-encoding",
+  "retry-after"
+];

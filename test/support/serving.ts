@@ -10,7 +10,12 @@ import { after } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { createPlantServer } from "../../src/index.ts";
-import type { DrainableServer, NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
+import type {
+  DrainableServer,
+  NewPlant,
+  PlantOptions,
+  PlantStore
+} from "../../src/index.ts";
 import { post, temporaryFolder, token } from "./support.ts";
 import { certify, patched } from "./tools.ts";
 
@@ -31,7 +36,9 @@ export class HeldStore implements PlantStore {
   release: () => void = () => undefined;
 
   hold(): void {
-    this.#wait = new Promise((resolve) => { this.release = resolve; });
+    this.#wait = new Promise((resolve) => {
+      this.release = resolve;
+    });
   }
 
   async append({ name }: NewPlant): Promise<void> {
@@ -48,7 +55,10 @@ export class HeldStore implements PlantStore {
 
 /** Listens on a free port, or on a Unix socket; closed after the tests. Returns the port. */
 export async function listen(server: Server, path?: string): Promise<number> {
-  await once(path === undefined ? server.listen(0, "127.0.0.1") : server.listen(path), "listening");
+  await once(
+    path === undefined ? server.listen(0, "127.0.0.1") : server.listen(path),
+    "listening"
+  );
   const sockets = new Set<Socket>();
   server.on("connection", (socket: Socket) => void sockets.add(socket));
   after(() => {
@@ -66,19 +76,25 @@ export interface Serving {
 }
 
 /** Starts a server with the options, whose store keeps names by default. */
-export async function serve(
-  { create = createPlantServer, path, ...options }: Partial<PlantOptions> & {
-    readonly create?: typeof createPlantServer; readonly tls?: { key: Buffer; cert: Buffer };
-    readonly path?: string;
-  } = {},
-): Promise<Serving> {
+export async function serve({
+  create = createPlantServer,
+  path,
+  ...options
+}: Partial<PlantOptions> & {
+  readonly create?: typeof createPlantServer;
+  readonly tls?: { key: Buffer; cert: Buffer };
+  readonly path?: string;
+} = {}): Promise<Serving> {
   const store = new HeldStore();
   const server = create({ store, tokens: [token], ...options });
   return { server, port: await listen(server, path), store };
 }
 
 /** A key and a certificate for localhost. */
-export function temporaryTls(): { readonly key: Buffer; readonly cert: Buffer } {
+export function temporaryTls(): {
+  readonly key: Buffer;
+  readonly cert: Buffer;
+} {
   const { cert, key } = certify(temporaryFolder(), "localhost");
   return { key: readFileSync(key), cert: readFileSync(cert) };
 }
@@ -90,9 +106,15 @@ export interface Ends {
 }
 
 /** Connects to a port or a Unix socket. A client that gets the server's end does not end itself. */
-export async function open(server: Server, address: number | string): Promise<Ends> {
+export async function open(
+  server: Server,
+  address: number | string
+): Promise<Ends> {
   const accepted = once(server, "connection");
-  const to = typeof address === "string" ? { path: address } : { port: address, host: "127.0.0.1" };
+  const to =
+    typeof address === "string"
+      ? { path: address }
+      : { port: address, host: "127.0.0.1" };
   const client = connect({ ...to, allowHalfOpen: true }).pause();
   client.on("error", () => undefined);
   const [[ours]] = await Promise.all([accepted, once(client, "connect")]);
@@ -103,29 +125,40 @@ export async function open(server: Server, address: number | string): Promise<En
 /** A server, and both ends of a connection to it. */
 export async function connected(options: Parameters<typeof serve>[0] = {}) {
   const serving = await serve(options);
-  return { ...serving, ends: await open(serving.server, options.path ?? serving.port) };
+  return {
+    ...serving,
+    ends: await open(serving.server, options.path ?? serving.port)
+  };
 }
 
 /** Writes, and waits until the server has read it or has closed. */
-export async function send({ client, ours }: Ends, bytes: string | Buffer): Promise<void> {
+export async function send(
+  { client, ours }: Ends,
+  bytes: string | Buffer
+): Promise<void> {
   const end = client.bytesWritten + Buffer.byteLength(bytes);
   client.write(bytes);
-  while (ours.bytesRead < end && !ours.destroyed && !client.destroyed) await turn();
+  while (ours.bytesRead < end && !ours.destroyed && !client.destroyed)
+    await turn();
 }
 
 /** Reads until the connection closes. Returns all that arrived, as Latin-1. */
 export async function readAll({ client }: Ends): Promise<string> {
   let text = "";
-  client.setEncoding("latin1").on("data", (more: string) => { text += more; });
+  client.setEncoding("latin1").on("data", (more: string) => {
+    text += more;
+  });
   // The server waits for the client to close.
   client.once("end", () => client.end()).resume();
-  if (!client.destroyed) await new Promise((resolve) => client.once("close", resolve));
+  if (!client.destroyed)
+    await new Promise((resolve) => client.once("close", resolve));
   return text;
 }
 
 /** Waits until a socket has closed. */
 export async function closed(socket: Socket): Promise<void> {
-  if (!socket.closed) await new Promise((resolve) => socket.once("close", resolve));
+  if (!socket.closed)
+    await new Promise((resolve) => socket.once("close", resolve));
 }
 
 export const statusesOf = (text: string): readonly number[] =>
@@ -135,10 +168,20 @@ export const statusesOf = (text: string): readonly number[] =>
  * What a client reads that reads nothing before it has written all, as one that blocks: up to so
  * many responses.
  */
-export async function writeFirst(port: number, bytes: string, answers = 1): Promise<string> {
-  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).pause();
+export async function writeFirst(
+  port: number,
+  bytes: string,
+  answers = 1
+): Promise<string> {
+  const socket = connect({
+    port,
+    host: "127.0.0.1",
+    allowHalfOpen: true
+  }).pause();
   let text = "";
-  socket.on("data", (data: Buffer) => { text += data.toString("latin1"); });
+  socket.on("data", (data: Buffer) => {
+    text += data.toString("latin1");
+  });
   socket.write(bytes, "latin1", () => socket.resume());
   while (statusesOf(text).length < answers) await once(socket, "data");
   socket.destroy();
@@ -148,7 +191,13 @@ export async function writeFirst(port: number, bytes: string, answers = 1): Prom
 export type Program = typeof import("../../src/index.ts");
 
 /** Loads the built program with one text of a file replaced. */
-export async function variant(file: string, from: string, to: string): Promise<Program> {
+export async function variant(
+  file: string,
+  from: string,
+  to: string
+): Promise<Program> {
   const server = patched(basename(file), [[from, to]], dirname(file));
-  return await import(pathToFileURL(join(dirname(server), "index.js")).href) as Program;
+  return (await import(
+    pathToFileURL(join(dirname(server), "index.js")).href
+  )) as Program;
 }

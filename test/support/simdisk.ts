@@ -57,7 +57,11 @@ export class SimulatedDisk implements Disk {
   #locks = new Map<string, "held" | "stale">();
   #durableLocks = new Set<string>();
   #inodes = 0;
-  #faults: { readonly operation: Operation; left: number; readonly fault: Fault }[] = [];
+  #faults: {
+    readonly operation: Operation;
+    left: number;
+    readonly fault: Fault;
+  }[] = [];
   #crash: { left: number; readonly part: Interruption | undefined } | undefined;
   #stalled: (() => void)[] | undefined;
   #onStalled = (): void => undefined;
@@ -90,7 +94,8 @@ export class SimulatedDisk implements Disk {
 
   /** The bytes of a file with any name. */
   bytesOf(identity: string | undefined): Buffer | undefined {
-    return [...this.#names.values()].find((each) => each.identity === identity)?.cached;
+    return [...this.#names.values()].find((each) => each.identity === identity)
+      ?.cached;
   }
 
   names(): string[] {
@@ -126,7 +131,9 @@ export class SimulatedDisk implements Disk {
   /** Stalls every append from now on; resolves when the first has been called. */
   stall(): Promise<void> {
     this.#stalled = [];
-    return new Promise((resolve) => { this.#onStalled = resolve; });
+    return new Promise((resolve) => {
+      this.#onStalled = resolve;
+    });
   }
 
   /** Lets the stalled appends continue, and stalls no more. */
@@ -157,20 +164,31 @@ export class SimulatedDisk implements Disk {
   async lock(path: string, identity: string, releases: Release[]) {
     this.#enter("lock");
     const before = this.#locks.get(identity);
-    if (before === "held") throw new JournalError("locked", path, "another process has it open");
+    if (before === "held")
+      throw new JournalError("locked", path, "another process has it open");
     this.#locks.set(identity, "held");
     let isStale = before === "stale";
     releases.push((end) => {
       if (end === "durable" && !isStale) this.#locks.delete(identity);
       else this.#locks.set(identity, "stale");
     });
-    return { isClosed: !isStale, removeStale: () => { isStale = false; } };
+    return {
+      isClosed: !isStale,
+      removeStale: () => {
+        isStale = false;
+      }
+    };
   }
 
-  readBeside(path: string, _journal: string, bytesMax: number): Buffer | undefined {
+  readBeside(
+    path: string,
+    _journal: string,
+    bytesMax: number
+  ): Buffer | undefined {
     this.#enter("readBeside");
     const bytes = this.#names.get(path)?.cached;
-    if (bytes && bytes.length > bytesMax) throw new Error("is not a copy of a journal's end");
+    if (bytes && bytes.length > bytesMax)
+      throw new Error("is not a copy of a journal's end");
     return bytes;
   }
 
@@ -231,7 +249,8 @@ export class SimulatedDisk implements Disk {
         return Buffer.from(inode.cached.subarray(offset, offset + length));
       },
       append: async (bytes) => {
-        if (this.#stalled) await new Promise<void>((resolve) => this.#stall(resolve));
+        if (this.#stalled)
+          await new Promise<void>((resolve) => this.#stall(resolve));
         return this.#append(inode, bytes, enter("append"));
       },
       truncate: (bytes) => {
@@ -244,7 +263,7 @@ export class SimulatedDisk implements Disk {
         this.#change();
         if (!this.lies) inode.sync();
       },
-      close: () => undefined,
+      close: () => undefined
     };
   }
 
@@ -257,7 +276,9 @@ export class SimulatedDisk implements Disk {
   #enter(operation: Operation): Fault {
     if (this.isDown) throw new Error("the machine is down");
     this.calls.push(operation);
-    const [due] = this.#faults.filter((each) => each.operation === operation && each.left-- === 0);
+    const [due] = this.#faults.filter(
+      (each) => each.operation === operation && each.left-- === 0
+    );
     if (!due) return {};
     this.faultsFired++;
     if (due.fault.errno !== undefined && due.fault.bytes === undefined) {
@@ -278,7 +299,11 @@ export class SimulatedDisk implements Disk {
     return this.#crash.part;
   }
 
-  #append(inode: Inode, bytes: Buffer, { errno, bytes: taken = bytes.length }: Fault): number {
+  #append(
+    inode: Inode,
+    bytes: Buffer,
+    { errno, bytes: taken = bytes.length }: Fault
+  ): number {
     const stop = this.#stop();
     if (stop !== false) {
       const part = bytes.subarray(0, stop?.bytes);
@@ -302,7 +327,9 @@ export class SimulatedDisk implements Disk {
   }
 
   #seen({ identity, cached }: Inode): Seen {
-    const links = [...this.#names.values()].filter((each) => each.identity === identity).length;
+    const links = [...this.#names.values()].filter(
+      (each) => each.identity === identity
+    ).length;
     return { identity, isFile: true, bytes: cached.length, links };
   }
 }
@@ -333,7 +360,11 @@ class Inode {
 
   /** The flush of the last bytes has failed. */
   failFlush(bytes: number): void {
-    if (bytes > 0) this.#lost.push({ from: this.cached.length - bytes, to: this.cached.length });
+    if (bytes > 0)
+      this.#lost.push({
+        from: this.cached.length - bytes,
+        to: this.cached.length
+      });
   }
 
   /** Makes durable what the cache has and counts as dirty. */
@@ -351,7 +382,8 @@ class Inode {
 
   truncate(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
-    this.#lost = this.#lost.filter(({ from }) => from < bytes)
+    this.#lost = this.#lost
+      .filter(({ from }) => from < bytes)
       .map(({ from, to }) => ({ from, to: Math.min(to, bytes) }));
     this.#truncatedAt = Math.min(this.#truncatedAt, bytes);
     if (durable) this.commitTruncations();
@@ -380,5 +412,8 @@ class Inode {
 /** As Node throws it; libuv has no name for some numbers, EDQUOT's for one. */
 function systemError(errno: number, operation: Operation): Error {
   const code = getSystemErrorName(-errno);
-  return Object.assign(new Error(`${code}: ${operation}`), { errno: -errno, code });
+  return Object.assign(new Error(`${code}: ${operation}`), {
+    errno: -errno,
+    code
+  });
 }

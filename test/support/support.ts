@@ -2,7 +2,13 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { mkdtempSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs";
+import {
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync
+} from "node:fs";
 import { connect, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -11,7 +17,9 @@ import { setImmediate } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 /** The checkout: this file is in it, or what `npm test` has made of it, in test/.built. */
-export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url).replace("test/.built/", ""))));
+export const root = dirname(
+  dirname(dirname(fileURLToPath(import.meta.url).replace("test/.built/", "")))
+);
 /** The built program: `npm test` builds it first. */
 export const program = join(root, "dist", "server.js");
 
@@ -22,9 +30,12 @@ refuseOldBuild(join(root, "src"), program);
 /** Throws where a file of the source is newer than the program that was built of it. */
 export function refuseOldBuild(source: string, built: string): void {
   const builtAt = statSync(built, { throwIfNoEntry: false })?.mtimeMs ?? 0;
-  const newer = readdirSync(source, { recursive: true, encoding: "utf8" })
-    .find((name) => name.endsWith(".ts") && statSync(join(source, name)).mtimeMs > builtAt);
-  if (newer !== undefined) throw new Error(`dist is older than src/${newer}: run npx tsc first`);
+  const newer = readdirSync(source, { recursive: true, encoding: "utf8" }).find(
+    (name) =>
+      name.endsWith(".ts") && statSync(join(source, name)).mtimeMs > builtAt
+  );
+  if (newer !== undefined)
+    throw new Error(`dist is older than src/${newer}: run npx tsc first`);
 }
 
 export const token = "test-token";
@@ -37,7 +48,10 @@ export function temporaryFolder(parent = tmpdir()): string {
 }
 
 /** A fresh folder, or another one, and the path of a journal in it. */
-export const placeIn = (folder = temporaryFolder()) => ({ folder, path: join(folder, "plants.ndjson") });
+export const placeIn = (folder = temporaryFolder()) => ({
+  folder,
+  path: join(folder, "plants.ndjson")
+});
 
 /** One for a Unix socket, whose address has at most 107 bytes, also where TMPDIR is long. */
 export const socketFolder = (): string =>
@@ -51,24 +65,36 @@ export interface LogEvent {
   readonly hostname: string;
   readonly msg: string;
   readonly reqId?: string;
-  readonly req?: { readonly method?: string; readonly url?: string; readonly remoteAddress?: string };
+  readonly req?: {
+    readonly method?: string;
+    readonly url?: string;
+    readonly remoteAddress?: string;
+  };
   readonly res?: { readonly statusCode: number };
   readonly responseTime?: number;
   readonly token?: string;
-  readonly err?: { readonly type: string; readonly code: number; readonly message: string };
+  readonly err?: {
+    readonly type: string;
+    readonly code: number;
+    readonly message: string;
+  };
   readonly [other: string]: unknown;
 }
 
 /** Returns the events of the log: each is a line of stderr, whose end may still be on its way. */
 export const eventsOf = (stderr: string): LogEvent[] =>
-  (stderr.match(/^\{.*\}(?=\n)/gm) ?? []).map((line) => JSON.parse(line) as LogEvent);
+  (stderr.match(/^\{.*\}(?=\n)/gm) ?? []).map(
+    (line) => JSON.parse(line) as LogEvent
+  );
 
 /** Returns warnings, errors and rotations as lines of text, without requests and usual events. */
 export const complaintsOf = (stderr: string): string =>
   stderr.replace(/^\{.*\}\n/gm, (line) => {
     const { msg, res, leftOut } = JSON.parse(line) as LogEvent;
     const isUsual = /^(?:serving|reloaded|draining|ended)\b/.test(msg);
-    return isUsual || res !== undefined || leftOut !== undefined ? "" : `plant-store: ${msg}\n`;
+    return isUsual || res !== undefined || leftOut !== undefined
+      ? ""
+      : `plant-store: ${msg}\n`;
   });
 
 /** A run of the program, in a process of its own or in the test's: its output, and its end. */
@@ -105,7 +131,11 @@ export class Running {
   /** Waits until its output is as expected. Fails if it ends before. */
   async until(isSo: () => boolean, what: string): Promise<void> {
     while (!isSo()) {
-      assert.equal(this.exitCode, undefined, `it ended before ${what}: ${this.stderr()}`);
+      assert.equal(
+        this.exitCode,
+        undefined,
+        `it ended before ${what}: ${this.stderr()}`
+      );
       await this.changed();
     }
   }
@@ -135,8 +165,12 @@ export class Running {
 
   /** Resolves when it listens. Its first line on stdout may come before or after that of the log. */
   listening(): Promise<void> {
-    return this.until(() => this.stdout().includes("\n")
-      && this.events().some(({ msg }) => msg.startsWith("serving ")), "it listens");
+    return this.until(
+      () =>
+        this.stdout().includes("\n") &&
+        this.events().some(({ msg }) => msg.startsWith("serving ")),
+      "it listens"
+    );
   }
 
   /** Sends the signal, unless it has ended; the exit code. */
@@ -158,7 +192,9 @@ export interface ProcessOptions {
 }
 
 /** Returns a child's environment, without variables that would configure the program. */
-export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): NodeJS.ProcessEnv {
+export function cleanEnvironment(
+  env: Readonly<Record<string, string>> = {}
+): NodeJS.ProcessEnv {
   const { PATH = "", HOME = "" } = process.env;
   return { PATH, HOME, ...env };
 }
@@ -166,12 +202,23 @@ export function cleanEnvironment(env: Readonly<Record<string, string>> = {}): No
 export type RunningProcess = Running & { readonly process: ChildProcess };
 
 /** Starts the program on a free port in a fresh folder, with `token` as its token. */
-export async function startProcess(options: ProcessOptions = {}): Promise<RunningProcess> {
-  const { args = [], env = {}, cwd = temporaryFolder(), node = process.execPath } = options;
+export async function startProcess(
+  options: ProcessOptions = {}
+): Promise<RunningProcess> {
+  const {
+    args = [],
+    env = {},
+    cwd = temporaryFolder(),
+    node = process.execPath
+  } = options;
   const { nodeArgs = [], program: built = program } = options;
-  const running = runningOf(spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
-    cwd, env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }), stdio: ["ignore", "pipe", "pipe"],
-  }));
+  const running = runningOf(
+    spawn(node, [...nodeArgs, built, "--port", "0", ...args], {
+      cwd,
+      env: cleanEnvironment({ PLANTS_TOKEN: token, ...env }),
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+  );
   await running.listening();
   return running;
 }
@@ -181,7 +228,9 @@ export function runningOf(child: ChildProcess): RunningProcess {
   after(() => child.kill("SIGKILL"));
   const running = new Running((name) => child.kill(name));
   for (const name of ["stdout", "stderr"] as const)
-    child[name]?.setEncoding("utf8").on("data", (text: string) => running.add(name, text));
+    child[name]
+      ?.setEncoding("utf8")
+      .on("data", (text: string) => running.add(name, text));
   // Its last output may arrive after its exit.
   child.once("close", (code) => running.finish(code));
   return Object.assign(running, { process: child });
@@ -198,7 +247,8 @@ export interface ExchangeOptions {
   readonly answers?: number;
   readonly halfClose?: boolean;
   readonly head?: boolean;
-  readonly read?: ((bytes: number, client: Socket) => Promise<void>) | undefined;
+  readonly read?:
+    ((bytes: number, client: Socket) => Promise<void>) | undefined;
 }
 
 /**
@@ -207,17 +257,26 @@ export interface ExchangeOptions {
  * @param read waits until the server has read so many bytes
  */
 export async function exchange(
-  port: number, parts: string | Buffer | readonly (string | Buffer)[],
-  { answers = Infinity, halfClose = false, head = false, read }: ExchangeOptions = {},
+  port: number,
+  parts: string | Buffer | readonly (string | Buffer)[],
+  {
+    answers = Infinity,
+    halfClose = false,
+    head = false,
+    read
+  }: ExchangeOptions = {}
 ): Promise<RawAnswer[]> {
   const socket = connect(port, "127.0.0.1");
   const found = readAnswers(socket, answers, head);
-  const list = typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts;
+  const list =
+    typeof parts === "string" || Buffer.isBuffer(parts) ? [parts] : parts;
   await once(socket, "connect");
   socket.setNoDelay(true);
   for (const part of list) {
     if (!socket.writable) break;
-    await new Promise<void>((resolve) => socket.write(part, "latin1", () => resolve()));
+    await new Promise<void>((resolve) =>
+      socket.write(part, "latin1", () => resolve())
+    );
     await read?.(socket.bytesWritten, socket);
   }
   if (halfClose) socket.end();
@@ -227,7 +286,10 @@ export async function exchange(
 }
 
 /** A connection, with these bytes sent. It may be reset. */
-export async function opened(port: number, bytes: string | Buffer = ""): Promise<Socket> {
+export async function opened(
+  port: number,
+  bytes: string | Buffer = ""
+): Promise<Socket> {
   const socket = connect(port, "127.0.0.1").on("error", () => undefined);
   await once(socket, "connect");
   socket.write(bytes);
@@ -235,13 +297,21 @@ export async function opened(port: number, bytes: string | Buffer = ""): Promise
 }
 
 /** Sends bytes; the first response to them. */
-export async function answerTo(port: number, bytes: string | Buffer, head = false): Promise<RawAnswer> {
+export async function answerTo(
+  port: number,
+  bytes: string | Buffer,
+  head = false
+): Promise<RawAnswer> {
   const [answer] = await exchange(port, bytes, { answers: 1, head });
   return answer ?? assert.fail("no response arrived");
 }
 
 /** Reads responses from a socket, 1xx included. With `head` they have no body. */
-export function readAnswers(socket: Socket, answers: number, head = false): Promise<RawAnswer[]> {
+export function readAnswers(
+  socket: Socket,
+  answers: number,
+  head = false
+): Promise<RawAnswer[]> {
   return new Promise((resolve) => {
     let bytes = Buffer.alloc(0);
     const found: RawAnswer[] = [];
@@ -251,11 +321,18 @@ export function readAnswers(socket: Socket, answers: number, head = false): Prom
       for (;;) {
         const end = bytes.indexOf("\r\n\r\n");
         if (end < 0) break;
-        const [line = "", ...fields] = bytes.toString("latin1", 0, end).split("\r\n");
-        const headers = Object.fromEntries(fields.map((field) => {
-          const colon = field.indexOf(":");
-          return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
-        }));
+        const [line = "", ...fields] = bytes
+          .toString("latin1", 0, end)
+          .split("\r\n");
+        const headers = Object.fromEntries(
+          fields.map((field) => {
+            const colon = field.indexOf(":");
+            return [
+              field.slice(0, colon).toLowerCase(),
+              field.slice(colon + 1).trim()
+            ];
+          })
+        );
         const length = head ? 0 : Number(headers["content-length"] ?? 0);
         if (bytes.length < end + 4 + length) break;
         const body = bytes.toString("utf8", end + 4, end + 4 + length);
@@ -287,9 +364,14 @@ export function reader(server: Server): NonNullable<ExchangeOptions["read"]> {
 /** Returns a POST /plants with a valid token. `fields` are whole lines with CRLF. */
 export function post(body: string | Buffer, fields = ""): Buffer {
   const bytes = Buffer.from(body);
-  return Buffer.concat([Buffer.from(`POST /plants HTTP/1.1\r\nHost: localhost\r\n`
-    + `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}`
-    + `Content-Length: ${bytes.length}\r\n\r\n`), bytes]);
+  return Buffer.concat([
+    Buffer.from(
+      `POST /plants HTTP/1.1\r\nHost: localhost\r\n` +
+        `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n${fields}` +
+        `Content-Length: ${bytes.length}\r\n\r\n`
+    ),
+    bytes
+  ]);
 }
 
 /** Returns a seeded generator (mulberry32) of whole numbers below a bound. */
@@ -305,16 +387,26 @@ export function seeded(seed: number): (bound: number) => number {
 
 /** Checks what every response of 400 or more has in common. Returns its number and message. */
 export function assertError(
-  answer: RawAnswer | undefined, statuses: readonly number[],
+  answer: RawAnswer | undefined,
+  statuses: readonly number[]
 ): { readonly error: number; readonly message: string } {
   assert.ok(answer, "no response arrived");
   const { status, headers, body } = answer;
-  assert.ok(statuses.includes(status), `${status} instead of ${statuses.join(" or ")}: ${body}`);
+  assert.ok(
+    statuses.includes(status),
+    `${status} instead of ${statuses.join(" or ")}: ${body}`
+  );
   assert.equal(headers["content-type"], "application/json");
   assert.equal(headers["content-length"], String(Buffer.byteLength(body)));
-  assert.match(headers["date"] ?? "", /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/);
+  assert.match(
+    headers["date"] ?? "",
+    /^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$/
+  );
   assert.match(body, /^\{[^\n]*\}\n$/, "one line, and its LF");
-  const answered = JSON.parse(body) as { readonly error: number; readonly message: string };
+  const answered = JSON.parse(body) as {
+    readonly error: number;
+    readonly message: string;
+  };
   assert.deepEqual(Object.keys(answered).sort(), ["error", "message"]);
   assert.equal(Math.floor(answered.error / 100), status);
   assert.match(answered.message, /^[A-Z][^\0-\x1f\x7f]{1,498}[.…]$/);

@@ -1,13 +1,27 @@
 /** Shared by the tests of faults: tools that may be missing, broken copies of the program. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync, type ChildProcess } from "node:child_process";
-import { cpSync, existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  writeFileSync
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { program, runningOf, temporaryFolder, type RunningProcess } from "./support.ts";
+import {
+  program,
+  runningOf,
+  temporaryFolder,
+  type RunningProcess
+} from "./support.ts";
 
 /** Returns why a test cannot run here, or false. Each command is tried once. */
-export function missing(...commands: readonly (readonly [string, ...string[]])[]): string | false {
+export function missing(
+  ...commands: readonly (readonly [string, ...string[]])[]
+): string | false {
   for (const [command, ...args] of commands) {
     const { status, error } = spawnSync(command, args, { stdio: "ignore" });
     if (status === 0) continue;
@@ -26,13 +40,18 @@ export function unless(isMet: boolean, reason: string): string | false {
 
 const descriptors = "/proc/self/fd";
 /** The reason why descriptors cannot be counted here, or false. */
-export const noDescriptors = unless(existsSync(descriptors), `there is no ${descriptors}`);
+export const noDescriptors = unless(
+  existsSync(descriptors),
+  `there is no ${descriptors}`
+);
 
 /**
  * Fails if a function leaves a descriptor open. It is called twice: the first call may open
  * descriptors that stay open. The other end of a socket is closed some turns later.
  */
-export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<void> {
+export async function leavesNoDescriptor(
+  act: () => Promise<unknown>
+): Promise<void> {
   const count = (): number => readdirSync(descriptors).length;
   await act();
   let before = count();
@@ -41,7 +60,8 @@ export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<v
     before = Math.min(before, count());
   }
   await act();
-  for (let turns = 0; count() > before && turns < 1_000; turns++) await setImmediate();
+  for (let turns = 0; count() > before && turns < 1_000; turns++)
+    await setImmediate();
   assert.ok(count() <= before, "descriptors are open");
 }
 
@@ -51,10 +71,15 @@ export async function leavesNoDescriptor(act: () => Promise<unknown>): Promise<v
  * @param folder the file's folder in `dist`; "" for `dist` itself
  */
 export function patched(
-  file: string, changes: readonly (readonly [from: string, to: string])[], room = "journal",
+  file: string,
+  changes: readonly (readonly [from: string, to: string])[],
+  room = "journal"
 ): string {
   const folder = join(temporaryFolder(), "dist");
-  cpSync(dirname(program), folder, { recursive: true, filter: (each) => !each.endsWith(".d.ts") });
+  cpSync(dirname(program), folder, {
+    recursive: true,
+    filter: (each) => !each.endsWith(".d.ts")
+  });
   writeFileSync(join(folder, "package.json"), '{"type":"module"}');
   const path = join(folder, room, file);
   let text = readFileSync(path, "utf8");
@@ -67,41 +92,90 @@ export function patched(
 }
 
 /** Copies the program to where every user can read it, whatever the checkout's mode; or breaks it, too. */
-export function readableByAll(file = "lock.js", ...changes: Parameters<typeof patched>[1]): string {
+export function readableByAll(
+  file = "lock.js",
+  ...changes: Parameters<typeof patched>[1]
+): string {
   const server = patched(file, changes);
-  assert.equal(spawnSync("chmod", ["-R", "a+rX", dirname(dirname(server))]).status, 0);
+  assert.equal(
+    spawnSync("chmod", ["-R", "a+rX", dirname(dirname(server))]).status,
+    0
+  );
   return server;
 }
 
 /** Makes NAME.crt and NAME.key in a folder, a certificate that is its own authority; their paths. */
-export function certify(folder: string, name: string, {
-  days = 1, kind = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"], names = "IP:127.0.0.1,DNS:localhost",
-} = {}) {
-  const [cert, key] = [join(folder, `${name}.crt`), join(folder, `${name}.key`)];
-  execFileSync("openssl", ["req", "-x509", "-newkey", ...kind, "-nodes", "-keyout", key, "-out", cert,
-    "-days", `${days}`, "-subj", `/CN=${name}`, "-addext", `subjectAltName=${names}`], { stdio: "ignore" });
+export function certify(
+  folder: string,
+  name: string,
+  {
+    days = 1,
+    kind = ["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
+    names = "IP:127.0.0.1,DNS:localhost"
+  } = {}
+) {
+  const [cert, key] = [
+    join(folder, `${name}.crt`),
+    join(folder, `${name}.key`)
+  ];
+  execFileSync(
+    "openssl",
+    [
+      "req",
+      "-x509",
+      "-newkey",
+      ...kind,
+      "-nodes",
+      "-keyout",
+      key,
+      "-out",
+      cert,
+      "-days",
+      `${days}`,
+      "-subj",
+      `/CN=${name}`,
+      "-addext",
+      `subjectAltName=${names}`
+    ],
+    { stdio: "ignore" }
+  );
   return { cert, key };
 }
 
 /** A program that responds before it writes; the wait makes sure that the response has left. */
-export const eager = (): string => patched("journal.js", [["await appendAll(file, bytes);",
-  `for (const each of this.#queue.batch) each.settle();
-   await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`]]);
+export const eager = (): string =>
+  patched("journal.js", [
+    [
+      "await appendAll(file, bytes);",
+      `for (const each of this.#queue.batch) each.settle();
+   await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`
+    ]
+  ]);
 
 /** Resolves when a started program listens, or with exit code and stderr when it ends. */
-export async function outcomeOf(child: ChildProcess): Promise<RunningProcess | string> {
+export async function outcomeOf(
+  child: ChildProcess
+): Promise<RunningProcess | string> {
   const running = runningOf(child);
   while (!running.stdout().includes("\n")) {
-    if (running.exitCode !== undefined) return `${running.exitCode} ${running.stderr()}`;
+    if (running.exitCode !== undefined)
+      return `${running.exitCode} ${running.stderr()}`;
     await running.changed();
   }
   return running;
 }
 
 /** Returns a process's memory in KiB: what is resident, or its peak; 0 where there is no /proc. */
-export function memoryOf({ process: { pid } }: RunningProcess, field: "VmRSS" | "VmHWM" = "VmRSS"): number {
+export function memoryOf(
+  { process: { pid } }: RunningProcess,
+  field: "VmRSS" | "VmHWM" = "VmRSS"
+): number {
   const path = `/proc/${pid}/status`;
-  return existsSync(path) ? Number(RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(path, "utf8"))?.[1]) : 0;
+  return existsSync(path)
+    ? Number(
+        RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(path, "utf8"))?.[1]
+      )
+    : 0;
 }
 
 /** Returns the flags with which a process has a file open (proc(5)). */

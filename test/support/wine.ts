@@ -2,24 +2,45 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, watch, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  watch,
+  writeFileSync
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
 import { preload } from "./operator.ts";
-import { cleanEnvironment, complaintsOf, exchange, post, program, temporaryFolder, token } from "./support.ts";
+import {
+  cleanEnvironment,
+  complaintsOf,
+  exchange,
+  post,
+  program,
+  temporaryFolder,
+  token
+} from "./support.ts";
 import { missing, unless } from "./tools.ts";
 
 const { PLANT_TEST_WINDOWS_NODES: given = "" } = process.env;
 
 /** Wine's server opens the files. As root it could write a read-only one. */
 const wrapper = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"];
-const [first = "wine", ...words] = [...process.getuid?.() === 0 ? wrapper : [], "wine"];
+const [first = "wine", ...words] = [
+  ...(process.getuid?.() === 0 ? wrapper : []),
+  "wine"
+];
 
 /** Why the program cannot run under Wine here, or false. */
-export const noWine = unless(given !== "",
-  "PLANT_TEST_WINDOWS_NODES is not set: .ci/run installs Node's builds for Windows")
-  || missing([first, ...words, "--version"]);
+export const noWine =
+  unless(
+    given !== "",
+    "PLANT_TEST_WINDOWS_NODES is not set: .ci/run installs Node's builds for Windows"
+  ) || missing([first, ...words, "--version"]);
 
 /** Node's builds for Windows. */
 export const windowsNodes = noWine ? [] : given.split(":").filter(Boolean);
@@ -27,38 +48,63 @@ export const windowsNodes = noWine ? [] : given.split(":").filter(Boolean);
 /** Wine's settings are in a home of its own: the user's stay as they are. */
 const home = mkdtempSync(join(tmpdir(), "plant-store-wine-"));
 const environment = {
-  HOME: home, WINEPREFIX: join(home, "prefix"), WINEDEBUG: "-all", LC_ALL: "C.UTF-8",
-  WINEDLLOVERRIDES: "winemenubuilder.exe,mscoree,mshtml=d",
+  HOME: home,
+  WINEPREFIX: join(home, "prefix"),
+  WINEDEBUG: "-all",
+  LC_ALL: "C.UTF-8",
+  WINEDLLOVERRIDES: "winemenubuilder.exe,mscoree,mshtml=d"
 };
 const children = new Set<ChildProcess>();
 after(() => {
   for (const child of children) child.kill("SIGKILL");
   const env = { ...cleanEnvironment(), ...environment };
-  if (!noWine) for (const flag of ["-k", "-w"]) spawnSync("wineserver", [flag], { env });
+  if (!noWine)
+    for (const flag of ["-k", "-w"]) spawnSync("wineserver", [flag], { env });
   rmSync(home, { recursive: true, force: true });
 });
 
 /** A path as Windows has it. */
-export const windowsPath = (path: string): string => `Z:${path.replaceAll("/", "\\")}`;
+export const windowsPath = (path: string): string =>
+  `Z:${path.replaceAll("/", "\\")}`;
 
 /** Starts a program. Its output goes to files: Node's build for Windows cannot open Wine's pipes. */
 function wine(args: readonly string[], cwd: string, env = {}) {
-  const paths = ["stdout", "stderr"].map((name) => join(temporaryFolder(), name));
+  const paths = ["stdout", "stderr"].map((name) =>
+    join(temporaryFolder(), name)
+  );
   const files = paths.map((path) => openSync(path, "a"));
-  const child = spawn(first, [...words, ...args],
-    { cwd, env: { ...cleanEnvironment(env), ...environment }, stdio: ["ignore", ...files] });
+  const child = spawn(first, [...words, ...args], {
+    cwd,
+    env: { ...cleanEnvironment(env), ...environment },
+    stdio: ["ignore", ...files]
+  });
   for (const file of files) closeSync(file);
   children.add(child);
-  const ended = once(child, "exit").then(([code, signal]) => (code ?? signal) as number | string);
+  const ended = once(child, "exit").then(
+    ([code, signal]) => (code ?? signal) as number | string
+  );
   const [stdoutPath = "", stderrPath = ""] = paths;
   const stderr = (): string => readFileSync(stderrPath, "utf8");
-  return { child, ended, stdoutPath, stdout: () => readFileSync(stdoutPath, "utf8"), stderr };
+  return {
+    child,
+    ended,
+    stdoutPath,
+    stdout: () => readFileSync(stdoutPath, "utf8"),
+    stderr
+  };
 }
 
 /** Runs a program under Wine to its end. */
-export async function runWine(args: readonly string[], cwd = temporaryFolder()) {
+export async function runWine(
+  args: readonly string[],
+  cwd = temporaryFolder()
+) {
   const { ended, stdout, stderr } = wine(args, cwd);
-  return { code: await ended, stdout: stdout(), stderr: complaintsOf(stderr()) };
+  return {
+    code: await ended,
+    stdout: stdout(),
+    stderr: complaintsOf(stderr())
+  };
 }
 
 /** Ends the program as a closed window or Ctrl-Break does: under Wine it has no console. */
@@ -69,19 +115,33 @@ const signalled = preload(`import { existsSync } from "node:fs";
   }, 50);`);
 
 /** Starts the program, and waits until it listens. */
-export async function startWine(node: string, {
-  args = [] as readonly string[], cwd = temporaryFolder(), env = {}, built = program,
-}) {
-  const { child, ended, stdoutPath, stdout, stderr } =
-    wine([node, ...signalled, windowsPath(built), "--port", "0", ...args], cwd, { PLANTS_TOKEN: token, ...env });
-  const failed = ended.then((code) => assert.fail(`it ended with ${code}: ${stderr()}`));
+export async function startWine(
+  node: string,
+  {
+    args = [] as readonly string[],
+    cwd = temporaryFolder(),
+    env = {},
+    built = program
+  }
+) {
+  const { child, ended, stdoutPath, stdout, stderr } = wine(
+    [node, ...signalled, windowsPath(built), "--port", "0", ...args],
+    cwd,
+    { PLANTS_TOKEN: token, ...env }
+  );
+  const failed = ended.then((code) =>
+    assert.fail(`it ended with ${code}: ${stderr()}`)
+  );
   failed.catch(() => undefined);
   const changes = watch(stdoutPath);
-  while (!stdout().includes("\n")) await Promise.race([once(changes, "change"), failed]);
+  while (!stdout().includes("\n"))
+    await Promise.race([once(changes, "change"), failed]);
   changes.close();
   const [, url = "", port] = /listening on (\S+:(\d+))\n/.exec(stdout()) ?? [];
   return {
-    url, stdout, stderr,
+    url,
+    stdout,
+    stderr,
 
     /** Posts a plant. Returns the status, and whether the response is a replay. */
     async post(id: string, fields?: string) {
@@ -95,11 +155,19 @@ export async function startWine(node: string, {
       if (how === "SIGKILL") child.kill(how);
       else writeFileSync(join(cwd, how), "");
       return ended;
-    },
+    }
   };
 }
 
 if (!noWine) {
-  const setting = ["add", String.raw`HKCU\Software\Wine`, "/v", "Version", "/d", "win10", "/f"];
+  const setting = [
+    "add",
+    String.raw`HKCU\Software\Wine`,
+    "/v",
+    "Version",
+    "/d",
+    "win10",
+    "/f"
+  ];
   assert.equal((await runWine(["reg", ...setting])).code, 0);
 }

@@ -18,10 +18,17 @@ const nestingMax = 64;
 /** Checks a text, and returns the value that the kept texts stand for, as JSON.parse makes it. */
 function valueOf(text: string, nesting = nestingMax): unknown {
   const expected: unknown = JSON.parse(text);
-  const names = Object.keys(Object(expected)).map((name) => JSON.stringify(name).slice(1, -1));
+  const names = Object.keys(Object(expected)).map((name) =>
+    JSON.stringify(name).slice(1, -1)
+  );
   const value = parseJson(text, nesting, names);
   if (!value.text.startsWith("{")) return JSON.parse(value.text);
-  return Object.fromEntries([...value.members].map(([name, member]) => [JSON.parse(`"${name}"`), JSON.parse(member)]));
+  return Object.fromEntries(
+    [...value.members].map(([name, member]) => [
+      JSON.parse(`"${name}"`),
+      JSON.parse(member)
+    ])
+  );
 }
 
 function errorOf(body: Buffer | string, nesting = nestingMax) {
@@ -31,7 +38,11 @@ function errorOf(body: Buffer | string, nesting = nestingMax) {
   } catch (error) {
     assert.ok(error instanceof JsonError, `a JsonError, not ${String(error)}`);
     const { code, message } = error;
-    return { code, message, offset: Number(/^at byte (\d+)/.exec(message)?.[1]) };
+    return {
+      code,
+      message,
+      offset: Number(/^at byte (\d+)/.exec(message)?.[1])
+    };
   }
 }
 
@@ -39,23 +50,62 @@ function errorOf(body: Buffer | string, nesting = nestingMax) {
 const shown = (text: string): string => JSON.stringify(text.slice(0, 60));
 
 for (const text of [
-  "null", "true", "false", "-0", "10", "-1.5", "0.0", "1E+02", "1e-2", "1e400", "9007199254740993",
-  '""', '"é€😀"', '"\u007f"', '"\u2028\u2029"', '"\ufeff"', '"\ufffd"', '"\u{10ffff}"',
-  '"\\"\\\\\\/\\b\\f\\n\\r\\t"', '"\\u0000\\u00e9\\u20AC\\uFFFE"', '"\\ud800\\udc00\\uDBFF\\uDFFF"',
-  '"\\ud7ff\\ue000"', '"\\\\ud83d"', "[ ]", "[[],[null,[3]]]", "{ }", '{"":1,"a":{"a":{"a":1}}}',
-  '[{"a":1},{"a":2}]', '{"a":1,"A":2,"a ":3}', '{"é":1,"e\u0301":2}', '{"1":1,"01":2,"1.0":3}',
+  "null",
+  "true",
+  "false",
+  "-0",
+  "10",
+  "-1.5",
+  "0.0",
+  "1E+02",
+  "1e-2",
+  "1e400",
+  "9007199254740993",
+  '""',
+  '"é€😀"',
+  '"\u007f"',
+  '"\u2028\u2029"',
+  '"\ufeff"',
+  '"\ufffd"',
+  '"\u{10ffff}"',
+  '"\\"\\\\\\/\\b\\f\\n\\r\\t"',
+  '"\\u0000\\u00e9\\u20AC\\uFFFE"',
+  '"\\ud800\\udc00\\uDBFF\\uDFFF"',
+  '"\\ud7ff\\ue000"',
+  '"\\\\ud83d"',
+  "[ ]",
+  "[[],[null,[3]]]",
+  "{ }",
+  '{"":1,"a":{"a":{"a":1}}}',
+  '[{"a":1},{"a":2}]',
+  '{"a":1,"A":2,"a ":3}',
+  '{"é":1,"e\u0301":2}',
+  '{"1":1,"01":2,"1.0":3}',
   '{"__proto__":{"a":1},"constructor":1,"then":2,"length":3,"get":6}',
-  "\t\n\r 1\t\n\r ", ' { "a" : [ 1 , 2 ] , "b" : { } } ',
-  "[".repeat(nestingMax) + "]".repeat(nestingMax), '{"a":'.repeat(63) + "[]" + "}".repeat(63),
-  `[${"[[]],".repeat(99)}1]`, "9".repeat(400), `0.${"0".repeat(400)}1`, `1e${"0".repeat(400)}`,
+  "\t\n\r 1\t\n\r ",
+  ' { "a" : [ 1 , 2 ] , "b" : { } } ',
+  "[".repeat(nestingMax) + "]".repeat(nestingMax),
+  '{"a":'.repeat(63) + "[]" + "}".repeat(63),
+  `[${"[[]],".repeat(99)}1]`,
+  "9".repeat(400),
+  `0.${"0".repeat(400)}1`,
+  `1e${"0".repeat(400)}`
 ] as const) {
   test(`${shown(text)} is read as JSON.parse reads it`, () => {
     assert.deepStrictEqual(valueOf(text), JSON.parse(text));
   });
 }
 
-for (const text of ["9007199254740993", "-0", "1.0", "1E+2", "1e1000000000", "9".repeat(2 ** 20),
-  `1${"0".repeat(100_000)}e-100000`, "0.10000000000000000000000001"]) {
+for (const text of [
+  "9007199254740993",
+  "-0",
+  "1.0",
+  "1E+2",
+  "1e1000000000",
+  "9".repeat(2 ** 20),
+  `1${"0".repeat(100_000)}e-100000`,
+  "0.10000000000000000000000001"
+]) {
   test(`${shown(text)} stays the text that was sent`, () => {
     assert.equal(parseJson(` ${text} `, nestingMax, []).text, text);
     const { members } = parseJson(`{"a": ${text} ,"b":0}`, nestingMax, ["a"]);
@@ -67,77 +117,180 @@ const isLong = process.env["PLANT_TEST_BODIES"] !== undefined;
 const mebibytes = isLong ? 16 : 4;
 for (const piece of ["s", "\u00e9", "\\n", "x\\n", "\\ud83d\\ude00"]) {
   test(`a string of ${shown(piece)} may have ${mebibytes} MiB`, () => {
-    const count = Math.floor(mebibytes * 2 ** 20 / Buffer.byteLength(piece)) - 1;
+    const count =
+      Math.floor((mebibytes * 2 ** 20) / Buffer.byteLength(piece)) - 1;
     const body = Buffer.from(`"${piece.repeat(count)}"`);
-    assert.equal(parseJson(decodeUtf8(body), nestingMax, []).text, body.toString());
+    assert.equal(
+      parseJson(decodeUtf8(body), nestingMax, []).text,
+      body.toString()
+    );
   });
 }
 
 const deep = "[".repeat(65) + "]".repeat(65);
 
 /** Texts by the code of their error, each with the byte where it stops being I-JSON. */
-const invalid: Readonly<Partial<Record<JsonError["code"], readonly (readonly [string, number])[]>>> = {
+const invalid: Readonly<
+  Partial<Record<JsonError["code"], readonly (readonly [string, number])[]>>
+> = {
   json: [
-    ["", 0], ["\n\t\r ", 4], ["{}{}", 2], ["nullnull", 4], ["1\0", 1], ["1//", 1], ["/**/1", 0],
-    ["\ufeff1", 0], ["1\ufeff", 1], ["\u00a01", 0], ["\v1", 0], ["\f1", 0], ["[\u20281]", 1],
-    ["nul", 0], ["True", 0], ["truee", 4], ["undefined", 0], ["-", 0], ["+1", 0], ["01", 1],
-    ["-01", 2], ["1.", 1], [".5", 0], ["1.e5", 1], ["1.2.3", 3], ["1e", 1], ["1E+", 1], ["1e1.5", 3],
-    ["0x1", 1], ["1_000", 1], ["- 1", 0], ["Infinity", 0], ["NaN", 0], ["１", 0], ["1٢", 1],
-    ['"', 1], ["'a'", 0], ['"a\nb"', 2], ['"\0"', 1], ['"\u001f"', 1], ['"€\u0001"', 4],
-    ['"😀\n"', 5], ['"\\', 2], ['"\\"', 3], ['"\\x41"', 2], ['"\\\'"', 2], ['"\\N"', 2],
-    ['"é\\é"', 4], ['"\\\n"', 2], ['"\\u00"', 5], ['"\\U0041"', 2], ['"\\u00g1"', 5],
-    ['"\\u004１"', 6], ['"\\ud83d\\u"', 9], ["[", 1], ["]", 0], ["[1,]", 3], ["[,1]", 1], ["[1 2]", 3], ["[1}", 2],
-    ["[1]]", 3], ['["é" "é"]', 6], ["{", 1], ["{1:2}", 1], ["{a:1}", 1], ['{"a" 1}', 5], ['{"a":', 5],
-    ['{"a":}', 5], ['{"a":1,}', 7], ["{,}", 1], ['{"a":1]', 6], ['{"a":1 "b":2}', 7],
-    ['{"a","b"}', 4], ['{"😀":"😀",}', 15], ["{[]:1}", 1],
+    ["", 0],
+    ["\n\t\r ", 4],
+    ["{}{}", 2],
+    ["nullnull", 4],
+    ["1\0", 1],
+    ["1//", 1],
+    ["/**/1", 0],
+    ["\ufeff1", 0],
+    ["1\ufeff", 1],
+    ["\u00a01", 0],
+    ["\v1", 0],
+    ["\f1", 0],
+    ["[\u20281]", 1],
+    ["nul", 0],
+    ["True", 0],
+    ["truee", 4],
+    ["undefined", 0],
+    ["-", 0],
+    ["+1", 0],
+    ["01", 1],
+    ["-01", 2],
+    ["1.", 1],
+    [".5", 0],
+    ["1.e5", 1],
+    ["1.2.3", 3],
+    ["1e", 1],
+    ["1E+", 1],
+    ["1e1.5", 3],
+    ["0x1", 1],
+    ["1_000", 1],
+    ["- 1", 0],
+    ["Infinity", 0],
+    ["NaN", 0],
+    ["１", 0],
+    ["1٢", 1],
+    ['"', 1],
+    ["'a'", 0],
+    ['"a\nb"', 2],
+    ['"\0"', 1],
+    ['"\u001f"', 1],
+    ['"€\u0001"', 4],
+    ['"😀\n"', 5],
+    ['"\\', 2],
+    ['"\\"', 3],
+    ['"\\x41"', 2],
+    ['"\\\'"', 2],
+    ['"\\N"', 2],
+    ['"é\\é"', 4],
+    ['"\\\n"', 2],
+    ['"\\u00"', 5],
+    ['"\\U0041"', 2],
+    ['"\\u00g1"', 5],
+    ['"\\u004１"', 6],
+    ['"\\ud83d\\u"', 9],
+    ["[", 1],
+    ["]", 0],
+    ["[1,]", 3],
+    ["[,1]", 1],
+    ["[1 2]", 3],
+    ["[1}", 2],
+    ["[1]]", 3],
+    ['["é" "é"]', 6],
+    ["{", 1],
+    ["{1:2}", 1],
+    ["{a:1}", 1],
+    ['{"a" 1}', 5],
+    ['{"a":', 5],
+    ['{"a":}', 5],
+    ['{"a":1,}', 7],
+    ["{,}", 1],
+    ['{"a":1]', 6],
+    ['{"a":1 "b":2}', 7],
+    ['{"a","b"}', 4],
+    ['{"😀":"😀",}', 15],
+    ["{[]:1}", 1]
   ],
   duplicate: [
-    ['{"a":1,"a":1}', 7], ['{"":1,"":1}', 6], ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25],
-    ['{"a":1, "\\u0061":2}', 8], ['{"é":1,"\\u00E9":2}', 8], ['{"😀":1,"\\ud83d\\ude00":2}', 10],
-    ['[[{"a":{"b":1,"b":2}}]]', 14], ['{"a":{"a":1},"a":2}', 13], ['{"a":1,"a"', 7],
-    ['{"__proto__":1,"__proto__":2}', 15], ['{"toString":1,"toString":2}', 14], ['{"1":1,"1":2}', 7],
+    ['{"a":1,"a":1}', 7],
+    ['{"":1,"":1}', 6],
+    ['{"a":{"b":1,"c":2},"b":1,"b":2}', 25],
+    ['{"a":1, "\\u0061":2}', 8],
+    ['{"é":1,"\\u00E9":2}', 8],
+    ['{"😀":1,"\\ud83d\\ude00":2}', 10],
+    ['[[{"a":{"b":1,"b":2}}]]', 14],
+    ['{"a":{"a":1},"a":2}', 13],
+    ['{"a":1,"a"', 7],
+    ['{"__proto__":1,"__proto__":2}', 15],
+    ['{"toString":1,"toString":2}', 14],
+    ['{"1":1,"1":2}', 7]
   ],
   surrogate: [
-    ['"\\ude00\\ud83d"', 1], ['"\\ud83d\\ud83d\\ude00"', 1],
-    ['"\\ud83dx\\ude00"', 1], ['"\\ud83d\\\\ude00"', 1], ['"\\uD83D😀"', 1], ['"é\\udfff"', 3],
-    ['"\\ud83d\\ude00\\ude00"', 13], ['"\\ud83d\\ue000"', 1], ['"\\ud83d\\ud7ff"', 1],
-    ['{"\\ud83d":1}', 2], ['{"a":{"€":["\\udc00"]}}', 14],
+    ['"\\ude00\\ud83d"', 1],
+    ['"\\ud83d\\ud83d\\ude00"', 1],
+    ['"\\ud83dx\\ude00"', 1],
+    ['"\\ud83d\\\\ude00"', 1],
+    ['"\\uD83D😀"', 1],
+    ['"é\\udfff"', 3],
+    ['"\\ud83d\\ude00\\ude00"', 13],
+    ['"\\ud83d\\ue000"', 1],
+    ['"\\ud83d\\ud7ff"', 1],
+    ['{"\\ud83d":1}', 2],
+    ['{"a":{"€":["\\udc00"]}}', 14]
   ],
   nesting: [
-    [deep, 64], ['{"é":'.repeat(65), 384], ["[".repeat(100_000), 64],
-    ["[" + deep.slice(1, -1) + "]", 64], ["[1," + deep.slice(1), 66],
-    ['{"a":'.repeat(100_000), 320],
-  ],
+    [deep, 64],
+    ['{"é":'.repeat(65), 384],
+    ["[".repeat(100_000), 64],
+    ["[" + deep.slice(1, -1) + "]", 64],
+    ["[1," + deep.slice(1), 66],
+    ['{"a":'.repeat(100_000), 320]
+  ]
 };
 
 const errors = Object.entries(invalid).flatMap(([code, texts]) =>
-  texts.map(([text, offset]) => [text, code, offset] as const));
+  texts.map(([text, offset]) => [text, code, offset] as const)
+);
 for (const [text, code, offset] of errors) {
   test(`${shown(text)} is refused at byte ${offset} as ${code}`, () => {
     const error = errorOf(text);
     assert.deepEqual([error?.code, error?.offset], [code, offset]);
     // Safe in any log: one line, no more than a character of what was sent.
-    assert.match(error?.message ?? "", new RegExp(`^at byte ${offset}, found [ -~]{1,150}$`));
+    assert.match(
+      error?.message ?? "",
+      new RegExp(`^at byte ${offset}, found [ -~]{1,150}$`)
+    );
   });
 }
 
 test("a message names an invisible character by its number, and a byte order mark by its name", () => {
   const found = (text: string): string | undefined =>
     /, found (.*), expected/.exec(errorOf(text)?.message ?? "")?.[1];
-  assert.deepEqual(["~", "\x7f", " \u00a0", " \ufeff", "\ufeff1"].map(found),
-    ['"~"', "U+007F", "U+00A0", "a byte order mark", "a byte order mark"]);
+  assert.deepEqual(["~", "\x7f", " \u00a0", " \ufeff", "\ufeff1"].map(found), [
+    '"~"',
+    "U+007F",
+    "U+00A0",
+    "a byte order mark",
+    "a byte order mark"
+  ]);
 });
 
 /** Bytes, and the position of the first that are not part of a well-formed character. */
 for (const [what, hex, offset] of [
-  ["a byte FF", "ff", 0], ["a lone continuation", "228022", 1],
-  ["a lead without continuation", "22c32822", 1], ["two bytes, truncated", "22c3", 1],
-  ["EF BF before a quote", "22efbf22", 1], ["EF before EF BF BD", "22efefbfbd22", 1],
-  ["four bytes, truncated", "22f09f98", 1], ["an overlong slash", "22c0af22", 1],
-  ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1], ["U+110000", "22f490808022", 1],
+  ["a byte FF", "ff", 0],
+  ["a lone continuation", "228022", 1],
+  ["a lead without continuation", "22c32822", 1],
+  ["two bytes, truncated", "22c3", 1],
+  ["EF BF before a quote", "22efbf22", 1],
+  ["EF before EF BF BD", "22efefbfbd22", 1],
+  ["four bytes, truncated", "22f09f98", 1],
+  ["an overlong slash", "22c0af22", 1],
+  ["a pair of CESU-8 surrogates", "22eda0bdedb88022", 1],
+  ["U+110000", "22f490808022", 1],
   ["FF after characters of two and three", "22c3a9e282acff22", 6],
-  ["UTF-16 with a byte order mark", "fffe3100", 0], ["EF BF after U+FFFD", "22efbfbdefbf", 4],
-  ["FF after a whole value", "31ff", 1], ["FF in a name", "7b22ff223a317d", 2],
+  ["UTF-16 with a byte order mark", "fffe3100", 0],
+  ["EF BF after U+FFFD", "22efbfbdefbf", 4],
+  ["FF after a whole value", "31ff", 1],
+  ["FF in a name", "7b22ff223a317d", 2]
 ] as const) {
   test(`${what} (${hex}) is refused at byte ${offset} as not UTF-8`, () => {
     const error = errorOf(Buffer.from(hex, "hex"));
@@ -148,43 +301,99 @@ for (const [what, hex, offset] of [
 type Below = (bound: number) => number;
 
 const spaces = ["", "", "", " ", "\n", "\t \r"];
-const scalars = ["null", "true", "false", "0", "-0", "1", "-1.5", "1e5", "12345678901234567890"];
-const characters = ["a", "b", "é", "😀", "\\n", '\\"', "\\\\", "\\u0061", "\\ud83d\\ude00", " "];
-const names = ["", "a", "b", "c", "é", "😀", "__proto__", "constructor", "0", "1", "\\u0061"];
+const scalars = [
+  "null",
+  "true",
+  "false",
+  "0",
+  "-0",
+  "1",
+  "-1.5",
+  "1e5",
+  "12345678901234567890"
+];
+const characters = [
+  "a",
+  "b",
+  "é",
+  "😀",
+  "\\n",
+  '\\"',
+  "\\\\",
+  "\\u0061",
+  "\\ud83d\\ude00",
+  " "
+];
+const names = [
+  "",
+  "a",
+  "b",
+  "c",
+  "é",
+  "😀",
+  "__proto__",
+  "constructor",
+  "0",
+  "1",
+  "\\u0061"
+];
 
 /** A random JSON text, in which a name may occur twice. */
 function randomText(below: Below, depth: number): string {
-  const one = (table: readonly string[]): string => table[below(table.length)] ?? "";
+  const one = (table: readonly string[]): string =>
+    table[below(table.length)] ?? "";
   const many = (make: () => string): string =>
-    Array.from({ length: below(4) }, make).join(`${one(spaces)},${one(spaces)}`);
+    Array.from({ length: below(4) }, make).join(
+      `${one(spaces)},${one(spaces)}`
+    );
   const value = (): string => randomText(below, depth - 1);
   switch (below(depth > 0 ? 5 : 2)) {
-    case 0: return one(scalars);
-    case 1: return `"${Array.from({ length: below(5) }, () => one(characters)).join("")}"`;
-    case 2: return `[${one(spaces)}${many(value)}${one(spaces)}]`;
-    default: return `{${many(() => `"${one(names)}"${one(spaces)}:${one(spaces)}${value()}`)}}`;
+    case 0:
+      return one(scalars);
+    case 1:
+      return `"${Array.from({ length: below(5) }, () => one(characters)).join("")}"`;
+    case 2:
+      return `[${one(spaces)}${many(value)}${one(spaces)}]`;
+    default:
+      return `{${many(() => `"${one(names)}"${one(spaces)}:${one(spaces)}${value()}`)}}`;
   }
 }
 
 /** The text with a piece left out, put in, or repeated; it stays well-formed Unicode. */
 function mutated(text: string, below: Below): string {
-  const [alphabet, points] = [[...'{}[]",:\\u0d18eE+-.tn /\u0001é😀'], [...text]];
+  const [alphabet, points] = [
+    [...'{}[]",:\\u0d18eE+-.tn /\u0001é😀'],
+    [...text]
+  ];
   const at = below(points.length + 1);
   const length = below(4);
   switch (below(3)) {
-    case 0: points.splice(at, length + 1); break;
-    case 1: points.splice(at, below(2), alphabet[below(alphabet.length)] ?? ""); break;
-    default: points.splice(at, 0, ...points.slice(at, at + length + 1));
+    case 0:
+      points.splice(at, length + 1);
+      break;
+    case 1:
+      points.splice(at, below(2), alphabet[below(alphabet.length)] ?? "");
+      break;
+    default:
+      points.splice(at, 0, ...points.slice(at, at + length + 1));
   }
   return points.join("");
 }
 
 /** Rounds of a random test. */
-const rounds = (count: number): number => isLong ? count : count / 4;
+const rounds = (count: number): number => (isLong ? count : count / 4);
 
 test("random texts, mutated or not, are accepted and refused as JSON.parse and I-JSON say", () => {
   const below = seeded(1);
-  const seen = { accepted: 0, json: 0, duplicate: 0, surrogate: 0, nesting: 0, utf8: 0, schema: 0 };
+  const seen = {
+    accepted: 0,
+    json: 0,
+    duplicate: 0,
+    surrogate: 0,
+    nesting: 0,
+    utf8: 0,
+    schema: 0
+  };
   for (let round = 0; round < rounds(40_000); round++) {
     let text = randomText(below, 5);
     for (let times = below(3); times > 0; times--) text = mutated(text, below);
@@ -198,20 +407,34 @@ test("random texts, mutated or not, are accepted and refused as JSON.parse and I
       continue;
     }
     const { faults } = scan(text, 4);
-    if (error) assert.ok(faults.includes(catalogue[error.code][0]), `${error.code} is wrong of ${text}`);
+    if (error)
+      assert.ok(
+        faults.includes(catalogue[error.code][0]),
+        `${error.code} is wrong of ${text}`
+      );
     else assert.deepStrictEqual([valueOf(text, 4), faults], [parsed, []]);
   }
-  assert.equal(Object.values(seen).filter((times) => times >= 20).length, 5, JSON.stringify(seen));
+  assert.equal(
+    Object.values(seen).filter((times) => times >= 20).length,
+    5,
+    JSON.stringify(seen)
+  );
 });
 
 test("random bytes are refused where the longest text that TextDecoder accepts ends", () => {
   const below = seeded(3);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
-  const isValid = (bytes: Buffer): boolean => Buffer.from(decoder.decode(bytes)).equals(bytes);
-  const pieces = ("61 c3 a9 c3a9 e2 82 ac e282ac f0 9f 98 80 ef bf bd efbfbd f09f9880 ed a0 c0 f4 "
-    + "90 ff e0 bb 22").split(" ");
+  const isValid = (bytes: Buffer): boolean =>
+    Buffer.from(decoder.decode(bytes)).equals(bytes);
+  const pieces = (
+    "61 c3 a9 c3a9 e2 82 ac e282ac f0 9f 98 80 ef bf bd efbfbd f09f9880 ed a0 c0 f4 " +
+    "90 ff e0 bb 22"
+  ).split(" ");
   for (let round = 0; round < rounds(20_000); round++) {
-    const hex = Array.from({ length: below(7) }, () => pieces[below(pieces.length)] ?? "").join("");
+    const hex = Array.from(
+      { length: below(7) },
+      () => pieces[below(pieces.length)] ?? ""
+    ).join("");
     const bytes = Buffer.from(`22${hex}`, "hex");
     let end = bytes.length;
     while (!isValid(bytes.subarray(0, end))) end--;
@@ -224,7 +447,11 @@ test("random bytes are refused where the longest text that TextDecoder accepts e
 /** The CPU time of a run, in microseconds: the least of several runs, if there is time for them. */
 function costOf(run: () => void, times: number): number {
   const costs: number[] = [];
-  for (let spent = 0; costs.length < times && spent < 50_000; spent += costs.at(-1) ?? 0) {
+  for (
+    let spent = 0;
+    costs.length < times && spent < 50_000;
+    spent += costs.at(-1) ?? 0
+  ) {
     const start = process.cpuUsage();
     run();
     const { user, system } = process.cpuUsage(start);
@@ -243,7 +470,10 @@ function growthOf(work: (size: number) => () => void): number {
   const many = (): void => Array.from({ length: 128 }).forEach(small);
   let growth = Infinity;
   for (const times of [1, 10, 10]) {
-    growth = Math.min(growth, costOf(large, times) / Math.max(costOf(many, times), 1));
+    growth = Math.min(
+      growth,
+      costOf(large, times) / Math.max(costOf(many, times), 1)
+    );
     if (growth < growthMax) break;
   }
   return growth;
@@ -253,11 +483,18 @@ const growthMax = 30;
 test("the measure of growth tells linear from quadratic", () => {
   const scan = (rounds: number, length: number) => (): void => {
     let sum = 0;
-    for (let at = 0; at < rounds * length; at++) sum = (sum + (at ^ rounds)) | 0;
+    for (let at = 0; at < rounds * length; at++)
+      sum = (sum + (at ^ rounds)) | 0;
     assert.ok(Number.isInteger(sum));
   };
-  assert.ok(growthOf((size) => scan(size / 64, 64)) < growthMax, "the linear control");
-  assert.ok(growthOf((size) => scan(size / 128, size / 128)) > growthMax, "the quadratic control");
+  assert.ok(
+    growthOf((size) => scan(size / 64, 64)) < growthMax,
+    "the linear control"
+  );
+  assert.ok(
+    growthOf((size) => scan(size / 128, size / 128)) > growthMax,
+    "the quadratic control"
+  );
 });
 
 for (const [what, body] of shapes) {
@@ -272,6 +509,9 @@ for (const [what, body] of shapes) {
         }
       };
     });
-    assert.ok(growth < growthMax, `128 times the body costs ${growth.toFixed(0)} times 128`);
+    assert.ok(
+      growth < growthMax,
+      `128 times the body costs ${growth.toFixed(0)} times 128`
+    );
   });
 }

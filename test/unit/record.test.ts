@@ -4,8 +4,16 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
-  decodeHeader, decodeRecord, fillChecksums, frameBytesMax, hasValidChecksum, headerBytes,
-  headerText, lineBytesMax, placeholderCrc, recordText,
+  decodeHeader,
+  decodeRecord,
+  fillChecksums,
+  frameBytesMax,
+  hasValidChecksum,
+  headerBytes,
+  headerText,
+  lineBytesMax,
+  placeholderCrc,
+  recordText
 } from "../../src/journal/record.ts";
 import { plantText } from "../../src/store.ts";
 import { limitTable } from "../../src/config.ts";
@@ -17,7 +25,8 @@ function crc32(bytes: Buffer): string {
   let crc = 0xffffffff;
   for (const byte of bytes) {
     crc ^= byte;
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+    for (let bit = 0; bit < 8; bit++)
+      crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
   }
   return (~crc >>> 0).toString(16).padStart(8, "0");
 }
@@ -32,30 +41,51 @@ const textOf = (plant: string): string => recordStart(1, 133, plant);
 
 /** "123456789": the check value of the CRC catalogue; the others are zlib's. */
 for (const [text, crc] of [
-  ["", "00000000"], ["123456789", "cbf43926"], ["a", "e8b7be43"],
-  ["The quick brown fox jumps over the lazy dog", "414fa339"], ["\0\0\0\0", "2144df1c"],
-  ["\u00ff\u2028", crc32(Buffer.from("\u00ff\u2028"))],
+  ["", "00000000"],
+  ["123456789", "cbf43926"],
+  ["a", "e8b7be43"],
+  ["The quick brown fox jumps over the lazy dog", "414fa339"],
+  ["\0\0\0\0", "2144df1c"],
+  ["\u00ff\u2028", crc32(Buffer.from("\u00ff\u2028"))]
 ] as const) {
   test(`the checksum of ${JSON.stringify(text)} is ${crc}, in ours and in the oracle`, () => {
     assert.equal(crc32(Buffer.from(text)), crc);
-    assert.equal(`${fillChecksums(`${text}${placeholderCrc}\n`)}`, `${text},"crc":"${crc}"}\n`);
+    assert.equal(
+      `${fillChecksums(`${text}${placeholderCrc}\n`)}`,
+      `${text},"crc":"${crc}"}\n`
+    );
   });
 }
 
 test("the worked example in record.ts has the offsets and checksums that it states", () => {
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
-  const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(([, offset, text = ""]) =>
-    ({ offset: Number(offset), text: text.replace(/ LF$/, "\n") }));
+  const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(
+    ([, offset, text = ""]) => ({
+      offset: Number(offset),
+      text: text.replace(/ LF$/, "\n")
+    })
+  );
   assert.equal(pieces.length, 10);
   const file = pieces.map(({ text }) => text).join("");
-  for (const { offset, text } of pieces) assert.equal(file.indexOf(text), offset);
+  for (const { offset, text } of pieces)
+    assert.equal(file.indexOf(text), offset);
   const [header = "", record = "", keyed = ""] = file.split("\n");
   assert.equal(file, `${header}\n${record}\n${keyed}\n`);
   assert.equal(decodeHeader(Buffer.from(header)), header.slice(45, 81));
-  assert.deepEqual(decodeRecord(Buffer.from(record)),
-    { seq: 1, at: "2026-11-21T10:47:01.578Z", synced: 133, key: undefined, id: 9007199254740993n });
-  assert.deepEqual(decodeRecord(Buffer.from(keyed)),
-    { seq: 2, at: "2026-11-21T10:47:02.006Z", synced: 265, key: "GZvgPTXzRR2v5tOmMDnAFg", id: 7n });
+  assert.deepEqual(decodeRecord(Buffer.from(record)), {
+    seq: 1,
+    at: "2026-11-21T10:47:01.578Z",
+    synced: 133,
+    key: undefined,
+    id: 9007199254740993n
+  });
+  assert.deepEqual(decodeRecord(Buffer.from(keyed)), {
+    seq: 2,
+    at: "2026-11-21T10:47:02.006Z",
+    synced: 265,
+    key: "GZvgPTXzRR2v5tOmMDnAFg",
+    id: 7n
+  });
   assert.match(source, new RegExp(`^ \\* +${file.length}$`, "m"));
 });
 
@@ -71,52 +101,126 @@ for (const [says, bytes] of [
   ["nothing", Buffer.alloc(0)],
   ["another version", line(headerLine.replace('"version":1', '"version":2'))],
   ["another journal", line(headerLine.replace("plant-store", "plant-stare"))],
-  ["another order of members", line(`{"version":1,"journal":"plant-store","file":"${uuid}"`)],
+  [
+    "another order of members",
+    line(`{"version":1,"journal":"plant-store","file":"${uuid}"`)
+  ],
   ["a member more", line(`${headerLine},"more":1`)],
   ["a space", line(headerLine.replace(":1", ": 1"))],
-  ["a checksum of its own in it", line(`${headerLine},"crc":"${crc32(Buffer.from(headerLine))}"}xxx`)],
+  [
+    "a checksum of its own in it",
+    line(`${headerLine},"crc":"${crc32(Buffer.from(headerLine))}"}xxx`)
+  ],
   ["a short UUID", line(headerLine.replace(uuid, uuid.slice(1)))],
   ["a wrong checksum", line(headerLine, "00000000")],
-  ["a checksum in capitals", line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())],
+  [
+    "a checksum in capitals",
+    line(headerLine, crc32(Buffer.from(headerLine)).toUpperCase())
+  ],
   ["its LF", Buffer.concat([line(headerLine), Buffer.from("\n")])],
-  ["a byte order mark", Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])],
-  ["a record", line(textOf('{"id":1,"name":""}'))],
+  [
+    "a byte order mark",
+    Buffer.concat([Buffer.from("\ufeff"), line(headerLine)])
+  ],
+  ["a record", line(textOf('{"id":1,"name":""}'))]
 ] as const) {
-  test(`a header with ${says} is none`, () => assert.equal(decodeHeader(bytes), undefined));
+  test(`a header with ${says} is none`, () =>
+    assert.equal(decodeHeader(bytes), undefined));
 }
 
 const controls = String.fromCharCode(...Array(32).keys());
 for (const [says, plant, json] of [
-  ["a tag", { id: 7n, name: "Fern", tag: "shade" }, '{"id":7,"name":"Fern","tag":"shade"}'],
+  [
+    "a tag",
+    { id: 7n, name: "Fern", tag: "shade" },
+    '{"id":7,"name":"Fern","tag":"shade"}'
+  ],
   ["empty texts", { id: 0n, name: "", tag: "" }, '{"id":0,"name":"","tag":""}'],
-  ["the least id", { id: -(2n ** 63n), name: "" }, '{"id":-9223372036854775808,"name":""}'],
-  ["the greatest id", { id: 2n ** 63n - 1n, name: "" }, '{"id":9223372036854775807,"name":""}'],
-  ["2^53 + 1", { id: 2n ** 53n + 1n, name: "" }, '{"id":9007199254740993,"name":""}'],
+  [
+    "the least id",
+    { id: -(2n ** 63n), name: "" },
+    '{"id":-9223372036854775808,"name":""}'
+  ],
+  [
+    "the greatest id",
+    { id: 2n ** 63n - 1n, name: "" },
+    '{"id":9223372036854775807,"name":""}'
+  ],
+  [
+    "2^53 + 1",
+    { id: 2n ** 53n + 1n, name: "" },
+    '{"id":9007199254740993,"name":""}'
+  ],
   ["beyond the BMP", { id: 1n, name: "🌿ß" }, '{"id":1,"name":"🌿ß"}'],
-  ["every control character", { id: 1n, name: controls }, `{"id":1,"name":${JSON.stringify(controls)}}`],
-  ["DEL, U+2028, U+FFFF", { id: 1n, name: "\u007f\u2028\uffff" }, '{"id":1,"name":"\u007f\u2028\uffff"}'],
-  ["quotes and slashes", { id: 1n, name: '"\\/' }, '{"id":1,"name":"\\"\\\\/"}'],
-  ["the end of a record", { id: 1n, name: ',"crc":"00000000"}' }, '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'],
-  ["a name of the prototype", { id: 1n, name: "__proto__" }, '{"id":1,"name":"__proto__"}'],
-  ["a mebibyte", { id: 1n, name: "ü".repeat(2 ** 19) }, `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`],
+  [
+    "every control character",
+    { id: 1n, name: controls },
+    `{"id":1,"name":${JSON.stringify(controls)}}`
+  ],
+  [
+    "DEL, U+2028, U+FFFF",
+    { id: 1n, name: "\u007f\u2028\uffff" },
+    '{"id":1,"name":"\u007f\u2028\uffff"}'
+  ],
+  [
+    "quotes and slashes",
+    { id: 1n, name: '"\\/' },
+    '{"id":1,"name":"\\"\\\\/"}'
+  ],
+  [
+    "the end of a record",
+    { id: 1n, name: ',"crc":"00000000"}' },
+    '{"id":1,"name":",\\"crc\\":\\"00000000\\"}"}'
+  ],
+  [
+    "a name of the prototype",
+    { id: 1n, name: "__proto__" },
+    '{"id":1,"name":"__proto__"}'
+  ],
+  [
+    "a mebibyte",
+    { id: 1n, name: "ü".repeat(2 ** 19) },
+    `{"id":1,"name":"${"ü".repeat(2 ** 19)}"}`
+  ]
 ] as const) {
   test(`a plant with ${says} is written as one line and read back as it was`, () => {
     assert.equal(plantText(plant), json);
     const bytes = fillChecksums(recordText(1, at, 133, json));
-    assert.deepEqual(bytes, Buffer.concat([line(textOf(json)), Buffer.from("\n")]));
-    assert.equal(bytes.findIndex((byte) => byte < 0x20), bytes.length - 1, "its LF, nothing else");
+    assert.deepEqual(
+      bytes,
+      Buffer.concat([line(textOf(json)), Buffer.from("\n")])
+    );
+    assert.equal(
+      bytes.findIndex((byte) => byte < 0x20),
+      bytes.length - 1,
+      "its LF, nothing else"
+    );
     const { id } = plant;
-    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), { seq: 1, at, synced: 133, key: undefined, id });
+    assert.deepEqual(decodeRecord(bytes.subarray(0, -1)), {
+      seq: 1,
+      at,
+      synced: 133,
+      key: undefined,
+      id
+    });
   });
 }
 
 test("a checksum is right whatever a line's length is, and wherever in a buffer it stands", () => {
   for (let length = 0; length < 40; length++) {
     const text = line(textOf(`{"id":1,"name":"${"x".repeat(length)}"}`));
-    const bytes = Buffer.concat([Buffer.alloc(length, "{"), text, Buffer.from("\n}")]);
+    const bytes = Buffer.concat([
+      Buffer.alloc(length, "{"),
+      text,
+      Buffer.from("\n}")
+    ]);
     const end = length + text.length;
     assert.ok(decodeRecord(bytes.subarray(length, end)));
-    for (const [from, to] of [[length + 1, end], [length, end - 1], [length, end + 1]]) {
+    for (const [from, to] of [
+      [length + 1, end],
+      [length, end - 1],
+      [length, end + 1]
+    ]) {
       assert.equal(hasValidChecksum(bytes.subarray(from, to)), false);
     }
   }
@@ -125,15 +229,25 @@ test("a checksum is right whatever a line's length is, and wherever in a buffer 
 const good = textOf('{"id":7,"name":"Fern"}');
 
 for (const [says, bytes] of [
-  ["nothing", Buffer.alloc(0)], ["only a checksum", Buffer.from(',"crc":"00000000"}')],
-  ["a checksum in capitals", line(good, crc32(Buffer.from(good)).toUpperCase())],
+  ["nothing", Buffer.alloc(0)],
+  ["only a checksum", Buffer.from(',"crc":"00000000"}')],
+  [
+    "a checksum in capitals",
+    line(good, crc32(Buffer.from(good)).toUpperCase())
+  ],
   ["no checksum", Buffer.from(`${good}}`)],
   ["a CR at its end", Buffer.concat([line(good), Buffer.from("\r")])],
-  ["a space before its checksum", Buffer.from(`${line(good)}`.replace(',"crc":"', ',"crc": "'))],
-  ["two records in it", Buffer.concat([line(good), line(good)])],
+  [
+    "a space before its checksum",
+    Buffer.from(`${line(good)}`.replace(',"crc":"', ',"crc": "'))
+  ],
+  ["two records in it", Buffer.concat([line(good), line(good)])]
 ] as const) {
   test(`a line with ${says} has a bad checksum`, () =>
-    assert.deepEqual([hasValidChecksum(bytes), decodeRecord(bytes)], [false, undefined]));
+    assert.deepEqual(
+      [hasValidChecksum(bytes), decodeRecord(bytes)],
+      [false, undefined]
+    ));
 }
 
 test("a record with any byte changed to any other has a bad checksum", () => {
@@ -143,17 +257,27 @@ test("a record with any byte changed to any other has a bad checksum", () => {
     for (let mask = 1; mask < 256; mask++) {
       const changed = Buffer.from(bytes);
       changed[offset] = (bytes[offset] ?? 0) ^ mask;
-      assert.equal(hasValidChecksum(changed), false, `offset ${offset}, mask ${mask}`);
+      assert.equal(
+        hasValidChecksum(changed),
+        false,
+        `offset ${offset}, mask ${mask}`
+      );
     }
   }
 });
 
 for (const [says, start] of [
-  ["a header", headerLine], ["an empty object", "{"],
+  ["a header", headerLine],
+  ["an empty object", "{"],
   ["no plant", `{"seq":1,"at":"${at}","synced":133`],
-  ["another order of members", `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`],
-  ["a member more", `${good},"more":1`], ["a space in it", good.replace(":", ": ")],
-  ["seq 0", good.replace('"seq":1', '"seq":0')], ["seq 01", good.replace('"seq":1', '"seq":01')],
+  [
+    "another order of members",
+    `{"at":"${at}","seq":1,"synced":133,"plant":{"id":7,"name":""}`
+  ],
+  ["a member more", `${good},"more":1`],
+  ["a space in it", good.replace(":", ": ")],
+  ["seq 0", good.replace('"seq":1', '"seq":0')],
+  ["seq 01", good.replace('"seq":1', '"seq":01')],
   ["a negative seq", good.replace('"seq":1', '"seq":-1')],
   ["a seq in quotes", good.replace('"seq":1', '"seq":"1"')],
   ["a synced of 0133", good.replace("133", "0133")],
@@ -161,7 +285,8 @@ for (const [says, start] of [
   ["a time without milliseconds", good.replace(".123Z", "Z")],
   ["a time of another zone", good.replace(".123Z", ".123+00:00")],
   ["a plant that is no object", textOf('"Fern"')],
-  ["a plant without id", textOf('{"name":"Fern"}')], ["a plant without name", textOf('{"id":7}')],
+  ["a plant without id", textOf('{"name":"Fern"}')],
+  ["a plant without name", textOf('{"id":7}')],
   ["a plant with a member more", textOf('{"id":7,"name":"Fern","age":1}')],
   ["a member twice", textOf('{"id":7,"name":"Fern","name":"Fern"}')],
   ["name before id", textOf('{"name":"Fern","id":7}')],
@@ -176,18 +301,27 @@ for (const [says, start] of [
   ["a string without its end", textOf('{"id":7,"name":"Fern')],
   ["a backslash at its end", textOf('{"id":7,"name":"Fern\\')],
   ["a lone surrogate", textOf('{"id":7,"name":"\\ud800"}')],
-  ["bytes that are not UTF-8", Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")],
-  ["a control character", textOf('{"id":7,"name":"\t"}')], ["text that is no JSON", textOf("{")],
+  [
+    "bytes that are not UTF-8",
+    Buffer.from(textOf('{"id":7,"name":"\u00ff"}'), "latin1")
+  ],
+  ["a control character", textOf('{"id":7,"name":"\t"}')],
+  ["text that is no JSON", textOf("{")]
 ] as const) {
   test(`a valid checksum over ${says} is not a record`, () => {
-    assert.deepEqual([hasValidChecksum(line(start)), decodeRecord(line(start))], [true, undefined]);
+    assert.deepEqual(
+      [hasValidChecksum(line(start)), decodeRecord(line(start))],
+      [true, undefined]
+    );
   });
 }
 
 /** As Date writes them; what is no RFC 3339 time would make a line that no reader takes. */
 for (const [clock, isTaken] of [
-  ["9999-12-31T23:59:59.999Z", true], ["0000-01-01T00:00:00.000Z", true],
-  ["+010000-01-01T00:00:00.000Z", false], ["-000001-12-31T23:59:59.999Z", false],
+  ["9999-12-31T23:59:59.999Z", true],
+  ["0000-01-01T00:00:00.000Z", true],
+  ["+010000-01-01T00:00:00.000Z", false],
+  ["-000001-12-31T23:59:59.999Z", false]
 ] as const) {
   test(`a line of ${clock} is ${isTaken ? "written and read" : "not written"}`, () => {
     assert.equal(new Date(clock).toISOString(), clock);
@@ -197,14 +331,21 @@ for (const [clock, isTaken] of [
       if (isTaken) {
         const bytes = fillChecksums(lineOf()).subarray(0, -1);
         assert.ok(decodeHeader(bytes) ?? decodeRecord(bytes));
-      } else assert.throws(lineOf, /the clock says .+: expected a year of four digits/);
+      } else
+        assert.throws(
+          lineOf,
+          /the clock says .+: expected a year of four digits/
+        );
     }
   });
 }
 
 test("a line has at most 64 MiB: no write and no body that can be set makes a longer one", () => {
   assert.equal(lineBytesMax, 64 * 2 ** 20);
-  assert.ok(recordText(2 ** 53 - 1, at, 2 ** 53 - 1, "", "A".repeat(22)).length <= frameBytesMax);
+  assert.ok(
+    recordText(2 ** 53 - 1, at, 2 ** 53 - 1, "", "A".repeat(22)).length <=
+      frameBytesMax
+  );
   assert.ok(limitTable.batchBytesMax.max <= lineBytesMax);
   assert.ok(4 * limitTable.bodyBytesMax.max <= lineBytesMax);
 });

@@ -2,4 +2,6 @@
 import Database from "better-sqlite3";
 
 const database = new Database(process.argv[2] ?? "", { readonly: true });
-process.stdout.write(`${database.prepare("select count(*) from plants").pluck().get()}\n`);
+process.stdout.write(
+  `${database.prepare("select count(*) from plants").pluck().get()}\n`
+);

@@ -9,13 +9,22 @@ const isText = (value) => typeof value === "string";
 const app = express();
 app.use((request, response, next) => {
   if (request.headers.authorization === `Bearer ${token}`) next();
-  else response.status(401).json({ error: 40101, message: "A bearer token is needed." });
+  else
+    response
+      .status(401)
+      .json({ error: 40101, message: "A bearer token is needed." });
 });
 app.use(express.json());
 app.post("/plants", (request, response) => {
   const { id, name, tag } = request.body ?? {};
-  if (!Number.isInteger(id) || !isText(name) || !(tag === undefined || isText(tag))) {
-    response.status(400).json({ error: 40001, message: "This is no NewPlant." });
+  if (
+    !Number.isInteger(id) ||
+    !isText(name) ||
+    !(tag === undefined || isText(tag))
+  ) {
+    response
+      .status(400)
+      .json({ error: 40001, message: "This is no NewPlant." });
     return;
   }
   keep({ id, name, tag });

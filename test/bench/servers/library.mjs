@@ -2,5 +2,8 @@
 import { listen, token } from "./common.mjs";
 
 const { createPlantServer } = await import(process.env.BENCH_LIBRARY);
-const nothing = { append: () => Promise.resolve(), close: () => Promise.resolve() };
+const nothing = {
+  append: () => Promise.resolve(),
+  close: () => Promise.resolve()
+};
 listen(createPlantServer({ store: nothing, tokens: [token] }));

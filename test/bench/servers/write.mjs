@@ -27,13 +27,15 @@ const { user, system } = process.cpuUsage(cpuBefore);
 
 micros.sort((a, b) => a - b);
 const quantile = (part) => micros[Math.floor(part * (micros.length - 1))];
-process.stdout.write(`${JSON.stringify({
-  bytes: line.length,
-  acknowledged: micros.length,
-  perSecond: (1000 * micros.length) / (at - begin),
-  cpuMicros: (user + system) / micros.length,
-  p50: quantile(0.5),
-  p99: quantile(0.99),
-  p999: quantile(0.999),
-  max: quantile(1),
-})}\n`);
+process.stdout.write(
+  `${JSON.stringify({
+    bytes: line.length,
+    acknowledged: micros.length,
+    perSecond: (1000 * micros.length) / (at - begin),
+    cpuMicros: (user + system) / micros.length,
+    p50: quantile(0.5),
+    p99: quantile(0.99),
+    p999: quantile(0.999),
+    max: quantile(1)
+  })}\n`
+);
