@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { command } from "../support/package.ts";
 import { nodes } from "../support/recipes.ts";
 import { program, root, temporaryFolder } from "../support/support.ts";
-import { loadedByDefault } from "./tables.ts";
+import { loadedBy } from "./modules.ts";
 import { unless } from "../support/tools.ts";
 
 /** Runs in a Node that strips types. Its first argument is one operator to change in each built file,
@@ -106,7 +106,7 @@ test(
   }
 );
 
-test("serve loads the files of the README's table: no engine, and the admin listener only with --admin", () => {
+test("serve loads what its imports name: no engine, and the admin listener only with --admin", () => {
   const loadedWith = (...args: readonly string[]): readonly string[] => {
     const cwd = temporaryFolder();
     // Ends the program once it has printed where it listens.
@@ -141,10 +141,8 @@ test("serve loads the files of the README's table: no engine, and the admin list
       .map((name) => name.replace(/^dist(.*)js$/, "src$1ts"))
       .sort();
   };
-  assert.deepEqual(loadedWith(), loadedByDefault.toSorted());
-  assert.doesNotMatch(loadedByDefault.join(), /engines|admin|metrics|transfer/);
-  assert.ok(
-    loadedWith("--admin", "0").length > loadedByDefault.length,
-    "the control"
-  );
+  const expected = [...loadedBy("src/server.ts")].sort();
+  const added = ["src/program/admin.ts", "src/program/metrics.ts"];
+  assert.deepEqual(loadedWith(), expected);
+  assert.deepEqual(loadedWith("--admin", "0"), [...expected, ...added].sort());
 });

@@ -62,12 +62,3 @@ export function blockOf(language: string, name: string): string {
   );
   return block.text;
 }
-
-/** The prose of a document: paragraphs, without headings, tables, lists' marks and code. */
-export const paragraphsOf = ({ text }: Document): readonly string[] =>
-  text
-    .replace(/^```[\s\S]*?^```$/gm, "")
-    .replace(/<!--[\s\S]*?-->/g, "")
-    .split(/\n\s*\n|\n(?=[-*] |\d+\. |#|\|)/)
-    .map((part) => part.trim())
-    .filter((part) => part !== "" && !/^[#|]/.test(part));
