@@ -154,9 +154,10 @@ export class Journal
     if (refusal)
       throw new StoreError("unknown", refusal.message, { cause: refusal });
 
-    // During a write the file may be longer. A file that cannot be looked at shows no loss.
+    // During a write the file may be longer.
     const state = ifPossible(() => file.look());
-    if (state && (state.links === 0 || state.bytes < bytes))
+    if (!state) throw new StoreError("unknown", "the file cannot be looked at");
+    if (state.links === 0 || state.bytes < bytes)
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
 

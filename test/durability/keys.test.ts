@@ -354,6 +354,16 @@ test("a key that is not 16 bytes in base64url is invalid", async () => {
   }
 });
 
+test("a replay is unknown while the file cannot be looked at", async () => {
+  const { disk, journal } = await simulated();
+  assert.equal(await once(journal, 1), "stored");
+  disk.fail("look", { errno: EIO });
+  assert.equal(await once(journal, 1), "unknown");
+  assert.equal(disk.faultsFired, 1);
+  assert.equal(await once(journal, 1), "replayed", "the control");
+  await journal.close();
+});
+
 test("a closed journal does not look at its file for a replay, which is unknown then", async () => {
   let looks = 0;
   const disk = diskWith(({ look }) => ({ look: () => (looks++, look()) }));
