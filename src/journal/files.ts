@@ -14,8 +14,16 @@ import { promisify } from "node:util";
 import { hasCode, ifPossible } from "./error.ts";
 import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
-const { O_APPEND, O_CREAT, O_DSYNC, O_EXCL, O_NONBLOCK, O_RDONLY, O_RDWR } =
-  fs.constants;
+const {
+  O_APPEND,
+  O_CREAT,
+  O_DSYNC,
+  O_EXCL,
+  O_NOFOLLOW,
+  O_NONBLOCK,
+  O_RDONLY,
+  O_RDWR
+} = fs.constants;
 const durableFlags =
   O_RDWR | O_CREAT | (isLinux ? O_DSYNC : 0) | (isWindows ? 0 : O_APPEND);
 
@@ -56,7 +64,7 @@ export const realDisk = {
   lock: takeLocks,
 
   /**
-   * Returns the bytes of a file beside the journal; undefined if there is none.
+   * Returns the bytes of a file beside the journal; undefined if there is none. Follows no link.
    *
    * @throws Error if it is not a regular file, is longer, or if another user may have put it there
    */
@@ -65,16 +73,15 @@ export const realDisk = {
     journal: string,
     bytesMax: number
   ): Buffer | undefined {
-    if (!realDisk.look(path)) return undefined;
-
-    // Another user may replace it meanwhile: what is open is checked. A FIFO opens at once.
-    const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK);
+    // A FIFO opens at once. Another user may replace the file meanwhile: what is open is checked.
+    const fd = openIfThere(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    if (fd === undefined) return undefined;
     try {
       const stat = fs.fstatSync(fd);
       if (!stat.isFile() || stat.size > bytesMax)
         throw new Error("is not a copy of a journal's end");
 
-      // In some directories, as /tmp, any user can create a copy that we would rely on.
+      // In some directories, as /tmp, any user can create a file that we would rely on.
       if (![0, fs.statSync(journal).uid].includes(stat.uid)) {
         throw new Error(
           `belongs to user ${stat.uid}: expected root or the journal's owner`
@@ -84,6 +91,15 @@ export const realDisk = {
     } finally {
       fs.closeSync(fd);
     }
+  },
+
+  /** Returns the paths of all that stands beside a journal under its name and this ending. */
+  listBeside(path: string, ending: string) {
+    const start = basename(path) + ending;
+    const names = fs.readdirSync(dirname(path));
+    return names
+      .filter((name) => name.startsWith(start))
+      .map((name) => join(dirname(path), name));
   },
 
   /** Creates an empty file for durable appends: removes what was there, and follows no link. */
@@ -178,6 +194,16 @@ const openedFile = (fd: number) => ({
   close: () => fs.closeSync(fd)
 });
 
+/** Returns a descriptor; undefined if nothing is there. */
+function openIfThere(path: string, flags: number) {
+  try {
+    return fs.openSync(path, flags);
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return undefined;
+    throw error;
+  }
+}
+
 function sync(fd: number) {
   try {
     fs.fsyncSync(fd);
@@ -189,6 +215,10 @@ function sync(fd: number) {
 const described = (stat: fs.BigIntStats) => ({
   /** Device and inode: a renamed file keeps them, and no other file has them meanwhile. */
   identity: `${stat.dev}-${stat.ino}`,
+  inode: `${stat.ino}`,
+
+  /** Inode, size and time of the last write: it changes with each write, and no copy has it. */
+  state: `${stat.ino}-${stat.size}-${stat.mtimeNs}`,
   isFile: stat.isFile(),
   bytes: Number(stat.size),
 

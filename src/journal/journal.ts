@@ -22,10 +22,10 @@ import {
   type StoreEvents
 } from "../store.ts";
 import { attempt, ifPossible, JournalError } from "./error.ts";
+import { markClosed } from "./closed.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, type OpenFile, type OpenOptions } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
-import type { FileEnd } from "./lock.ts";
 import { Queue } from "./queue.ts";
 import { fillChecksums, recordText } from "./record.ts";
 
@@ -192,7 +192,6 @@ export class Journal
    * be trusted.
    */
   async #run() {
-    let end: FileEnd = "durable";
     try {
       for (;;) {
         const [rotation] = this.#rotations;
@@ -201,8 +200,8 @@ export class Journal
         else if (this.#queue.refusal) break;
         else await this.#sleep();
       }
+      markClosed(this.#settings.disk, this.#current.path, this.#current);
     } catch (cause) {
-      end = "unknown";
       const { path, bytes } = this.#current;
       const error = new JournalError("failed", path, cause, bytes);
       this.#queue.fail(
@@ -214,7 +213,7 @@ export class Journal
 
     this.#hasEnded = true;
     for (const rotation of this.#rotations) rotation.resolve(false);
-    this.#current.release(end);
+    this.#current.release();
   }
 
   #sleep() {
@@ -235,7 +234,7 @@ export class Journal
       if (isNew) {
         // The window continues. A file that cannot be opened leaves it as it is.
         this.#current = await openFile({ ...this.#settings, keys: undefined });
-        old.release("durable");
+        old.release();
       }
       this.#mayBeRenamed = false;
       request.resolve(isNew);

@@ -25,14 +25,8 @@ import {
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
 
-/**
- * What is known of a file's end when its lock is released. `durable`: nothing shows any more that
- * the file was locked; `unknown`: the socket beside it stays, stale, as after kill -9.
- */
-export type FileEnd = "durable" | "unknown";
-
 /** Ends a lock. */
-export type Release = (end: FileEnd) => void;
+export type Release = () => void;
 
 const system: string = platform();
 
@@ -75,8 +69,6 @@ export function checkSystem() {
  * @param identity device and inode, as `look` returns them
  * @param releases takes a function for each lock, which releases it
  * @param warn called if only one of the two locks can be had
- * @returns whether the last process closed the file, for no stale lock is beside it; and a function
- * that removes the stale ones
  * @throws JournalError `locked` if another process has it
  * @throws Error if no lock can be had, or if the file is mounted without its directory
  */
@@ -95,7 +87,7 @@ export async function takeLocks(
 
   // No name is used twice, so that anybody may remove a socket on which nobody listens.
   const own = `${path}.lock-${identity}-${randomName()}`;
-  const missing: string[] = [];
+  let isOneMissing = false;
   for (const name of [abstractOf(identity), own]) {
     try {
       releases.push(await listenOn(name));
@@ -105,7 +97,8 @@ export async function takeLocks(
           path,
           `: "ss -xlp | grep plant-store-${identity}" shows which`
         );
-      if (missing.push(name) > 1) throw error;
+      if (isOneMissing) throw error;
+      isOneMissing = true;
       warn(
         `${path}: one of its two locks is missing, so another process may not see that it is ` +
           `in use: ${messageOf(error)}`
@@ -121,13 +114,9 @@ export async function takeLocks(
     if (state !== undefined)
       throw locked(path, `, maybe in another container: at ${name}, ${state}`);
   }
-  return {
-    isClosed: !missing.includes(own) && stale.length === 0,
-    removeStale() {
-      // One may be another user's, or gone already.
-      for (const name of stale) ifPossible(() => fs.unlinkSync(name));
-    }
-  };
+
+  // One may be another user's, or gone already.
+  for (const name of stale) ifPossible(() => fs.unlinkSync(name));
 }
 
 const locked = (path: string, details: string) =>
@@ -214,8 +203,8 @@ async function listenOn(name: string): Promise<Release> {
   } finally {
     release();
   }
-  return (end) => {
-    if (isPath && end === "durable") ifPossible(() => fs.unlinkSync(name));
+  return () => {
+    if (isPath) ifPossible(() => fs.unlinkSync(name));
     server.close();
   };
 }
@@ -268,7 +257,7 @@ const locksBeside = (path: string, identity: string) =>
       fs.lstatSync(name, { throwIfNoEntry: false })?.isSocket()
     );
 
-/** Locks a file by a descriptor, which leaves nothing that tells how the last process ended. */
+/** Locks a file by a descriptor. */
 function takeExclusive(path: string, identity: string, releases: Release[]) {
   const name = exclusiveNameOf(path);
   const fd = openExclusive(name, fs.constants.O_CREAT);
@@ -281,10 +270,10 @@ function takeExclusive(path: string, identity: string, releases: Release[]) {
     throw new Error("another file was put in its place");
 
   // A runtime or a file system that ignores the flag would admit a second writer.
-  if (isExclusive(path)) return { isClosed: false, removeStale() {} };
-  throw new Error(
-    "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
-  );
+  if (!isExclusive(path))
+    throw new Error(
+      "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
+    );
 }
 
 /** Whether a process has the file's lock, this one included; false if it cannot be opened. */

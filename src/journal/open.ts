@@ -7,22 +7,20 @@
  *
  * The end is rewritten because lines may stand in the page cache alone. A flush that failed marks
  * its pages clean: they are read, but no later flush writes them. Only a truncation lets them go
- * (ext4, measured). A process truncates after such a flush, unless it dies first. The lock says it:
+ * (ext4, measured). A process whose write fails truncates the file, unless it is killed before
+ * that. Its successor cannot see this, so it rewrites every end, but that of a file with a mark
+ * that a process has closed it. Readers thus see a file grow only, while its servers are stopped
+ * and started.
  *
- * - Closed, also after a rotation: the lock is gone. All was written or truncated, and nothing is
- *   truncated now, so that readers see the file grow only.
- * - Killed, exited without closing, a worker that was terminated, or a write that failed for good:
- *   the socket beside the file stays. It is removed once the end is rewritten, so a kill meanwhile
- *   leaves it, too.
- * - The power failed: what is read now is what the disk has, whether the socket is there or not.
- * - Renamed since: the socket is known by the file's identity. Only if the file was also moved to
- *   another directory after a kill, it counts as closed.
- * - Several names: the lock may stand beside another one, so the file never counts as closed.
- * - A copy that was put there, as from a backup: it has no lock. It may be in the page cache alone,
- *   so every opening flushes the whole file.
+ * A file that was put there, as from a backup, may be in the page cache as a whole: every opening
+ * flushes it.
+ *
+ * A file with several names is refused: FILE.rewrite may stand beside another one.
  */
+import { ok as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
+import { checkFlushed, markUnflushed, takeClosedMark } from "./closed.ts";
 import { asJournalError, attempt, ifPossible, JournalError } from "./error.ts";
 import {
   appendAll,
@@ -31,15 +29,14 @@ import {
   type JournalFile
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
-import { checkSystem, type FileEnd, type Release, type Warn } from "./lock.ts";
+import { checkSystem, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
 import {
-  checkSize,
+  copyBytesMax,
   copyPath,
+  encodeCopy,
   planOpening,
-  readCopy,
-  rewriteEnd,
-  withEnd
+  type Copy
 } from "./rewrite.ts";
 
 /** What an opening needs. It resolves the links of `path`, and adds the file to `keys`. */
@@ -68,10 +65,9 @@ export async function openFile(options: OpenOptions) {
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
   // the same.
-  const release: Release = (end) => {
-    for (const each of releases) ifPossible(() => each(end));
+  const release = () => {
+    for (const each of releases) ifPossible(each);
   };
-  let end: FileEnd = "durable";
   try {
     checkPath(path);
     const before = attempt("unreadable", path, () => disk.look(path));
@@ -83,36 +79,33 @@ export async function openFile(options: OpenOptions) {
     releases.push(() => file.close());
 
     const { identity, links } = file.look();
-    const lock = await disk.lock(path, identity, releases, warn);
-    const isClosed = lock.isClosed && links === 1;
+    await disk.lock(path, identity, releases, warn);
+    if (links > 1)
+      throw new Error(
+        `the file has ${links} names: remove the others first (a hard link is no copy)`
+      );
     const plan = attempt("unreadable", path, () =>
-      planRepair(options, path, file, isClosed)
+      planRepair(options, path, file)
     );
-    end = "unknown";
     try {
       await repair(options, path, file, plan);
     } catch (error) {
-      // An empty file that stays keeps logrotate's notifempty from ever rotating again. Its lock
-      // goes with it: else each start on a full disk would leave one.
-      const isNew = !before && plan.kind === "new";
-      if (isNew && isRemoved(disk, path, identity)) end = "durable";
+      // An empty file that stays keeps logrotate's notifempty from ever rotating again.
+      if (!before && plan.kind === "new") removeFile(disk, path, identity);
       throw error;
     }
-    lock.removeStale();
     const { seq, uuid } = plan;
     return { path, identity, file, release, bytes: file.size(), seq, uuid };
   } catch (error) {
-    release(end);
+    release();
     throw asJournalError("failed", path, error);
   }
 }
 
-/** Removes a file, unless its path leads to another one by now. Returns whether it did. */
-const isRemoved = (disk: Disk, path: string, identity: string) =>
+/** Removes a file, unless its path leads to another one by now. */
+const removeFile = (disk: Disk, path: string, identity: string) =>
   ifPossible(() => {
-    if (disk.look(path)?.identity !== identity) return false;
-    disk.remove(path);
-    return true;
+    if (disk.look(path)?.identity === identity) disk.remove(path);
   });
 
 /**
@@ -136,23 +129,24 @@ function checkPath(path: string) {
     );
 }
 
-type Plan = ReturnType<typeof planRepair>;
+type RepairPlan = ReturnType<typeof planRepair>;
 
 /**
  * Reads the end of a file, and decides what to write. Adds the keys of what will be there.
  *
  * @returns also the last record's number and the header's UUID once the plan is carried out
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
+ * @throws Error if a flush of the file has failed
  */
 function planRepair(
   { disk, keys }: OpenOptions,
   path: string,
-  file: JournalFile,
-  isClosed: boolean
+  file: JournalFile
 ) {
+  checkFlushed(disk, path, file);
   const copyBytes = readCopy(disk, path);
   const size = file.size();
-  const { copy, completed, verdict } = planOpening(
+  const { copy, completed, left, verdict } = planOpening(
     { ...file, size: () => size },
     copyBytes
   );
@@ -166,29 +160,38 @@ function planRepair(
       verdict.offset
     );
   }
+  const isClosed = takeClosedMark(disk, path, file);
   if (verdict.kind === "new")
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
-  const { seq, uuid } = verdict;
-  if (isClosed && verdict.kind === "clean" && copy.kind === "none") {
-    keys?.addFile(completed);
+  const { seq, uuid, certified, end } = verdict;
+  keys?.addFile(left);
+  if (isClosed && verdict.kind === "clean" && copy.kind === "none")
     return { kind: "clean", seq, uuid } as const;
-  }
 
-  // Lines that no line certifies are rewritten, and a pending rewrite is finished.
-  const offset = Math.min(
-    copy.kind === "pending" ? copy.offset : size,
-    verdict.certified
-  );
-  const tail = completed.read(offset, completed.size() - offset);
-  const lf = Buffer.from(verdict.kind === "unterminated" ? "\n" : "");
-  const bytes = Buffer.concat([tail.subarray(0, verdict.end - offset), lf]);
+  // Lines that no line certifies are rewritten, and a pending rewrite is finished. A crash tears
+  // only what no line certifies, so all of these lines are before the torn end.
+  const offset =
+    copy.kind === "pending" ? Math.min(copy.offset, certified) : certified;
+  assert(offset <= end, "a rewrite begins before the torn end");
+  const bytes = left.read(offset, left.size() - offset);
   const rewrite = { file: uuid, offset, size, bytes };
-  keys?.addFile(withEnd(completed, rewrite));
   const torn = {
-    offset: verdict.end,
-    bytes: tail.subarray(verdict.end - offset)
+    offset: end,
+    bytes: completed.read(end, completed.size() - end)
   };
   return { kind: "rewrite", seq, uuid, rewrite, torn } as const;
+}
+
+/**
+ * Reads the copy beside a journal; returns undefined if there is none.
+ *
+ * @throws JournalError `unreadable`
+ */
+export function readCopy(disk: Disk, path: string) {
+  const name = copyPath(path);
+  return attempt("unreadable", name, () =>
+    disk.readBeside(name, path, copyBytesMax)
+  );
 }
 
 /** Writes what was planned: leaves a file that ends with its last record, durably. */
@@ -196,7 +199,7 @@ async function repair(
   { disk, warn }: OpenOptions,
   path: string,
   file: JournalFile,
-  plan: Plan
+  plan: RepairPlan
 ) {
   if (plan.kind === "new") {
     // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
@@ -208,7 +211,12 @@ async function repair(
     const header = headerText(plan.uuid, new Date().toISOString());
     return appendAll(file, fillChecksums(header));
   }
-  file.sync();
+  try {
+    file.sync();
+  } catch (error) {
+    markUnflushed(disk, path, file);
+    throw error;
+  }
   disk.syncDirectory(path);
   if (plan.kind === "clean") return;
 
@@ -224,4 +232,24 @@ async function repair(
     );
   }
   await rewriteEnd(disk, path, file, rewrite);
+}
+
+/** Rewrites the end of a journal durably, as the head of rewrite.ts describes. */
+async function rewriteEnd(
+  disk: Disk,
+  path: string,
+  file: JournalFile,
+  copy: Copy
+) {
+  await replaceFile(disk, copyPath(path), encodeCopy(copy));
+  checkSize(path, file, copy.size);
+  file.truncate(copy.offset);
+  await appendAll(file, copy.bytes);
+  disk.remove(copyPath(path));
+}
+
+/** Checks that no other process has written to a file: that would not be a torn end. */
+function checkSize(path: string, file: JournalFile, expected: number) {
+  if (file.size() !== expected)
+    throw new JournalError("locked", path, "another process writes to it");
 }

@@ -24,6 +24,9 @@ export const windowBytesMax = 4 * lineBytesMax;
 
 export const noHeader = "expected the header of a journal, version 1";
 
+export const damagedBefore = (certified: number) =>
+  `what stands before offset ${certified} was on stable storage, and is damaged`;
+
 /**
  * Examines the end of a file.
  *
@@ -53,11 +56,7 @@ export function examine(file: Bytes) {
   for (const line of linesOf(file, from, Math.min(certified, size)))
     before = line;
   if (before && !isCertified(before, certified)) {
-    return damaged(
-      before.offset,
-      `what stands before offset ${certified} was on stable storage, and is damaged`,
-      certified
-    );
+    return damaged(before.offset, damagedBefore(certified), certified);
   }
   let last: Position = before?.record ?? { seq: 0, synced: headerBytes };
 

@@ -17,37 +17,24 @@
  *   pending  the journal has a part of its bytes: the rewrite is finished
  *   damaged  it is another journal's, or the journal has other records in its place
  */
-import { attempt, JournalError } from "./error.ts";
-import {
-  appendAll,
-  replaceFile,
-  type Disk,
-  type JournalFile
-} from "./files.ts";
 import type { Bytes } from "./lines.ts";
 import { checksum, decodeHeader, headerBytes } from "./record.ts";
-import { damaged, examine, noHeader, windowBytesMax } from "./recover.ts";
+import {
+  damaged,
+  damagedBefore,
+  examine,
+  noHeader,
+  windowBytesMax
+} from "./recover.ts";
 
-export type Plan = ReturnType<typeof planOpening>;
+export type OpeningPlan = ReturnType<typeof planOpening>;
 
-type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
+export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
 
 /** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
 export const copyBytesMax = windowBytesMax + 1024;
 
 export const copyPath = (path: string) => `${path}.rewrite`;
-
-/**
- * Reads the copy beside a journal; returns undefined if there is none.
- *
- * @throws JournalError `unreadable`
- */
-export function readCopy(disk: Disk, path: string) {
-  const name = copyPath(path);
-  return attempt("unreadable", name, () =>
-    disk.readBeside(name, path, copyBytesMax)
-  );
-}
 
 /**
  * Plans an opening: what it does with the copy, then with the end of the file that results.
@@ -56,33 +43,36 @@ export function readCopy(disk: Disk, path: string) {
  *
  * @param file the journal as it is
  * @param copyBytes the copy, if there is one
- * @returns also the journal as it will be once a pending rewrite is completed
+ * @returns also the journal as it will be once a pending rewrite is completed, and as it will be
+ * left once its end is repaired
  */
 export function planOpening(file: Bytes, copyBytes: Buffer | undefined) {
   const copy = examineCopy(file, copyBytes);
   const completed = copy.kind === "pending" ? withEnd(file, copy) : file;
   const verdict = copy.kind === "damaged" ? copy : examine(completed);
-  return { copy, completed, verdict };
+  return { copy, completed, ...checkRepair(completed, verdict) };
 }
 
-/** Rewrites the end of a journal durably, as the head of this file describes. */
-export async function rewriteEnd(
-  disk: Disk,
-  path: string,
-  file: JournalFile,
-  copy: Copy
-) {
-  await replaceFile(disk, copyPath(path), encodeCopy(copy));
-  checkSize(path, file, copy.size);
-  file.truncate(copy.offset);
-  await appendAll(file, copy.bytes);
-  disk.remove(copyPath(path));
-}
+/**
+ * Examines what an opening would leave of a file: that must be clean.
+ *
+ * A torn write may have the only line that certifies the lines before it. Once it is truncated,
+ * damage among them would look torn, and the next opening would truncate them, too.
+ */
+function checkRepair(file: Bytes, verdict: ReturnType<typeof examine>) {
+  if (verdict.kind !== "torn" && verdict.kind !== "unterminated")
+    return { verdict, left: file };
 
-/** Checks that no other process has written to a file: that would not be a torn end. */
-export function checkSize(path: string, file: JournalFile, expected: number) {
-  if (file.size() !== expected)
-    throw new JournalError("locked", path, "another process writes to it");
+  const { kind, end, certified } = verdict;
+  const bytes = Buffer.from(kind === "torn" ? "" : "\n");
+  const left = withEnd(file, { offset: end, bytes });
+  const after = examine(left);
+  if (after.kind === "clean") return { verdict, left };
+
+  const offset =
+    "end" in after ? after.end : "offset" in after ? after.offset : end;
+  const reason = damagedBefore(certified);
+  return { verdict: damaged(offset, reason, certified), left: file };
 }
 
 function examineCopy(file: Bytes, bytes: Buffer | undefined) {
@@ -126,7 +116,10 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined) {
 }
 
 /** The file as it will be once its end is rewritten. */
-export const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
+const withEnd = (
+  file: Bytes,
+  { offset, bytes }: Pick<Copy, "offset" | "bytes">
+): Bytes => ({
   size: () => offset + bytes.length,
   read(from, length) {
     const start = Math.max(0, from - offset);
@@ -136,7 +129,7 @@ export const withEnd = (file: Bytes, { offset, bytes }: Copy): Bytes => ({
   }
 });
 
-function encodeCopy({ file, offset, size, bytes }: Copy) {
+export function encodeCopy({ file, offset, size, bytes }: Copy) {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));

@@ -2,7 +2,7 @@
 import { linesOf, type Bytes } from "./lines.ts";
 import type { DecodedRecord } from "./record.ts";
 import { problemOf, type Position } from "./recover.ts";
-import { planOpening, type Plan } from "./rewrite.ts";
+import { planOpening, type OpeningPlan } from "./rewrite.ts";
 
 /** The most spots listed; more are only counted: in a file of another format every line is one. */
 const spotsMax = 1_000;
@@ -86,7 +86,7 @@ export function verifyJournal(
 }
 
 /** What is wrong with the copy. A pending one beside a live server is a start that uses it now. */
-const spotOf = ({ copy }: Plan, isLive = false) =>
+const spotOf = ({ copy }: OpeningPlan, isLive = false) =>
   copy.kind === "damaged" || (copy.kind === "pending" && !isLive)
     ? copy
     : undefined;
@@ -111,7 +111,7 @@ const widened = (
 });
 
 /** Says what an opening does; damage before the end does not matter to it. */
-function openingOf({ copy, verdict }: Plan) {
+function openingOf({ copy, verdict }: OpeningPlan) {
   if (verdict.kind === "damaged")
     return `refuses it at offset ${verdict.offset}`;
   const first =

@@ -3,7 +3,7 @@ import { JournalError } from "../journal/error.ts";
 import { blockBytes, linesOf, type Line } from "../journal/lines.ts";
 import { decodeRecord, lineBytesMax, plantIn } from "../journal/record.ts";
 import { noHeader, problemOf } from "../journal/recover.ts";
-import { planOpening, type Plan } from "../journal/rewrite.ts";
+import { planOpening, type OpeningPlan } from "../journal/rewrite.ts";
 import type { Host } from "./host.ts";
 import { readJournal } from "./read-journal.ts";
 
@@ -32,7 +32,7 @@ type Lines = Iterable<Line> | AsyncIterable<Line>;
 /** Yields the lines that an opening keeps. @throws JournalError if it would refuse the file */
 function* linesAsOpened(
   path: string,
-  { copy, completed, verdict }: Plan,
+  { copy, completed, verdict }: OpeningPlan,
   host: Host
 ): Generator<Line, void> {
   const size =

@@ -3,7 +3,7 @@ import { attempt, JournalError } from "../journal/error.ts";
 import { openToRead, realDisk } from "../journal/files.ts";
 import type { Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
-import { readCopy } from "../journal/rewrite.ts";
+import { readCopy } from "../journal/open.ts";
 import type { VerifyOptions } from "../journal/verify.ts";
 
 /**

@@ -104,7 +104,7 @@ for (const [signal, isFollowed] of [
       );
       await server.end(signal);
       // A start that stands still after its truncation: tail sees the file at its shortest.
-      const slow = patched("rewrite.js", [
+      const slow = patched("open.js", [
         [
           "file.truncate(copy.offset);",
           "file.truncate(copy.offset); await new Promise((wake) => setTimeout(wake, 500));"
@@ -140,7 +140,7 @@ async function cutBy(
   return () => running.end("SIGKILL");
 }
 const standsStill = () =>
-  patched("rewrite.js", [
+  patched("open.js", [
     [
       "file.truncate(copy.offset);",
       'file.truncate(copy.offset); process.stdout.write("cut\\n"); await new Promise(() => setInterval(() => {}, 1e6));'

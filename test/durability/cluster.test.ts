@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import cluster from "node:cluster";
-import { linkSync, mkdirSync, readFileSync } from "node:fs";
+import { linkSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { run } from "../support/in-process.ts";
@@ -65,7 +65,7 @@ async function killRounds(server: string) {
   let [firstId, refused] = [1, 0];
   for (let round = 1; round <= rounds; round++) {
     const first = await serving(path, server);
-    if (round === 1) linkSync(path, hardLink);
+    linkSync(path, hardLink);
     const loaded = load(first, firstId, Infinity);
     loaded.catch(() => undefined); // where nothing fails before, it is awaited below
     try {
@@ -82,6 +82,7 @@ async function killRounds(server: string) {
         await fetch(first.url);
     } finally {
       killAll();
+      rmSync(hardLink);
     }
     const { acknowledged, nextId } = await loaded;
     assert.ok(acknowledged.length > 0, "there was load");

@@ -13,6 +13,7 @@ import {
   linkSync,
   mkdirSync,
   readdirSync,
+  rmSync,
   readFileSync,
   lchownSync,
   renameSync,
@@ -164,8 +165,8 @@ test("a file has one writer, by whatever name", async () => {
   }
   assert.deepEqual(readFileSync(path), before);
   await journal.close();
-  for (const name of ["hard", "soft"])
-    await (await openJournal(join(folder, name))).close();
+  rmSync(join(folder, "hard"));
+  await (await openJournal(join(folder, "soft"))).close();
 });
 
 test(
@@ -200,8 +201,8 @@ if (isLong)
     [
       "without a lock",
       "open.js",
-      "await disk.lock(path, identity, releases, warn)",
-      "{ isClosed: false, removeStale() {} }"
+      "await disk.lock(path, identity, releases, warn);",
+      ""
     ]
   ] as const) {
     test(`a program ${says} is noticed`, { skip: noUsers }, async () => {
@@ -511,7 +512,8 @@ test(
     );
     const server = await serving(path, mounting(folder));
     assert.equal(await server.end(), 0);
-    assert.deepEqual(readdirSync(folder), ["plants.ndjson"]);
+    const left = readdirSync(folder).filter((name) => !isMark(name));
+    assert.deepEqual(left, ["plants.ndjson"]);
   }
 );
 
@@ -718,6 +720,8 @@ test(
   }
 );
 
+const isMark = (name: string): boolean => name.includes(".closed-");
+
 /** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
 const shim = join(socketFolder(), "shim.so");
 const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap(
@@ -770,7 +774,7 @@ test(
     for (const signal of ["SIGKILL", "SIGTERM"] as const) {
       const server = await launch({ store, ...simulated });
       assert.equal((await server.post(1)).status, 200);
-      if (signal === "SIGKILL") linkSync(store, link);
+      linkSync(store, link);
       for (const name of [store, link]) {
         await assert.rejects(launch({ store: name, ...simulated }), {
           message: /^75 .* is locked$/m
@@ -784,11 +788,10 @@ test(
         /"opening":"uses it as it is"/,
         "the control: it sees that a server runs"
       );
+      rmSync(link);
     }
-    assert.deepEqual(
-      [idsIn(store), readdirSync(dirname(store)).length],
-      [[1, 1], 1]
-    );
+    const left = readdirSync(dirname(store)).filter((name) => !isMark(name));
+    assert.deepEqual([idsIn(store), left], [[1, 1], [basename(store)]]);
   }
 );
 

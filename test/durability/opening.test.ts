@@ -301,6 +301,27 @@ const table: readonly (readonly [
     bytesOf(four, fifth, "\n", sixth),
     refused(place(6))
   ],
+  // Only the torn write certifies the one before it.
+  [
+    "a bad line in the last certified write, a torn write after it",
+    bytesOf(changed(six, C + 20, "x"), nuls(size - 1), "\n", record(8, end)),
+    refused(C)
+  ],
+  [
+    "NULs in the last certified write, a torn write after it",
+    bytesOf(
+      changed(six, C + 20, nuls(9)),
+      nuls(size - 1),
+      "\n",
+      record(8, end)
+    ),
+    refused(C)
+  ],
+  [
+    "a torn write after a certified one, which is whole",
+    bytesOf(six, nuls(size - 1), "\n", record(8, end)),
+    torn(end)
+  ],
   ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)]
 ];
 
@@ -309,7 +330,7 @@ interface Place {
   readonly path: string;
   readonly disk: Disk;
   bytes(name: string): Buffer;
-  /** All files but the lock's. */
+  /** All files but the lock's and marks. */
   names(): readonly string[];
 }
 
@@ -322,7 +343,7 @@ function real(file?: Buffer): Place {
     bytes: (name) => readFileSync(name),
     names: () =>
       readdirSync(folder)
-        .filter((name) => !name.includes(".lock-"))
+        .filter((name) => !/\.(?:lock|closed)-/.test(name))
         .sort()
         .map((name) => join(folder, name))
   };
@@ -333,7 +354,7 @@ function simulated(file?: Buffer, disk = new SimulatedDisk()): Place {
   return {
     path: "/plants.ndjson",
     disk,
-    names: () => disk.names(),
+    names: () => disk.files(),
     bytes: (name) => disk.bytes(name) ?? assert.fail(`no file ${name}`)
   };
 }
@@ -425,9 +446,9 @@ for (const [says, file, verdict] of table) {
   test(`opening ${says}: ${verdict.kind}${place}`, async () => {
     await check(real(file), verdict);
     await check(simulated(file), verdict);
-    const killed = new SimulatedDisk();
-    const place = simulated(file, killed);
-    killed.leaveLock(place.path);
+    const closed = new SimulatedDisk();
+    const place = simulated(file, closed);
+    closed.markClosed(place.path);
     await check(place, verdict);
   });
 }

@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { EIO, read } from "../support/journals.ts";
+import { EACCES, EIO, read } from "../support/journals.ts";
 import {
   type Interruption,
   type Operation,
@@ -103,7 +103,6 @@ async function recover(
   disk: SimulatedDisk
 ): Promise<{ readonly crashed: boolean; readonly lost: readonly string[] }> {
   disk.put(journalPath, file);
-  disk.leaveLock(journalPath);
   for (const { skip, part, survival } of crashes) {
     disk.crash(skip, part);
     await opened(disk);
@@ -211,9 +210,13 @@ test("lines that only the page cache held are durable once the journal is open",
   }
 });
 
-for (const [says, change, isLost] of [
-  ["is written again after that process", {}, false],
-  ["is lost without that", { isClosed: true }, true]
+for (const [says, act, isLost] of [
+  ["is written again after that process", () => undefined, false],
+  [
+    "is lost if a mark says that the file was closed",
+    (disk: SimulatedDisk) => disk.markClosed(journalPath),
+    true
+  ]
 ] as const) {
   test(`what a failed flush has left, and no truncation has removed, ${says}`, async () => {
     const disk = new SimulatedDisk();
@@ -227,11 +230,8 @@ for (const [says, change, isLost] of [
     await first.close();
     assert.equal(disk.faultsFired, 2);
 
-    const lock = disk.lock.bind(disk);
-    disk.lock = async (...of: Parameters<typeof lock>) => ({
-      ...(await lock(...of)),
-      ...change
-    });
+    assert.deepEqual(disk.marks(), []);
+    act(disk);
     const second = await openJournal(journalPath, { disk, limits });
     await second.append({ id: 3n, name: "Ivy" });
     await second.close();
@@ -251,12 +251,14 @@ test("a journal that was closed is neither truncated nor rewritten at its openin
     await journal.close();
     end(disk);
     const { length } = disk.calls;
-    await opened(disk);
-    return disk.calls
-      .slice(length)
-      .filter((call) =>
-        ["truncate", "append", "rename", "openBeside", "sync"].includes(call)
-      );
+    const second = await openJournal(journalPath, { disk, limits });
+    const calls = disk.calls.slice(length);
+    await second.close();
+    return calls.filter((call) =>
+      ["truncate", "append", "rename", "openBeside", "remove", "sync"].includes(
+        call
+      )
+    );
   };
   const rewritten = [
     "sync",
@@ -264,20 +266,26 @@ test("a journal that was closed is neither truncated nor rewritten at its openin
     "append",
     "rename",
     "truncate",
-    "append"
+    "append",
+    "remove"
   ];
-  assert.deepEqual(await changesOf(() => undefined), ["sync"]);
+  const removeMarks = (disk: SimulatedDisk) => {
+    for (const mark of disk.marks()) disk.remove(mark);
+  };
+  assert.deepEqual(await changesOf(() => undefined), ["remove", "sync"]);
+  assert.deepEqual(await changesOf(removeMarks), rewritten, "no mark");
   assert.deepEqual(
     await changesOf((disk) => {
-      disk.leaveLock(journalPath);
+      const [mark = ""] = disk.marks();
+      disk.rename(mark, mark.replace(/\d+$/, "0"));
     }),
-    rewritten,
-    "killed"
+    ["remove", ...rewritten],
+    "a mark of another state"
   );
   assert.deepEqual(
-    await changesOf((disk) => disk.link(journalPath, "/other")),
-    rewritten,
-    "two names"
+    await changesOf((disk) => disk.fail("remove", { errno: EACCES })),
+    ["remove", ...rewritten],
+    "a mark that cannot be removed"
   );
 });
 
@@ -296,6 +304,7 @@ const calls: readonly (readonly [
   ["open", "unreadable", 65],
   ["read", "unreadable", 65],
   ["readBeside", "unreadable", 65],
+  ["listBeside", "unreadable", 65],
   ["append", "failed", 74],
   ["truncate", "failed", 74],
   ["openBeside", "failed", 74],
@@ -310,7 +319,6 @@ for (const [operation, code, exitCode] of calls) {
       for (let skip = 0; ; skip++) {
         const disk = new SimulatedDisk();
         disk.put(journalPath, file);
-        disk.leaveLock(journalPath);
         disk.fail(operation, { errno: EIO }, skip);
         const error: unknown = await openJournal(journalPath, {
           disk,
@@ -320,7 +328,10 @@ for (const [operation, code, exitCode] of calls) {
           (error: unknown) => error
         );
         fired += disk.faultsFired;
-        if (disk.faultsFired > 0) {
+
+        // The last file beside it is the mark at its end, which it need not have.
+        const isMark = operation === "openBeside" && error === undefined;
+        if (disk.faultsFired > 0 && !isMark) {
           assert.ok(
             error instanceof JournalError,
             `${operation} ${skip}: ${error}`

@@ -3,13 +3,15 @@
  * crash.test.ts has the openings that leave one; its lines here are made by hand.
  */
 import assert from "node:assert/strict";
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   linkSync,
   readFileSync,
+  renameSync,
   symlinkSync,
   truncateSync,
+  unlinkSync,
   writeFileSync
 } from "node:fs";
 import { join } from "node:path";
@@ -22,12 +24,12 @@ import {
   crcOf,
   diskWith,
   headerStart,
-  journalWith,
   lineOf,
+  marksIn,
   record,
   uuid
 } from "../support/journals.ts";
-import { placeIn, root, temporaryFolder } from "../support/support.ts";
+import { placeIn, temporaryFolder } from "../support/support.ts";
 
 const [ours, another] = [uuid, "0".repeat(36)];
 const headerOf = (file: string): string => lineOf(headerStart(file));
@@ -349,55 +351,60 @@ test("a .rewrite that is not a copy of a journal's end is not read: 65, and it s
   );
 });
 
-test("a .rewrite that another user replaces by a FIFO after it was found does not block", () => {
-  const path = join(temporaryFolder(), "plants.ndjson");
-  writeFileSync(path, whole);
-  writeFileSync(`${path}.rewrite`, copy);
-  const code = `import { execFileSync } from "node:child_process";
-    import fs from "node:fs";
-    import { syncBuiltinESMExports } from "node:module";
-    const { statSync } = fs;
-    fs.statSync = (path, options) => {
-      const found = statSync(path, options);
-      if (String(path).endsWith(".rewrite") && found.isFile())
-        execFileSync("sh", ["-c", 'rm "$0" && mkfifo "$0"', path]);
-      return found;
-    };
-    syncBuiltinESMExports();
-    const { openJournal } = await import("./dist/index.js");
-    await openJournal(process.argv[1]).catch(({ message }) => console.log(message));`;
-  const found = spawnSync(
-    process.execPath,
-    ["--input-type=module", "-e", code, path],
-    { cwd: root, encoding: "utf8", timeout: 10_000 }
+test("a symbolic link in the place of .rewrite is not followed: 65, and it stays", async () => {
+  const { folder, path } = placeIn();
+  const target = join(folder, "elsewhere");
+  writeFileSync(path, first);
+  writeFileSync(target, copy);
+  symlinkSync(target, `${path}.rewrite`);
+  await assert.rejects(openJournal(path), {
+    code: "unreadable",
+    message: /\.rewrite: ELOOP/
+  });
+  assert.deepEqual(
+    [readFileSync(path, "latin1"), readFileSync(target, "latin1")],
+    [first, copy]
   );
-  assert.match(found.stdout, /not a copy/);
+
+  unlinkSync(`${path}.rewrite`);
+  renameSync(target, `${path}.rewrite`);
+  await (await openJournal(path)).close();
+  assert.equal(readFileSync(path, "latin1"), whole, "the control: it is one");
 });
 
-test("FILE.rewrite never writes over what another name of the file has acknowledged", async () => {
+test("a file with several names is not opened: 74, and neither name loses a plant", async () => {
   const { folder, path } = placeIn();
-  const other = join(folder, "other.ndjson");
+  const other = join(folder, "elsewhere.ndjson");
   const journal = await openJournal(path);
   await journal.append({ id: 1n, name: "Fern" });
   await Promise.all(
     [2n, 3n, 4n].map((id) => journal.append({ id, name: "x".repeat(200) }))
   );
   await journal.close();
-  linkSync(path, other);
+  const before = readFileSync(path);
+  for (const mark of marksIn(folder)) unlinkSync(mark);
 
   // An opening that ends between its truncation and its write.
   const killed = diskWith(() => ({
     append: () => Promise.reject(new Error("killed"))
   }));
   await assert.rejects(openJournal(path, { disk: killed }), /killed/);
-  assert.ok(existsSync(`${path}.rewrite`), "the control: it was killed there");
+  const truncated = readFileSync(path);
+  assert.ok(truncated.length < before.length, "the control: it is truncated");
 
-  // By its other name it looks clean, and shorter.
-  await journalWith(other, { id: 50n, name: "Moss" });
-  const before = readFileSync(path);
-  await assert.rejects(openJournal(path), {
-    code: "damaged",
-    message: /differs from its copy/
-  });
+  linkSync(path, other);
+  const severalNames = { exitCode: 74, message: /has 2 names: remove the oth/ };
+  for (const name of [other, path]) {
+    await assert.rejects(openJournal(name), severalNames);
+    assert.deepEqual(readFileSync(path), truncated);
+  }
+
+  // A start by the other name would take the truncated file for whole.
+  unlinkSync(other);
+  await (await openJournal(path)).close();
   assert.deepEqual(readFileSync(path), before);
+
+  linkSync(path, other);
+  await assert.rejects(openJournal(path), severalNames);
+  assert.deepEqual(readFileSync(path), before, "also where it was closed");
 });

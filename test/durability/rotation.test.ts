@@ -205,7 +205,7 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
       assert.equal(disk.faultsFired, 1);
 
       // logrotate's notifempty skips an empty file, so no SIGHUP would come. Only what was created goes.
-      assert.deepEqual(disk.names(), [
+      assert.deepEqual(disk.files(), [
         ...(isTheirs ? [path] : []),
         `${path}.1`
       ]);
@@ -221,7 +221,7 @@ for (const bytes of [0, 20, headerBytes - 1, headerBytes]) {
         [found(`${path}.1`).ids, found(path).ids, found(path).fault],
         [[1], [2], ""]
       );
-      assert.deepEqual([disk.names(), failures], [[path, `${path}.1`], []]);
+      assert.deepEqual([disk.files(), failures], [[path, `${path}.1`], []]);
     }
   });
 }

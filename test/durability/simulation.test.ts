@@ -1,7 +1,8 @@
 /**
  * Random lives of a journal on the simulated disk, each decided by a seed: appends, rotations,
- * second openings, faults of any call, short and torn writes, crashes, and new openings. Clients
- * retry plants with a key, after any outcome or none. A model, which shares no code with the
+ * second openings, faults of any call, short and torn writes, crashes, and new openings. Between
+ * two lives an operator deletes marks, moves, copies and links the file. Clients retry plants with
+ * a key, after any outcome or none. A model, which shares no code with the
  * journal, knows what must be in its files, what may be, and which keys are remembered.
  *
  * PLANT_TEST_RUNS: how many runs; PLANT_TEST_SEED: this one run alone, which prints its story.
@@ -33,6 +34,8 @@ import {
 import { seeded } from "../support/support.ts";
 
 const path = "/plants.ndjson";
+/** A second name of the file, in another folder. */
+const second = "/second/plants";
 const limits = { batchBytesMax: 1024, rotationMillis: 10 };
 /** Windows in bytes: the newest record alone, a few records, and all of them. */
 const windows: readonly number[] = [1, 500, 3000, 2 ** 16];
@@ -54,6 +57,9 @@ function diceOf(seed: number) {
 /** A disk that knows where the append began that a crash has interrupted. */
 class WatchedDisk extends SimulatedDisk {
   interrupted: number | undefined;
+
+  /** An operator deletes what no process uses; the program has no sockets here. */
+  deleteSockets(): void {}
 
   override open(name: string): JournalFile {
     const file = super.open(name);
@@ -85,6 +91,7 @@ const operations: readonly Operation[] = [
   "lock",
   "sync",
   "readBeside",
+  "listBeside",
   "openBeside",
   "rename",
   "remove",
@@ -116,16 +123,25 @@ class Run {
   #renames = 0;
   /** The file in use, where it was renamed. */
   #inUse = path;
+  /** What the operator has copied to the path, kept until a journal was opened there. */
+  #backup: Buffer | undefined;
+  /** Whether that is lost, or a flush has failed of which the program could leave no note. */
+  #mustCopy = false;
 
   constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
     [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
     disk.truncationsAreDurable = this.#dice.happens(50);
+    disk.statesAreEqual ||= this.#dice.happens(50);
     this.#window = this.#dice.pick(windows);
   }
 
   async run(): Promise<this> {
-    for (let lives = 1 + this.#dice.below(3); lives > 0; lives--)
+    for (let lives = 1 + this.#dice.below(3); lives > 0; lives--) {
       await this.#live(true);
+      this.#operate();
+    }
+    this.#undoLink();
+    if (this.#mustCopy || this.#refusal()) this.#copyAgain();
     await this.#live(false);
     this.#disk.restart({ bytes: false, names: false });
     this.#wasPowerLost = true;
@@ -162,6 +178,10 @@ class Run {
     const fired = this.#fired();
     for (const [operation, , fault] of fired)
       this.#count(nameOf(operation, fault));
+    const names = fired.map(([operation]) => operation);
+    this.#mustCopy =
+      names.includes("sync") &&
+      (this.#disk.isDown || names.includes("openBeside"));
     assert.equal(
       this.#disk.faultsFired - faults,
       fired.length,
@@ -182,6 +202,14 @@ class Run {
       this.#fail("append", skip, { bytes: 100 + this.#dice.below(900) });
       this.#fail("append", skip + 1, { errno: ENOSPC });
     }
+    if (this.#dice.happens(10)) {
+      // What a failed write has left in the cache is not truncated.
+      const bytes = 100 + this.#dice.below(900);
+      this.#fail("append", this.#dice.below(4), { errno: EIO, bytes });
+      this.#fail("truncate", this.#dice.below(2), { errno: EIO });
+    }
+    if (this.#backup && this.#dice.happens(50))
+      this.#fail("sync", 0, { errno: ENOSPC });
     if (this.#dice.happens(60))
       this.#disk.crash(this.#dice.below(16), this.#part());
     this.story.push(`plan ${JSON.stringify(this.#planned)}`);
@@ -239,6 +267,9 @@ class Run {
         limits: { ...limits, keysBytesMax: this.#window },
         warn
       });
+      if (this.#refusal())
+        this.#violate(`opened in spite of ${this.#refusal()}`);
+      this.#backup = undefined;
       this.#left = { records: [], bytes: 0 };
       this.#current = this.#disk.identityOf(path);
       journal.once("failed", (error) => {
@@ -251,7 +282,10 @@ class Run {
     } catch (error) {
       this.story.push(`opening: ${error}`);
       this.#count("opening failed");
-      const isDue = this.#disk.isDown || this.#disk.faultsFired > faults;
+      const isDue =
+        this.#disk.isDown ||
+        this.#disk.faultsFired > faults ||
+        this.#refusal() !== undefined;
       const isFault =
         error instanceof JournalError &&
         /^(?:unreadable|failed)$/.test(error.code);
@@ -362,8 +396,11 @@ class Run {
     ]);
     if (this.#disk.isDown) return;
     this.#count(`retry ${one}`);
-    // A fault may prevent that a record is stored, and nothing else.
+    // A fault may prevent that a record is stored, or that the file is looked at for a replay.
     if (expected === "stored" && (this.#hasFailed || one === "full")) return;
+    const isUnseen = this.#fired().some(([operation]) => operation === "look");
+    if (expected === "replayed" && isUnseen && `${one}${two}`.includes("unk"))
+      return this.#count("replay of a file that cannot be looked at");
     const second = expected === "stored" ? "replayed" : expected;
     if (one !== expected || two !== second) {
       if (
@@ -505,6 +542,7 @@ class Run {
     if (!survival.names) this.#count("names forgotten");
     if (!survival.bytes) this.#count("bytes forgotten");
     this.#wasPowerLost ||= !survival.bytes;
+    this.#mustCopy ||= !survival.bytes || !survival.names;
     this.#disk.restart(survival);
     const found = this.#disk.bytes(path);
     const from = this.#isRenamed || survival.bytes ? 0 : (interrupted ?? 0);
@@ -523,6 +561,62 @@ class Run {
     this.#disk.put(path, bytes);
     this.story.push(`NULs from ${start} on`);
     this.#count("hole of NULs");
+  }
+
+  /** Why an opening must be refused, for what the operator or a failed flush has left. */
+  #refusal(): string | undefined {
+    const identity = this.#disk.identityOf(path);
+    const note = `${path}.unflushed-${identity}-`;
+    const isNoted = this.#disk.marks().some((mark) => mark.startsWith(note));
+    if (isNoted) return "a failed flush";
+    return this.#disk.identityOf(second) === identity && identity
+      ? "a second name"
+      : undefined;
+  }
+
+  /** What an operator may do while no server runs, and must do after a refusal. */
+  #operate(): void {
+    this.#undoLink();
+    if (this.#mustCopy || this.#dice.happens(50)) this.#copyAgain();
+    if (this.#isRenamed || !this.#disk.bytes(path)) return;
+    if (this.#dice.happens(25)) {
+      this.#note("operator deletes marks, or moves the file");
+      this.#disk.deleteSockets();
+      for (const mark of this.#disk.marks())
+        if (mark.includes(".closed-")) this.#disk.remove(mark);
+    } else if (this.#dice.happens(15)) {
+      this.#note("operator adds a second name");
+      this.#disk.link(path, second);
+    } else if (this.#dice.happens(20) && !this.#disk.bytes(`${path}.rewrite`)) {
+      this.#note("operator copies the file");
+      this.#backup = Buffer.from(this.#disk.bytes(path) ?? "");
+      this.#copyAgain();
+    }
+    this.#disk.syncDirectory(path);
+  }
+
+  #undoLink(): void {
+    if (!this.#disk.bytes(second)) return;
+    if (this.#dice.happens(50)) this.#disk.rename(second, path);
+    else this.#disk.remove(second);
+    this.#disk.syncDirectory(path);
+  }
+
+  /** Copies the file again if a flush has failed, or if the power was lost before an opening. */
+  #copyAgain(): void {
+    const refusal = this.#refusal();
+    if (!this.#backup && !refusal) return;
+    if (refusal) this.#note("operator copies the file after a failed flush");
+    this.#backup ??= Buffer.from(this.#disk.bytes(path) ?? "");
+    this.#disk.copy(this.#backup, path, this.#dice.happens(50));
+    for (const mark of this.#disk.marks())
+      if (mark.includes(".unflushed-")) this.#disk.remove(mark);
+    this.#disk.syncDirectory(path);
+  }
+
+  #note(what: string): void {
+    this.#count(what);
+    this.story.push(what);
   }
 
   /** Compares the files with the model; `isOpen`: the journal is, and nothing is in flight. */
@@ -666,6 +760,10 @@ const kinds: readonly string[] = [
   "rotated",
   "rotation refused",
   "second opening locked",
+  "operator deletes marks, or moves the file",
+  "operator adds a second name",
+  "operator copies the file",
+  "operator copies the file after a failed flush",
   "older file put at the path",
   "replayed",
   "conflict",
@@ -692,15 +790,94 @@ const disk = (change: Partial<SimulatedDisk>) => () => () =>
   Object.assign(new WatchedDisk(), change);
 const nothing = (): undefined => undefined;
 
-/** Opening takes each file for closed. */
-const neverRewriting = () => (): WatchedDisk => {
+/** Opening takes a file for closed if `isClosed` says so of its identity. */
+const closedIf = (isClosed: (identity: string | undefined) => boolean) => {
   const disk = new WatchedDisk();
-  const lock = disk.lock.bind(disk);
+  const list = disk.listBeside.bind(disk);
   return Object.assign(disk, {
-    lock: async (...of: Parameters<typeof lock>) => ({
-      ...(await lock(...of)),
-      isClosed: true
-    })
+    listBeside(name: string, ending: string) {
+      if (ending !== ".closed-") return list(name, ending);
+      const mark = `${name}.closed-${disk.look(name)?.state}`;
+      return isClosed(disk.identityOf(name)) ? [mark] : [];
+    }
+  });
+};
+
+/** Opening takes each file for closed beside which no process has left its lock. */
+const trustingLocks = () => (): WatchedDisk => {
+  const [held, stale] = [new Set<string>(), new Set<string | undefined>()];
+  const disk = closedIf((identity) => !stale.has(identity));
+  const { lock, restart } = disk;
+  return Object.assign(disk, {
+    async lock(...given: Parameters<typeof lock>) {
+      await lock.apply(disk, given);
+      const [name, identity, releases] = given;
+      held.add(identity);
+      releases.push(() => {
+        held.delete(identity);
+        const isClosed = disk.marks().some((mark) => mark.includes(".closed-"));
+        if (!isClosed || disk.identityOf(name) !== identity)
+          stale.add(identity);
+      });
+    },
+    restart(survival: Survival) {
+      for (const identity of held) stale.add(identity);
+      held.clear();
+      restart.call(disk, survival);
+    },
+    deleteSockets: () => stale.clear()
+  });
+};
+
+/** A file's marks say nothing of its bytes, so all depends on when they are there. */
+const equalStates = () => {
+  const disk = new WatchedDisk();
+  disk.statesAreEqual = true;
+  return disk;
+};
+
+const neverRemovingMarks = () => (): WatchedDisk => {
+  const disk = equalStates();
+  const { remove } = disk;
+  return Object.assign(disk, {
+    remove: (name: string) => {
+      if (!name.includes(".closed-")) remove.call(disk, name);
+    }
+  });
+};
+
+/** An opening whose flush fails leaves no note of that. */
+const notNoting = () => (): WatchedDisk => {
+  const disk = new WatchedDisk();
+  const { openBeside } = disk;
+  return Object.assign(disk, {
+    openBeside(name: string) {
+      if (name.includes(".unflushed-")) throw new Error("not noted");
+      return openBeside.call(disk, name);
+    }
+  });
+};
+
+/** Leaves the mark at a call of the file, too. */
+const marking = (at: "append" | "close") => () => (): WatchedDisk => {
+  const disk = equalStates();
+  const open = disk.open.bind(disk);
+  return Object.assign(disk, {
+    open: (name: string) => {
+      const file = open(name);
+      const mark = () => {
+        if (!disk.isDown) disk.markClosed(name);
+      };
+      const append = (bytes: Buffer) => {
+        if (at === "append") mark();
+        return file.append(bytes);
+      };
+      const close = () => {
+        if (at === "close") mark();
+        file.close();
+      };
+      return { ...file, append, close };
+    }
   });
 };
 const without = (method: "find" | "add" | "addFile") => (t: TestContext) => {
@@ -709,7 +886,7 @@ const without = (method: "find" | "add" | "addFile") => (t: TestContext) => {
 };
 const twice = / at \d+ and at \d+$|instead of/;
 
-for (const [says, make, violated = /./] of [
+for (const [says, make, violated = /./, within = 1_000] of [
   ["a disk that lies", disk({ lies: true })],
   [
     "a failed write that is taken for done",
@@ -731,13 +908,13 @@ for (const [says, make, violated = /./] of [
   ],
   ["a file that is not truncated", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
-  [
-    "a lock that is always free",
-    disk({
-      lock: () => Promise.resolve({ isClosed: true, removeStale: nothing })
-    })
-  ],
-  ["an end that is never rewritten", neverRewriting],
+  ["a lock that is always free", disk({ lock: () => Promise.resolve() })],
+  ["an end that is never rewritten", () => () => closedIf(() => true)],
+  ["an absent lock that is trusted", trustingLocks, /./, 10_000],
+  ["a mark that is never removed", neverRemovingMarks, /./, 10_000],
+  ["a mark that is left before the last write", marking("append")],
+  ["a mark of a journal that has failed", marking("close")],
+  ["a failed flush that is not noted", notNoting, /./, 10_000],
   [
     "a copy of the end that is not made",
     disk({ rename: nothing, remove: nothing })
@@ -746,8 +923,8 @@ for (const [says, make, violated = /./] of [
   ["a window that remembers nothing new", without("add"), twice],
   ["a window that is not rebuilt at opening", without("addFile"), twice]
 ] as const) {
-  test(`${says} is caught within 1,000 runs`, async (t) => {
-    const { violation, seed: caught } = await simulate(1, 1_000, make(t));
+  test(`${says} is caught within ${within} runs`, async (t) => {
+    const { violation, seed: caught } = await simulate(1, within, make(t));
     assert.match(violation ?? "", violated);
     t.diagnostic(`seed ${caught}: ${violation}`);
     t.mock.restoreAll();

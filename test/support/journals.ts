@@ -1,6 +1,7 @@
 /** Journals for tests: lines made and read without the code under test, plants, and outcomes. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import type { Limits } from "../../src/config.ts";
 import {
@@ -93,6 +94,12 @@ export function read(bytes: Buffer) {
   }
   return result(offset === 0 ? "no header" : "");
 }
+
+/** The paths of the marks of closed journals in a folder. */
+export const marksIn = (folder: string): readonly string[] =>
+  readdirSync(folder)
+    .filter((name) => name.includes(".closed-"))
+    .map((name) => join(folder, name));
 
 /** The ids in a file, which must be a valid journal. */
 export function idsIn(path: string): readonly number[] {

@@ -3,8 +3,9 @@
  *
  * A file has the bytes that the page cache shows and those that stable storage holds. A write that
  * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC).
- * What a write that failed has left is read and counts as clean: neither a later write there nor a
- * sync makes it durable, only a truncation lets it go. A name is durable once its directory is synced. A crash comes before any change, or lets a part of
+ * What a write or a sync that failed has left is read and counts as clean: neither a later write
+ * there nor a sync makes it durable, only a truncation lets it go. A name is durable once its
+ * directory is synced. The time of a file's last write is as durable as its bytes. A crash comes before any change, or lets a part of
  * a write through; `restart` brings back what the cache knew, or only what was durable.
  */
 import type { PathLike } from "node:fs";
@@ -47,16 +48,19 @@ export class SimulatedDisk implements Disk {
   /** A truncation is durable at once; otherwise the next write makes it so, or the next sync of a
    * directory: in ext4's and XFS's one journal what came before is committed with it. */
   truncationsAreDurable = false;
+  /** Neither the size nor the time of a file tells that it was written. */
+  statesAreEqual = false;
   /** A disk that lies: its writes return and are not durable. */
   lies = false;
   /** A crash has come: every call fails until `restart`. */
   isDown = false;
   #names = new Map<string, Inode>();
   #durableNames = new Map<string, Inode>();
-  /** The sockets beside files, by the files' identities: held, or left by a process that died. */
-  #locks = new Map<string, "held" | "stale">();
-  #durableLocks = new Set<string>();
+  /** The identities of the files that this process has locked. */
+  #locks = new Set<string>();
   #inodes = 0;
+  /** The time: it passes with each write. */
+  #now = 0;
   #faults: {
     readonly operation: Operation;
     left: number;
@@ -70,21 +74,31 @@ export class SimulatedDisk implements Disk {
   /** Puts a file there, its name durable; `durable` is what stable storage holds of it. */
   put(path: string, bytes: Buffer, durable = bytes): void {
     const inode = this.#make(path);
-    inode.cached = Buffer.from(bytes);
-    inode.durable = Buffer.from(durable);
+    inode.fill(Buffer.from(bytes), Buffer.from(durable));
     this.#durableNames.set(path, inode);
   }
 
-  /** Leaves a stale lock beside a file, as a process that was killed. */
-  leaveLock(path: string): void {
-    const identity = this.identityOf(path) ?? "";
-    this.#locks.set(identity, "stale");
-    this.#durableLocks.add(identity);
+  /** Copies bytes to a file, as `cp` does: in place, or to a new file. None of them is durable. */
+  copy(bytes: Buffer, to: string, isInPlace: boolean): void {
+    const inode = (isInPlace && this.#names.get(to)) || this.#make(to);
+    inode.fill(Buffer.from(bytes), Buffer.alloc(bytes.length));
+  }
+
+  /** Leaves the mark of a closed file beside one, as the process that closed it. */
+  markClosed(path: string): void {
+    const inode = this.#names.get(path);
+    if (!inode) return;
+    this.put(`${path}.closed-${this.#seen(inode).state}`, Buffer.alloc(0));
   }
 
   /** What a reader sees, or undefined where no file is. */
   bytes(path: string): Buffer | undefined {
     return this.#names.get(path)?.cached;
+  }
+
+  /** The names of marks, which are empty files. */
+  marks(): string[] {
+    return this.names().filter((name) => isMark(name));
   }
 
   /** What a file is, whatever its name, or undefined where none is. */
@@ -102,6 +116,11 @@ export class SimulatedDisk implements Disk {
     return [...this.#names.keys()].sort();
   }
 
+  /** All names but those of marks. */
+  files(): string[] {
+    return this.names().filter((name) => !isMark(name));
+  }
+
   /** The call of that name after `skip` others of it has the fault. */
   fail(operation: Operation, fault: Fault, skip = 0): void {
     this.#faults.push({ operation, left: skip, fault });
@@ -116,8 +135,7 @@ export class SimulatedDisk implements Disk {
   restart({ bytes, names }: Survival): void {
     this.#life++;
     this.isDown = false;
-    const left = names ? this.#locks.keys() : this.#durableLocks;
-    this.#locks = new Map([...left].map((identity) => [identity, "stale"]));
+    this.#locks.clear();
     this.#faults = [];
     this.#crash = this.#stalled = undefined;
     if (!names) this.#names = new Map(this.#durableNames);
@@ -163,21 +181,10 @@ export class SimulatedDisk implements Disk {
   // An async function, so that what it throws is a rejection, as that of the real one.
   async lock(path: string, identity: string, releases: Release[]) {
     this.#enter("lock");
-    const before = this.#locks.get(identity);
-    if (before === "held")
+    if (this.#locks.has(identity))
       throw new JournalError("locked", path, "another process has it open");
-    this.#locks.set(identity, "held");
-    let isStale = before === "stale";
-    releases.push((end) => {
-      if (end === "durable" && !isStale) this.#locks.delete(identity);
-      else this.#locks.set(identity, "stale");
-    });
-    return {
-      isClosed: !isStale,
-      removeStale: () => {
-        isStale = false;
-      }
-    };
+    this.#locks.add(identity);
+    releases.push(() => this.#locks.delete(identity));
   }
 
   readBeside(
@@ -190,6 +197,11 @@ export class SimulatedDisk implements Disk {
     if (bytes && bytes.length > bytesMax)
       throw new Error("is not a copy of a journal's end");
     return bytes;
+  }
+
+  listBeside(path: string, ending: string): string[] {
+    this.#enter("listBeside");
+    return this.names().filter((name) => name.startsWith(path + ending));
   }
 
   openBeside(path: string): JournalFile {
@@ -219,7 +231,6 @@ export class SimulatedDisk implements Disk {
     this.#enter("syncDirectory");
     this.#change();
     this.#durableNames = new Map(this.#names);
-    this.#durableLocks = new Set(this.#locks.keys());
     for (const inode of this.#names.values()) inode.commitTruncations();
   }
 
@@ -259,7 +270,12 @@ export class SimulatedDisk implements Disk {
         inode.truncate(bytes, this.truncationsAreDurable);
       },
       sync: () => {
-        enter("sync");
+        try {
+          enter("sync");
+        } catch (error) {
+          if (!this.isDown) inode.failSync();
+          throw error;
+        }
         this.#change();
         if (!this.lies) inode.sync();
       },
@@ -321,23 +337,40 @@ export class SimulatedDisk implements Disk {
   }
 
   #make(path: string): Inode {
-    const inode = new Inode(`sim-${++this.#inodes}`);
+    const inode = new Inode(`${++this.#inodes}`, () => ++this.#now);
     this.#names.set(path, inode);
     return inode;
   }
 
-  #seen({ identity, cached }: Inode): Seen {
+  #seen({ identity, cached, written }: Inode): Seen {
     const links = [...this.#names.values()].filter(
       (each) => each.identity === identity
     ).length;
-    return { identity, isFile: true, bytes: cached.length, links };
+    return {
+      identity,
+      inode: identity,
+      state: this.statesAreEqual
+        ? `${identity}-0-0`
+        : `${identity}-${cached.length}-${written}`,
+      isFile: true,
+      bytes: cached.length,
+      links
+    };
   }
 }
 
+const isMark = (name: string): boolean =>
+  /\.(?:closed|unflushed)-[\d-]+$/.test(name);
+
 class Inode {
   readonly identity: string;
+  readonly #now: () => number;
   cached: Buffer = Buffer.alloc(0);
   durable: Buffer = Buffer.alloc(0);
+
+  /** When it was last written, as the cache and as stable storage have it. */
+  written = 0;
+  #durablyWritten = 0;
 
   /** The lowest offset of all truncations that are not durable yet. */
   #truncatedAt = Infinity;
@@ -345,13 +378,24 @@ class Inode {
   /** What a failed flush has left in the cache: it counts as clean, and stable storage lacks it. */
   #lost: { readonly from: number; readonly to: number }[] = [];
 
-  constructor(identity: string) {
+  constructor(identity: string, now: () => number) {
     this.identity = identity;
+    this.#now = now;
+  }
+
+  /** Replaces all of its bytes. */
+  fill(cached: Buffer, durable: Buffer): void {
+    this.cached = cached;
+    this.durable = durable;
+    this.#truncatedAt = Infinity;
+    this.#lost = [];
+    this.written = this.#durablyWritten = this.#now();
   }
 
   append(bytes: Buffer, durable: boolean): void {
     const end = this.cached.length;
     this.cached = Buffer.concat([this.cached, bytes]);
+    this.written = this.#now();
     if (!durable) return;
     this.commitTruncations();
     const hole = Buffer.alloc(Math.max(0, end - this.durable.length));
@@ -367,10 +411,22 @@ class Inode {
       });
   }
 
+  /** A sync has failed: all that was not durable counts as clean, and is lost. */
+  failSync(): void {
+    let from = 0;
+    while (
+      from < this.cached.length &&
+      this.cached[from] === this.durable[from]
+    )
+      from++;
+    this.failFlush(this.cached.length - from);
+  }
+
   /** Makes durable what the cache has and counts as dirty. */
   sync(): void {
     this.durable = this.#flushed();
     this.#truncatedAt = Infinity;
+    this.#durablyWritten = this.written;
   }
 
   /** What stable storage has once everything is flushed: NULs where a flush has failed. */
@@ -382,6 +438,7 @@ class Inode {
 
   truncate(bytes: number, durable: boolean): void {
     this.cached = this.cached.subarray(0, bytes);
+    this.written = this.#now();
     this.#lost = this.#lost
       .filter(({ from }) => from < bytes)
       .map(({ from, to }) => ({ from, to: Math.min(to, bytes) }));
@@ -393,6 +450,7 @@ class Inode {
   commitTruncations(): void {
     this.durable = this.durable.subarray(0, this.#truncatedAt);
     this.#truncatedAt = Infinity;
+    this.#durablyWritten = this.written;
   }
 
   /** The power fails once everything was flushed. */
@@ -404,6 +462,7 @@ class Inode {
   /** The power fails: what was not durable is as it was before. */
   forget(): void {
     this.cached = this.durable;
+    this.written = this.#durablyWritten;
     this.#truncatedAt = Infinity;
     this.#lost = [];
   }
