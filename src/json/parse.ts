@@ -166,8 +166,10 @@ class Reader {
     if (!this.#skip(end)) {
       // I-JSON has no name twice (RFC 7493, 2.3): readers differ in which of the two they take.
       const names = new Set<string>();
-      do end === "}" ? this.#member(names) : this.#value();
-      while (this.#skip(","));
+      do {
+        if (end === "}") this.#member(names);
+        else this.#value();
+      } while (this.#skip(","));
       if (!this.#skip(end)) this.#fail(`"," or "${end}"`);
     }
     this.#nesting--;

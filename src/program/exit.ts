@@ -24,8 +24,10 @@ export function reportError(error: unknown, host: Host) {
       ? internalErrorMessage(error)
       : messageOf(error);
   const isMistake = code === exitCodes.usage || code === exitCodes.config;
-  for (const line of message.split("\n"))
-    isMistake ? host.warn(line) : host.log("error", line);
+  for (const line of message.split("\n")) {
+    if (isMistake) host.warn(line);
+    else host.log("error", line);
+  }
   return code;
 }
 

@@ -367,7 +367,8 @@ async function fuzz(
   } catch (error) {
     const problem = error instanceof Error ? error.message : String(error);
     throw new Error(
-      `seed ${seed}: ${problem}\n${shown(given, expected, text)}`
+      `seed ${seed}: ${problem}\n${shown(given, expected, text)}`,
+      { cause: error }
     );
   }
 }

@@ -151,7 +151,7 @@ test("keys that differ in one bit, wherever it is, are different keys", async ()
   ].map((bytes) => bytes.toString("base64url"));
   for (const expected of ["stored", "replayed"]) {
     const outcomes = await Promise.all(
-      keys.map((key) => journal.appendOnce?.(fern, key))
+      keys.map(async (key) => journal.appendOnce?.(fern, key))
     );
     assert.deepEqual(new Set(outcomes), new Set([expected]));
   }

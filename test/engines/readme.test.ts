@@ -27,7 +27,7 @@ function secretOf(name: string): string {
   );
   const [, text = ""] =
     new RegExp(`^  ${name}: \\|\n((?:    .*\n)+)`, "m").exec(recipe) ?? [];
-  return text.replaceAll(/^    /gm, "");
+  return text.replaceAll(/^ {4}/gm, "");
 }
 
 /** The recipe's servers, with the names and addresses that the tests' own servers have. */

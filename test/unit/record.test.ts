@@ -59,7 +59,7 @@ for (const [text, crc] of [
 
 test("the worked example in record.ts has the offsets and checksums that it states", () => {
   const source = readFileSync(join(root, "src/journal/record.ts"), "utf8");
-  const pieces = [...source.matchAll(/^ \* +(\d+)  ([{,].*)$/gm)].map(
+  const pieces = [...source.matchAll(/^ \* +(\d+) {2}([{,].*)$/gm)].map(
     ([, offset, text = ""]) => ({
       offset: Number(offset),
       text: text.replace(/ LF$/, "\n")

@@ -6,9 +6,18 @@
  * if there is such a line, with 2 if it stopped before the end: run it again, it continues there.
  */
 import { createHash } from "node:crypto";
-import { appendFileSync, createReadStream, existsSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  createReadStream,
+  existsSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync
+} from "node:fs";
 
-const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } = process.env;
+const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } =
+  process.env;
 const [path] = process.argv.slice(2);
 const [loaded, refused] = [`${path}.loaded`, `${path}.refused`];
 
@@ -21,7 +30,10 @@ const windowMillis = 120_000;
 
 async function load() {
   if (!path) throw new Error("usage: PLANTS_TOKEN=TOKEN node load.mjs FILE");
-  if (!token) throw new Error("PLANTS_TOKEN is not set: it must be a token of the server");
+  if (!token)
+    throw new Error(
+      "PLANTS_TOKEN is not set: it must be a token of the server"
+    );
   const hash = createHash("sha256");
   for await (const block of createReadStream(path)) hash.update(block);
   const digest = hash.digest("base64url");
@@ -32,7 +44,8 @@ async function load() {
   };
   if (isNew) record(0);
   const [known, done] = readFileSync(loaded, "utf8").split(" ");
-  if (known !== digest) throw new Error(`${path} has changed since ${loaded} was written`);
+  if (known !== digest)
+    throw new Error(`${path} has changed since ${loaded} was written`);
   writeFileSync(refused, "", { flag: isNew ? "w" : "a" });
 
   const ageMillis = Date.now() - statSync(loaded).mtimeMs;
@@ -41,7 +54,9 @@ async function load() {
   let batch = [];
   let bytes = 0;
   const post = async (last) => {
-    const messages = await Promise.all(batch.map((each) => postLine(each, digest)));
+    const messages = await Promise.all(
+      batch.map((each) => postLine(each, digest))
+    );
     // Before the progress: after a kill between the two, these lines are posted and refused again.
     appendFileSync(refused, messages.join(""), { flush: true });
     record(last);
@@ -57,13 +72,16 @@ async function load() {
           `forgotten the last run's keys, and up to ${linesMax} lines after line ${done} may be stored twice`
       );
     isWarned = true;
-    if (batch.length === linesMax || bytes + text.length > bytesMax) await post(line - 1);
+    if (batch.length === linesMax || bytes + text.length > bytesMax)
+      await post(line - 1);
     batch.push({ text, line });
     bytes += text.length;
   }
   await post(line);
 
-  const messages = new Set(readFileSync(refused, "utf8").split("\n").filter(Boolean));
+  const messages = new Set(
+    readFileSync(refused, "utf8").split("\n").filter(Boolean)
+  );
   for (const message of messages) console.error(message);
   console.log(`${line} lines are done, ${messages.size} of them refused`);
   if (messages.size > 0) process.exitCode = 1;
@@ -97,7 +115,8 @@ async function postLine({ text, line }, digest) {
   const answer = await response.text();
   if (response.ok) return "";
   const message = `line ${line} is not stored: ${answer.trim().replaceAll(/\s+/g, " ")}\n`;
-  if (response.status !== 400 && response.status !== 413) throw new Error(message.trimEnd());
+  if (response.status !== 400 && response.status !== 413)
+    throw new Error(message.trimEnd());
   return message;
 }
 
