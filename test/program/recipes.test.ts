@@ -24,10 +24,12 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { Load } from "../engines/load.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
+import { journalWith } from "../support/journals.ts";
 import { command } from "../support/package.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
 import {
   cleanEnvironment,
+  program,
   root,
   runningOf,
   startProcess,
@@ -338,14 +340,17 @@ for (const [says, commandFor, replaced] of [
 
 // Backup
 
+const noJq = missing(["jq", "--version"]);
+const ours = { "node dist/server.js": `'${process.execPath}' '${program}'` };
+
 test(
   "a copy of a live journal has all that was acknowledged before, and at most a torn end",
-  { timeout },
+  { timeout, skip: noJq },
   async (t) => {
     const cwd = temporaryFolder();
     const server = await startProcess({ cwd });
     const posting = new Load(server.port, 4);
-    const [copy = ""] = recipeOf("backup").split("\n");
+    const copy = recipeWith("backup", ours);
     const copies = 3;
     let torn = 0;
     for (let count = 0; count < copies; count++) {
@@ -381,6 +386,38 @@ test(
     const again = await startProcess({ cwd: dirname(restored) });
     assert.equal(await post(again.url, 1), 200);
     assert.equal(await again.end(), 0);
+  }
+);
+
+test(
+  "a copy that was made while a start had truncated the journal fails its check",
+  { skip: noJq },
+  async () => {
+    const cwd = temporaryFolder();
+    const path = join(cwd, "plants.ndjson");
+    const plants = [1n, 2n, 3n, 4n].map((id) => ({ id, name: "Fern" }));
+    await journalWith(path, ...plants);
+    const lines = readFileSync(path, "utf8").split("\n");
+    const cp = "cp plants.ndjson backup.ndjson";
+    const copyWith = (command: string) => {
+      const recipe = recipeWith("backup", { ...ours, [cp]: command });
+      return spawnSync("sh", ["-ec", recipe], { cwd }).status;
+    };
+    assert.equal(copyWith(cp), 0, "the control");
+    assert.equal(
+      copyWith("printf torn | cat plants.ndjson - > backup.ndjson"),
+      0
+    );
+    for (let count = 1; count < lines.length - 1; count++) {
+      const head = `head -n ${count} plants.ndjson > backup.ndjson`;
+      assert.equal(copyWith(head), 1, `${count} lines`);
+      const { code } = await run(["verify", join(cwd, "backup.ndjson")]);
+      assert.equal(code, 0, "by itself it looks whole");
+    }
+    assert.equal(
+      copyWith("sed 2s/Fern/Farn/ plants.ndjson > backup.ndjson"),
+      1
+    );
   }
 );
 
