@@ -14,6 +14,9 @@ export interface VerifyOptions {
   /** Whether a server has the file open: its end may still be truncated, and is not reported. */
   readonly isLive?: boolean;
 
+  /** Whether the first bad line of that end stayed the same for a while: it is damage, then. */
+  readonly isSettled?: boolean;
+
   /** Called with the bytes read, and their total. */
   readonly onProgress?: (read: number, all: number) => void;
 }
@@ -23,11 +26,12 @@ export interface VerifyOptions {
  *
  * Memory grows with the longest line, up to 64 MiB, not with the file.
  *
- * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots
+ * @returns counts, first and last time, range of ids, what opening does, the first 1,000 spots, and
+ * the verdict: `torn` if opening repairs every spot
  */
 export function verifyJournal(
   file: Bytes,
-  { copy, isLive: isOpen, onProgress }: VerifyOptions = {}
+  { copy, isLive: isOpen, isSettled, onProgress }: VerifyOptions = {}
 ) {
   const plan = planOpening(file, copy);
   const { completed, verdict } = plan;
@@ -37,7 +41,7 @@ export function verifyJournal(
   const isLive = isOpen && verdict.kind !== "new";
 
   // From here on a live server may truncate what it had no space for, and write other lines.
-  const certifiedEnd = isLive ? verdict.certified : undefined;
+  const certifiedEnd = isLive && !isSettled ? verdict.certified : undefined;
 
   let range: Range | undefined;
   const spots: { offset: number; line: number; reason: string }[] = [];
@@ -46,6 +50,10 @@ export function verifyJournal(
   const report = (offset: number, reason: string) => {
     if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
+
+  // An opening repairs what is torn. It leaves every bad line before that.
+  const tornOffset = !isLive && verdict.kind === "torn" ? verdict.end : size;
+  let isDamaged = verdict.kind === "damaged";
 
   // Reported at its offset, so that the spots are in the order of the file.
   let copySpot = spotOf(plan, isLive);
@@ -69,6 +77,7 @@ export function verifyJournal(
     if (problem !== undefined) {
       if (offset >= (certifiedEnd ?? Infinity)) break;
       report(offset, problem);
+      isDamaged ||= offset < tornOffset;
     }
     if (line === 1) continue;
 
@@ -82,7 +91,26 @@ export function verifyJournal(
   if (copySpot) report(copySpot.offset, copySpot.reason);
   onProgress?.(size, size);
   const opening = isLive ? undefined : openingOf(plan);
-  return { bytes: size, records: 0, ...range, opening, spotsTotal, spots };
+  return {
+    bytes: size,
+    records: 0,
+    ...range,
+    opening,
+    spotsTotal,
+    spots,
+    verdict: verdictOf(plan, spotsTotal, isDamaged)
+  };
+}
+
+/** Returns the verdict. An empty file is no whole journal: a journal has a header. */
+function verdictOf(
+  { verdict }: OpeningPlan,
+  spotsTotal: number,
+  isDamaged: boolean
+): "empty" | "whole" | "damaged" | "torn" {
+  if (verdict.kind === "new") return "empty";
+  if (spotsTotal === 0) return "whole";
+  return isDamaged ? "damaged" : "torn";
 }
 
 /** What is wrong with the copy. A pending one beside a live server is a start that uses it now. */

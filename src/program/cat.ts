@@ -20,29 +20,32 @@ export async function cat(
     const print = (lines: Lines) => printPlants(path, lines, flags, host);
     const stdout = await (path === "-"
       ? print(linesOfStream(host.stdin()))
-      : readJournal(path, (file, { copy }) =>
-          print(linesAsOpened(path, planOpening(file, copy), host))
-        ));
+      : readJournal(path, (file, { copy, isSettled }) => {
+          const plan = planOpening(file, copy);
+          return print(linesAsOpened(path, plan, isSettled, host));
+        }));
     if (stdout === "closed") break;
   }
 }
 
 type Lines = Iterable<Line> | AsyncIterable<Line>;
 
-/** Yields the lines that an opening keeps. @throws JournalError if it would refuse the file */
+/**
+ * Yields the lines that an opening keeps; all of them if what it would repair is damage.
+ *
+ * @throws JournalError if an opening would refuse the file
+ */
 function* linesAsOpened(
   path: string,
   { copy, completed, verdict }: OpeningPlan,
+  isDamaged: boolean | undefined,
   host: Host
 ): Generator<Line, void> {
+  const isTorn = verdict.kind === "torn" && !isDamaged;
   const size =
-    copy.kind === "damaged"
-      ? 0
-      : verdict.kind === "torn"
-        ? verdict.end
-        : completed.size();
+    copy.kind === "damaged" ? 0 : isTorn ? verdict.end : completed.size();
   yield* linesOf(completed, 0, size);
-  if (verdict.kind === "torn")
+  if (isTorn)
     host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
   if (verdict.kind === "damaged")
     throw new JournalError("damaged", path, verdict.reason, verdict.offset);

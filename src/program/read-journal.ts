@@ -1,17 +1,27 @@
 /** Opens journals for the commands that read them, also beside a live server. */
+import { setTimeout as pause } from "node:timers/promises";
+import { checkFlushed } from "../journal/closed.ts";
 import { attempt, JournalError } from "../journal/error.ts";
 import { openToRead, realDisk } from "../journal/files.ts";
-import type { Bytes } from "../journal/lines.ts";
+import { linesOf, type Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/open.ts";
+import { planOpening } from "../journal/rewrite.ts";
 import type { VerifyOptions } from "../journal/verify.ts";
+
+/**
+ * For how long a bad line must stay the same beside a live server, in milliseconds: longer than a
+ * write and a truncation take on a slow disk.
+ */
+const pauseMillis = 1_000;
 
 /**
  * Opens a journal for a function that reads it, with its copy in FILE.rewrite.
  *
  * What was acknowledged before is read, or reading fails, whatever starts or truncates meanwhile.
  *
- * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin
+ * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin;
+ * and for one of which a flush has failed
  */
 export async function readJournal<T>(
   path: string,
@@ -27,6 +37,8 @@ export async function readJournal<T>(
   const resolved = attempt("failed", path, () => realDisk.resolve(path));
   const file = openToRead(resolved);
   try {
+    attempt("unreadable", path, () => checkFlushed(realDisk, resolved, file));
+
     // The open file's identity: a rotation may have put another file at the path since.
     const isLive = await isLocked(resolved, file.look().identity);
 
@@ -41,10 +53,36 @@ export async function readJournal<T>(
         path,
         'is compressed: use "gzip -dc FILE | plant-store cat -"'
       );
-    return await read(snapshot, { copy, isLive });
+    const isSettled = isLive && (await hasSettledDamage(snapshot, copy));
+    return await read(snapshot, { copy, isLive, isSettled });
   } finally {
     file.close();
   }
+}
+
+/**
+ * Whether a file that a server writes has a bad whole line at its end that stays the same. Reading
+ * beside a truncation and the next write meets one as well, but not twice.
+ */
+async function hasSettledDamage(file: Bytes, copy: Buffer | undefined) {
+  const before = badLineOf(file, copy);
+  if (!before) return false;
+  await pause(pauseMillis);
+  const now = badLineOf(file, copy);
+  return now?.end === before.end && `${now.text}` === `${before.text}`;
+}
+
+/** Returns the first bad line that an opening would meet, if it is whole. */
+function badLineOf(file: Bytes, copy: Buffer | undefined) {
+  const { completed, verdict } = planOpening(file, copy);
+  const offset =
+    verdict.kind === "torn"
+      ? verdict.end
+      : verdict.kind === "damaged"
+        ? verdict.offset
+        : completed.size();
+  const [line] = linesOf(completed, offset, completed.size());
+  return line?.isWhole ? line : undefined;
 }
 
 /** Returns a file as it is up to a size; reading throws a JournalError if it has become shorter. */

@@ -43,25 +43,8 @@ export const reportOn = (path: string, host: Host) =>
   readJournal(path, (file, beside) => {
     const onProgress = progressOf(path, host);
     const report = verifyJournal(file, { ...beside, onProgress });
-    return { ...report, verdict: verdictOf(report), isOpen: beside.isLive };
+    return { ...report, isOpen: beside.isLive };
   });
-
-/**
- * A file that is empty, or as good as empty, is not a whole journal: a journal has a header. A torn
- * end is all that opening repairs: the only spot, or the first one.
- */
-function verdictOf({
-  opening,
-  spotsTotal,
-  spots: [first]
-}: ReturnType<typeof verifyJournal>): "whole" | "empty" | "torn" | "damaged" {
-  if (opening?.endsWith("creates a new journal")) return "empty";
-  if (!first) return "whole";
-  const isTorn =
-    opening?.startsWith("repairs") &&
-    (spotsTotal === 1 || opening.endsWith(` ${first.offset}`));
-  return isTorn ? "torn" : "damaged";
-}
 
 /** Returns one line of JSON. Its ids are strings: many readers round numbers beyond 2^53. */
 const jsonOf = (path: string, report: Report) =>

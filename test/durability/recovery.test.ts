@@ -10,7 +10,7 @@ import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { EACCES, EIO, read } from "../support/journals.ts";
+import { EACCES, EIO, ENOSPC, read } from "../support/journals.ts";
 import {
   type Interruption,
   type Operation,
@@ -238,6 +238,48 @@ for (const [says, act, isLost] of [
     disk.restart({ bytes: false, names: false });
     const { ids, fault } = read(disk.bytes(journalPath) ?? Buffer.alloc(0));
     assert.deepEqual([ids.includes(2), fault !== ""], [!isLost, isLost], fault);
+  });
+}
+
+test("a file of which a flush has failed is refused at each opening, until it is copied again", async () => {
+  const disk = new SimulatedDisk();
+  const open = () => openJournal(journalPath, { disk, limits });
+  const refusal = { exitCode: 65, message: /a flush of it failed/ };
+  disk.copy(whole, journalPath, true);
+  disk.fail("sync", { errno: ENOSPC });
+  await assert.rejects(open(), { exitCode: 74, message: /ENOSPC/ });
+  await assert.rejects(open(), refusal);
+  disk.restart(processDied);
+  await assert.rejects(open(), refusal);
+  const [note = ""] = disk.marks();
+  assert.match(note, /\.unflushed-\d+-\d+-\d+$/);
+
+  disk.copy(whole, journalPath, true);
+  disk.remove(note);
+  await (await open()).close();
+  disk.restart({ bytes: false, names: false });
+  assert.equal(disk.bytes(journalPath)?.toString(), whole.toString());
+});
+
+for (const [says, isNoted] of [
+  ["is refused at each rotation", true],
+  ["without its note is lost: the control", false]
+] as const) {
+  test(`a file of which a flush has failed ${says}`, async () => {
+    const disk = new SimulatedDisk();
+    const journal = await openJournal(journalPath, { disk, limits });
+    disk.rename(journalPath, "/moved");
+    disk.copy(whole, journalPath, true);
+    disk.fail("sync", { errno: ENOSPC });
+    await assert.rejects(journal.rotate(), { exitCode: 74 });
+    const [note = ""] = disk.marks();
+    if (!isNoted) disk.remove(note);
+    const again = journal.rotate();
+    if (isNoted) await assert.rejects(again, { exitCode: 65 });
+    else assert.equal(await again, true);
+    await journal.close();
+    disk.restart({ bytes: false, names: false });
+    assert.notEqual(disk.bytes(journalPath)?.toString(), whole.toString());
   });
 }
 

@@ -247,8 +247,8 @@ async function reportsOn(those: readonly string[], expectedCode: number) {
     .trimEnd()
     .split("\n")
     .map((line) => {
-      const { opening, spots, records } = JSON.parse(line);
-      return [opening, spots.map(spotOf), records] as const;
+      const { opening, spots, records, verdict } = JSON.parse(line);
+      return [opening, spots.map(spotOf), records, verdict] as const;
     });
 }
 const reports = await reportsOn(folders, 65);
@@ -261,7 +261,12 @@ for (const [
   test(`verify reports what opening does with a .rewrite, and it does that: ${says}`, async () => {
     const { [index]: folder = "" } = folders;
     const path = join(folder, "plants.ndjson");
-    assert.deepEqual(reports[index], [opening, spots, ids]);
+    const verdict = opening.startsWith("refuses")
+      ? "damaged"
+      : spots.length > 0
+        ? "torn"
+        : "whole";
+    assert.deepEqual(reports[index], [opening, spots, ids, verdict]);
     assert.equal(readFileSync(path, "latin1"), file);
     assert.equal(readFileSync(`${path}.rewrite`, "latin1"), copy);
 
@@ -303,7 +308,7 @@ test("verify finds no fault in any of them after the opening", async () => {
   assert.ok(opened.size > 10);
   assert.deepEqual(
     await reportsOn([...opened.keys()], 0),
-    [...opened.values()].map((ids) => ["uses it as it is", [], ids])
+    [...opened.values()].map((ids) => ["uses it as it is", [], ids, "whole"])
   );
 });
 

@@ -3,9 +3,13 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import {
   appendFileSync,
+  closeSync,
+  openSync,
   readFileSync,
+  statSync,
   truncateSync,
-  writeFileSync
+  writeFileSync,
+  writeSync
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -150,6 +154,61 @@ test("verify beside a live server does not disturb it, says so, and reads up to 
     "as beside a server that creates it"
   );
   assert.equal(await server.end(), 0);
+});
+
+/** Changes bytes of a file in place, as a disk that loses them. */
+function changeAt(path: string, offset: number, bytes: Buffer): void {
+  const fd = openSync(path, "r+");
+  writeSync(fd, bytes, 0, bytes.length, offset);
+  closeSync(fd);
+}
+
+for (const [says, bytes] of [
+  ["a changed byte", Buffer.from("x")],
+  ["NULs", Buffer.alloc(9)]
+] as const) {
+  test(`${says} in the last write is damage beside a live server, too: verify and cat end with 65`, async () => {
+    const { folder, path } = placeIn();
+    const journal = await openJournal(path);
+    await Promise.all(
+      Array.from({ length: 40 }, (_, id) =>
+        journal.append({ id: BigInt(id), name: "Fern" })
+      )
+    );
+    const before = await verified(folder);
+    assert.deepEqual([before.code, before.records], [0, 40], "the control");
+    const second = readFileSync(path).indexOf('{"seq":2,');
+    changeAt(path, second + 20, bytes);
+    const found = await verified(folder);
+    assert.deepEqual(
+      [found.code, found.verdict, found.isOpen, found.spots[0].offset],
+      [65, "damaged", true, second]
+    );
+    assert.equal(found.records, 39, "lines after it are read");
+    const printed = await run(["cat", path]);
+    assert.deepEqual(
+      [printed.code, printed.stdout.match(/"id"/g)?.length],
+      [65, 1]
+    );
+    await journal.close();
+  });
+}
+
+test("verify and cat refuse a file of which a flush has failed, and no other file", async () => {
+  const folder = temporaryFolder();
+  const path = await journalOf(folder);
+  const note = `${path}.unflushed-${statSync(path).ino}-1-1`;
+  const other = `${path}.unflushed-1-1-1`;
+  writeFileSync(other, "");
+  assert.equal((await run(["verify", path])).code, 0, "the control");
+  writeFileSync(note, "");
+  for (const command of ["verify", "cat"]) {
+    const { code, stdout, stderr } = await run([command, path]);
+    assert.deepEqual([code, stdout], [65, ""]);
+    assert.ok(
+      stderr.includes(`copy the file there again, then remove ${note}`)
+    );
+  }
 });
 
 test("verify reads on if one of several files is missing or damaged, and reports all", async () => {
