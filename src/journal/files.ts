@@ -8,10 +8,9 @@
  * file's size, which is safe under the lock, and directories are not synced: NTFS journals names.
  */
 import * as fs from "node:fs";
-import { userInfo } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { hasCode, ifPossible } from "./error.ts";
+import { hasCode } from "./error.ts";
 import { isLinux, isWindows, takeLocks } from "./lock.ts";
 
 const {
@@ -50,10 +49,10 @@ export const realDisk = {
    *
    * @throws Error also if another user may have put it there
    */
-  open(path: string) {
+  open(path: string, userId: number | undefined) {
     const fd = fs.openSync(path, durableFlags, mode);
     try {
-      checkOwner(path, fs.fstatSync(fd));
+      checkOwner(path, fs.fstatSync(fd), userId);
     } catch (error) {
       fs.closeSync(fd);
       throw error;
@@ -226,18 +225,22 @@ const described = (stat: fs.BigIntStats) => ({
   links: Number(stat.nlink)
 });
 
-/** @throws Error if all users can put files into the directory, and another has put this there */
-function checkOwner(path: string, { uid }: fs.Stats) {
+/**
+ * @param userId the process's user; undefined if it is unknown: then no file is its own
+ * @throws Error if all users can put files into the directory, and another has put this there
+ */
+function checkOwner(
+  path: string,
+  { uid }: fs.Stats,
+  userId: number | undefined
+) {
   const directory = fs.statSync(dirname(path));
   const isOpenToAll = (directory.mode & 0o1002) === 0o1002;
-
-  // The process's user is unknown where it has no name, as in some containers.
-  const user = ifPossible(() => userInfo().uid) ?? uid;
-  if (isOpenToAll && ![0, directory.uid, user].includes(uid))
+  if (isOpenToAll && ![0, directory.uid, userId].includes(uid))
     throw new Error(`belongs to user ${uid}, in a directory open to all users`);
 }
 
-function resolveLinks(named: string): string {
+function resolveLinks(named: string, userId: number | undefined): string {
   const absolute = resolve(named);
   const directory = dirname(absolute);
   if (!realDisk.look(directory))
@@ -245,9 +248,9 @@ function resolveLinks(named: string): string {
   const path = join(fs.realpathSync.native(directory), basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
-  checkOwner(path, stat);
+  checkOwner(path, stat, userId);
 
   // Throws if links form a cycle.
   realDisk.look(path);
-  return resolveLinks(resolve(dirname(path), fs.readlinkSync(path)));
+  return resolveLinks(resolve(dirname(path), fs.readlinkSync(path)), userId);
 }

@@ -7,7 +7,7 @@
  * (group commit). Between a write and its acknowledgement nothing is written.
  */
 import { EventEmitter } from "node:events";
-import { constants } from "node:os";
+import { constants, userInfo } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
 import { checkNames, limitsWith, type Limits } from "../config.ts";
@@ -38,6 +38,12 @@ export interface JournalOptions {
    */
   readonly warn?: ((message: string) => void) | undefined;
 
+  /**
+   * Number of the process's user, `process.geteuid()`. Default: it is looked up by its name. In a
+   * directory open to all users, as /tmp, a process without either opens no file of its own.
+   */
+  readonly userId?: number | undefined;
+
   /** Another disk, for tests. */
   readonly disk?: Disk | undefined;
 }
@@ -52,7 +58,7 @@ export async function openJournal(
   path: string,
   options: JournalOptions = {}
 ): Promise<Journal> {
-  checkNames("option", options, ["limits", "warn", "disk"]);
+  checkNames("option", options, ["limits", "warn", "userId", "disk"]);
   const { disk = realDisk, warn = () => {} } = options;
   const limits = limitsWith(options.limits);
   const { keysBytesMax } = limits;
@@ -60,7 +66,8 @@ export async function openJournal(
     keysBytesMax > 0
       ? attempt("failed", path, () => new KeyWindow(keysBytesMax))
       : undefined;
-  const settings = { path: resolve(path), disk, warn, limits, keys };
+  const userId = options.userId ?? ifPossible(() => userInfo().uid);
+  const settings = { path: resolve(path), disk, warn, limits, keys, userId };
   return new Journal(settings, await openFile(settings));
 }
 

@@ -43,6 +43,9 @@ import {
 export interface OpenOptions {
   readonly disk: Disk;
   readonly path: string;
+
+  /** Number of the process's user; undefined if it is unknown. */
+  readonly userId: number | undefined;
   readonly warn: Warn;
   readonly keys: KeyWindow | undefined;
 }
@@ -59,8 +62,8 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  * @throws JournalError `unreadable` for what cannot be read, `failed` for most else
  */
 export async function openFile(options: OpenOptions) {
-  const { disk, path: link, warn } = options;
-  const path = attempt("failed", link, () => disk.resolve(link));
+  const { disk, path: link, userId, warn } = options;
+  const path = attempt("failed", link, () => disk.resolve(link, userId));
   const releases: Release[] = [];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
@@ -74,7 +77,7 @@ export async function openFile(options: OpenOptions) {
     if (before?.isFile === false)
       throw new JournalError("unreadable", path, "is not a regular file");
     const file = attempt(before ? "unreadable" : "failed", path, () =>
-      disk.open(path)
+      disk.open(path, userId)
     );
     releases.push(() => file.close());
 

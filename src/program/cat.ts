@@ -20,7 +20,7 @@ export async function cat(
     const print = (lines: Lines) => printPlants(path, lines, flags, host);
     const stdout = await (path === "-"
       ? print(linesOfStream(host.stdin()))
-      : readJournal(path, (file, { copy, isSettled }) => {
+      : readJournal(path, host, (file, { copy, isSettled }) => {
           const plan = planOpening(file, copy);
           return print(linesAsOpened(path, plan, isSettled, host));
         }));

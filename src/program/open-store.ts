@@ -35,6 +35,7 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
 
   return openJournal(config.store, {
     limits: config.limits,
+    userId: host.userId,
     warn: (message) => host.log("warn", message)
   });
 }

@@ -8,6 +8,7 @@ import { isLocked } from "../journal/lock.ts";
 import { readCopy } from "../journal/open.ts";
 import { planOpening } from "../journal/rewrite.ts";
 import type { VerifyOptions } from "../journal/verify.ts";
+import type { Host } from "./host.ts";
 
 /**
  * For how long a bad line must stay the same beside a live server, in milliseconds: longer than a
@@ -25,6 +26,7 @@ const pauseMillis = 1_000;
  */
 export async function readJournal<T>(
   path: string,
+  { userId }: Pick<Host, "userId">,
   read: (file: Bytes, beside: VerifyOptions) => T
 ) {
   const stat = realDisk.look(path);
@@ -34,7 +36,9 @@ export async function readJournal<T>(
       path,
       stat ? "is not a regular file" : "does not exist"
     );
-  const resolved = attempt("failed", path, () => realDisk.resolve(path));
+  const resolved = attempt("failed", path, () =>
+    realDisk.resolve(path, userId)
+  );
   const file = openToRead(resolved);
   try {
     attempt("unreadable", path, () => checkFlushed(realDisk, resolved, file));

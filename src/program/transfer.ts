@@ -35,7 +35,7 @@ export async function transfer(
   let records = 0;
   for (const path of files)
     if (command === "import") records += await recordsOf(path, host);
-    else attempt("failed", path, () => realDisk.resolve(path));
+    else attempt("failed", path, () => realDisk.resolve(path, host.userId));
 
   // Waits while a cluster elects a leader or restarts: no client waits for a single response.
   const { noProgressMillis } = transferLimits;

@@ -40,7 +40,7 @@ export async function verify(
 
 /** Verifies a journal. `isOpen`: whether a server has it open. */
 export const reportOn = (path: string, host: Host) =>
-  readJournal(path, (file, beside) => {
+  readJournal(path, host, (file, beside) => {
     const onProgress = progressOf(path, host);
     const report = verifyJournal(file, { ...beside, onProgress });
     return { ...report, isOpen: beside.isLive };

@@ -138,7 +138,7 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
     ["TLS", createPlantServer, `${known}, tls`],
     ["basepath", createPlantHandler, known],
     ["tls", createPlantHandler, known],
-    ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, disk"],
+    ["bodyBytesMax", openJournal.bind(null, "x"), "limits, warn, userId, disk"],
     [
       "url",
       openNats.bind(null, "nats://a/B"),

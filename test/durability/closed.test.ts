@@ -181,11 +181,15 @@ const plants = Array.from({ length: 5 }, (_, index) => ({
 const newJournal = (): Promise<string> =>
   journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
 const recordsOf = (path: string): Promise<number> =>
-  readJournal(path, (file, found) => verifyJournal(file, found).records);
+  readJournal(
+    path,
+    { userId: 0 },
+    (file, found) => verifyJournal(file, found).records
+  );
 
 test("a journal that is truncated while it is read is an error that says so", async () => {
   const path = await newJournal();
-  const reading = readJournal(path, (file, found) => {
+  const reading = readJournal(path, { userId: 0 }, (file, found) => {
     truncateSync(path, 200);
     return verifyJournal(file, found).records;
   });
@@ -206,7 +210,7 @@ for (const [says, cut, restore] of [
   test(`a reader does not take a truncated file for whole where a start ${says}`, async (t) => {
     const path = await newJournal();
     const whole = readFileSync(path);
-    const file = realDisk.open(path);
+    const file = realDisk.open(path, undefined);
     after(() => file.close());
     if (cut === "before") truncateSync(path, 300);
     t.mock.method(realDisk, "readBeside", () => {

@@ -684,6 +684,45 @@ test(
   }
 );
 
+test(
+  "a user without a name, as in some containers, opens its own journal in such a directory, and no other user's",
+  { skip: noOtherUser || noUsers },
+  async () => {
+    const nameless = 54_320;
+    const server = readableByAll();
+    const wrapper = as(nameless);
+    for (const [owner, isLink] of [
+      [5002, false],
+      [5002, true],
+      [nameless, false],
+      [nameless, true]
+    ] as const) {
+      const folder = socketFolder();
+      const path = join(folder, "plants.ndjson");
+      const target = isLink ? join(socketFolder(), "target") : path;
+      chmodSync(dirname(target), 0o777);
+      writeFileSync(target, header);
+      chmodSync(target, 0o666);
+      if (isLink) symlinkSync(target, path);
+      chmodSync(folder, 0o1777);
+      lchownSync(path, owner, group);
+      if (owner === nameless) {
+        const running = await serving(path, wrapper, server);
+        assert.equal((await running.post(1)).status, 200);
+        assert.equal(await running.end(), 0);
+      } else {
+        await refused(
+          /^(?:65|74) .* belongs to user 5002, in a directory open to all/,
+          path,
+          wrapper,
+          server
+        );
+        assert.equal(readFileSync(target, "utf8"), header);
+      }
+    }
+  }
+);
+
 test("a link in the place of a copy to be made is replaced, not followed", async () => {
   const { folder, path } = placeIn(socketFolder());
   await journalWith(path, fern);

@@ -26,8 +26,8 @@ export const diskWith = (
   change: (file: JournalFile) => Partial<JournalFile>
 ): Disk => ({
   ...realDisk,
-  open(path) {
-    const file = realDisk.open(path);
+  open(path, userId) {
+    const file = realDisk.open(path, userId);
     return { ...file, ...change(file) };
   }
 });
