@@ -10,8 +10,9 @@
 import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { isLinux, isWindows } from "../system.ts";
 import { hasCode } from "./error.ts";
-import { isLinux, isWindows, takeLocks } from "./lock.ts";
+import { takeLocks } from "./lock.ts";
 
 const {
   O_APPEND,

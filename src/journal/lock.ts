@@ -9,40 +9,18 @@
  * disturbs no reader, and excludes every name of the file. On Windows the same flag keeps readers
  * out, so FILE.lock is opened with it. FILE.lock stays: another process may be opening it.
  */
-import { once } from "node:events";
 import * as fs from "node:fs";
-import { connect, createServer } from "node:net";
-import { platform, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import {
-  codeOf,
-  hasCode,
-  ifPossible,
-  JournalError,
-  messageOf
-} from "./error.ts";
+import { isBsd, isLinux, isWindows, system } from "../system.ts";
+import { hasCode, ifPossible, JournalError, messageOf } from "./error.ts";
+import { exclusiveNameOf, isExclusive, openExclusive } from "./exclusive.ts";
+import { listenOn, probe, randomName } from "./sockets.ts";
 
 /** Called with a warning for the operator. */
 export type Warn = (message: string) => void;
 
 /** Ends a lock. */
 export type Release = () => void;
-
-const system: string = platform();
-
-/** Linux, and Android as in Termux. */
-export const isLinux = system === "linux" || system === "android";
-export const isWindows = system === "win32";
-const isBsd = ["darwin", "freebsd", "netbsd", "openbsd"].includes(system);
-
-/** libuv's UV_FS_O_EXLOCK, which Node does not name. */
-const exclusiveFlag = isWindows ? 0x1000_0000 : 0x20;
-
-/** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
-const pathFlag = 0x20_0000;
-
-/** The longest address of a socket that no Node truncates, in bytes. */
-const addressBytesMax = 103;
 
 /** Two openings in one process look like those of two. */
 const holder = "another process, or this one, has it open";
@@ -133,35 +111,6 @@ export async function isLocked(path: string, identity: string) {
 }
 
 /**
- * Finds out whether a process listens on a socket.
- *
- * Every error but two may hide a process: EACCES, EAGAIN (its backlog is full), EPROTOTYPE (it is
- * not a stream socket).
- *
- * @returns what holds it, for a message; undefined if certainly nobody listens, as after kill -9
- */
-export async function probe(name: string) {
-  let release = () => {};
-  try {
-    const [address, close] = addressOf(name);
-    release = close;
-    const socket = connect(address);
-    await once(socket, "connect").finally(() => socket.destroy());
-    return "a process listens there";
-  } catch (error) {
-    // Without /proc, the address of a descriptor leads nowhere.
-    const isNobody =
-      hasCode(error, "ECONNREFUSED") ||
-      (hasCode(error, "ENOENT") && !fs.existsSync(name));
-    return isNobody
-      ? undefined
-      : `a process may listen there: ${codeOf(error)}`;
-  } finally {
-    release();
-  }
-}
-
-/**
  * Whether the file is a mount of its own, as with `docker run -v FILE:FILE`.
  *
  * No other container then sees what stands beside it, and that is lost with this one. Returns
@@ -176,69 +125,6 @@ function isMountedAlone(path: string) {
     ifPossible(() => fs.readFileSync("/proc/self/mountinfo", "utf8")) ?? "";
   return mounts.split("\n").some((mount) => mount.split(" ")[4] === escaped);
 }
-
-/**
- * Listens on a name. A socket gets its path as the last step, once it listens and every user who
- * can reach it can connect to it.
- *
- * @returns a function that stops listening
- * @throws Error the system's: EADDRINUSE if the name is taken
- */
-async function listenOn(name: string): Promise<Release> {
-  // A connection is all that a probe needs. A lock keeps no process alive.
-  const server = createServer((socket) => socket.destroy()).unref();
-  const isPath = !name.startsWith("\0");
-  const unfinished = `/.lock-${randomName()}~`;
-  const [path, release] = isPath
-    ? addressOf(dirname(name), unfinished)
-    : addressOf(name);
-  try {
-    // Otherwise a worker of node:cluster would share its primary's socket with other workers.
-    server.listen({ path, exclusive: true, writableAll: isPath });
-    await once(server, "listening");
-    if (isPath) fs.renameSync(dirname(name) + unfinished, name);
-  } catch (error) {
-    server.close();
-    throw error;
-  } finally {
-    release();
-  }
-  return () => {
-    if (isPath) ifPossible(() => fs.unlinkSync(name));
-    server.close();
-  };
-}
-
-/**
- * Returns an address for a socket, and a function that releases it.
- *
- * An abstract name is its own address. A path that is too long is replaced by a short one that
- * leads to the same place: that of a descriptor or, without /proc, of a symbolic link in the folder
- * for temporary files.
- *
- * @param end what follows the path in the address
- */
-function addressOf(path: string, end = ""): [string, () => void] {
-  if (path.startsWith("\0") || Buffer.byteLength(path + end) <= addressBytesMax)
-    return [path + end, () => {}];
-  const isMissing = ifPossible(
-    () => !fs.statSync("/proc/self/fd", { throwIfNoEntry: false })
-  );
-  // The permission model hides /proc, and uses it all the same.
-  if (!isMissing) {
-    const fd = fs.openSync(path, pathFlag);
-    return [`/proc/self/fd/${fd}${end}`, () => fs.closeSync(fd)];
-  }
-  const folder = fs.mkdtempSync(join(tmpdir(), "plants-"));
-  fs.symlinkSync(path, join(folder, "l"));
-  return [
-    join(folder, "l") + end,
-    () => fs.rmSync(folder, { recursive: true })
-  ];
-}
-
-/** Returns eight characters that no other name has. */
-const randomName = () => Math.random().toString(36).slice(2, 10).padEnd(8, "0");
 
 /** The file's abstract name, the same on every Node. */
 export const abstractOf = (identity: string) =>
@@ -274,28 +160,4 @@ function takeExclusive(path: string, identity: string, releases: Release[]) {
     throw new Error(
       "cannot be locked: this runtime or file system ignores UV_FS_O_EXLOCK"
     );
-}
-
-/** Whether a process has the file's lock, this one included; false if it cannot be opened. */
-function isExclusive(path: string) {
-  try {
-    const fd = openExclusive(exclusiveNameOf(path));
-    if (fd !== undefined) fs.closeSync(fd);
-    return fd === undefined;
-  } catch {
-    return false;
-  }
-}
-
-const exclusiveNameOf = (path: string) => (isWindows ? `${path}.lock` : path);
-
-/** Opens a file with a lock. Returns its descriptor; undefined if another one has the lock. */
-function openExclusive(name: string, flags = 0) {
-  const { O_RDONLY, O_NONBLOCK = 0 } = fs.constants;
-  try {
-    return fs.openSync(name, O_RDONLY | O_NONBLOCK | exclusiveFlag | flags);
-  } catch (error) {
-    if (hasCode(error, "EAGAIN") || hasCode(error, "EBUSY")) return undefined;
-    throw error;
-  }
 }

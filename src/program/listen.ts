@@ -5,7 +5,8 @@ import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
 import { dirname } from "node:path";
 import { messageOf } from "../journal/error.ts";
-import { isWindows, probe } from "../journal/lock.ts";
+import { probe } from "../journal/sockets.ts";
+import { isWindows } from "../system.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 

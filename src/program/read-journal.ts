@@ -1,7 +1,7 @@
 /** Opens journals for the commands that read them, also beside a live server. */
 import { setTimeout as pause } from "node:timers/promises";
 import { checkFlushed } from "../journal/closed.ts";
-import { attempt, JournalError } from "../journal/error.ts";
+import { attempt, ifPossible, JournalError } from "../journal/error.ts";
 import { openToRead, realDisk } from "../journal/files.ts";
 import { linesOf, type Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";
@@ -41,7 +41,11 @@ export async function readJournal<T>(
   );
   const file = openToRead(resolved);
   try {
-    attempt("unreadable", path, () => checkFlushed(realDisk, resolved, file));
+    // The notes in a directory that cannot be listed are unknown.
+    if (ifPossible(() => realDisk.listBeside(resolved, "")))
+      attempt("unreadable", path, () =>
+        checkFlushed(realDisk, resolved, file)
+      );
 
     // The open file's identity: a rotation may have put another file at the path since.
     const isLive = await isLocked(resolved, file.look().identity);

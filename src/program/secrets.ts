@@ -10,7 +10,7 @@ import {
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
 import { messageOf } from "../journal/error.ts";
-import { isWindows } from "../journal/lock.ts";
+import { isWindows } from "../system.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
 import type { Config } from "./settings.ts";

@@ -11,7 +11,7 @@ import {
   type Limits
 } from "../config.ts";
 import { tokenForm } from "../http/bearer.ts";
-import { isWindows } from "../journal/lock.ts";
+import { isWindows } from "../system.ts";
 import type { Host } from "./host.ts";
 
 /**

@@ -1,5 +1,5 @@
 /** When the server shuts down, and with which exit code: signals, and a journal that fails. */
-import { isWindows } from "../journal/lock.ts";
+import { isWindows } from "../system.ts";
 import { exitCodes } from "../store.ts";
 import type { Host, Signal } from "./host.ts";
 

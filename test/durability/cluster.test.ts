@@ -112,7 +112,7 @@ if (rounds > 1)
     () =>
       assert.rejects(
         killRounds(
-          patched("lock.js", [["exclusive: true", "exclusive: false"]])
+          patched("sockets.js", [["exclusive: true", "exclusive: false"]])
         ),
         {
           name: "AssertionError",

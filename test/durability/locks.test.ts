@@ -25,7 +25,8 @@ import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
 import { realDisk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { abstractOf, probe } from "../../src/journal/lock.ts";
+import { abstractOf } from "../../src/journal/lock.ts";
+import { probe } from "../../src/journal/sockets.ts";
 import { run } from "../support/in-process.ts";
 import {
   crcOf,
@@ -193,7 +194,7 @@ if (isLong)
   for (const [says, file, from, to] of [
     [
       "whose locks other users can't reach",
-      "lock.js",
+      "sockets.js",
       "writableAll: isPath",
       "writableAll: false"
     ],

@@ -6,20 +6,22 @@ import { modules, modulesOf, type Module } from "./modules.ts";
 /** Which files may import a module of Node that reaches something; a folder ends in a slash. */
 const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:fs": [
+    "src/journal/exclusive.ts",
     "src/journal/files.ts",
     "src/journal/lock.ts",
+    "src/journal/sockets.ts",
     "src/program/listen.ts",
     "src/program/secrets.ts"
   ],
   "node:net": [
     "src/http/",
-    "src/journal/lock.ts",
+    "src/journal/sockets.ts",
     "src/program/",
     "src/engines/"
   ],
   "node:tls": [
     "src/http/",
-    "src/journal/lock.ts",
+    "src/journal/sockets.ts",
     "src/program/",
     "src/engines/"
   ],
@@ -44,10 +46,10 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:diagnostics_channel": ["src/program/access-log.ts"],
   "node:os": [
     "src/engines/server-connection.ts",
-    "src/journal/files.ts",
     "src/journal/journal.ts",
-    "src/journal/lock.ts",
-    "src/program/log.ts"
+    "src/journal/sockets.ts",
+    "src/program/log.ts",
+    "src/system.ts"
   ],
   "node:process": ["src/engines/server-connection.ts"],
   // These reach nothing outside of the process.

@@ -22,7 +22,7 @@ const layers: readonly (readonly string[])[] = [
   ["src/http/", "src/journal/"],
   ["src/store.ts"],
   ["src/plant.ts"],
-  ["src/json/", "src/config.ts"]
+  ["src/json/", "src/config.ts", "src/system.ts"]
 ];
 
 /** Each file that loads others on demand, and these. */
