@@ -27,6 +27,7 @@ export function command(cwd: string, name: string, ...args: readonly string[]) {
 export function pack(): string {
   const clone = temporaryFolder();
   for (const name of [
+    ".ci/prepack.mjs",
     "src",
     "package.json",
     "tsconfig.json",
