@@ -4,12 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
-import {
-  type Limits,
-  limitsWith,
-  limitTable,
-  orderedLimits
-} from "../../src/config.ts";
+import { type Limits, limitsWith } from "../../src/config.ts";
 import {
   BearerTokens,
   createPlantHandler,
@@ -19,6 +14,7 @@ import {
 } from "../../src/index.ts";
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
+import { limitOf, limits, orderedLimits } from "../support/limits.ts";
 import { HeldStore, listen, serve, timeout } from "../support/serving.ts";
 import {
   answerTo,
@@ -205,21 +201,25 @@ test("only a server with tls has setSecureContext", () => {
 
 // The limits that an embedder may set: each within its bounds, and no other name.
 
+test("the limits are those that are promised, and no other", () => {
+  assert.deepEqual(
+    Object.keys(limitsWith()),
+    limits.map(({ name }) => name)
+  );
+});
+
 /** With these, each of the ordered limits may have any value. */
 const apart = Object.fromEntries(
   orderedLimits.flatMap(([lower, upper]) => [
-    [lower, limitTable[lower].min],
-    [upper, limitTable[upper].max]
+    [lower, limitOf(lower).min],
+    [upper, limitOf(upper).max]
   ])
 );
 
-for (const [name, { min, max, unit }] of Object.entries(limitTable)) {
+for (const { name, min, max, unit } of limits) {
   test(`${name} is a whole number from ${min} to ${max}, or a RangeError`, () => {
     for (const value of [min, max]) {
-      assert.equal(
-        limitsWith({ ...apart, [name]: value })[name as keyof Limits],
-        value
-      );
+      assert.equal(limitsWith({ ...apart, [name]: value })[name], value);
     }
     const message = `${name} must be a whole number of ${unit}, ${min} to ${max}`;
     for (const value of [
@@ -274,12 +274,9 @@ test("an unknown name of a limit is a TypeError", async () => {
   }
 });
 
-test("limits have the table's defaults, and are frozen", () => {
-  const defaultValue = Object.entries(limitTable).map(([name, limit]) => [
-    name,
-    limit.defaultValue
-  ]);
-  assert.deepEqual(limitsWith(), Object.fromEntries(defaultValue));
+test("limits have the promised defaults, and are frozen", () => {
+  const defaults = limits.map(({ name, defaultValue }) => [name, defaultValue]);
+  assert.deepEqual(limitsWith(), Object.fromEntries(defaults));
   assert.ok(Object.isFrozen(limitsWith({ bodyBytesMax: 7 })));
 });
 

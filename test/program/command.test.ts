@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
 import { readCommand } from "../../src/program/command.ts";
-import { limitTable, orderedLimits } from "../../src/config.ts";
+import { limitTable } from "../../src/config.ts";
 import {
   environmentOf,
   settingTable,
@@ -16,6 +16,7 @@ import { openTokens } from "../../src/program/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { run } from "../support/in-process.ts";
+import { limitOf, limits, orderedLimits } from "../support/limits.ts";
 import { root, temporaryFolder } from "../support/support.ts";
 
 type Environment = Readonly<Record<string, string>>;
@@ -57,37 +58,6 @@ function refusal(
 
 /** The number of the process, as sockets are handed in for one. */
 const pid = 4711;
-const mib = 1024 * 1024;
-
-const variableOf = ({ flag }: { readonly flag: string }): string =>
-  `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
-
-/** Each limit's flag, and its default as the interface says. */
-const limits = (
-  [
-    ["bodyBytesMax", "max-body", mib],
-    ["headBytesMax", "max-head", 16_384],
-    ["headFieldsMax", "max-fields", 100],
-    ["nestingMax", "max-nesting", 64],
-    ["headMillis", "head-timeout", 10_000],
-    ["requestMillis", "request-timeout", 30_000],
-    ["idleMillis", "idle-timeout", 65_000],
-    ["checkMillis", "timeout-check", 500],
-    ["discardBytesMax", "max-discard", 16 * mib],
-    ["discardMillis", "discard-timeout", 5_000],
-    ["connectionsMax", "max-connections", 1_024],
-    ["bodiesBytesMax", "max-bodies", 64 * mib],
-    ["queueRecordsMax", "max-queue", 4_096],
-    ["queueBytesMax", "max-queue-bytes", 16 * mib],
-    ["batchBytesMax", "max-batch", mib],
-    ["keysBytesMax", "key-window", 64 * mib],
-    ["rotationMillis", "rotation-timeout", 2_000],
-    ["drainMillis", "drain-timeout", 10_000]
-  ] as const
-).map(
-  ([name, flag, defaultValue]) =>
-    [name, `--${flag}`, variableOf({ flag }), defaultValue] as const
-);
 
 test("with nothing given, everything has the default of the interface", () => {
   const config = serve("");
@@ -113,7 +83,7 @@ test("with nothing given, everything has the default of the interface", () => {
     hostSource: "HOST",
     logFormat: "",
     limits: Object.fromEntries(
-      limits.map(([name, , , standard]) => [name, standard])
+      limits.map(({ name, defaultValue }) => [name, defaultValue])
     )
   });
   assert.deepEqual(serve("serve"), config);
@@ -121,7 +91,7 @@ test("with nothing given, everything has the default of the interface", () => {
 
 test("the tables of this test know every limit and every setting", () => {
   assert.deepEqual(
-    limits.map(([name]) => name),
+    limits.map(({ name }) => name),
     Object.keys(limitTable)
   );
   assert.deepEqual(
@@ -130,15 +100,14 @@ test("the tables of this test know every limit and every setting", () => {
   );
 });
 
-for (const [name, flag, variable] of limits) {
-  const { min, max } = limitTable[name];
+for (const { name, flag, variable, min, max, defaultValue } of limits) {
   /** So that no limit is above the one that it must not exceed. */
   const others: Environment = Object.fromEntries(
     orderedLimits.flatMap(([lower, upper]) =>
       name === lower
-        ? [[variableOf(limitTable[upper]), String(limitTable[upper].max)]]
+        ? [[limitOf(upper).variable, `${limitOf(upper).max}`]]
         : name === upper
-          ? [[variableOf(limitTable[lower]), String(limitTable[lower].min)]]
+          ? [[limitOf(lower).variable, `${limitOf(lower).min}`]]
           : []
     )
   );
@@ -187,10 +156,7 @@ for (const [name, flag, variable] of limits) {
         assert.equal(error.message.split("\n").length, 1, error.message);
       }
     }
-    assert.equal(
-      serve([], { [variable]: "" }).limits[name],
-      limitTable[name].defaultValue
-    );
+    assert.equal(serve([], { [variable]: "" }).limits[name], defaultValue);
   });
 }
 
