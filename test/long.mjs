@@ -14,7 +14,8 @@ const numbers = {
   PLANT_TEST_FUZZ_SECONDS: "600",
   PLANT_TEST_EARLY: "30",
   PLANT_TEST_BODIES: "10000000",
-  PLANT_TEST_CLUSTER_ROUNDS: "10"
+  PLANT_TEST_CLUSTER_ROUNDS: "10",
+  PLANT_TEST_MUTANTS: "40"
 };
 
 const readsNumber = (name) => {
