@@ -1,14 +1,11 @@
 /**
- * A server in the test's own process, with both ends of its connections, and variants of the built
- * program with one text replaced, for negative controls.
+ * A server in the test's own process, with both ends of its connections.
  */
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, type Server, type Socket } from "node:net";
-import { basename, dirname, join } from "node:path";
 import { after } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { pathToFileURL } from "node:url";
 import { createPlantServer } from "../../src/index.ts";
 import type {
   DrainableServer,
@@ -17,7 +14,7 @@ import type {
   PlantStore
 } from "../../src/index.ts";
 import { post, temporaryFolder, token } from "./support.ts";
-import { certify, patched } from "./tools.ts";
+import { certify } from "./tools.ts";
 
 /** The time of a test, and longer than that. */
 export const [timeout, never] = [20_000, 60_000];
@@ -186,18 +183,4 @@ export async function writeFirst(
   while (statusesOf(text).length < answers) await once(socket, "data");
   socket.destroy();
   return text;
-}
-
-export type Program = typeof import("../../src/index.ts");
-
-/** Loads the built program with one text of a file replaced. */
-export async function variant(
-  file: string,
-  from: string,
-  to: string
-): Promise<Program> {
-  const server = patched(basename(file), [[from, to]], dirname(file));
-  return (await import(
-    pathToFileURL(join(dirname(server), "index.js")).href
-  )) as Program;
 }
