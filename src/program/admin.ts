@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
+import { messageOf } from "../journal/error.ts";
 import { internalErrorMessage } from "./exit.ts";
 import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
@@ -41,7 +42,11 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
     port === undefined
       ? { path: admin }
       : { host: name ?? ipv6 ?? "127.0.0.1", port: Number(port) };
-  const { base } = await listen(server, address, sources.host.log);
+  const { base } = await listen(server, address, sources.host.log).catch(
+    (error: unknown) => {
+      throw new Error(`${messageOf(error)}, from --admin`);
+    }
+  );
 
   // The admin listener alone does not keep the process running.
   server.unref();

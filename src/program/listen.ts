@@ -7,6 +7,7 @@ import { dirname } from "node:path";
 import { messageOf } from "../journal/error.ts";
 import { probe } from "../journal/sockets.ts";
 import { isWindows } from "../system.ts";
+import { ExitError } from "./exit.ts";
 import type { Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 
@@ -32,13 +33,21 @@ export const addressOf = ({
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
  *
- * @throws Error if the address cannot be had
+ * @throws Error if the address cannot be had, ExitError if the inherited socket cannot
  */
 export async function listen(server: Server, at: Address, log: Log) {
   const { path } = at;
   if (path !== undefined) await removeAbandoned(path);
-  server.listen(at);
-  await once(server, "listening");
+  try {
+    server.listen(at);
+    await once(server, "listening");
+  } catch (error) {
+    if (at.fd === undefined) throw error;
+    throw new ExitError(
+      "config",
+      `LISTEN_FDS: descriptor ${at.fd} must be a stream socket that listens, as a systemd socket unit with Accept=no has: ${messageOf(error)}`
+    );
+  }
 
   // A connection that could not be accepted, on systems that report it.
   server.on("error", (error) => log("warn", messageOf(error)));

@@ -116,6 +116,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
     await store.close();
+    if (error instanceof ExitError) throw error;
 
     // Some shells set HOST, to a name that leads nowhere.
     const message = messageOf(error);

@@ -187,22 +187,44 @@ test(
   }
 );
 
-test(
-  "an inherited descriptor that is not a socket ends with 69",
-  { timeout },
-  async () => {
-    const line = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3< /dev/null';
-    const child = spawn("sh", ["-c", line, process.execPath, program], {
-      cwd: temporaryFolder(),
-      stdio: ["ignore", "pipe", "pipe"],
-      env: cleanEnvironment()
-    });
-    assert.match(
-      String(await outcomeOf(child)),
-      /^69 plant-store: cannot listen: .*EINVAL/
-    );
-  }
-);
+/** Hands descriptor 3 to the program: what perl opens as S. */
+const handing = (open: string): readonly string[] => [
+  "-MPOSIX",
+  "-e",
+  `use Socket qw(:all); $^F = 3; ${open} or exit 9;
+POSIX::dup2(fileno(S), 3) if fileno(S) != 3;
+$ENV{LISTEN_PID} = $$; $ENV{LISTEN_FDS} = 1;
+exec @ARGV;`
+];
+
+for (const [what, open] of [
+  ["a file", 'open(S, "<", "/dev/null")'],
+  [
+    "a connected socket, as with Accept=yes,",
+    "socketpair(S, OTHER, AF_UNIX, SOCK_STREAM, 0)"
+  ],
+  ["a datagram socket", "socket(S, AF_INET, SOCK_DGRAM, 0)"]
+] as const) {
+  test(
+    `${what} as the inherited descriptor ends with 78, which names LISTEN_FDS`,
+    { timeout, skip: noPerl },
+    async () => {
+      const child = spawn(
+        "perl",
+        [...handing(open), process.execPath, program],
+        {
+          cwd: temporaryFolder(),
+          stdio: ["ignore", "pipe", "pipe"],
+          env: cleanEnvironment()
+        }
+      );
+      assert.match(
+        String(await outcomeOf(child)),
+        /^78 plant-store: LISTEN_FDS: descriptor 3 must be a stream socket that listens, .*Accept=no/
+      );
+    }
+  );
+}
 
 test(
   "a taken port, public or of the admin listener, ends with 69 and is named",
@@ -212,17 +234,17 @@ test(
     await once(taken.listen(0, "127.0.0.1"), "listening");
     const address = taken.address();
     assert.ok(typeof address === "object" && address !== null);
-    for (const [port, admin] of [
-      [address.port, 0],
-      [0, address.port]
-    ]) {
+    for (const [port, admin, source] of [
+      [address.port, 0, ""],
+      [0, address.port, ", from --admin"]
+    ] as const) {
       const args = ["--port", `${port}`, "--admin", `${admin}`];
       const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
       assert.deepEqual([code, stdout], [69, ""], "before anything is served");
       assert.match(
         stderr,
         new RegExp(
-          `^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
+          `^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}${source}\n$`
         )
       );
     }
