@@ -253,3 +253,7 @@ export const isWithin = (
 /** Returns what a limit must be, in words. */
 export const describeBounds = ({ unit, min, max }: Limit) =>
   `a whole number of ${unit}, ${min} to ${max}`;
+
+/** Returns the code of a character, for a message about what its reader may not see. */
+export const codeOf = (character: string) =>
+  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;

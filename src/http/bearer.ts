@@ -1,5 +1,6 @@
 /** Bearer credentials (RFC 6750), compared with the SHA-256 of each accepted token. */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
+import { codeOf } from "../config.ts";
 import { must } from "./errors.ts";
 
 /** The accepted tokens, as digests. They can be replaced while a server uses them. */
@@ -74,6 +75,22 @@ export function scopedDigest(scope: string, text: string) {
 const b64token = "[A-Za-z0-9._~+/-]+=*";
 export const tokenForm = new RegExp(`^${b64token}$`);
 
+/**
+ * Returns what keeps a text from being a b64token: the first character that does not fit, by its
+ * code and place. The rest of the text may be a token. Returns undefined for a b64token.
+ */
+export function describeMisfit(text: string) {
+  if (tokenForm.test(text)) return undefined;
+  const expected =
+    "expected letters, digits and -._~+/, with = at the end only";
+  const index = text.search(/[^A-Za-z0-9._~+/=-]|=+[^=]|^=/);
+  if (index < 0)
+    return `${expected}, found an empty text: is PLANTS_TOKEN set?`;
+  const before = Array.from(text.slice(0, index));
+  const [character = ""] = text.slice(index);
+  return `${expected}, found ${codeOf(character)} as character ${before.length + 1}`;
+}
+
 /** Returns a new token of 256 random bits. */
 export const generateToken = () => randomBytes(32).toString("base64url");
 
@@ -90,8 +107,11 @@ export const digestForm = /^sha256:[0-9a-f]{64}$/;
 /** Returns the bytes to compare for a configured token or digest. */
 function digestOf(token: string) {
   if (digestForm.test(token)) return Buffer.from(token);
-  if (!tokenForm.test(token))
-    throw new TypeError("a token must be a b64token or sha256: and 64 digits");
+  const misfit = describeMisfit(token);
+  if (misfit)
+    throw new TypeError(
+      `a token must be a b64token or sha256: and 64 digits: ${misfit}`
+    );
   return Buffer.from(tokenDigest(token));
 }
 

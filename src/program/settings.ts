@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import {
   basePathForm,
   basePathExpected,
+  codeOf,
   describeBounds,
   isWithin,
   limitTable,
@@ -10,26 +11,35 @@ import {
   type Limit,
   type Limits
 } from "../config.ts";
-import { tokenForm } from "../http/bearer.ts";
+import { describeMisfit } from "../http/bearer.ts";
 import { isWindows } from "../system.ts";
 import type { Host } from "./host.ts";
 
 /**
- * The ends of a path that is meant so: no white space, quotation mark or line end of an env file,
- * and no slash at the end.
+ * The start of the form of a path that is meant so: no white space or quotation mark around it, no
+ * slash at its end, no comment of an env file after it, and not the `-` that stands for a stream.
  */
-const pathEnds = String.raw`(?!["'\s])(?!.*["'\s/]$)`;
-const pathExpected = "a path without quotes or spaces around it";
+const pathStart = String.raw`(?!["'\s])(?!.*["'\s/]$)(?!.*\s#)(?!-$)`;
+
+/** No control character, and none that is invisible: a file of nearly the same name is another. */
+const pathCharacters = String.raw`[^\p{Cc}\p{Cf}]+`;
+const pathExpected =
+  "a path without quotes, spaces or a # comment around it and without invisible characters";
 
 /** A path, or none. */
 const path = {
   defaultValue: "",
-  form: new RegExp(`^${pathEnds}\\P{Cc}+$`, "u"),
+  form: new RegExp(`^${pathStart}${pathCharacters}$`, "u"),
   expected: pathExpected
 } as const;
 
-/** The path of a Unix socket: what every system but Windows can bind. */
-const socketForm = isWindows ? "(?!)" : `${pathEnds}[ -~]{1,107}`;
+/**
+ * The path of a Unix socket: what every system but Windows can bind. An abstract name (@) and the
+ * scheme of a URL are no part of a path.
+ */
+const socketForm = isWindows ? "(?!)" : `${pathStart}(?!@|[a-z]+:)[ -~]{1,107}`;
+const socketExpected =
+  "of at most 107 ASCII characters, without @ or unix: before it";
 
 /** What is expected instead of a socket's path or descriptor on Windows. */
 const noSocket = "left out on Windows";
@@ -49,7 +59,7 @@ const addressForm = "(?:nats|tls)://[^@\\0]+";
 
 /** The address of a stream, without credentials and hence without @; or a path that is no URL. */
 const storeForm = new RegExp(
-  `^${pathEnds}(?:${addressForm}|(?!(?:file|nats|tls):|:memory:|[^./].*://)\\P{Cc}+)$`,
+  `^${pathStart}(?:${addressForm}|(?!(?:file|nats|tls):|:memory:|[^./].*://)${pathCharacters})$`,
   "u"
 );
 
@@ -59,7 +69,7 @@ export const settingTable = {
     flag: "host",
     environment: "HOST",
     defaultValue: "127.0.0.1",
-    form: /^(?:[\w.-]+|(?=.*:.*:)[\w.:%-]+)$/,
+    form: /^(?:[\w.-]+|(?=.*:.*:)(?:[\w.:%-]+|\[[\w.:%-]+\]))$/,
     expected: "a host name or an address, without a port",
     meaning: "address to listen on"
   },
@@ -76,8 +86,9 @@ export const settingTable = {
     flag: "socket",
     defaultValue: "",
     form: new RegExp(`^${socketForm}$`),
-    expected: isWindows ? noSocket : "a path of at most 107 ASCII characters",
-    meaning: "Unix socket to listen on instead"
+    expected: isWindows ? noSocket : `a path ${socketExpected}`,
+    meaning:
+      "Unix socket to listen on instead: under umask 022 its owner alone can connect"
   },
   basePath: {
     flag: "base-path",
@@ -156,7 +167,7 @@ export const settingTable = {
     form: adminForm,
     expected: isWindows
       ? "a port or HOST:PORT"
-      : "a port, HOST:PORT, or a path with a / of at most 107 ASCII characters",
+      : `a port, HOST:PORT, or a path with a / ${socketExpected}`,
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
   logFormat: {
@@ -216,6 +227,8 @@ export interface Input extends Pick<Host, "environment" | "pid"> {
   readonly mistakes: string[];
 }
 
+type Settings = ReturnType<typeof readTable<typeof settingTable>>;
+
 /** An empty text means none. No member is a secret. */
 export type Config = ReturnType<typeof readConfig>;
 
@@ -226,9 +239,13 @@ export function readConfig(input: Input) {
   const isServe = input.allowed.includes("tokens");
   if (isServe) checkToken(input);
   checkCompanions(limits, input);
-  const { logRequests, store } = settings;
+  const { host, logRequests, store } = settings;
+  checkPlaces(settings, input);
   return {
     ...settings,
+
+    // An IPv6 address may be in brackets, as in a URL.
+    host: host.replace(/^\[|\]$/g, ""),
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
     isInherited: isServe && isInherited(input),
@@ -243,13 +260,16 @@ export function readConfig(input: Input) {
 export const isStream = (address: string) => /^(?:nats|tls):/.test(address);
 
 /**
- * Returns a short, escaped excerpt of what was given. A text with an @ is not quoted: it may be an
- * address with a password.
+ * Returns a short, escaped excerpt of what was given, with the code of each character that a reader
+ * cannot see. A text with an @ is not quoted: it may be an address with a password.
  */
 export const quoted = (text: string) =>
-  text.includes("@")
+  /.@/s.test(text)
     ? "a text with an @"
-    : JSON.stringify(text.replace(/(?<=^.{40}).+(?=.{40}$)/s, "..."));
+    : JSON.stringify(text.replace(/(?<=^.{40}).+(?=.{40}$)/s, "...")).replace(
+        /\p{Cf}|(?! )\p{Z}/gu,
+        (character) => `<${codeOf(character)}>`
+      );
 
 /** Returns the known name that was probably meant, as a question; else where to look. */
 export function hintFor(name: string, known: readonly string[]) {
@@ -335,12 +355,8 @@ function isInherited({ environment, pid, mistakes }: Input) {
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
 function checkToken({ environment, mistakes }: Input) {
   const { [tokenVariable]: token } = environment;
-  if (token && !tokenForm.test(token))
-    mistakes.push(
-      `${tokenVariable} must be a b64token: letters, digits and -._~+/, = at its end` +
-        (/^["']/.test(token) ? "; it is in quotes" : "") +
-        (token.endsWith("\n") ? "; it ends with a line feed" : "")
-    );
+  const misfit = token && describeMisfit(token);
+  if (misfit) mistakes.push(`${tokenVariable} must be a b64token: ${misfit}`);
 }
 
 /** Checks the settings that need or bound one another. */
@@ -367,6 +383,31 @@ function checkCompanions(limits: Limits, input: Input) {
           `${limits[lower]} and ${limits[upper]} ${unit}`
       );
   }
+}
+
+/** Checks that the listeners and the journal are at different places. */
+function checkPlaces(
+  { admin, host, port, socket, store }: Settings,
+  { mistakes }: Input
+) {
+  const [, name, ipv6, adminPort] = adminForm.exec(admin) ?? [];
+  const adminPath = adminPort === undefined ? admin : "";
+  const paths = [
+    ["--store", isStream(store) ? "" : store],
+    ["--socket", socket],
+    ["--admin", adminPath]
+  ] as const;
+  for (const [index, [flag, path]] of paths.entries())
+    for (const [other, otherPath] of paths.slice(index + 1))
+      if (path && otherPath && resolve(path) === resolve(otherPath))
+        mistakes.push(`${other} must not be the path of ${flag}`);
+
+  // An address of all interfaces has the port of each. Port 0 is any free one.
+  const hosts = [host, name ?? ipv6 ?? "127.0.0.1"];
+  const isSameHost =
+    hosts[0] === hosts[1] || hosts.includes("0.0.0.0") || hosts.includes("::");
+  if (socket === "" && port !== 0 && port === Number(adminPort) && isSameHost)
+    mistakes.push(`--admin must not have the port of --port, ${port}`);
 }
 
 /** Warns of all unknown PLANTS_ variables, without what they hold: each may be a slip. */
