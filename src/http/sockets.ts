@@ -2,7 +2,6 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Connections } from "./connection.ts";
-import { endReplies } from "./reply.ts";
 
 type ParserError = Error & {
   readonly code?: string;
@@ -24,7 +23,6 @@ export function trackSockets(
   // Closes gently every connection on which no request with its whole head is in progress. After
   // the last one, only handshakes are left.
   const closeIdle = () => {
-    endReplies();
     for (const socket of http) connections.of(socket).closeIfIdle();
     if (http.size === 0) for (const socket of raw) socket.destroy();
   };
@@ -53,7 +51,6 @@ export function trackSockets(
      * @returns whether each request had its whole response
      */
     destroyAll() {
-      endReplies();
       const isAnswered = [...http].every((socket) =>
         connections.of(socket).isAnswered()
       );
