@@ -5,6 +5,7 @@
  * surrogate and deep nesting are errors; every error has a byte offset; no number is rounded.
  */
 import { isUtf8 } from "node:buffer";
+import { hash } from "node:crypto";
 
 /** A checked value. Nothing is built of it: it is a text, and so is the value of a member. */
 export interface JsonValue {
@@ -106,6 +107,12 @@ const scalar = new RegExp(
   "y"
 );
 
+/**
+ * The longest string that V8 hashes by its characters. It hashes a longer one by its length alone,
+ * so that a client could make all names of one length collide.
+ */
+const hashedLengthMax = 16_383;
+
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
   readonly #text: string;
@@ -185,7 +192,10 @@ class Reader {
     const name = text.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
     // A name keeps its quotes: V8 hashes array indexes so that a client can make them collide.
-    if (names.has(name)) {
+    // A digest has none: it is no name. It takes the place of a name that V8 would hash badly.
+    const entry =
+      name.length > hashedLengthMax ? hash("sha256", name, "hex") : name;
+    if (names.has(entry)) {
       this.#next = start;
       this.#fail(
         "each name once",
@@ -193,7 +203,7 @@ class Reader {
         "a member name for the second time"
       );
     }
-    names.add(name);
+    names.add(entry);
 
     if (!this.#skip(":")) this.#fail('":"');
     const value = this.#value();

@@ -515,3 +515,28 @@ for (const [what, body] of shapes) {
     );
   });
 }
+
+for (const length of [16_382, 16_383, 16_384, 16_385]) {
+  test(`a name of ${length} characters with its quotes may stand once in an object`, () => {
+    const name = (last: string) => `"${last.padStart(length - 2, "x")}"`;
+    const object = (...lasts: readonly string[]) =>
+      `{${lasts.map((last) => `${name(last)}:0`).join(",")}}`;
+    assert.equal(errorOf(object("a", "b", "c")), undefined);
+    assert.equal(errorOf(object("a", "b", "a"))?.code, "duplicate");
+    const escaped = `{${name("a")}:0,${name("a").replace("x", "\\u0078")}:0}`;
+    assert.equal(errorOf(escaped)?.code, "duplicate", "however it is spelt");
+  });
+}
+
+test("long names of one length cost hardly more than names that are a little shorter", () => {
+  const costOfNames = (length: number) => {
+    const names = Array.from(
+      { length: 1_024 },
+      (_, index) => `"${`${index}`.padStart(length - 2, "x")}":0`
+    );
+    const text = `{${names.join(",")}}`;
+    return costOf(() => parseJson(text, 64, []), 3);
+  };
+  const growth = costOfNames(16_384) / costOfNames(16_383);
+  assert.ok(growth < 3, `${growth.toFixed(1)} times`);
+});
