@@ -75,6 +75,22 @@ const closeOption = /(?:^|[\s,])close(?:$|[\s,])/i;
 
 const progressBySocket = new WeakMap<Socket, Progress>();
 
+function progressOf(socket: Socket) {
+  const known = progressBySocket.get(socket);
+  if (known) return known;
+
+  const progress: Progress = { state: "open" };
+  progressBySocket.set(socket, progress);
+
+  // Node does not end a body after its response has left: a reader would wait for ever. One
+  // listener serves all handlers: from the eleventh on, node would write a warning.
+  socket.once("close", () => {
+    const request = progress.latest?.req;
+    if (request?.complete === false) request.destroy();
+  });
+  return progress;
+}
+
 /** One socket and its requests in turn, as far as one application gets them. */
 export class Connection {
   readonly #socket: Socket;
@@ -84,14 +100,7 @@ export class Connection {
   constructor(socket: Socket, connections: Connections) {
     this.#socket = socket;
     this.#connections = connections;
-    this.#progress = progressBySocket.get(socket) ?? { state: "open" };
-    progressBySocket.set(socket, this.#progress);
-
-    // Node does not end a body after its response has left: a reader would wait for ever.
-    socket.once("close", () => {
-      const request = this.#progress.latest?.req;
-      if (request?.complete === false) request.destroy();
-    });
+    this.#progress = progressOf(socket);
 
     // Node calls `destroySoon` after a last response, whether we, a host or its listener made it
     // the last. Node would destroy the socket. The client's unread bytes would then reset the

@@ -3,6 +3,7 @@
  * them, and to the store.
  */
 import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
 import { existsSync } from "node:fs";
 import {
   createServer,
@@ -240,6 +241,47 @@ for (const first of ["/a", "/b"]) {
     }
   );
 }
+
+test(
+  "twelve handlers share a connection, and node writes no warning",
+  { timeout },
+  async (t) => {
+    const warnings: string[] = [];
+    const onWarning = ({ name }: Error) => void warnings.push(name);
+    process.on("warning", onWarning);
+    t.after(() => process.off("warning", onWarning));
+
+    const paths = Array.from({ length: 12 }, (_, index) => `/${index}-`);
+    const handlers = paths.map((basePath) =>
+      createPlantHandler({ store, tokens: [token], basePath })
+    );
+    const server = createServer((request, response) =>
+      handlers[Number.parseInt(request.url?.slice(1) ?? "")]?.(
+        request,
+        response
+      )
+    );
+    const requests = paths.map((path) => `${plant}`.replace("/", `${path}/`));
+    const answers = await exchange(await listen(server), requests.join(""), {
+      answers: paths.length
+    });
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      paths.map(() => 200)
+    );
+    await new Promise(setImmediate);
+    assert.deepEqual(warnings, []);
+
+    const emitter = new EventEmitter();
+    for (const _ of paths) emitter.once("close", () => undefined);
+    await new Promise(setImmediate);
+    assert.deepEqual(
+      warnings,
+      ["MaxListenersExceededWarning"],
+      "the control: node warns of so many listeners"
+    );
+  }
+);
 
 test(
   "HEAD gets its response from a server that throws for a body",
