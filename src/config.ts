@@ -78,7 +78,8 @@ export const limitTable = {
     defaultValue: 30_000,
     min: 100,
     max: 60 * minute,
-    meaning: "how long a whole request, with its body, may take to arrive"
+    meaning:
+      "how long a whole request, with its body, may take to arrive, also if nothing moves"
   },
   idleMillis: {
     flag: "idle-timeout",
@@ -87,7 +88,7 @@ export const limitTable = {
     min: 100,
     max: 60 * minute,
     meaning:
-      "how long a connection on which nothing moves stays open: most proxies close at 60 s"
+      "how long a connection may be silent, unless a request is arriving: most proxies close at 60 s"
   },
   checkMillis: {
     flag: "timeout-check",
@@ -209,11 +210,22 @@ export function checkNames(
   values: object,
   known: readonly string[]
 ) {
+  if (what === "limit" && !isPlain(values))
+    throw new TypeError("limits must be a plain object");
   for (const name of Object.keys(values))
     if (!known.includes(name))
       throw new TypeError(
         `there is no ${what} ${name}; the ${what}s are ${known.join(", ")}`
       );
+}
+
+/** Returns whether a value is an object, and not one of a class: a Map or a list has no names. */
+export function isPlain(value: unknown): value is object {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+
+  // Another realm has an Object.prototype of its own.
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 /**

@@ -3,6 +3,7 @@ import {
   basePathExpected,
   basePathForm,
   checkNames,
+  isPlain,
   type Limits
 } from "./config.ts";
 import type { BearerTokens } from "./http/bearer.ts";
@@ -41,8 +42,6 @@ const optionNames = [
 /** What `typeof` says of an option that is set. */
 const types = [
   ["basePath", "string"],
-  ["limits", "object"],
-  ["tls", "object"],
   ["onFault", "function"],
   ["onResponse", "function"]
 ] as const;
@@ -64,10 +63,29 @@ export function checkOptions(
       throw new TypeError(`${name} must be of type ${type}`);
   }
 
-  const { store, basePath = "" } = options;
+  const { store, tls, limits, basePath = "" } = options;
+  if (limits !== undefined && !isPlain(limits))
+    throw new TypeError("limits must be a plain object");
+  if (tls !== undefined && !canServe(tls))
+    throw new TypeError(
+      "tls must be a plain object with cert and key, pfx, SNICallback or pskCallback"
+    );
+
   if (typeof store?.append !== "function")
     throw new TypeError("store must be a PlantStore, with append and close");
 
   if (!basePathForm.test(basePath))
     throw new TypeError(`basePath must be ${basePathExpected}`);
+}
+
+/** Returns whether a TLS handshake can succeed with these options. */
+function canServe(tls: unknown) {
+  if (!isPlain(tls)) return false;
+  const has = (name: string) => name in tls && Reflect.get(tls, name);
+  return Boolean(
+    (has("cert") && (has("key") || has("privateKeyIdentifier"))) ||
+    has("pfx") ||
+    has("SNICallback") ||
+    has("pskCallback")
+  );
 }

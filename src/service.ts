@@ -21,11 +21,13 @@ import { appendJsonOf, type AppendJson, type Outcome } from "./store.ts";
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
   readonly connections: Connections;
-  readonly #options: PlantOptions;
   readonly #tokens: BearerTokens;
   readonly #path: string;
   readonly #bodies: BodyBudget;
   readonly #append: AppendJson;
+
+  // Not the options: they may hold tokens, of which only digests are kept.
+  readonly #onFault: PlantOptions["onFault"];
 
   /** Whether the store keeps keys. If not, the server does not look at Idempotency-Key. */
   readonly #keepsKeys: boolean;
@@ -33,9 +35,9 @@ export class PlantService implements Application {
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(options: PlantOptions, otherOptions?: readonly string[]) {
     checkOptions(options, otherOptions);
-    const { store, tokens, basePath = "", onResponse } = options;
+    const { store, tokens, basePath = "", onFault, onResponse } = options;
     const limits = limitsWith(options.limits);
-    this.#options = options;
+    this.#onFault = onFault;
     this.#tokens =
       tokens instanceof BearerTokens ? tokens : new BearerTokens(tokens);
     this.#path = basePath + plantsPath;
@@ -130,7 +132,7 @@ export class PlantService implements Application {
     if (error) return error;
 
     // Called later: what the host's function throws must not prevent the response.
-    queueMicrotask(() => this.#options.onFault?.(thrown));
+    queueMicrotask(() => this.#onFault?.(thrown));
     return new ApiError("fault");
   }
 }

@@ -59,7 +59,7 @@ export function createStrictServer(
   const { limits } = connections;
   const options = optionsOf(limits);
   const server = tls
-    ? withoutSecrets(createHttps({ ...tls, ...options }))
+    ? withoutSecrets(createSecure(tls, options))
     : createHttp(options);
   server.maxConnections = limits.connectionsMax;
   server.timeout = limits.idleMillis;
@@ -113,6 +113,25 @@ export function createStrictServer(
   });
 }
 
+/** @throws TypeError that names `tls`: OpenSSL's own messages do not */
+function createSecure(tls: TlsOptions, options: TlsOptions) {
+  try {
+    return createHttps({ ...withVersions(tls), ...options });
+  } catch (error) {
+    const code =
+      error instanceof Error && "code" in error
+        ? String(error.code)
+        : "without a code";
+    throw new TypeError(`tls has options that node refuses: ${code}`);
+  }
+}
+
+/** Refuses TLS before 1.2, unless the embedder chooses: an inherited NODE_OPTIONS may allow it. */
+const withVersions = (tls: TlsOptions): TlsOptions =>
+  tls.secureProtocol === undefined
+    ? { ...tls, minVersion: tls.minVersion ?? "TLSv1.2" }
+    : tls;
+
 /** Returns the options of the server and of the admin listener. node:http ignores the last two. */
 export const optionsOf = (limits: Limits): TlsOptions => ({
   // Also overrules an inherited NODE_OPTIONS.
@@ -145,7 +164,7 @@ function withoutSecrets<Secured extends TlsServer>(server: Secured) {
       Reflect.deleteProperty(server, name);
   };
   server.setSecureContext = (options) => {
-    setSecureContext.call(server, options);
+    setSecureContext.call(server, withVersions(options));
     deleteSecrets();
   };
   deleteSecrets();

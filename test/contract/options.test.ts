@@ -2,8 +2,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
+import type { ServerOptions as TlsOptions } from "node:https";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { type Limits, limitsWith } from "../../src/config.ts";
 import {
   BearerTokens,
@@ -15,7 +19,13 @@ import {
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { limitOf, limits, orderedLimits } from "../support/limits.ts";
-import { HeldStore, listen, serve, timeout } from "../support/serving.ts";
+import {
+  HeldStore,
+  listen,
+  serve,
+  temporaryTls,
+  timeout
+} from "../support/serving.ts";
 import {
   answerTo,
   exchange,
@@ -56,7 +66,22 @@ const bad: readonly (readonly [
   [
     "limits that are a number",
     { store, tokens, limits: 5 },
-    /^limits must be of type object/
+    /^limits must be a plain object/
+  ],
+  [
+    "limits that are null",
+    { store, tokens, limits: null },
+    /^limits must be a plain object/
+  ],
+  [
+    "limits that are a Map",
+    { store, tokens, limits: new Map() },
+    /^limits must be a plain object/
+  ],
+  [
+    "limits that are a list",
+    { store, tokens, limits: [] },
+    /^limits must be a plain object/
   ],
   [
     "onFault that is no function",
@@ -118,15 +143,80 @@ for (const [says, options, message] of bad) {
   });
 }
 
-for (const tls of [null, false, "", true, "cert.pem"]) {
-  test(`tls: ${JSON.stringify(tls)} is a TypeError, and no server without TLS`, () => {
+const pair = temporaryTls();
+for (const [says, tls] of [
+  ["null", null],
+  ["false", false],
+  ["an empty string", ""],
+  ["true", true],
+  ["a path", "cert.pem"],
+  ["an empty object", {}],
+  ["an empty list", []],
+  ["a Map", new Map(Object.entries(pair))],
+  ["a certificate without its key", { cert: pair.cert }],
+  ["a key without its certificate", { key: pair.key }],
+  ["an undefined key", { ...pair, key: undefined }]
+] as const) {
+  test(`tls that is ${says} is a TypeError, and no server without TLS`, () => {
     const options = { store, tokens, tls } as unknown as PlantOptions;
     assert.throws(() => createPlantServer(options), {
       name: "TypeError",
-      message: "tls must be of type object"
+      message:
+        "tls must be a plain object with cert and key, pfx, SNICallback or pskCallback"
     });
   });
 }
+
+for (const [says, tls] of [
+  ["a key that is no PEM", { ...pair, key: "secret" }],
+  ["a certificate that is no PEM", { ...pair, cert: "secret" }],
+  ["the key of another certificate", { ...pair, key: temporaryTls().key }],
+  ["a key that is a number", { ...pair, key: 5 }],
+  ["a PFX that is none", { pfx: "secret" }],
+  ["versions that do not exist", { ...pair, minVersion: "secret" }]
+] as const) {
+  test(`tls with ${says} is a TypeError without OpenSSL's text`, () => {
+    const options = { store, tokens, tls } as unknown as PlantOptions;
+    assert.throws(() => createPlantServer(options), {
+      name: "TypeError",
+      message:
+        /^tls has options that node refuses: (?:ERR_[A-Z0-9_]+|without a code)$/
+    });
+  });
+}
+
+const usable: readonly (readonly [says: string, tls: TlsOptions])[] = [
+  ["a function that finds certificates", { SNICallback: () => undefined }],
+  ["a list of pairs", { cert: [pair.cert], key: [pair.key] }],
+  ["no prototype", Object.assign(Object.create(null), pair) as TlsOptions],
+  ["a protocol of its own", { ...pair, secureProtocol: "TLS_method" }]
+];
+for (const [says, tls] of usable) {
+  test(`tls with ${says} makes a server`, () => {
+    assert.equal(createPlantServer({ store, tokens, tls }).listening, false);
+  });
+}
+
+test("a service keeps no list of tokens", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const made = () => {
+    const list = ["a".repeat(40)];
+    const options = { store, tokens: list, onFault: () => undefined };
+    return {
+      server: createPlantServer(options),
+      handler: createPlantHandler(options),
+      tokens: new WeakRef(list),
+      kept: new WeakRef(options.onFault)
+    };
+  };
+  const { server, handler, tokens: list, kept } = made();
+  await turn();
+  collect();
+  assert.equal(list.deref(), undefined);
+  assert.ok(kept.deref(), "the control: what is kept is there");
+  assert.deepEqual([server.listening, handler.length], [false, 2]);
+});
 
 test("an unknown option is a TypeError that lists the known ones", async () => {
   const known = "store, tokens, basePath, limits, onFault, onResponse";
@@ -190,7 +280,7 @@ for (const [says, options] of [
 
 test("only a server with tls has setSecureContext", () => {
   assert.equal(
-    typeof createPlantServer({ store, tokens, tls: {} }).setSecureContext,
+    typeof createPlantServer({ store, tokens, tls: pair }).setSecureContext,
     "function"
   );
   assert.equal(

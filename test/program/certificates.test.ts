@@ -123,6 +123,45 @@ test(
   }
 );
 
+test(
+  "an inherited NODE_OPTIONS allows no TLS before 1.2, also after a reload",
+  { timeout },
+  async () => {
+    const cwd = folderWith("a");
+    const env = {
+      NODE_OPTIONS: "--tls-min-v1.0 --tls-cipher-list=DEFAULT:@SECLEVEL=0"
+    };
+    const bare = join(cwd, "bare.cjs");
+    writeFileSync(
+      bare,
+      `const { readFileSync } = require("node:fs");
+      const pair = { cert: readFileSync("crt"), key: readFileSync("key") };
+      const server = require("node:https").createServer(pair);
+      server.listen(0, "127.0.0.1", () => {
+        console.log("https://127.0.0.1:" + server.address().port);
+        console.error(JSON.stringify({ level: 30, msg: "serving as a control" }));
+      });`
+    );
+    const old = {
+      minVersion: "TLSv1",
+      maxVersion: "TLSv1.1",
+      ciphers: "DEFAULT:@SECLEVEL=0"
+    };
+    const control = await startProcess({ cwd, env, program: bare });
+    const client = await handshake(control.port, old);
+    assert.equal(client.getProtocol(), "TLSv1.1", "the control");
+    client.destroy();
+
+    const server = await startProcess({ cwd, env, args });
+    await assert.rejects(handshake(server.port, old));
+    put(cwd, "b");
+    await hangUp(server, "certificate and key reloaded");
+    assert.equal(await shown(server.port), "b");
+    await assert.rejects(handshake(server.port, old));
+    assert.equal(await server.end(), 0);
+  }
+);
+
 for (const where of [[], ["--socket", "s"]]) {
   test(
     `the variables do the same, and the curl line trusts the certificate ${where.join(" ")}`,
