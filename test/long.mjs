@@ -34,6 +34,14 @@ const files = readdirSync("test")
       (name.endsWith(".test.ts") && readsNumber(name))
   );
 
+const given = process.argv.slice(2);
+const reporter = given.some((each) => each.startsWith("--test-reporter"))
+  ? []
+  : [
+      "--test-reporter=./test/reporter.mjs",
+      "--test-reporter-destination=stdout"
+    ];
+
 const { status } = spawnSync(
   process.execPath,
   [
@@ -41,7 +49,8 @@ const { status } = spawnSync(
     "tsx",
     "--test",
     "--test-concurrency=2",
-    ...process.argv.slice(2),
+    ...reporter,
+    ...given,
     ...files
   ],
   { stdio: "inherit", env: { ...numbers, ...process.env } }

@@ -17,6 +17,14 @@ const files = readdirSync("test")
       )
   );
 
+const given = process.argv.slice(2);
+const reporter = given.some((each) => each.startsWith("--test-reporter"))
+  ? []
+  : [
+      "--test-reporter=./test/reporter.mjs",
+      "--test-reporter-destination=stdout"
+    ];
+
 const { status } = spawnSync(
   process.execPath,
   [
@@ -24,7 +32,8 @@ const { status } = spawnSync(
     "--test",
     "--test-concurrency=4",
     "--test-timeout=180000",
-    ...process.argv.slice(2),
+    ...reporter,
+    ...given,
     ...files
   ],
   { stdio: "inherit" }
