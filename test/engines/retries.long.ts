@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import { RetryingClients } from "../support/load.ts";
 import { startProcess } from "../support/support.ts";
+import { unless } from "../support/tools.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
 import { compare } from "./load.ts";
 
@@ -12,10 +13,12 @@ const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
 const timeout = 300_000 + rounds * 60_000;
 const more = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "1s"';
 const cluster = await Cluster.start();
-const upgraded = await Cluster.start({
-  binary: process.env["PLANT_TEST_NATS_OLD"],
-  more
-});
+const { PLANT_TEST_NATS_OLD: old = "" } = process.env;
+const noOld = unless(
+  old !== "",
+  "PLANT_TEST_NATS_OLD names no earlier nats-server to upgrade from"
+);
+const upgraded = await Cluster.start({ binary: old || undefined, more });
 
 type Fault = (
   stream: string,
@@ -33,8 +36,8 @@ const killLeaders: Fault = async (stream, more) => {
   }
 };
 
-/** Each server leaves in lame-duck mode. Without an earlier version, it comes back as it was. It must
- * become current under the load. */
+/** Each server leaves in lame-duck mode, and comes back in the new version. It must become current
+ * under the load. */
 const upgrade: Fault = async (_, more) => {
   for (const server of upgraded.servers) {
     const left = upgraded.kill(server, "SIGUSR2");
@@ -122,8 +125,12 @@ describe(
         assert.ok(twice > 0 || attempt < 5, "a plant is there twice");
       }
     });
-    test("three servers replaced one by one: each plant is there exactly once", async (t) => {
-      await retryThrough(t, upgraded, upgrade, "upgraded", true, 2);
-    });
+    test(
+      "three servers upgraded one by one: each plant is there exactly once",
+      { skip: noOld },
+      async (t) => {
+        await retryThrough(t, upgraded, upgrade, "upgraded", true, 2);
+      }
+    );
   }
 );
