@@ -440,7 +440,7 @@ test("test/README.md lists each PLANT_TEST_ variable that the tests and .ci/run 
       (name) => /\.(?:ts|mjs)$/.test(name) && !name.includes("node_modules")
     )
     .map((name) => join("test", name));
-  const texts = [...files, ".ci/run", "package.json"].map((name) =>
+  const texts = [...files, ".ci/run", ".ci/tools", "package.json"].map((name) =>
     readFileSync(join(root, name), "utf8")
   );
   const used = texts.flatMap(
