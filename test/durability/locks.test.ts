@@ -37,7 +37,7 @@ import {
   journalWith
 } from "../support/journals.ts";
 import { launch, nextSocket } from "../support/launch.ts";
-import { preload } from "../support/operator.ts";
+import { macEnvironment, noShim, systemArgs } from "../support/mac.ts";
 import {
   cleanEnvironment,
   placeIn,
@@ -762,47 +762,12 @@ test(
 
 const isMark = (name: string): boolean => name.includes(".closed-");
 
-/** Gives open(2) the flag 0x20 of macOS and the BSDs: flock(2) is what their kernels do then. */
-const shim = join(socketFolder(), "shim.so");
-const included = ["dlfcn", "errno", "stdarg", "sys/file", "unistd"].flatMap(
-  (name) => ["-include", `${name}.h`]
-);
-const compiled = spawnSync(
-  "cc",
-  [
-    "-shared",
-    "-fPIC",
-    "-D_GNU_SOURCE",
-    ...included,
-    "-x",
-    "c",
-    "-o",
-    shim,
-    "-"
-  ],
-  {
-    input: `
-  #define OPEN(name) int name(const char *path, int flags, ...) { \\
-    va_list list; va_start(list, flags); mode_t mode = va_arg(list, mode_t); va_end(list); \\
-    int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, #name), fd = real(path, flags & ~0x20, mode); \\
-    if (fd < 0 || !(flags & 0x20) || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd; \\
-    close(fd); errno = EAGAIN; return -1; }
-  OPEN(open) OPEN(open64) `
-  }
-);
-const noShim = unless(
-  compiled.status === 0,
-  "no cc with the headers of libc: macOS is not simulated"
-);
-
 /** A node that takes its system for another one. */
 const nodeOn = (system: string): readonly string[] => [
   process.execPath,
-  ...preload(
-    `Object.defineProperty(process, "platform", { value: "${system}" });`
-  )
+  ...systemArgs(system)
 ];
-const simulated = { node: nodeOn("darwin"), env: { LD_PRELOAD: shim } };
+const simulated = { node: nodeOn("darwin"), env: macEnvironment };
 
 test(
   "on a simulated Mac a journal has one writer by every name, and its lock ends with kill -9",

@@ -108,7 +108,7 @@ export async function runWine(
 }
 
 /** Ends the program as a closed window or Ctrl-Break does: under Wine it has no console. */
-const signalled = preload(`import { existsSync } from "node:fs";
+export const signalled = preload(`import { existsSync } from "node:fs";
   const timer = setInterval(() => {
     const name = ["SIGHUP", "SIGBREAK"].find((each) => existsSync(each));
     if (name) process.emit(name, name), clearInterval(timer);
