@@ -95,6 +95,56 @@ for (const [says, bytes, first = ""] of floods.slice(
   );
 }
 
+test(
+  "forty clients that read no responses to large plants take at most twelve bodies each",
+  { timeout, skip: noProc },
+  async (t) => {
+    const [clients, bodyBytes] = [40, 2 ** 20];
+
+    // One character beyond Latin-1 makes V8 take two bytes for each of the others.
+    const [start, end] = ['{"id":1,"name":"\u{1f33f}', '"}'];
+    const filling = bodyBytes - Buffer.byteLength(start + end);
+    const large = post(start + "x".repeat(filling) + end);
+
+    const server = await startProcess({
+      node,
+      args: [
+        "--idle-timeout",
+        "2000",
+        "--head-timeout",
+        "2000",
+        "--request-timeout",
+        "2000"
+      ]
+    });
+    try {
+      await exchange(server.port, large, { answers: 1 });
+      const before = memoryOf(server, "VmHWM");
+      // The server closes a connection on which it waits for its client to read.
+      const sockets = Array.from({ length: clients }, () =>
+        connect(server.port, "127.0.0.1").on("error", () => undefined)
+      );
+      const sent = sockets.map(
+        (socket) =>
+          new Promise((resolve) => {
+            for (let times = 1; times < 12; times++) socket.write(large);
+            socket.write(large, resolve);
+          })
+      );
+      await Promise.all(sent);
+      const grown = memoryOf(server, "VmHWM") - before;
+      const bodies = (grown * 1_024) / (clients * bodyBytes);
+      t.diagnostic(`${bodies.toFixed(1)} bodies for each client`);
+      assert.ok(bodies > 1, "the control: responses are kept");
+      assert.ok(bodies < 12, `${bodies} bodies`);
+      for (const socket of sockets) socket.destroy();
+      assert.equal((await answerTo(server.port, plant)).status, 200);
+    } finally {
+      await server.end("SIGKILL");
+    }
+  }
+);
+
 /** Writes until the server closes the connection; returns the bytes that the kernel took. */
 async function flood(
   socket: Socket,
