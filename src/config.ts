@@ -35,7 +35,7 @@ export const limitTable = {
     min: 1,
     max: 16 * mib,
     meaning:
-      "the largest body: it takes up to 16 times its size in memory until its response"
+      "the largest body: one takes up to 16 times its size in memory, several in a row up to 40 times"
   },
   headBytesMax: {
     flag: "max-head",
