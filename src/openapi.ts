@@ -20,7 +20,7 @@ export function describeApi({ keysBytesMax }: Limits) {
       description:
         about + (keys?.retry ?? "A repeated request may store it twice."),
 
-      // The interface's version, not the package's: it changes with the contract alone.
+      // The version of the API, not the package's: it changes with the operations and objects alone.
       version: "1.0.0",
       license: { name: "MIT", identifier: "MIT" }
     },

@@ -1,5 +1,5 @@
 /**
- * The three objects of the interface, as JSON Schemas and as types.
+ * Plant, NewPlant and Error, as JSON Schemas and as types.
  *
  * The journal reads its records with the schemas and with `plainForm`: a change of either also
  * applies to old records.

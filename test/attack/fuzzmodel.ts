@@ -1,9 +1,9 @@
 /**
- * A model of the contract, independent of src: a second, slow reader of HTTP and I-JSON. It returns
+ * A model of what the README promises, independent of src: a second, slow reader of HTTP and I-JSON. It returns
  * the right responses to each request in the bytes of one connection.
  *
- * Several responses are right where the contract leaves a choice. A case is "wild" where the
- * contract says nothing: then only what holds for every response can be checked.
+ * Several responses are right where the README leaves a choice. A case is "wild" where the
+ * README says nothing: then only what holds for every response can be checked.
  */
 import { METHODS } from "node:http";
 
@@ -60,7 +60,7 @@ interface Head {
   readonly next: number;
   /** The errors that refuse it; empty for one unambiguous request. */
   readonly faults: readonly number[];
-  /** Errors that are right, too, where the contract leaves a choice. */
+  /** Errors that are right, too, where the README leaves a choice. */
   readonly doubts: readonly number[];
 }
 
@@ -305,7 +305,7 @@ function closesOf({ values, version }: Head): Prediction["closes"] {
     : "may";
 }
 
-/** Returns the errors of the first check that fails, in the contract's order, or undefined. */
+/** Returns the errors of the first check that fails, in the order of the checks, or undefined. */
 function refusalsOf(
   head: Head,
   limits: ModelLimits,

@@ -78,7 +78,7 @@ export const withoutBody = (options: RequestOptions): string =>
   request({ ...options, framing: "", body: "" });
 
 export interface Row {
-  /** The RFC's section, or the contract's part: A is what is declared, B what is decided. */
+  /** The RFC's section that the row breaks or uses, or our rule in words. */
   readonly clause: string;
   readonly name: string;
   /** Written one after another, each as Latin-1. */

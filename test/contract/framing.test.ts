@@ -78,7 +78,7 @@ test(
   async (t) => {
     for (const [statuses, head] of early) {
       await t.test(
-        `B: ${statuses.join()} to ${head.slice(0, 24).trim()}`,
+        `${statuses.join()} to ${head.slice(0, 24).trim()}`,
         async () => {
           const chunked = head.includes("chunked")
             ? `${size.toString(16)}\r\n`

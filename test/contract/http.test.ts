@@ -1,5 +1,5 @@
 /**
- * The interface, row by row: what is declared, the order of the checks, and what messages say. The
+ * Requests and responses, row by row: what the description declares, the order of the checks, and what messages say. The
  * hostile tables have the other rows of each status.
  */
 import assert from "node:assert/strict";
@@ -75,29 +75,29 @@ table(
   [
     // test/unit/schema.test.ts and the hostile tables have other plants.
     [
-      "A, Plant: name and tag",
+      "name and tag",
       '{"id":1,"name":"Fern","tag":"shade"}',
       { name: "Fern", tag: "shade" }
     ],
-    ["A, NewPlant: tag is not required", fern, { name: "Fern" }],
-    ["A: the same id again", fern, { name: "Fern" }],
+    ["no tag", fern, { name: "Fern" }],
+    ["the same id again", fern, { name: "Fern" }],
     [
-      "A: an empty name, an empty tag",
+      "an empty name, an empty tag",
       '{"id":2,"name":"","tag":""}',
       { name: "", tag: "" }
     ],
     [
-      "A: no limit on name",
+      "a name of 500,000 characters",
       `{"id":3,"name":"${"x".repeat(500_000)}"}`,
       { name: "x".repeat(500_000) }
     ],
     [
-      "A: any tag",
+      "a tag of any characters",
       '{"id":4,"name":"Farn","tag":"\u{1f33f} \\n\\u0000"}',
       { name: "Farn", tag: "\u{1f33f} \n\0" }
     ],
     [
-      "B, JSON: other members are not stored",
+      "other members, which are not stored",
       '{"id":5,"name":"Moss","age":[1,{"name":2}]}',
       { name: "Moss" }
     ]
@@ -121,24 +121,24 @@ table(
   "a body that is not a NewPlant is a 400, and every violation is named",
   [
     // test/unit/schema.test.ts has each violation.
-    ["A: no name", '{"id":1}', /name/],
-    ["A: an array", "[]", /object/],
+    ["no name", '{"id":1}', /name/],
+    ["an array", "[]", /object/],
     [
-      "B, Every answer: all at once",
+      "several violations in one message",
       '{"id":"x","name":1,"tag":null}',
       /\/name.*\/tag.*\/id/
     ],
-    ["B, Statuses: an empty body", "", /empty/],
-    ["B, Statuses: bad JSON, with its offset", '{"id":1,}', /\b8\b/],
-    ["RFC 8259, 2: two texts", `${fern}${fern}`, /22/],
-    ["RFC 7493, 2.1: no UTF-8", '{"id":1,"name":"\xff"}', /UTF-8/],
+    ["an empty body", "", /empty/],
+    ["malformed JSON, with its offset", '{"id":1,}', /\b8\b/],
+    ["two JSON texts", `${fern}${fern}`, /22/],
+    ["bytes that are not UTF-8", '{"id":1,"name":"\xff"}', /UTF-8/],
     [
-      "B, Every answer: a message is bounded",
+      "long names, in a message that is bounded",
       utf8(`{"id":1,"name":"","${"\\u0000é".repeat(9000)}`),
       /./
     ],
     [
-      "B, Every answer: an excerpt is escaped",
+      "control characters, in an excerpt that is escaped",
       `{"id":1,"\\u0007\\u2028":0,"\\u0007\\u2028":0}`,
       /./
     ]

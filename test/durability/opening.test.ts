@@ -1,8 +1,8 @@
 /**
  * Opening: what each state of a file's end means (crash.test.ts kills it at every step).
  *
- * Verdicts are written from the design, in a table and as a small model of it; neither uses the
- * reader under test. Lines are made here; only the checksum is zlib's (record.test.ts checks it).
+ * Verdicts are written out in a table, and predicted by a small model; neither uses the reader
+ * under test. Lines are made here; only the checksum is zlib's (record.test.ts checks it).
  * PLANT_TEST_ROUNDS, whatever its value: changes at every byte instead of every third.
  */
 import assert from "node:assert/strict";
@@ -496,7 +496,7 @@ for (const [says, line, verdicts] of [
     "refused refused refused, torn torn refused"
   ]
 ] as const) {
-  test(`${says} at X, with an LF or without, and whatever follows, has the design's verdict`, async () => {
+  test(`${says} at X, with an LF or without, and whatever follows, opens as the table says`, async () => {
     for (const [index, expected] of verdicts.split(/,? /).entries()) {
       const start = bytesOf(first, index < 3 ? line : line.slice(0, -1));
       const tail =
@@ -704,7 +704,7 @@ test("a wrong verdict is noticed", async () => {
 });
 
 for (const [says, from, change] of changes) {
-  test(`a journal with ${says} opens as the design says`, async (t) => {
+  test(`a journal with ${says} opens as the model predicts`, async (t) => {
     assert.equal(batches.length, 4);
     const kinds: Record<string, number> = {};
     for (let k = from; k < made.length; k++) {

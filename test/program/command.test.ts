@@ -59,7 +59,7 @@ function refusal(
 /** The number of the process, as sockets are handed in for one. */
 const pid = 4711;
 
-test("with nothing given, everything has the default of the interface", () => {
+test("with nothing given, everything has its default", () => {
   const config = serve("");
   assert.deepEqual(config, {
     host: "127.0.0.1",

@@ -37,7 +37,7 @@ export const halfHead = `${line}${host}Authorization: `;
 
 const challenge = 'Bearer realm="plant-store"';
 
-/** The headers of the contract by status and number; no other response has these fields. */
+/** The headers of an error by its number; no other response has these fields. */
 export const headersOf = (error: number): Readonly<Record<string, string>> => ({
   ...((error === 40006 || error === 40007) && {
     "www-authenticate": `${challenge}, error="invalid_request"`

@@ -15,7 +15,7 @@ import type { Disk, JournalFile } from "../../src/journal/files.ts";
 import type { Release } from "../../src/journal/lock.ts";
 
 type Seen = ReturnType<JournalFile["look"]>;
-/** A call by its name in the interface. */
+/** The name of a method of `Disk` or `JournalFile`. */
 export type Operation = keyof Disk | keyof JournalFile;
 
 /** What is wrong with one call. */

@@ -1,4 +1,4 @@
-/** The checks of the interface's objects: every violation, where it is, and nothing coerced. */
+/** The checks of Plant, NewPlant and Error: every violation, where it is, and nothing coerced. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JsonError, parseJson } from "../../src/json/parse.ts";
