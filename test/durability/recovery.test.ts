@@ -331,6 +331,55 @@ test("a journal that was closed is neither truncated nor rewritten at its openin
   );
 });
 
+/** A disk that makes no name durable, as if opening did not sync the directory. */
+class ForgetfulDisk extends SimulatedDisk {
+  override syncDirectory(): void {}
+}
+
+const closedPath = "/closed.ndjson";
+
+/** How an operator brings a closed journal to its path. No name is durable after that. */
+const ways: readonly (readonly [
+  says: string,
+  bring: (disk: SimulatedDisk) => void
+])[] = [
+  ["copied", (disk) => disk.copy(whole, journalPath, false)],
+  [
+    "moved with its mark",
+    (disk) => {
+      disk.put(closedPath, whole);
+      disk.markClosed(closedPath);
+      for (const name of disk.names())
+        disk.rename(name, name.replace(closedPath, journalPath));
+    }
+  ]
+];
+
+/** The ids in a journal that is brought to its path and gets one plant, after a power cut. */
+async function idsAfterPowerCut(
+  disk: SimulatedDisk,
+  bring: (disk: SimulatedDisk) => void
+): Promise<readonly number[] | undefined> {
+  bring(disk);
+  const journal = await openJournal(journalPath, { disk, limits });
+  await journal.append({ id: 7n, name: "Oak" });
+  disk.restart({ bytes: false, names: false });
+  const bytes = disk.bytes(journalPath);
+  return bytes && read(bytes).ids;
+}
+
+for (const [says, bring] of ways) {
+  test(`a closed journal that was ${says} to its path keeps its plants after a power cut`, async () => {
+    const ids = await idsAfterPowerCut(new SimulatedDisk(), bring);
+    assert.deepEqual(ids, [0, 0, 1, 1, 2, 2, 7]);
+  });
+
+  test(`control: a journal that was ${says} is gone if its directory is not synced`, async () => {
+    const ids = await idsAfterPowerCut(new ForgetfulDisk(), bring);
+    assert.equal(ids, undefined);
+  });
+}
+
 /** Files whose openings make every kind of call. */
 const busy: readonly Buffer[] = [
   bytesOf("", 9),
