@@ -14,6 +14,7 @@ import {
   type PlantOptions,
   StoreError
 } from "../../src/index.ts";
+import { ENOSPC, simulated } from "../support/journals.ts";
 import { recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
 import {
@@ -117,6 +118,30 @@ test("the same key with another plant is a 422, and stores nothing", async () =>
   assert.equal(lines().length, 1);
   assert.deepEqual(await post({ key: "k" }), again);
 });
+
+for (const [says, errno, outcome, next] of [
+  ["which is stored then", undefined, stored.status, 422],
+  ["which fails then and frees the key", ENOSPC, 503, 200]
+] as const) {
+  test(`the same key with another plant is a 422 while the first is in progress, ${says}`, async () => {
+    const { journal, disk, records } = await simulated();
+    const { post } = await serving({ store: journal });
+    const moss = { key: "k", plant: '{"id":2,"name":"Moss"}' };
+    if (errno !== undefined) disk.fail("append", { errno });
+    const isWriting = disk.stall();
+    const first = post({ key: "k" });
+    await isWriting;
+
+    // Nothing is written before `resume`: the conflict did not wait for the first.
+    assert.equal((await post(moss)).error, 42201);
+    assert.equal(records().length, 0);
+
+    disk.resume();
+    assert.equal((await first).status, outcome);
+    assert.equal((await post(moss)).status, next);
+    assert.equal(records().length, 1);
+  });
+}
 
 test("keys are scoped to the token: another holder's key neither replays nor conflicts", async () => {
   const { post, lines } = await serving();
