@@ -4,9 +4,9 @@ import { test } from "node:test";
 import { limitTable } from "../../src/config.ts";
 import { BodyBudget } from "../../src/http/body.ts";
 import type { DrainableServer } from "../../src/index.ts";
+import { fern } from "../support/requests.ts";
 import {
   type Ends,
-  fern,
   open,
   readAll,
   send,

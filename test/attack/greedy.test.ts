@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
+import { plant } from "../support/requests.ts";
 import {
   answerTo,
   exchange,
@@ -22,7 +23,6 @@ const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_ROUNDS: rounds } =
   process.env;
 const timeout = 60_000;
 const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
-const plant = post('{"id":1,"name":"Fern"}');
 
 const noProc = unless(existsSync("/proc/self/status"), "there is no /proc");
 
@@ -32,7 +32,7 @@ const floods: readonly (readonly [
   bytes: Buffer,
   first?: string
 ])[] = [
-  ["plants", plant],
+  ["plants", Buffer.from(plant)],
   ["refused requests", small],
   [
     "requests after the last response",

@@ -11,13 +11,9 @@ import { bodies } from "./hostile-bodies.ts";
 import { heads } from "./hostile-heads.ts";
 import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
+import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
-import {
-  answerTo,
-  post,
-  startProcess,
-  temporaryFolder
-} from "../support/support.ts";
+import { answerTo, startProcess, temporaryFolder } from "../support/support.ts";
 
 const timeout = 60_000;
 const rows = [...heads, ...bodies, ...orders];
@@ -83,8 +79,7 @@ for (const { path: node, version } of nodes) {
       // What each row says is stored, and nothing else. A valid request is still served.
       for (const { server, cwd, stored } of servers) {
         assert.deepEqual(storedIn(cwd), Object.fromEntries([...stored].sort()));
-        const fern = post('{"id":1,"name":"Fern"}');
-        const answer = await answerTo(server.port, fern);
+        const answer = await answerTo(server.port, plant);
         assert.deepEqual(
           [answer.status, answer.body],
           [200, '{"name":"Fern"}\n']

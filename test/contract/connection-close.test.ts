@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
+import { plant } from "../support/requests.ts";
 import {
   closed,
   connected,
@@ -9,7 +10,6 @@ import {
   hosted,
   never,
   open,
-  plant,
   readAll,
   refused,
   send,
@@ -151,7 +151,7 @@ test(
     const { server, port } = await serve({ limits: { discardBytesMax: 5 } });
     const { client } = await open(server, port);
     const answers = readAnswers(client.resume(), 2);
-    client.write(Buffer.concat([post("no JSON"), plant]));
+    client.write(Buffer.concat([post("no JSON"), Buffer.from(plant)]));
     assert.deepEqual(
       (await answers).map(({ status }) => status),
       [400, 200]
@@ -187,10 +187,10 @@ test(
 test("a body that ends after its 408 is not stored", { timeout }, async () => {
   const limits = { requestMillis: 200, headMillis: 200, checkMillis: 20 };
   const { store, ends } = await connected({ limits });
-  await send(ends, plant.subarray(0, -9));
+  await send(ends, plant.slice(0, -9));
   const text = readAll(ends);
   await once(ends.client, "data");
-  ends.client.write(plant.subarray(-9));
+  ends.client.write(plant.slice(-9));
   assert.deepEqual(statusesOf(await text), [408]);
   assert.deepEqual(store.names, []);
 });

@@ -21,14 +21,13 @@ import {
   StoreError
 } from "../../src/index.ts";
 import type { NewPlant, PlantOptions, PlantStore } from "../../src/index.ts";
+import { fern, plant } from "../support/requests.ts";
 import {
-  fern,
   HeldStore,
   hosted,
   listen,
   never,
   open,
-  plant,
   readAll,
   send,
   statusesOf,
@@ -129,7 +128,7 @@ const elsewhere = large.replace("/plants", "/x");
 for (const [what, parts, status] of [
   ["a plant", [plant], 200],
   ["a large plant", [large], 200],
-  ["a plant in two pieces", [plant.subarray(0, -9), plant.subarray(-9)], 200],
+  ["a plant in two pieces", [plant.slice(0, -9), plant.slice(-9)], 200],
   ["a body that is refused early", [elsewhere], 404],
   ["and in two pieces", [elsewhere.slice(0, -9), "x".repeat(9)], 404]
 ] as const) {
@@ -158,7 +157,7 @@ for (const [what, length] of [
       const port = await hostThat((request) => request.pause());
       const stored = store.names.length;
       const bytes = `POST /x HTTP/1.1\r\n${hosted}Expect: 100-continue\r\n${length}\r\n`;
-      const [answer, ...more] = await exchange(port, bytes + plant.toString());
+      const [answer, ...more] = await exchange(port, bytes + plant);
       assert.deepEqual(
         [answer?.status, answer?.headers["connection"]],
         [404, "close"]
@@ -369,9 +368,9 @@ test(
     });
     const ends = await open(server, await listen(server));
     const answers = readAnswers(ends.client.resume(), 1);
-    await send(ends, plant.subarray(0, -9));
+    await send(ends, plant.slice(0, -9));
     assert.equal((await answers)[0]?.status, 504);
-    await send(ends, plant.subarray(-9));
+    await send(ends, plant.slice(-9));
     const refused = readAnswers(ends.client, 1);
     ends.client.write("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     assert.equal((await refused)[0]?.status, 401, "the body has been read");
@@ -623,7 +622,7 @@ function onHeaders(response: ServerResponse, listener: () => void): void {
   };
 }
 
-const wrongToken = plant.toString().replace(token, "wrong");
+const wrongToken = plant.replace(token, "wrong");
 for (const [what, bytes, expected] of [
   ["200", plant, { connection: "keep-alive" }],
   [
@@ -682,7 +681,7 @@ test(
         createPlantHandler({ store, tokens: [token], basePath })
       );
       const port = await listen(createServer(app) as Server);
-      const bytes = plant.toString().replace("/plants", "/v1/plants");
+      const bytes = plant.replace("/plants", "/v1/plants");
       assert.equal((await answerTo(port, bytes)).status, status);
     }
   }

@@ -12,6 +12,7 @@ import {
   utf8,
   type RequestOptions
 } from "../attack/hostile.ts";
+import { fern } from "../support/requests.ts";
 import {
   answerTo,
   assertError,
@@ -27,7 +28,6 @@ const folder = temporaryFolder();
 const server = await startProcess({ node, cwd: folder });
 after(() => server.end());
 
-const fern = '{"id":1,"name":"Fern"}';
 const request = (parts: RequestOptions): string =>
   hostileRequest({ body: fern, ...parts });
 

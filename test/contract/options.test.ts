@@ -19,6 +19,7 @@ import {
 import { openNats } from "../../src/engines/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { limitOf, limits, orderedLimits } from "../support/limits.ts";
+import { plant } from "../support/requests.ts";
 import {
   HeldStore,
   listen,
@@ -29,7 +30,6 @@ import {
 import {
   answerTo,
   exchange,
-  post,
   temporaryFolder,
   token
 } from "../support/support.ts";
@@ -382,7 +382,6 @@ test("a limit that is a getter is read once", () => {
 
 // onResponse: called once with each response before it leaves, also after a parser error.
 
-const plant = post('{"id":1,"name":"Fern"}').toString();
 const line = "POST /plants HTTP/1.1\r\nHost: a\r\n";
 
 /** What is sent, and what is reported of each response: status, number, method of the request. */

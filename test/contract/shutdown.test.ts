@@ -6,11 +6,11 @@ import { connect } from "node:net";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
+import { fern } from "../support/requests.ts";
 import {
   closed,
   connected,
   type Ends,
-  fern,
   HeldStore,
   listen,
   never,

@@ -14,6 +14,7 @@ import {
   tokenDigest,
   type ResponseListener
 } from "../../src/index.ts";
+import { plant } from "../support/requests.ts";
 import {
   closed,
   type Ends,
@@ -21,7 +22,6 @@ import {
   listen,
   never,
   open,
-  plant,
   send,
   serve,
   temporaryTls,

@@ -17,7 +17,6 @@ import {
   metricsOf,
   noLimits,
   pageOf,
-  plant,
   preload,
   readyOf,
   statusOf,
@@ -25,6 +24,7 @@ import {
   timeout,
   underWay
 } from "../support/operator.ts";
+import { plant } from "../support/requests.ts";
 import {
   exchange,
   opened,

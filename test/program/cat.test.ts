@@ -15,8 +15,9 @@ import {
   uuid
 } from "../support/journals.ts";
 import { run, start } from "../support/in-process.ts";
-import { ask, hangUp, plant } from "../support/operator.ts";
+import { ask, hangUp } from "../support/operator.ts";
 import { recipeOf } from "../support/recipes.ts";
+import { plant } from "../support/requests.ts";
 import {
   cleanEnvironment,
   program,

@@ -18,13 +18,8 @@ import { connect, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
-import {
-  hangUp,
-  metricsOf,
-  plant,
-  post,
-  timeout
-} from "../support/operator.ts";
+import { hangUp, metricsOf, post, timeout } from "../support/operator.ts";
+import { plant } from "../support/requests.ts";
 import {
   cleanEnvironment,
   exchange,

@@ -19,12 +19,12 @@ import {
   limitFiles,
   logged,
   noLimits,
-  plant,
   preload,
   statusOf,
   stranger,
   timeout
 } from "../support/operator.ts";
+import { plant } from "../support/requests.ts";
 import {
   cleanEnvironment,
   eventsOf,

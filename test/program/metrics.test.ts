@@ -19,11 +19,11 @@ import {
   hangUp,
   metricsOf,
   pageOf,
-  plant,
   statusOf,
   stranger,
   timeout
 } from "../support/operator.ts";
+import { plant } from "../support/requests.ts";
 import {
   exchange,
   opened,

@@ -20,7 +20,6 @@ import { idsIn } from "../support/journals.ts";
 import {
   adminOf,
   ask,
-  fern,
   finish,
   hangUp,
   internalError,
@@ -34,6 +33,7 @@ import {
   underWay,
   withToken
 } from "../support/operator.ts";
+import { fern } from "../support/requests.ts";
 import {
   cleanEnvironment,
   placeIn,

@@ -7,8 +7,9 @@ import { connect } from "node:tls";
 import { encodeMessage } from "../../src/engines/message.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake, found, holding } from "../engines/fake.ts";
-import { plant, preload } from "../support/operator.ts";
+import { preload } from "../support/operator.ts";
 import { command } from "../support/package.ts";
+import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
 import {
   eventsOf,

@@ -1,9 +1,8 @@
 /** The program on a Unix socket, which every user and network namespace can reach. */
 import { spawn } from "node:child_process";
 import { chmodSync } from "node:fs";
-import { request } from "node:http";
 import { dirname, join } from "node:path";
-import { json } from "node:stream/consumers";
+import { postTo, type Answer } from "./http.ts";
 import {
   cleanEnvironment,
   program,
@@ -12,11 +11,6 @@ import {
   temporaryFolder,
   token
 } from "./support.ts";
-
-export interface Answer {
-  readonly status: number;
-  readonly error: number | undefined;
-}
 
 let sockets = 0;
 
@@ -68,30 +62,9 @@ export async function launch({
   });
   /** Status 0: there is no response. */
   const post = (id: number, name = `plant-${id}`): Promise<Answer> =>
-    new Promise((resolve) => {
-      const asked = request({
-        socketPath,
-        path: "/plants",
-        method: "POST",
-        agent: false,
-        headers: {
-          Authorization: `Bearer ${token}`,
-          "Content-Type": "application/json"
-        }
-      });
-      const none = (): void => resolve({ status: 0, error: undefined });
-      asked.on("error", none).on("response", (answer) => {
-        json(answer).then(
-          (body) =>
-            resolve({
-              status: answer.statusCode ?? 0,
-              error: (body as { error?: number }).error
-            }),
-          none
-        );
-      });
-      asked.end(JSON.stringify({ id, name }));
-    });
+    postTo({ socketPath }, { body: JSON.stringify({ id, name }) }).catch(
+      () => ({ status: 0, error: undefined })
+    );
   /** The exit code, or the deadly signal's name. */
   const ended = running.ended.then((code) => code ?? `${child.signalCode}`);
   const end = (signal?: NodeJS.Signals): Promise<number | string> =>

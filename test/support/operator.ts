@@ -5,6 +5,8 @@ import { once } from "node:events";
 import { request, type RequestOptions } from "node:http";
 import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
+import { postTo } from "./http.ts";
+import { fern, plant } from "./requests.ts";
 import {
   exchange,
   post as postBytes,
@@ -27,10 +29,6 @@ export const preload = (script: string): readonly string[] => [
 export const internalError = preload(
   "process.once('SIGUSR2', () => { throw new Error('boom'); })"
 );
-
-/** A body of a plant, and a whole request for it, with a good token. */
-export const fern = '{"id":1,"name":"Fern"}';
-export const plant = postBytes(fern).toString();
 
 /** A request without a token. */
 export const stranger = "GET /secret-path?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -77,26 +75,10 @@ export const withToken = (bearer: string): string =>
   plant.replace(token, bearer);
 
 /** Posts a plant to a host and port or a Unix socket; the status. */
-export async function post(
+export const post = async (
   to: RequestOptions,
   bearer = token
-): Promise<number | undefined> {
-  const asked = request({
-    host: "127.0.0.1",
-    agent: false,
-    ...to,
-    path: "/plants",
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${bearer}`,
-      "content-type": "application/json"
-    }
-  });
-  asked.end(fern);
-  const [answer] = await once(asked, "response");
-  await once(answer.resume(), "end");
-  return answer.statusCode;
-}
+): Promise<number> => (await postTo(to, { bearer })).status;
 
 /** Waits until the log, or a line of text on stderr, has this so many times. */
 export async function logged(

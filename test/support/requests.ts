@@ -1,7 +1,9 @@
 /** Raw requests, good ones and ones with a single fault. */
 import { post, token } from "./support.ts";
 
+/** A good plant, and the whole request that posts it. */
 export const fern = '{"id":1,"name":"Fern"}';
+export const plant = post(fern).toString();
 export const line = "POST /plants HTTP/1.1\r\n";
 export const host = "Host: localhost\r\n";
 export const good = `Authorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;

@@ -13,15 +13,14 @@ import type {
   PlantOptions,
   PlantStore
 } from "../../src/index.ts";
-import { post, temporaryFolder, token } from "./support.ts";
+import { temporaryFolder, token } from "./support.ts";
 import { certify } from "./tools.ts";
 
 /** The time of a test, and longer than that. */
-export const [timeout, never] = [20_000, 60_000];
+export const timeout = 20_000;
+export const never = 60_000;
 
-/** A plant's body, its whole request, the fields of such a request, and a request that is refused. */
-export const fern = '{"id":1,"name":"Fern"}';
-export const plant = post(fern);
+/** The fields of a good request, and a request that is refused. */
 export const hosted = `Host: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 export const refused = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
 
