@@ -953,7 +953,7 @@ for (const [says, code, make, message = /./] of [
   });
 }
 
-test("a clock in the year 10000 makes no journal; one that is set makes it", async (t) => {
+test("a clock in the year 10000 makes no journal until it is set", async (t) => {
   const clock = t.mock.method(
     Date.prototype,
     "toISOString",

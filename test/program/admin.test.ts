@@ -67,18 +67,23 @@ test("there are three pages, without a token", { timeout }, async () => {
   }
 });
 
+test("the public port has none of the admin pages", { timeout }, async () => {
+  const server = await startWithAdmin();
+  for (const path of ["/livez", "/readyz", "/metrics"]) {
+    const [bare, known] = [stranger, plant].map((bytes) =>
+      bytes.replace(/ \/\S* /, ` ${path} `)
+    );
+    assert.equal(await statusOf(server, bare), 401);
+    assert.equal(await statusOf(server, known), 404);
+  }
+  assert.equal(await server.end(), 0);
+});
+
 test(
-  "the public port has none of the admin pages; the admin port takes no plants, and shows no token",
+  "the admin port takes no plants, and shows no token",
   { timeout },
   async () => {
     const server = await startWithAdmin({ args: ["--log-requests"] });
-    for (const path of ["/livez", "/readyz", "/metrics"]) {
-      const [bare, known] = [stranger, plant].map((bytes) =>
-        bytes.replace(/ \/\S* /, ` ${path} `)
-      );
-      assert.equal(await statusOf(server, bare), 401);
-      assert.equal(await statusOf(server, known), 404);
-    }
     const { port } = adminOf(server);
     const [refused] = await exchange(Number(port), plant);
     assert.equal(refused?.status, 404);
