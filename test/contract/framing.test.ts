@@ -42,59 +42,78 @@ const size = 8 * 1_048_576;
 const upload = (head: string): string =>
   `${head}${host}Content-Length: ${size}\r\n`;
 const pending = post(plant("pending")).toString();
-const early: readonly (readonly [statuses: readonly number[], head: string])[] =
+const early: readonly (readonly [
+  says: string,
+  statuses: readonly number[],
+  head: string
+])[] = [
   [
-    [[400], `${line}Host:\r\n${good}Content-Length: ${size}\r\n`],
-    [[401], upload(line)],
-    [[404], upload(`POST /nothing HTTP/1.1\r\n${good}`)],
-    [[405], upload(`PUT /plants HTTP/1.1\r\n${good}`)],
-    [[413], upload(`${line}${good}`)],
-    [[413], `${line}${host}${good}${coding}`],
-    [
-      [415],
-      upload(
-        `${line}Authorization: Bearer ${token}\r\nContent-Type: text/plain\r\n`
-      )
-    ],
-    [[417], upload(`${line}${good}Expect: 200-ok\r\n`)],
-    [[405], upload(`CONNECT a:1 HTTP/1.1\r\n${good}`)],
-    [[431], upload(`${line}${"a:\r\n".repeat(101)}`)],
-    [[400], upload("garbage\r\n")],
-    [[501], `${line}${host}${good}Transfer-Encoding: gzip, chunked\r\n`],
-    [[405], upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
-    [[401], upload("HEAD / HTTP/1.1\r\n")],
-    [[400], upload(`HEAD / HTTP/1.1\r\n${host}`)],
-    [[405], `HEAD /plants HTTP/1.1\r\n${host}${good}${coding}`],
-    [
-      [405],
-      `HEAD /plants HTTP/1.1\r\n${host}${good}Content-Length: 99999999\r\n`
-    ],
-    [[200, 405], pending + upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
-    [[200, 400], pending + upload(`HEAD / HTTP/1.1\r\n${host}`)]
-  ];
+    "an empty Host",
+    [400],
+    `${line}Host:\r\n${good}Content-Length: ${size}\r\n`
+  ],
+  ["no token", [401], upload(line)],
+  ["another path", [404], upload(`POST /nothing HTTP/1.1\r\n${good}`)],
+  ["another method", [405], upload(`PUT /plants HTTP/1.1\r\n${good}`)],
+  ["a body over the limit", [413], upload(`${line}${good}`)],
+  ["a chunk over the limit", [413], `${line}${host}${good}${coding}`],
+  [
+    "another media type",
+    [415],
+    upload(
+      `${line}Authorization: Bearer ${token}\r\nContent-Type: text/plain\r\n`
+    )
+  ],
+  ["another expectation", [417], upload(`${line}${good}Expect: 200-ok\r\n`)],
+  ["CONNECT", [405], upload(`CONNECT a:1 HTTP/1.1\r\n${good}`)],
+  ["101 fields", [431], upload(`${line}${"a:\r\n".repeat(101)}`)],
+  ["garbage", [400], upload("garbage\r\n")],
+  [
+    "another coding",
+    [501],
+    `${line}${host}${good}Transfer-Encoding: gzip, chunked\r\n`
+  ],
+  ["HEAD", [405], upload(`HEAD /plants HTTP/1.1\r\n${good}`)],
+  ["HEAD without a token", [401], upload("HEAD / HTTP/1.1\r\n")],
+  ["HEAD with two Hosts", [400], upload(`HEAD / HTTP/1.1\r\n${host}`)],
+  [
+    "HEAD with chunks",
+    [405],
+    `HEAD /plants HTTP/1.1\r\n${host}${good}${coding}`
+  ],
+  [
+    "HEAD with a length over all limits",
+    [405],
+    `HEAD /plants HTTP/1.1\r\n${host}${good}Content-Length: 99999999\r\n`
+  ],
+  [
+    "HEAD after a plant",
+    [200, 405],
+    pending + upload(`HEAD /plants HTTP/1.1\r\n${good}`)
+  ],
+  [
+    "HEAD with two Hosts after a plant",
+    [200, 400],
+    pending + upload(`HEAD / HTTP/1.1\r\n${host}`)
+  ]
+];
 test(
   "a client that writes 8 MB before it reads sees an early response, also one to HEAD",
   { timeout },
   async (t) => {
-    for (const [statuses, head] of early) {
-      await t.test(
-        `${statuses.join()} to ${head.slice(0, 24).trim()}`,
-        async () => {
-          const chunked = head.includes("chunked")
-            ? `${size.toString(16)}\r\n`
-            : "";
-          const bytes = `${head}\r\n${chunked}${" ".repeat(size)}`;
-          const text = await writeFirst(server.port, bytes, statuses.length);
-          assert.deepEqual(
-            statusesOf(text).slice(0, statuses.length),
-            statuses
-          );
-          assert.equal(
-            /\r\n\r\n\{"error":\d+,"message":"[^"]+"\}\n/.test(text),
-            !head.includes("HEAD")
-          );
-        }
-      );
+    for (const [says, statuses, head] of early) {
+      await t.test(`${says}: ${statuses.join(" and ")}`, async () => {
+        const chunked = head.includes("chunked")
+          ? `${size.toString(16)}\r\n`
+          : "";
+        const bytes = `${head}\r\n${chunked}${" ".repeat(size)}`;
+        const text = await writeFirst(server.port, bytes, statuses.length);
+        assert.deepEqual(statusesOf(text).slice(0, statuses.length), statuses);
+        assert.equal(
+          /\r\n\r\n\{"error":\d+,"message":"[^"]+"\}\n/.test(text),
+          !head.includes("HEAD")
+        );
+      });
     }
   }
 );
