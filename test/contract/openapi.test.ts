@@ -76,22 +76,17 @@ test("the description declares one operation, its security, its parameter, its b
     "application/json": { schema: { $ref: `#/components/schemas/${name}` } }
   });
   const { info, components, ...rest } = Object(skeletonOf(description));
-  assert.deepEqual(
-    [info.version, info.license],
-    ["1.0.0", { name: "MIT", identifier: "MIT" }]
-  );
-  assert.deepEqual(
-    [
-      Object.keys(components),
-      components.securitySchemes,
-      Object.keys(components.schemas)
-    ],
-    [
-      ["schemas", "securitySchemes"],
-      { bearer: { type: "http", scheme: "bearer" } },
-      ["Plant", "NewPlant", "Error"]
-    ]
-  );
+  assert.equal(info.version, "1.0.0");
+  assert.deepEqual(info.license, { name: "MIT", identifier: "MIT" });
+  assert.deepEqual(Object.keys(components), ["schemas", "securitySchemes"]);
+  assert.deepEqual(components.securitySchemes, {
+    bearer: { type: "http", scheme: "bearer" }
+  });
+  assert.deepEqual(Object.keys(components.schemas), [
+    "Plant",
+    "NewPlant",
+    "Error"
+  ]);
   assert.deepEqual(rest, {
     openapi: "3.1.0",
     servers: [{ url: "/" }],
@@ -144,10 +139,8 @@ for (const [name, schema] of Object.entries({
     const { examples, ...described } = Object(
       resolved(at(`/components/schemas/${name}`))
     );
-    assert.deepEqual(
-      [described, examples !== undefined],
-      [schema, name === "Error"]
-    );
+    assert.deepEqual(described, schema);
+    assert.deepEqual(examples !== undefined, name === "Error");
   });
 }
 
@@ -224,9 +217,10 @@ test("the example has an id beyond 2^53 that every JSON reader shows as it is, a
     digits
   );
   const { status, body } = await answerTo(server.port, post(text));
+  assert.equal(status, 200);
   assert.deepEqual(
-    [status, JSON.parse(body)],
-    [200, at(`${operation}/responses/200/content/application~1json/example`)]
+    JSON.parse(body),
+    at(`${operation}/responses/200/content/application~1json/example`)
   );
   const refused = await answerTo(
     server.port,
@@ -270,7 +264,8 @@ test("the program prints the same description, and one without keys if the store
     env = {}
   ): Promise<unknown> => {
     const { code, stdout, stderr } = await run(["openapi", ...args], env);
-    assert.deepEqual([code, stderr], [0, ""]);
+    assert.equal(code, 0);
+    assert.equal(stderr, "");
     return JSON.parse(stdout);
   };
   assert.deepEqual(await printed([]), description);

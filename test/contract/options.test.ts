@@ -377,7 +377,8 @@ test("a limit that is a getter is read once", () => {
       return ++reads;
     }
   };
-  assert.deepEqual([limitsWith(fickle).bodyBytesMax, reads], [1, 1]);
+  assert.equal(limitsWith(fickle).bodyBytesMax, 1);
+  assert.equal(reads, 1);
 });
 
 // onResponse: called once with each response before it leaves, also after a parser error.
