@@ -110,7 +110,9 @@ function readHead(
   if (!methods.includes(method))
     return METHODS.includes(method) ? "wild" : undefined;
   const values = new Map<string, string[]>();
-  let [at, count, bytes] = [lineEnd + 2, 0, method.length + target.length + 14];
+  let at = lineEnd + 2;
+  let count = 0;
+  let bytes = method.length + target.length + 14;
   const doubts = space === " " && gap === " " ? [] : [40001, 50501];
   for (;;) {
     const end = text.indexOf("\r\n", at);
@@ -404,7 +406,9 @@ const sizeForm = new RegExp(`^([\\da-f]+)((?:${extension})*)$`, "i");
 function readChunks(text: string, start: number, limits: ModelLimits): Body {
   const parts: string[] = [];
   const doubts: number[] = [];
-  let [at, total, extensions] = [start, 0, 0];
+  let at = start;
+  let total = 0;
+  let extensions = 0;
   const bad = (...more: number[]): Body => {
     const errors = total > limits.body ? [41302] : [];
     return { kind: "bad", errors: [...errors, ...more, ...doubts] };
@@ -433,7 +437,8 @@ function readChunks(text: string, start: number, limits: ModelLimits): Body {
     if (!text.startsWith("\r\n", at + size)) return stumble();
     at += size + 2;
   }
-  let [fields, bytes] = [0, 0];
+  let fields = 0;
+  let bytes = 0;
   for (;;) {
     const end = text.indexOf("\r\n", at);
     if (end === at) break;
@@ -486,7 +491,8 @@ function judgeJson(bytes: Buffer, nestingMax: number): Verdict {
   if (!isObject) return { errors: [40014] };
   const member = (name: string): unknown =>
     Object.getOwnPropertyDescriptor(value, name)?.value;
-  const [name, tag] = [member("name"), member("tag")];
+  const name = member("name");
+  const tag = member("tag");
   const integer = id === undefined ? id : integerOf(id);
   if (typeof integer !== "bigint" || typeof name !== "string")
     return { errors: [40014] };

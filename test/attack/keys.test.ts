@@ -35,7 +35,8 @@ async function flood(
 ) {
   const socket = connect(server.port, "127.0.0.1").setNoDelay(true);
   const found = { 200: 0, 422: 0, replayed: 0 };
-  let [sent, text] = [0, ""];
+  let sent = 0;
+  let text = "";
   const send = (): void => {
     const more = Math.min(depth, count - sent);
     sent += more;
