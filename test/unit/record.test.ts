@@ -309,10 +309,8 @@ for (const [says, start] of [
   ["text that is no JSON", textOf("{")]
 ] as const) {
   test(`a valid checksum over ${says} is not a record`, () => {
-    assert.deepEqual(
-      [hasValidChecksum(line(start)), decodeRecord(line(start))],
-      [true, undefined]
-    );
+    assert.equal(hasValidChecksum(line(start)), true);
+    assert.equal(decodeRecord(line(start)), undefined);
   });
 }
 
