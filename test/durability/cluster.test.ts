@@ -62,7 +62,8 @@ async function killRounds(server: string) {
   const hardLink = join(elsewhere, "plants.ndjson");
   const next = seeded(9);
   const all: number[] = [];
-  let [firstId, refused] = [1, 0];
+  let firstId = 1;
+  let refused = 0;
   for (let round = 1; round <= rounds; round++) {
     const first = await serving(path, server);
     linkSync(path, hardLink);

@@ -127,7 +127,8 @@ const removeNotes = (path: string) => {
 async function torn(disk: Disk) {
   const store = join(disk.folder, "plants.ndjson");
   const first = header + record(1, 133);
-  const [C, line] = [first.length, record(2, first.length)];
+  const C = first.length;
+  const line = record(2, first.length);
   const synced = C + line.length;
   const file = Buffer.concat([
     Buffer.from(first + line.replace("Fern", "Farn")),

@@ -222,10 +222,8 @@ test("a damaged record before the last certified line is not remembered: its pla
     readFileSync(path, "utf8").replace('"seq":1,"at":"2', '"seq":1,"at":"3')
   );
   await using again = await open(path);
-  assert.deepEqual(
-    [await once(again, "after 2"), await once(again, "k")],
-    ["replayed", "stored"]
-  );
+  assert.equal(await once(again, "after 2"), "replayed");
+  assert.equal(await once(again, "k"), "stored");
 });
 
 test("damage longer than any line is not read at once; the keys around it are remembered", () => {
@@ -411,10 +409,8 @@ test("the window says for how long a key is remembered at least", (t) => {
   assert.equal(secondsAfter(100, 10), 100, "since opening");
   assert.equal(secondsAfter(10, 100), 110);
   const busy = [...Array(20)].map(() => secondsAfter(1, 100));
-  assert.deepEqual(
-    [Math.min(...busy.slice(10)), Math.max(...busy.slice(10))],
-    [3, 3]
-  );
+  assert.equal(Math.min(...busy.slice(10)), 3);
+  assert.equal(Math.max(...busy.slice(10)), 3);
   assert.equal(
     window.find(keyOf(`${now - 3e3}-99`), "x"),
     "replayed",

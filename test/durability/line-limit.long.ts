@@ -88,10 +88,8 @@ for (const [says, plantOf] of edges) {
 
 test("texts whose JSON is longer than a string can be are invalid, too", async () => {
   const journal = await openJournal(join(temporaryFolder(), "plants.ndjson"));
-  const [escaped, longest] = [
-    "\u0001".repeat(2 ** 24),
-    "\u0001".repeat(2 ** 26)
-  ];
+  const escaped = "\u0001".repeat(2 ** 24);
+  const longest = "\u0001".repeat(2 ** 26);
   for (const plant of [
     { id: 1n, name: escaped },
     { id: 1n, name: "", tag: escaped },
@@ -139,10 +137,9 @@ test("a line of 64 MiB is read by verify, one byte more is one damaged spot", ()
       spotsTotal === 0
         ? "uses it as it is"
         : `refuses it at offset ${headerBytes}`;
-    assert.deepEqual(
-      [report.records, report.spotsTotal, report.opening],
-      [2 - spotsTotal, spotsTotal, opening]
-    );
+    assert.deepEqual(report.records, 2 - spotsTotal);
+    assert.deepEqual(report.spotsTotal, spotsTotal);
+    assert.deepEqual(report.opening, opening);
     const reason = `the line has over ${lineBytesMax} bytes`;
     assert.equal(
       report.spots[0]?.reason,
@@ -171,7 +168,8 @@ test("the most escapes that a line can have are appended and opened in a heap of
     ],
     { cwd: temporaryFolder(), encoding: "utf8", timeout: 120_000 }
   );
-  assert.deepEqual([status, stdout.trim()], [0, "opened"], stderr.slice(-500));
+  assert.equal(status, 0, stderr.slice(-500));
+  assert.equal(stdout.trim(), "opened", stderr.slice(-500));
 });
 
 /** Writes lines at their offsets into a file; between them are holes, which read as NULs. */
@@ -238,10 +236,10 @@ test("a hole of 700 MiB in the middle is one damaged spot; what follows is read"
   );
   assert.equal(status, 65, stderr);
   const { bytes, records, idMax, opening, spots } = JSON.parse(stdout);
-  assert.deepEqual(
-    [bytes, records, idMax, opening],
-    [size, 4, "9", "uses it as it is"]
-  );
+  assert.deepEqual(bytes, size);
+  assert.equal(records, 4);
+  assert.equal(idMax, "9");
+  assert.equal(opening, "uses it as it is");
   const reason = `the line has over ${lineBytesMax} bytes`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
@@ -254,10 +252,8 @@ test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounde
   const verified = measured(folder, "verify", "--json", "padded");
   assert.equal(verified.status, 65, verified.stderr);
   const { records, opening, spots } = JSON.parse(verified.stdout);
-  assert.deepEqual(
-    [records, opening],
-    [1, `refuses it at offset ${size - 4 * lineBytesMax}`]
-  );
+  assert.equal(records, 1);
+  assert.equal(opening, `refuses it at offset ${size - 4 * lineBytesMax}`);
   const reason = `the last ${size - begin.length} bytes are not a whole line`;
   assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
   const served = measured(folder, "--store", "padded", "--port", "0");

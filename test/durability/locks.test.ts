@@ -242,10 +242,8 @@ test("a lock of a kill -9 goes with the next start; what is no such socket stays
 
 test("a stale lock of another journal stays; the next start of its own journal removes it", async () => {
   const folder = socketFolder();
-  const [path, other] = [
-    join(folder, "plants.ndjson"),
-    join(folder, "other.ndjson")
-  ];
+  const path = join(folder, "plants.ndjson");
+  const other = join(folder, "other.ndjson");
   await (await serving(path)).end("SIGKILL");
   const stale = locksIn(folder);
   await (await openJournal(other)).close();
@@ -441,7 +439,8 @@ for (const bytes of [60, 73, 74, 90, 103, 107, 108, 109, 200, 1_000, 3_800]) {
     const lock = join(dirname(path), locksIn(dirname(path))[0] ?? "");
     assert.equal(await probe(lock), "a process listens there");
     await journal.close();
-    assert.deepEqual([locksIn(dirname(path)), warnings], [[], []]);
+    assert.deepEqual(locksIn(dirname(path)), []);
+    assert.deepEqual(warnings, []);
   });
 }
 
@@ -484,7 +483,8 @@ test(
     assert.deepEqual(readdirSync(folder), []);
     await refused(/^75 .*, maybe in another container: at /, path, hidden);
     await server.end();
-    assert.deepEqual([locksIn(dirname(path)), readdirSync(folder)], [[], []]);
+    assert.deepEqual(locksIn(dirname(path)), []);
+    assert.deepEqual(readdirSync(folder), []);
   }
 );
 
@@ -651,10 +651,8 @@ test(
     ] as const) {
       for (const put of [link, empty, journal]) {
         const folder = socketFolder();
-        const [path, target] = [
-          join(folder, "plants.ndjson"),
-          join(socketFolder(), "victim")
-        ];
+        const path = join(folder, "plants.ndjson");
+        const target = join(socketFolder(), "victim");
         put(path, target);
         chmodSync(folder, mode);
         chownSync(folder, 5003, group);
@@ -796,7 +794,8 @@ test(
       rmSync(link);
     }
     const left = readdirSync(dirname(store)).filter((name) => !isMark(name));
-    assert.deepEqual([idsIn(store), left], [[1, 1], [basename(store)]]);
+    assert.deepEqual(idsIn(store), [1, 1]);
+    assert.deepEqual(left, [basename(store)]);
   }
 );
 

@@ -60,7 +60,8 @@ const four = bytesOf(
   record(4, place(3))
 );
 const C = place(5);
-const [fifth, sixth] = [record(5, C), record(6, C)];
+const fifth = record(5, C);
+const sixth = record(6, C);
 const six = bytesOf(four, fifth, sixth);
 const end = six.length;
 
@@ -838,10 +839,9 @@ for (const [says, take] of [
     );
     const [copy = ""] = copies;
     assert.match(copy.slice(taken.length), take ? /^-[\da-f-]{36}$/ : /^$/);
-    assert.deepEqual(
-      [copies.length, bytes(path), String(bytes(copy))],
-      [1, six, "torn"]
-    );
+    assert.equal(copies.length, 1);
+    assert.deepEqual(bytes(path), six);
+    assert.equal(String(bytes(copy)), "torn");
     if (before) assert.deepEqual(lstatSync(taken), before);
     assert.equal(warnings.length, 1);
     assert.ok(warnings[0]?.endsWith(copy));
@@ -995,11 +995,9 @@ test("opening reads the end only: as much of 20,000 records as of 2,000", async 
     ).close();
     return bytes;
   };
-  const [tiny, small, big] = [
-    await readOf(200),
-    await readOf(2_000),
-    await readOf(20_000)
-  ];
+  const tiny = await readOf(200);
+  const small = await readOf(2_000);
+  const big = await readOf(20_000);
   assert.ok(
     tiny > 10_000 && tiny < small,
     `the control: ${tiny} bytes read of a small one`

@@ -87,7 +87,8 @@ const parts: readonly (Interruption | undefined)[] = [
 ];
 
 /** Of a second crash. */
-const [partsAgain, survivalsAgain] = [parts.slice(0, 3), survivals.slice(1)];
+const partsAgain = parts.slice(0, 3);
+const survivalsAgain = survivals.slice(1);
 
 interface Crash {
   readonly skip: number;
@@ -237,7 +238,8 @@ for (const [says, act, isLost] of [
     await second.close();
     disk.restart({ bytes: false, names: false });
     const { ids, fault } = read(disk.bytes(journalPath) ?? Buffer.alloc(0));
-    assert.deepEqual([ids.includes(2), fault !== ""], [!isLost, isLost], fault);
+    assert.equal(ids.includes(2), !isLost, fault);
+    assert.deepEqual(fault !== "", isLost, fault);
   });
 }
 
@@ -427,11 +429,8 @@ for (const [operation, code, exitCode] of calls) {
             error instanceof JournalError,
             `${operation} ${skip}: ${error}`
           );
-          assert.deepEqual(
-            [error.code, error.exitCode],
-            [code, exitCode],
-            `${operation} ${skip}`
-          );
+          assert.deepEqual(error.code, code, `${operation} ${skip}`);
+          assert.deepEqual(error.exitCode, exitCode, `${operation} ${skip}`);
           if (exitCode === 65) assert.deepEqual(disk.bytes(journalPath), file);
         }
         const isLast = disk.faultsFired === 0;
@@ -473,12 +472,15 @@ for (const [says, cutAt] of [
   ["the rest of a header", 50]
 ] as const) {
   test(`${says} that another process writes while a journal is opened is not lost`, async (t) => {
-    const [file, rest] = [whole.subarray(0, cutAt), whole.subarray(cutAt)];
-    let [acknowledged, refused] = [0, 0];
+    const file = whole.subarray(0, cutAt);
+    const rest = whole.subarray(cutAt);
+    let acknowledged = 0;
+    let refused = 0;
     for (let skip = 0, isOver = false; !isOver; skip++) {
       const disk = new SimulatedDisk();
       disk.put(journalPath, file);
-      let [steps, isAcknowledged] = [0, false];
+      let steps = 0;
+      let isAcknowledged = false;
       const intrude = (): void => {
         if (steps++ !== skip) return;
         const other = disk.open(journalPath);

@@ -31,7 +31,8 @@ import {
 } from "../support/journals.ts";
 import { placeIn, temporaryFolder } from "../support/support.ts";
 
-const [ours, another] = [uuid, "0".repeat(36)];
+const ours = uuid;
+const another = "0".repeat(36);
 const headerOf = (file: string): string => lineOf(headerStart(file));
 const copyOf = (
   file: string,
@@ -51,10 +52,8 @@ const lastWrite = record(2, C) + record(3, C);
 const whole = first + lastWrite;
 const copy = copyOf(ours, C, whole.length, lastWrite);
 const nuls = (count: number): string => "\0".repeat(count);
-const [pending, stale] = [
-  `rewrites it from offset ${C} as in .rewrite, then uses it as it is`,
-  "removes .rewrite, then uses it as it is"
-];
+const pending = `rewrites it from offset ${C} as in .rewrite, then uses it as it is`;
+const stale = "removes .rewrite, then uses it as it is";
 
 const cases: readonly (readonly [
   says: string,
@@ -284,10 +283,8 @@ for (const [
     );
     if (refused) {
       assert.ok(found instanceof JournalError);
-      assert.deepEqual(
-        [found.code, found.offset],
-        ["damaged", Number(refused[1])]
-      );
+      assert.equal(found.code, "damaged");
+      assert.deepEqual(found.offset, Number(refused[1]));
       assert.equal(
         readFileSync(path, "latin1"),
         file,
@@ -313,14 +310,17 @@ test("verify finds no fault in any of them after the opening", async () => {
 });
 
 test("verify of a symbolic link looks for the .rewrite beside its target", async () => {
-  const [folder, other] = [temporaryFolder(), temporaryFolder()];
+  const folder = temporaryFolder();
+  const other = temporaryFolder();
   const path = join(folder, "plants.ndjson");
   writeFileSync(path, first);
   writeFileSync(`${path}.rewrite`, copy);
   symlinkSync(path, join(other, "link"));
   const { code, stdout } = await run(["verify", "--json", "link"], {}, other);
   const { opening, records } = JSON.parse(stdout);
-  assert.deepEqual([code, opening, records], [65, pending, 3]);
+  assert.equal(code, 65);
+  assert.deepEqual(opening, pending);
+  assert.equal(records, 3);
 });
 
 test("a .rewrite that is not a copy of a journal's end is not read: 65, and it stays", async () => {
@@ -366,10 +366,8 @@ test("a symbolic link in the place of .rewrite is not followed: 65, and it stays
     code: "unreadable",
     message: /\.rewrite: ELOOP/
   });
-  assert.deepEqual(
-    [readFileSync(path, "latin1"), readFileSync(target, "latin1")],
-    [first, copy]
-  );
+  assert.deepEqual(readFileSync(path, "latin1"), first);
+  assert.deepEqual(readFileSync(target, "latin1"), copy);
 
   unlinkSync(`${path}.rewrite`);
   renameSync(target, `${path}.rewrite`);

@@ -42,11 +42,10 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   const folder = temporaryFolder();
   const text = readFileSync(await journalOf(folder), "utf8");
   const third = text.lastIndexOf("\n", text.length - 2) + 1;
-  const [begun, damaged] = [text.slice(0, third), text.replace("Fern", "Farn")];
-  const [repairs, creates] = [
-    `repairs it from offset ${third}`,
-    "creates a new journal"
-  ];
+  const begun = text.slice(0, third);
+  const damaged = text.replace("Fern", "Farn");
+  const repairs = `repairs it from offset ${third}`;
+  const creates = "creates a new journal";
   for (const [name, contents, verdict, offsets, opening] of [
     ["whole", text, "whole", [], "uses it as it is"],
     ["damaged", damaged, "damaged", [133], "uses it as it is"],
@@ -88,24 +87,12 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   ] as const) {
     writeFileSync(join(folder, name), contents);
     const found = await verified(folder, name);
-    assert.deepEqual(
-      [
-        found.code,
-        found.path,
-        found.verdict,
-        found.isOpen,
-        found.spotsTotal,
-        found.opening
-      ],
-      [
-        verdict === "whole" ? 0 : 65,
-        name,
-        verdict,
-        false,
-        offsets.length,
-        opening
-      ]
-    );
+    assert.deepEqual(found.code, verdict === "whole" ? 0 : 65);
+    assert.deepEqual(found.path, name);
+    assert.deepEqual(found.verdict, verdict);
+    assert.equal(found.isOpen, false);
+    assert.deepEqual(found.spotsTotal, offsets.length);
+    assert.deepEqual(found.opening, opening);
     assert.deepEqual(
       found.spots.map(({ offset }: { readonly offset: number }) => offset),
       offsets
@@ -140,19 +127,17 @@ test("verify beside a live server does not disturb it, says so, and reads up to 
   writeFileSync(`${path}.rewrite`, "");
   const { code, records, opening, verdict, isOpen, text } =
     await verified(folder);
-  assert.deepEqual(
-    [code, records, opening, verdict, isOpen],
-    [0, 1, undefined, "whole", true]
-  );
+  assert.equal(code, 0);
+  assert.equal(records, 1);
+  assert.equal(opening, undefined);
+  assert.equal(verdict, "whole");
+  assert.equal(isOpen, true);
   assert.match(text, /: opening -\n[^]*: whole; a server has it open\n$/);
   assert.equal(await statusOf(server), 200);
   truncateSync(path);
   const empty = await verified(folder);
-  assert.deepEqual(
-    [empty.verdict, empty.isOpen],
-    ["empty", true],
-    "as beside a server that creates it"
-  );
+  assert.equal(empty.verdict, "empty", "as beside a server that creates it");
+  assert.equal(empty.isOpen, true, "as beside a server that creates it");
   assert.equal(await server.end(), 0);
 });
 
@@ -176,20 +161,19 @@ for (const [says, bytes] of [
       )
     );
     const before = await verified(folder);
-    assert.deepEqual([before.code, before.records], [0, 40], "the control");
+    assert.equal(before.code, 0, "the control");
+    assert.equal(before.records, 40, "the control");
     const second = readFileSync(path).indexOf('{"seq":2,');
     changeAt(path, second + 20, bytes);
     const found = await verified(folder);
-    assert.deepEqual(
-      [found.code, found.verdict, found.isOpen, found.spots[0].offset],
-      [65, "damaged", true, second]
-    );
+    assert.equal(found.code, 65);
+    assert.equal(found.verdict, "damaged");
+    assert.equal(found.isOpen, true);
+    assert.deepEqual(found.spots[0].offset, second);
     assert.equal(found.records, 39, "lines after it are read");
     const printed = await run(["cat", path]);
-    assert.deepEqual(
-      [printed.code, printed.stdout.match(/"id"/g)?.length],
-      [65, 1]
-    );
+    assert.equal(printed.code, 65);
+    assert.equal(printed.stdout.match(/"id"/g)?.length, 1);
     await journal.close();
   });
 }
@@ -204,7 +188,8 @@ test("verify and cat refuse a file of which a flush has failed, and no other fil
   writeFileSync(note, "");
   for (const command of ["verify", "cat"]) {
     const { code, stdout, stderr } = await run([command, path]);
-    assert.deepEqual([code, stdout], [65, ""]);
+    assert.equal(code, 65);
+    assert.equal(stdout, "");
     assert.ok(
       stderr.includes(`copy the file there again, then remove ${note}`)
     );
@@ -232,9 +217,10 @@ test("verify reads on if one of several files is missing or damaged, and reports
       .split(/\n(?=.)/)
       .filter(Boolean)
       .map((line): unknown => JSON.parse(line).path);
+    assert.deepEqual(found.code, code);
     assert.deepEqual(
-      [found.code, paths],
-      [code, files.filter((name) => !/nowhere|fifo|-/.test(name))]
+      paths,
+      files.filter((name) => !/nowhere|fifo|-/.test(name))
     );
     assert.equal(
       /nowhere: does not exist/.test(found.stderr),
@@ -279,7 +265,8 @@ test(
       assert.equal(done.length + rest.length, 25);
     assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
     const piped = await run(["verify", "plants.ndjson"], {}, folder);
-    assert.deepEqual([piped.code, piped.stderr], [65, ""]);
+    assert.equal(piped.code, 65);
+    assert.equal(piped.stderr, "");
   }
 );
 
@@ -320,7 +307,8 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
     };
     return verifyJournal({ size: () => full.length, read }, { isLive });
   };
-  assert.deepEqual([reading(true).spots, reading(true).records], [[], 3]);
+  assert.deepEqual(reading(true).spots, []);
+  assert.equal(reading(true).records, 3);
   assert.equal(
     reading(false).spotsTotal,
     2,
@@ -329,11 +317,8 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
   const underWay = verifyJournal(bytesIn(next.subarray(0, -9)), {
     isLive: true
   });
-  assert.deepEqual(
-    [underWay.spots, underWay.records],
-    [[], 3],
-    "a last line without LF"
-  );
+  assert.deepEqual(underWay.spots, [], "a last line without LF");
+  assert.equal(underWay.records, 3, "a last line without LF");
   // What was certified when the reading began is reported, beside a live server, too; no more is.
   for (const [at, offsets] of [
     [200, [133]],
@@ -360,17 +345,12 @@ test("a line longer than a block is read whole, and damage after it is located",
   const [, first, ...others] = [
     ...bytes.toString().matchAll(/"at":"(.*?)"/g)
   ].map(([, at]) => at);
-  assert.deepEqual(
-    [
-      whole.records,
-      whole.spotsTotal,
-      whole.idMin,
-      whole.idMax,
-      whole.first,
-      whole.last
-    ],
-    [5, 0, "5", "300000", first, others.at(-1)]
-  );
+  assert.equal(whole.records, 5);
+  assert.equal(whole.spotsTotal, 0);
+  assert.equal(whole.idMin, "5");
+  assert.equal(whole.idMax, "300000");
+  assert.deepEqual(whole.first, first);
+  assert.deepEqual(whole.last, others.at(-1));
   const last = bytes.lastIndexOf(10, bytes.length - 2) + 1;
   bytes[bytes.length - 20] = 0x30;
   writeFileSync(path, bytes);
@@ -384,7 +364,8 @@ test("the first 1,000 spots are listed, and how many there are in all", () => {
   for (const bad of [1_000, 1_001]) {
     const bytes = Buffer.from(header + "x\n".repeat(bad));
     const { spots, spotsTotal } = verifyJournal(bytesIn(bytes));
-    assert.deepEqual([spots.length, spotsTotal], [1_000, bad]);
+    assert.equal(spots.length, 1_000);
+    assert.deepEqual(spotsTotal, bad);
   }
 });
 
