@@ -63,7 +63,8 @@ test("there are three pages, without a token", { timeout }, async () => {
     );
     assert.equal(got.headers["cache-control"], "no-store");
     const head = await pageOf(at, path, "HEAD");
-    assert.deepEqual([head.status, head.body], [status, ""]);
+    assert.deepEqual(head.status, status);
+    assert.equal(head.body, "");
   }
 });
 
@@ -296,10 +297,8 @@ test(
       return (await exchange(Number(port), line + field))[0]?.status;
     };
     // Node counts names, values and the target: /livez, Host, a and X have 12 bytes.
-    assert.deepEqual(
-      [await statusOf(1_011), await statusOf(1_012)],
-      [200, 431]
-    );
+    assert.equal(await statusOf(1_011), 200);
+    assert.equal(await statusOf(1_012), 431);
     for (const bytes of ["GET /li", ""])
       assert.equal((await exchange(Number(port), bytes))[0]?.status, 408);
   }

@@ -538,10 +538,8 @@ for (const [flag, variable, name, good, bad] of settings) {
   for (const value of bad) {
     test(`${flag} and ${variable} refuse ${JSON.stringify(value)}`, () => {
       const ofFlag = refusal([`${flag}=${value}`], need);
-      assert.deepEqual(
-        [ofFlag.exitCode, ofFlag.message.startsWith(`${flag} `)],
-        [64, true]
-      );
+      assert.equal(ofFlag.exitCode, 64);
+      assert.equal(ofFlag.message.startsWith(`${flag} `), true);
       const ofVariable = refusal([], { ...need, [variable]: value });
       assert.equal(ofVariable.exitCode, 78);
       assert.ok(
@@ -636,10 +634,9 @@ for (const [line, command, operands = [], switches = []] of others) {
       PLANTS_TLS_KEY: "k"
     };
     const found = readCommand({ args: words(line), environment, pid });
-    assert.deepEqual(
-      [found.command, found.operands, [...found.flags.keys()]],
-      [command, operands, switches]
-    );
+    assert.deepEqual(found.command, command);
+    assert.deepEqual(found.operands, operands);
+    assert.deepEqual([...found.flags.keys()], switches);
     assert.deepEqual(found.config, serve(""), "it has the defaults");
   });
 }
@@ -652,7 +649,9 @@ test("openapi reads the setting that changes the description, and import those o
     "import a --store nats://h/p",
     { PLANTS_STORE: "x", PLANTS_STORE_CREDENTIALS: "c", PORT: "1" }
   );
-  assert.deepEqual([store, storeCredentials, port], ["nats://h/p", "c", 8080]);
+  assert.equal(store, "nats://h/p");
+  assert.equal(storeCredentials, "c");
+  assert.equal(port, 8080);
 });
 
 /** Every mistake is in the message, each in a line of its own. */
@@ -954,7 +953,8 @@ test("a message has a short, escaped excerpt of what was given", () => {
 
 test("--help lists every flag and variable, on stdout, and ends with 0", async () => {
   const { code, stdout, stderr } = await run(["--help"]);
-  assert.deepEqual([code, stderr], [0, ""]);
+  assert.equal(code, 0);
+  assert.equal(stderr, "");
   for (const word of [
     "serve",
     "check",
@@ -1052,7 +1052,8 @@ test("mistakes are lines of stderr, without a stack, and nothing is touched", as
     ]
   ] as const) {
     const found = await run(words(line), environment, cwd);
-    assert.deepEqual([found.code, found.stdout], [code, ""]);
+    assert.deepEqual(found.code, code);
+    assert.equal(found.stdout, "");
     assert.match(found.stderr, stderr);
   }
   assert.deepEqual(readdirSync(cwd), []);
@@ -1068,31 +1069,35 @@ test("check reports all mistakes of settings and secret files, and opens neither
     "--store-tls-ca",
     "none"
   ];
-  const [good, bad, usage] = [
-    await run(["check"], { PLANTS_TOKENS: "x" }, cwd),
-    await run(
-      [
-        "check",
-        "--tokens",
-        "none",
-        "--tls-cert",
-        "none",
-        "--tls-key",
-        "none",
-        ...stream
-      ],
-      {},
-      cwd
-    ),
-    await run(["check", "--port", "x"], { PLANTS_TOKEN: "S3cret x" }, cwd)
-  ];
+  const good = await run(["check"], { PLANTS_TOKENS: "x" }, cwd);
+  const bad = await run(
+    [
+      "check",
+      "--tokens",
+      "none",
+      "--tls-cert",
+      "none",
+      "--tls-key",
+      "none",
+      ...stream
+    ],
+    {},
+    cwd
+  );
+  const usage = await run(
+    ["check", "--port", "x"],
+    { PLANTS_TOKEN: "S3cret x" },
+    cwd
+  );
   assert.deepEqual(good, {
     code: 0,
     stdout: "the settings can be used\n",
     stderr:
       "plant-store: unknown variables are ignored: PLANTS_TOKENS (did you mean PLANTS_TOKEN?)\n"
   });
-  assert.deepEqual([bad.code, bad.stdout, usage.code], [78, "", 64]);
+  assert.equal(bad.code, 78);
+  assert.equal(bad.stdout, "");
+  assert.equal(usage.code, 64);
   assert.match(
     bad.stderr,
     new RegExp(

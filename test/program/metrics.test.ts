@@ -73,7 +73,8 @@ test(
 
     // Three are open, one more is refused.
     const sockets: Socket[] = [];
-    let [sent, received] = [0, 0];
+    let sent = 0;
+    let received = 0;
     for (let count = 0; count < 3; count++) {
       const socket = await opened(server.port);
       sockets.push(socket);
@@ -199,13 +200,8 @@ test("each bucket counts what is within its bound, and the last one all; the CPU
     ["batch_records", "13"],
     ["append_seconds", "6.03"]
   ] as const) {
-    assert.deepEqual(
-      [
-        samples.get(`plant_store_${name}_sum`),
-        samples.get(`plant_store_${name}_count`)
-      ],
-      [sum, "2"]
-    );
+    assert.deepEqual(samples.get(`plant_store_${name}_sum`), sum);
+    assert.equal(samples.get(`plant_store_${name}_count`), "2");
   }
 });
 
@@ -315,7 +311,8 @@ test(
       return entries(of);
     });
     const { status, body } = await pageOf(adminOf(server), "/metrics");
-    assert.deepEqual([status, body], [500, "internal error\n"]);
+    assert.equal(status, 500);
+    assert.equal(body, "internal error\n");
     assert.equal((await pageOf(adminOf(server), "/livez")).status, 200);
     assert.equal(await server.end(), 0);
     const faults = server.events().filter(({ level }) => level === 50);
@@ -338,7 +335,8 @@ test(
     const path = join(cwd, "plants.ndjson");
     // A renamed journal waits for its rotation: so does what it has written, and what comes behind.
     renameSync(path, `${path}.1`);
-    const [first, second] = [statusOf(server), statusOf(server)];
+    const first = statusOf(server);
+    const second = statusOf(server);
     let metrics = await metricsOf(server);
     while (metrics.get("plant_store_queue_records") !== 2)
       metrics = await metricsOf(server);
@@ -372,7 +370,9 @@ test(
       (await pageOf(adminOf(server), "/metrics")).body
     ]) {
       const { status, stdout, stderr } = check(each);
-      assert.deepEqual([status, stdout, stderr], [0, "", ""]);
+      assert.equal(status, 0);
+      assert.equal(stdout, "");
+      assert.equal(stderr, "");
     }
     assert.notEqual(
       check("# TYPE a_total gauge\na_total 1\n").status,

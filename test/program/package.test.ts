@@ -47,10 +47,8 @@ test("the SBOM has no component but this package", () => {
       ).stdout
     );
   const { components, metadata } = bill("--omit", "dev");
-  assert.deepEqual(
-    [metadata.component.purl, components],
-    ["pkg:npm/plant-store@1.0.0", []]
-  );
+  assert.equal(metadata.component.purl, "pkg:npm/plant-store@1.0.0");
+  assert.deepEqual(components, []);
   assert.ok(
     bill().components.length > 0,
     "the control: with the development packages it has some"
@@ -86,7 +84,8 @@ test("its program runs, its library loads, and so do the description and package
     "openapi"
   );
   const text = readFileSync(join(installed, "dist", "openapi.json"), "utf8");
-  assert.deepEqual([program.status, program.stdout], [0, text]);
+  assert.equal(program.status, 0);
+  assert.deepEqual(program.stdout, text);
   assert.deepEqual(
     JSON.parse(text),
     JSON.parse(JSON.stringify(describeApi(limitsWith())))

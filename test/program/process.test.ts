@@ -54,10 +54,8 @@ test("an internal error ends with 70 and one line, without a stack", async () =>
 test("a command with an internal error ends with 70", async () => {
   const host = { print: () => assert.fail("boom") };
   const running = begin(["openapi"], {}, { host });
-  assert.deepEqual(
-    [await running.ended, running.stderr()],
-    [70, "plant-store: internal error: boom\n"]
-  );
+  assert.equal(await running.ended, 70);
+  assert.equal(running.stderr(), "plant-store: internal error: boom\n");
 });
 
 test("a program that cannot listen leaves nothing but its journal, although its admin listener is open", async () => {
@@ -66,7 +64,8 @@ test("a program that cannot listen leaves nothing but its journal, although its 
   const args = ["--admin", "0", "--socket", join(folder, "socket")];
   const { code, stderr } = await run(args, {}, cwd);
   const left = readdirSync(cwd).filter((name) => !name.includes(".closed-"));
-  assert.deepEqual([code, left], [69, ["plants.ndjson"]]);
+  assert.equal(code, 69);
+  assert.deepEqual(left, ["plants.ndjson"]);
   assert.equal(
     stderr,
     `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`
@@ -122,7 +121,8 @@ test(
   { timeout },
   async () => {
     const cwd = temporaryFolder();
-    const [path, tokens] = [join(cwd, "plants.ndjson"), join(cwd, "tokens")];
+    const path = join(cwd, "plants.ndjson");
+    const tokens = join(cwd, "tokens");
     const write = (text: string): void =>
       writeFileSync(tokens, text, { mode: 0o600 });
     write(`alice ${tokenDigest("one")}\n`);
@@ -182,10 +182,8 @@ test("a journal stays at its path when the process changes its folder", async ()
 
 test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one file", async () => {
   const folder = temporaryFolder();
-  const [path, old] = [
-    join(folder, "plants.ndjson"),
-    join(folder, "old.ndjson")
-  ];
+  const path = join(folder, "plants.ndjson");
+  const old = join(folder, "old.ndjson");
   const server = await start({ cwd: folder });
   let id = 0;
   let isOver = false;
@@ -245,12 +243,10 @@ test("a reader of stdout that goes away does not end the server", async () => {
 test("a store in a folder that does not exist ends with 74, and the message names the folder", async () => {
   const cwd = temporaryFolder();
   const missing = await run(["--port", "0", "--store", "none/x"], {}, cwd);
-  assert.deepEqual(
-    [missing.code, missing.stderr],
-    [
-      74,
-      `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`
-    ]
+  assert.equal(missing.code, 74);
+  assert.equal(
+    missing.stderr,
+    `plant-store: ${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}\n`
   );
   await assert.rejects(openJournal(join(cwd, "none/x")), {
     name: "JournalError",

@@ -88,7 +88,8 @@ test(
     );
     for (const name of [unit, "plant-store.socket"]) {
       const verified = analyze("verify", `./${name}`);
-      assert.deepEqual([verified.status, verified.stderr], [0, ""]);
+      assert.equal(verified.status, 0);
+      assert.equal(verified.stderr, "");
     }
     // The control: with one line less it is exposed more, and a wrong line is reported.
     writeFileSync(
@@ -162,17 +163,19 @@ test(
       ["check", "--tokens", join(folder, "etc/plant-store/tokens")],
       { PLANTS_TOKEN: "" }
     );
-    assert.deepEqual(
-      [code, readdirSync(join(folder, "opt/plant-store")).sort()],
-      [0, ["dist", "package.json"]]
-    );
+    assert.equal(code, 0);
+    assert.deepEqual(readdirSync(join(folder, "opt/plant-store")).sort(), [
+      "dist",
+      "package.json"
+    ]);
   }
 );
 
 // A container
 
 test("the container's commands work from a clone, up to what podman does", async () => {
-  const [cwd, tools] = [temporaryFolder(), temporaryFolder()];
+  const cwd = temporaryFolder();
+  const tools = temporaryFolder();
   for (const name of ["src", "package.json", "dist"])
     symlinkSync(join(root, name), join(cwd, name));
   symlinkSync(process.execPath, join(tools, "node"));
@@ -260,7 +263,8 @@ function rotate(
     "state",
     "conf"
   );
-  assert.deepEqual([status, said], [0, ""]);
+  assert.equal(status, 0);
+  assert.equal(said, "");
 }
 
 const hangUp = (server: RunningProcess): string =>
@@ -534,14 +538,10 @@ test(
       stderr,
       /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/
     );
-    assert.deepEqual(
-      [status, stdout],
-      [1, "903 lines are done, 2 of them refused\n"]
-    );
-    assert.deepEqual(
-      [ids.length, new Set(ids).size],
-      [lines.length, lines.length]
-    );
+    assert.equal(status, 1);
+    assert.equal(stdout, "903 lines are done, 2 of them refused\n");
+    assert.deepEqual(ids.length, lines.length);
+    assert.deepEqual(new Set(ids).size, lines.length);
     const control = await loadWithKills(
       recipeWith("load.mjs", { '"Idempotency-Key"': '"X-Other"' })
     );
@@ -602,7 +602,8 @@ test(
         encoding: "utf8",
         env
       });
-      assert.deepEqual([status, stderr], [2, `${says}\n`]);
+      assert.equal(status, 2);
+      assert.equal(stderr, `${says}\n`);
     }
   }
 );

@@ -41,10 +41,8 @@ test(
     const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
     assert.equal(await server.end(), 0);
     assert.equal(server.stdout().split(bearer).length, 2);
-    assert.deepEqual(
-      [server.stderr(), server.events()[0]?.["tokens"]],
-      ["", ["generated"]]
-    );
+    assert.equal(server.stderr(), "");
+    assert.deepEqual(server.events()[0]?.["tokens"], ["generated"]);
     const again = await start({ env });
     assert.equal(await statusOf(again, withToken(bearer)), 401);
   }
@@ -71,10 +69,8 @@ test(
   async () => {
     const tokens = join(temporaryFolder(), "tokens");
     const { code, stdout, stderr } = await run(["token", "alice"]);
-    assert.deepEqual(
-      [code, stdout],
-      [0, `alice ${tokenDigest(stderr.trim())}\n`]
-    );
+    assert.equal(code, 0);
+    assert.equal(stdout, `alice ${tokenDigest(stderr.trim())}\n`);
     writeFileSync(tokens, stdout, { mode: 0o600 });
     const server = await start({
       args: ["--tokens", tokens],

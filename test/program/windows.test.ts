@@ -74,7 +74,8 @@ test(
         ...named,
         ...args
       );
-      assert.deepEqual([status, said], [code, message]);
+      assert.deepEqual(status, code);
+      assert.deepEqual(said, message);
     }
   }
 );
@@ -203,7 +204,8 @@ for (const [node] of nodes.slice(0, 1)) {
         body: body ?? null,
         headers
       });
-      assert.deepEqual([url, status], [`${server.url}/a&b(c)/plants`, 200]);
+      assert.equal(url, `${server.url}/a&b(c)/plants`);
+      assert.equal(status, 200);
       assert.equal(await server.end("SIGBREAK"), 0, server.stderr());
     }
   );
@@ -261,11 +263,8 @@ for (const [node] of nodes.slice(0, 1)) {
       ] as const) {
         const path = windowsPath(join(folder, name));
         const refused = await runs("--port", "0", "--store", path);
-        assert.deepEqual(
-          [refused.code, refused.stderr.includes(path)],
-          [code, true],
-          refused.stderr
-        );
+        assert.deepEqual(refused.code, code, refused.stderr);
+        assert.equal(refused.stderr.includes(path), true, refused.stderr);
         assert.match(refused.stderr, reason);
       }
     }
