@@ -44,7 +44,8 @@ export function makeFullDisk(base: string) {
     return path;
   });
   if (!outer || !inner || !after) throw new Error("three folders are made");
-  const [image, filler] = [join(outer, "image"), join(outer, "filler")];
+  const image = join(outer, "image");
+  const filler = join(outer, "filler");
   run("mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", outer);
   run("fallocate", "-l", "32m", image);
   run("mkfs.ext4", "-q", "-b", `${blockBytes}`, "-E", "nodiscard", image);

@@ -61,7 +61,8 @@ export async function load(
 ) {
   const acknowledged: number[] = [];
   const refusals: string[] = [];
-  let [nextId, unanswered] = [firstId, 0];
+  let nextId = firstId;
+  let unanswered = 0;
   const connection = async (): Promise<void> => {
     let id = 0;
     await sendInTurn(

@@ -68,7 +68,8 @@ export async function store(server: Running, id: string, fields = "") {
     server,
     postBytes(`{"id":${id},"name":"Fern"}`, fields).toString()
   );
-  assert.deepEqual([answer?.status, answer?.body], [200, '{"name":"Fern"}\n']);
+  assert.equal(answer?.status, 200);
+  assert.equal(answer?.body, '{"name":"Fern"}\n');
   return answer?.headers ?? {};
 }
 export const withToken = (bearer: string): string =>

@@ -114,10 +114,8 @@ export function certify(
     names = "IP:127.0.0.1,DNS:localhost"
   } = {}
 ) {
-  const [cert, key] = [
-    join(folder, `${name}.crt`),
-    join(folder, `${name}.key`)
-  ];
+  const cert = join(folder, `${name}.crt`);
+  const key = join(folder, `${name}.key`);
   execFileSync(
     "openssl",
     [
