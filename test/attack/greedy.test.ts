@@ -99,10 +99,12 @@ test(
   "forty clients that read no responses to large plants take at most twelve bodies each",
   { timeout, skip: noProc },
   async (t) => {
-    const [clients, bodyBytes] = [40, 2 ** 20];
+    const clients = 40;
+    const bodyBytes = 2 ** 20;
 
     // One character beyond Latin-1 makes V8 take two bytes for each of the others.
-    const [start, end] = ['{"id":1,"name":"\u{1f33f}', '"}'];
+    const start = '{"id":1,"name":"\u{1f33f}';
+    const end = '"}';
     const filling = bodyBytes - Buffer.byteLength(start + end);
     const large = post(start + "x".repeat(filling) + end);
 

@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
 import { postPlant, ways, type Way } from "../support/life.ts";
-import { plant } from "../support/operator.ts";
+import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
 import { readAnswers, temporaryFolder } from "../support/support.ts";
 
@@ -95,7 +95,8 @@ async function live(way: Way): Promise<void> {
 async function serveTls(way: Way): Promise<void> {
   const path = oddPath();
   const { key, cert } = temporaryTls();
-  const [keyPath, certPath] = [`${path}.key`, `${path}.crt`];
+  const keyPath = `${path}.key`;
+  const certPath = `${path}.crt`;
   writeFileSync(keyPath, key, { mode: 0o600 });
   writeFileSync(certPath, cert);
   const server = await way.start([
