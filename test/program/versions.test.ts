@@ -5,6 +5,7 @@ import { execFileSync } from "node:child_process";
 import { linkSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { emulated, noArm } from "../support/arm.ts";
 import { store } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { nodes, noOtherNode } from "../support/recipes.ts";
@@ -15,37 +16,11 @@ import {
   startProcess,
   temporaryFolder
 } from "../support/support.ts";
-import { missing, unless } from "../support/tools.ts";
 
 test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
   t.diagnostic(nodes.map(({ version }) => version).join(", "));
 });
 
-// Builds for arm64, which qemu emulates. It takes their libraries from a folder.
-const {
-  PLANT_TEST_ARM_NODES: arm = "",
-  PLANT_TEST_ARM_LIBRARIES: libraries = ""
-} = process.env;
-const qemu = "qemu-aarch64-static";
-const noArm =
-  unless(
-    arm !== "" && libraries !== "",
-    "PLANT_TEST_ARM_NODES or PLANT_TEST_ARM_LIBRARIES is not set: .ci/run sets both"
-  ) || missing([qemu, "--version"]);
-const emulated = noArm
-  ? []
-  : arm
-      .split(":")
-      .filter(Boolean)
-      .map((path) => ({ path: qemu, nodeArgs: ["-L", libraries, path] }))
-      .map((node) => ({
-        ...node,
-        version: execFileSync(
-          qemu,
-          [...node.nodeArgs, "-p", "`${process.version} on ${process.arch}`"],
-          { encoding: "utf8" }
-        ).trim()
-      }));
 test("PLANT_TEST_ARM_NODES names Nodes for arm64", { skip: noArm }, () => {
   assert.ok(
     emulated.length > 0 &&

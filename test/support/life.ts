@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { spawnSync } from "node:child_process";
+import { emulated } from "./arm.ts";
 import { nodes } from "./recipes.ts";
 import { macEnvironment, noShim, systemArgs } from "./mac.ts";
 import {
@@ -117,7 +118,7 @@ const underWine = (node: string): Way => ({
   run: (args) => runWine([node, windowsPath(program), ...args])
 });
 
-/** All ways: each Node of this system, a simulated Mac, and Windows under Wine. */
+/** All ways: each Node of this system, a simulated Mac, arm64 under qemu, and Windows under Wine. */
 export const ways: readonly Way[] = [
   ...nodes.map(({ path, version }) => native(`Node ${version} here`, path)),
   native(
@@ -126,6 +127,9 @@ export const ways: readonly Way[] = [
     systemArgs("darwin"),
     macEnvironment,
     noShim
+  ),
+  ...emulated.map(({ path, nodeArgs, version }) =>
+    native(`Node ${version} under qemu`, path, nodeArgs)
   ),
   ...windowsNodes.map(underWine)
 ];
