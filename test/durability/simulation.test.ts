@@ -181,7 +181,9 @@ class Run {
     const names = fired.map(([operation]) => operation);
     this.#mustCopy =
       names.includes("sync") &&
-      (this.#disk.isDown || names.includes("openBeside"));
+      (this.#disk.isDown ||
+        names.includes("look") ||
+        names.includes("openBeside"));
     assert.equal(
       this.#disk.faultsFired - faults,
       fired.length,
