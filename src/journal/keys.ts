@@ -7,8 +7,8 @@
 import { hash, randomBytes } from "node:crypto";
 import { conflict } from "../store.ts";
 import { ifPossible } from "./error.ts";
-import { find, linesOf, type Bytes } from "./lines.ts";
-import { decodeRecord, headerBytes, lineFeed, plantIn } from "./record.ts";
+import { blocksOf, find, type Bytes } from "./lines.ts";
+import { decodeKeyed, headerBytes, keyMark, lineFeed } from "./record.ts";
 
 /** The parts of the window whose age is known. */
 const partsMax = 64;
@@ -18,9 +18,6 @@ const digestBytes = 16;
 
 /** No line with a key is shorter. */
 const lineBytesMin = 130;
-
-/** What a line with a key contains, and no other: within a string the quotes would be escaped. */
-const keyMark = ',"key":"';
 
 /** An odd factor that no client knows: keys cannot be chosen so that they share a chain. */
 const factor = randomBytes(4).readInt32LE() | 1;
@@ -49,7 +46,7 @@ export class KeyWindow {
   readonly #slots: ReturnType<typeof slotsOf>;
 
   /**
-   * Scratch space for the digests of a key and its plant: writing to it is faster than allocating.
+   * Scratch space for the digests that are looked for: writing to it is faster than allocating.
    * Sharing it is safe, because every method writes and uses it within one synchronous call.
    */
   readonly #digests = Buffer.alloc(2 * digestBytes);
@@ -77,7 +74,7 @@ export class KeyWindow {
   find(key: string | undefined, plant: string) {
     if (key === undefined) return undefined;
     const { chains, before, positions, length } = this.#slots;
-    let number = chains[this.#chainOf(key)] ?? 0;
+    let number = chains[this.#writeKey(this.#digests, 0, key)] ?? 0;
 
     // The slots of older records are those of newer ones now.
     const replaced = Math.max(0, this.#count - length);
@@ -85,7 +82,7 @@ export class KeyWindow {
       const slot = number % length;
       if ((positions[slot] ?? 0) < this.#start) break;
       if (this.#has(slot, 0)) {
-        this.#writePlant(plant);
+        writePlant(this.#digests, digestBytes, plant);
         return this.#has(slot, digestBytes) ? "replayed" : conflict();
       }
       number = before[slot] ?? 0;
@@ -110,11 +107,11 @@ export class KeyWindow {
     this.skip(lineBytes);
     if (key === undefined) return;
     const { digests, positions, before, chains, length } = this.#slots;
-    const chain = this.#chainOf(key);
-    this.#writePlant(plant);
     const number = ++this.#count;
     const slot = number % length;
-    this.#digests.copy(digests, slot * 2 * digestBytes);
+    const start = slot * 2 * digestBytes;
+    const chain = this.#writeKey(digests, start, key);
+    writePlant(digests, start + digestBytes, plant);
     positions[slot] = position;
     before[slot] = chains[chain] ?? 0;
     chains[chain] = number;
@@ -131,14 +128,24 @@ export class KeyWindow {
     this.skip(start - headerBytes);
     if (find(file, keyMark, start, size) === size)
       return this.skip(size - start);
-    // Any other line counts as one without a key.
-    const lines = linesOf(file, start, size, (line) =>
-      line.includes(keyMark) ? decodeRecord(line) : undefined
-    );
-    for (const { offset, end, text, record } of lines) {
-      if (text && record?.key !== undefined)
-        this.add(record.key, plantIn(text), end - offset);
-      else this.skip(end - offset);
+    for (const { offset, end, bytes } of blocksOf(file, start, size)) {
+      if (bytes) this.#addBlock(bytes);
+      else this.skip(Math.min(end + 1, size) - offset);
+    }
+  }
+
+  /** Moves the end over whole lines. Any bad line counts as one without a key. */
+  #addBlock(bytes: Buffer) {
+    let mark = -1;
+    for (let start = 0, next; start < bytes.length; start = next) {
+      if (mark < start) mark = bytes.indexOf(keyMark, start);
+      if (mark < 0) return this.skip(bytes.length - start);
+      const lf = bytes.indexOf(lineFeed, start);
+      next = lf < 0 ? bytes.length : lf + 1;
+      const isKeyed = mark < next;
+      const { key, plant = "" } =
+        (isKeyed && decodeKeyed(bytes, start, mark, lf)) || {};
+      this.add(key, plant, next - start);
     }
   }
 
@@ -165,18 +172,12 @@ export class KeyWindow {
     return headerBytes;
   }
 
-  /** Takes the digest as a string: as a Buffer from `hash`, it would cost three times as much. */
-  #writePlant(plant: string | Buffer) {
-    const digest = hash("sha256", plant, "binary");
-    this.#digests.write(digest, digestBytes, digestBytes, "latin1");
-  }
-
-  /** Writes a key into the scratch space, and returns its chain. */
-  #chainOf(key: string) {
-    this.#digests.write(key, "base64url");
+  /** Writes a key, and returns its chain. */
+  #writeKey(digests: Buffer, start: number, key: string) {
+    digests.write(key, start, digestBytes, "base64url");
     let hashed = 0;
-    for (let index = 0; index < digestBytes; index += 4)
-      hashed = Math.imul(hashed + this.#digests.readInt32LE(index), factor);
+    for (let index = start; index < start + digestBytes; index += 4)
+      hashed = Math.imul(hashed + digests.readInt32LE(index), factor);
 
     // The upper bits of a product depend on all bits of its factors.
     return (hashed >>> 8) % this.#slots.length;
@@ -194,6 +195,12 @@ export class KeyWindow {
     );
     return order === 0;
   }
+}
+
+/** Takes the digest as a string: as a Buffer from `hash`, it would cost three times as much. */
+function writePlant(digests: Buffer, start: number, plant: string | Buffer) {
+  const digest = hash("sha256", plant, "binary");
+  digests.write(digest, start, digestBytes, "latin1");
 }
 
 const slotsOf = (length: number) => ({

@@ -13,37 +13,52 @@ export const blockBytes = 64 * 1024;
 /**
  * Yields the lines from an offset on, at which one begins; the last may have no LF.
  *
- * @param decode decodes a line; one that decodes fewer lines is faster. Default: decodes all
+ * The lines are views of a block: nothing is copied.
  */
 export function* linesOf(
   file: Bytes,
   from: number,
-  size: number,
-  decode: typeof decodeRecord = decodeRecord
+  size: number
 ): Generator<Line, void> {
-  for (let start = from; start < size;) {
-    const block = file.read(start, Math.min(blockBytes, size - start));
+  for (const { offset, end, bytes } of blocksOf(file, from, size)) {
+    if (!bytes) yield lineAt(offset, end, size, undefined);
+    let index = 0;
+    while (bytes && index < bytes.length) {
+      const lf = bytes.indexOf(lineFeed, index);
+      const next = lf < 0 ? bytes.length : lf;
+      const text = bytes.subarray(index, next);
+      yield lineAt(offset + index, offset + next, size, text);
+      index = next + 1;
+    }
+  }
+}
+
+/**
+ * Yields blocks of whole lines, or of one long line, from an offset on, at which a line begins. The
+ * last line may have no LF. `bytes` is undefined for a line that is too long to be read; `end` is the
+ * offset of the last LF, or the given size.
+ */
+export function* blocksOf(file: Bytes, from: number, size: number) {
+  for (let offset = from; offset < size;) {
+    const block = file.read(offset, Math.min(blockBytes, size - offset));
 
     // Another process may truncate the file meanwhile.
     if (block.length === 0) return;
 
-    // The lines are views of the block: nothing is copied.
-    let index = 0;
-    for (let lf; (lf = block.indexOf(lineFeed, index)) >= 0;) {
-      const text = block.subarray(index, lf);
-      yield lineAt(start + index, start + lf, size, text, decode);
-      index = lf + 1;
-    }
+    const lf = block.lastIndexOf(lineFeed);
+    let end = offset + lf;
+    let bytes: Buffer | undefined = block.subarray(0, lf + 1);
 
     // A line longer than a block is read once its end is found, unless it is too long.
-    if (index === 0) {
-      const lf = find(file, "\n", start + block.length, size);
-      const text =
-        lf - start < lineBytesMax ? file.read(start, lf - start) : undefined;
-      yield lineAt(start, lf, size, text, decode);
-      index = lf + 1 - start;
+    if (lf < 0) {
+      end = find(file, "\n", offset + block.length, size);
+      bytes =
+        end - offset < lineBytesMax
+          ? file.read(offset, Math.min(end + 1, size) - offset)
+          : undefined;
     }
-    start += index;
+    yield { offset, end, bytes };
+    offset = end + 1;
   }
 }
 
@@ -52,8 +67,7 @@ const lineAt = (
   offset: number,
   lf: number,
   size: number,
-  text: Buffer | undefined,
-  decode: typeof decodeRecord
+  text: Buffer | undefined
 ) => ({
   offset,
 
@@ -67,7 +81,7 @@ const lineAt = (
   text,
 
   /** Undefined if it is not one. */
-  record: text && decode(text)
+  record: text && decodeRecord(text)
 });
 
 /** Returns the offset of the first such text from an offset on; the given size if there is none. */

@@ -166,13 +166,55 @@ function idOf(json: Buffer) {
   }
 }
 
-/** Whether a line ends with its checksum. */
-export function hasValidChecksum(line: Buffer) {
-  const crcIndex = line.length - placeholderCrc.length;
-  if (crcIndex <= 0) return false;
-  const digits = checksum(line.subarray(0, crcIndex));
-  return line.toString("latin1", crcIndex) === `,"crc":"${digits}"}`;
+/** What a line with a key contains, and no other: within a string the quotes would be escaped. */
+export const keyMark = ',"key":"';
+
+const keyLength = 22;
+const plantMark = '","plant":';
+
+/**
+ * Reads key and plant of a line that has a key, at `mark`; undefined if its checksum is wrong. It
+ * decodes no other member, so that a start reads a long window of keys fast.
+ *
+ * @param start where the line begins in the bytes
+ * @param lf where its LF is
+ */
+export function decodeKeyed(
+  bytes: Buffer,
+  start: number,
+  mark: number,
+  lf: number
+) {
+  const keyStart = mark + keyMark.length;
+  const keyEnd = keyStart + keyLength;
+  const isKey = bytes[keyEnd] === plantMark.charCodeAt(0);
+  if (!isKey || !hasValidChecksum(bytes, start, lf)) return undefined;
+  const key = bytes.toString("latin1", keyStart, keyEnd);
+  const plantStart = keyEnd + plantMark.length;
+  const plant = bytes.subarray(plantStart, lf - placeholderCrc.length);
+  return { key, plant };
 }
+
+/** Whether a line ends with its checksum: all bytes, or those from `start` to `end`. */
+export function hasValidChecksum(bytes: Buffer, start = 0, end = bytes.length) {
+  const crcIndex = end - placeholderCrc.length;
+  if (crcIndex <= start) return false;
+
+  // Bytes are compared, not texts, because a start checks each line of the window of keys.
+  const crc = crc32(bytes.subarray(start, crcIndex));
+  for (let index = 0; index < placeholder.length; index++) {
+    const shift = 4 * (digitsIndex + 7 - index);
+    const isDigit = shift >= 0 && shift < 32;
+    const expected = isDigit
+      ? hexDigits[(crc >>> shift) & 15]
+      : placeholder[index];
+    if (bytes[crcIndex + index] !== expected) return false;
+  }
+  return true;
+}
+
+const placeholder = Buffer.from(placeholderCrc);
+const hexDigits = Buffer.from("0123456789abcdef");
 
 /** Returns the CRC-32 of bytes, in hex digits. */
 export const checksum = (bytes: Buffer) =>

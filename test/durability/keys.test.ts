@@ -419,6 +419,28 @@ test("the window says for how long a key is remembered at least", (t) => {
   assert.equal(secondsAfter(1000, 0), 1003, "nothing pushes a key out");
 });
 
+test("opening reads the keys a block at a time", async () => {
+  const path = freshPath();
+  const journal = await open(path);
+  await Promise.all(
+    Array.from({ length: 4_000 }, (_, key) => once(journal, key))
+  );
+  await journal.close();
+  const lengths: number[] = [];
+  const disk = diskWith(({ read }) => ({
+    read(offset, length) {
+      lengths.push(length);
+      return read(offset, length);
+    }
+  }));
+  const again = await openJournal(path, { disk });
+  const { size } = statSync(path);
+  assert.ok(size > 4 * 65_536, "the control: it has several blocks");
+  assert.ok(Math.max(...lengths) < 65_600, `${Math.max(...lengths)} bytes`);
+  assert.equal(await once(again, 3_999), "replayed");
+  await again.close();
+});
+
 test("480,000 keys, as many as the default window has, take at most 30 MB", async () => {
   setFlagsFromString("--expose-gc");
   const collect: () => void = runInNewContext("gc");
