@@ -60,7 +60,9 @@ const limits = [
   "--max-queue-bytes",
   "262144",
   "--max-batch",
-  "131072"
+  "131072",
+  "--key-window",
+  "1048576"
 ];
 const port = ["--port", "0"];
 const variants: Readonly<Record<string, readonly string[]>> = {
