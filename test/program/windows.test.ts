@@ -1,12 +1,20 @@
 /** The program on Windows, which Node's builds for Windows under Wine stand for. */
 import assert from "node:assert/strict";
-import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
 import { encodeMessage } from "../../src/engines/message.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake, found, holding } from "../engines/fake.ts";
+import { marksIn } from "../support/journals.ts";
 import { preload } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { plant } from "../support/requests.ts";
@@ -167,6 +175,30 @@ for (const [node] of nodes.slice(0, 1)) {
       );
       assert.equal(await server.end("SIGHUP"), 0, server.stderr());
       assert.match(server.stderr(), /"msg":"draining: SIGHUP"/);
+    }
+  );
+
+  test(
+    "on Windows a start after an end in order changes nothing in the journal",
+    { timeout },
+    async () => {
+      const folder = temporaryFolder();
+      const path = join(folder, "plants.ndjson");
+      const args = ["--store", windowsPath(path)];
+      const first = await startWine(node, { args });
+      assert.deepEqual(await first.post(id, ""), [200, undefined]);
+      assert.equal(await first.end("SIGHUP"), 0, first.stderr());
+
+      for (const isClosed of [true, false]) {
+        const marks = marksIn(folder);
+        assert.equal(marks.length, 1);
+        if (!isClosed) for (const mark of marks) rmSync(mark);
+        const { mtimeNs } = statSync(path, { bigint: true });
+        const server = await startWine(node, { args });
+        assert.equal(await server.end("SIGHUP"), 0, server.stderr());
+        const after = statSync(path, { bigint: true }).mtimeNs;
+        assert.equal(after === mtimeNs, isClosed, "the control: no mark");
+      }
     }
   );
 
