@@ -35,25 +35,50 @@ export function verifyJournal(
 ) {
   const plan = planOpening(file, copy);
   const { completed, verdict } = plan;
-  const size = completed.size();
 
   // A server that has a file without a header open is still creating the journal.
   const isLive = isOpen && verdict.kind !== "new";
 
   // From here on a live server may truncate what it had no space for, and write other lines.
   const certifiedEnd = isLive && !isSettled ? verdict.certified : undefined;
+  const { range, badOffset, ...spots } = readLines(
+    plan,
+    isLive,
+    certifiedEnd,
+    onProgress
+  );
 
+  // An opening repairs what is torn. It leaves every bad line before that.
+  const tornOffset =
+    !isLive && verdict.kind === "torn" ? verdict.end : Infinity;
+  const isDamaged = verdict.kind === "damaged" || badOffset < tornOffset;
+  return {
+    bytes: completed.size(),
+    records: 0,
+    ...range,
+    opening: isLive ? undefined : openingOf(plan),
+    ...spots,
+    verdict: verdictOf(plan, spots.spotsTotal, isDamaged)
+  };
+}
+
+/** Reads the lines. Returns counts, spots, and the offset of the first bad whole line. */
+function readLines(
+  plan: OpeningPlan,
+  isLive: boolean | undefined,
+  certifiedEnd = Infinity,
+  onProgress?: VerifyOptions["onProgress"]
+) {
+  const { completed } = plan;
+  const size = completed.size();
   let range: Range | undefined;
+  let badOffset = Infinity;
   const spots: { offset: number; line: number; reason: string }[] = [];
   let spotsTotal = 0;
   let line = 0;
   const report = (offset: number, reason: string) => {
     if (++spotsTotal <= spotsMax) spots.push({ offset, line, reason });
   };
-
-  // An opening repairs what is torn. It leaves every bad line before that.
-  const tornOffset = !isLive && verdict.kind === "torn" ? verdict.end : size;
-  let isDamaged = verdict.kind === "damaged";
 
   // Reported at its offset, so that the spots are in the order of the file.
   let copySpot = spotOf(plan, isLive);
@@ -75,9 +100,9 @@ export function verifyJournal(
     }
     const problem = problemOf(next, before);
     if (problem !== undefined) {
-      if (offset >= (certifiedEnd ?? Infinity)) break;
+      if (offset >= certifiedEnd) break;
       report(offset, problem);
-      isDamaged ||= offset < tornOffset;
+      badOffset = Math.min(badOffset, offset);
     }
     if (line === 1) continue;
 
@@ -90,16 +115,7 @@ export function verifyJournal(
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
   onProgress?.(size, size);
-  const opening = isLive ? undefined : openingOf(plan);
-  return {
-    bytes: size,
-    records: 0,
-    ...range,
-    opening,
-    spotsTotal,
-    spots,
-    verdict: verdictOf(plan, spotsTotal, isDamaged)
-  };
+  return { range, badOffset, spotsTotal, spots };
 }
 
 /** Returns the verdict. An empty file is no whole journal: a journal has a header. */
