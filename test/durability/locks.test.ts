@@ -34,7 +34,8 @@ import {
   fern,
   header,
   idsIn,
-  journalWith
+  journalWith,
+  marksIn
 } from "../support/journals.ts";
 import { launch, nextSocket } from "../support/launch.ts";
 import { macEnvironment, noShim, systemArgs } from "../support/mac.ts";
@@ -631,6 +632,40 @@ test(
     }
   }
 );
+
+test(
+  "a mark of neither root nor the journal's owner is not used: the end is rewritten",
+  { skip: noOtherUser },
+  async () => {
+    for (const [owner, isRewritten] of [
+      [5002, true],
+      [5001, false],
+      [0, false]
+    ] as const) {
+      const { folder, path } = placeIn(socketFolder());
+      await journalWith(path, fern);
+      chownSync(path, 5001, group);
+      for (const mark of marksIn(folder)) chownSync(mark, owner, group);
+      const before = statSync(path, { bigint: true }).mtimeNs;
+      await (await openJournal(path)).close();
+      const after = statSync(path, { bigint: true }).mtimeNs;
+      assert.equal(after !== before, isRewritten, `${owner}`);
+    }
+  }
+);
+
+test("a start that fails on a full disk leaves no lock, however often", async () => {
+  const { folder, path } = placeIn(socketFolder());
+  await journalWith(path, fern);
+  for (const mark of marksIn(folder)) rmSync(mark);
+  const full = diskWith(() => ({
+    append: () => Promise.reject(new Error("ENOSPC"))
+  }));
+  for (let start = 0; start < 3; start++) {
+    await assert.rejects(openJournal(path, { disk: full }), { exitCode: 74 });
+    assert.deepEqual(locksIn(folder), []);
+  }
+});
 
 test(
   "another user's link or file at the journal's path is refused in a directory open to all",
