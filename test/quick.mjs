@@ -3,7 +3,14 @@
  * Node's test runner: `npm test -- --test-name-pattern "part of a name"`.
  */
 import { spawnSync } from "node:child_process";
-import { readdirSync, statSync } from "node:fs";
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync
+} from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 // The files of the checkout: a built file whose test has gone is left out.
@@ -25,17 +32,27 @@ const reporter = given.some((each) => each.startsWith("--test-reporter"))
       "--test-reporter-destination=stdout"
     ];
 
+// hanging.mjs keeps a file there for each process of the runner, while that runs.
+const hanging = mkdtempSync(join(tmpdir(), "plant-store-hanging-"));
+
 const { status } = spawnSync(
   process.execPath,
   [
     "--enable-source-maps",
+    "--import=./test/hanging.mjs",
     "--test",
     "--test-concurrency=4",
-    "--test-timeout=180000",
+    "--test-timeout=900000",
     ...reporter,
     ...given,
     ...files
   ],
-  { stdio: "inherit" }
+  { stdio: "inherit", env: { ...process.env, RUNNING_TESTS_FOLDER: hanging } }
 );
+
+for (const name of readdirSync(hanging)) {
+  const running = readFileSync(join(hanging, name), "utf8").trimEnd();
+  if (running !== "") console.error(`These tests had not ended:\n${running}`);
+}
+rmSync(hanging, { recursive: true });
 process.exitCode = status ?? 1;
