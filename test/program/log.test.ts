@@ -687,10 +687,11 @@ test(
     child.stdout.setEncoding("utf8").on("data", (more: string) => {
       text += more;
     });
-    while (!text.includes("serving")) await once(child.stdout, "data");
+    while (!/ info: serving /.test(text)) await once(child.stdout, "data");
     const socket = connect(join(cwd, "s"));
     socket.write(stranger);
-    while (!text.includes("401")) await once(child.stdout, "data");
+    while (!/ warn: GET 401 .*\r?\n/.test(text))
+      await once(child.stdout, "data");
     socket.destroy();
     // The terminal's own way to say so.
     child.stdin.write("\x03");
