@@ -238,7 +238,7 @@ export class Fake {
     if (isProbe) return;
     if (subject.includes(".API.STREAM.INFO.")) {
       const right = {
-        config: { ...rightStream("plants"), ...config },
+        config: { ...patientStream(), ...config },
         state: { messages: 0 },
         cluster
       };
@@ -308,20 +308,29 @@ export const varzOf = (
   ...changes
 });
 
-/** Limits with which a test need not wait; each test that is about one sets it. */
-export const quick = {
-  appendMillis: 3_000,
-  handshakeMillis: 500,
-  unreachableMillis: 300,
-  ackTimeoutMillis: 200,
-  noProgressMillis: 800,
-  retryMillis: 20,
-  pingMillis: 100,
+/**
+ * Limits under which nothing happens by itself on a busy machine: what gives up does so after
+ * a minute, and what is done again is done soon. A test about a deadline sets its own.
+ */
+export const patient = {
+  appendMillis: 60_000,
+  handshakeMillis: 60_000,
+  unreachableMillis: 60_000,
+  noProgressMillis: 60_000,
   checkMillis: 60_000,
+  pingMillis: 60_000,
+  ackTimeoutMillis: 200,
+  retryMillis: 20,
   unaskedMillis: 50,
   reconnectMillisMin: 10,
   reconnectMillisMax: 50
 };
+
+/** The settings of a stream that these limits accept. */
+const patientStream = () => ({
+  ...rightStream("plants"),
+  duplicate_window: 4 * patient.appendMillis * 1e6
+});
 
 /** A store on fake servers; closed after the file's tests. */
 export async function openFake(
@@ -332,7 +341,7 @@ export async function openFake(
   const hosts = fakes.map(({ host }) => host).join();
   const store = await openNats(`nats://${hosts}/plants${query}`, {
     credentials: "writer\ns3cret\n",
-    limits: { ...quick, ...limits },
+    limits: { ...patient, ...limits },
     ...options
   });
   after(() => store.close());
@@ -398,6 +407,6 @@ export const found = (
 
 /** The response to STREAM.INFO of a stream with so many messages. */
 export const holding = (count: number) => ({
-  config: rightStream("plants"),
+  config: patientStream(),
   state: { messages: count, last_seq: count }
 });

@@ -147,7 +147,7 @@ describe("a plant with a key", { timeout }, () => {
   test("is unknown if another process's message with the key is in process until the deadline: that may be stored", async () => {
     const { store } = await openScript(
       { onPlant: () => fails(10158) },
-      { appendMillis: 500 }
+      { appendMillis: 1_000 }
     );
     assert.equal(await once(store, fern, newKey()), "unknown");
   });

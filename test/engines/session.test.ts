@@ -13,15 +13,13 @@ import {
   Fake,
   open as openScript,
   openFake,
-  quick,
+  patient,
   refused,
   startMonitors,
   varzOf,
   type Script,
   type Varz
 } from "./fake.ts";
-
-const timeout = 30_000;
 
 // Hosts are tried in the order of the address.
 const { random } = Math;
@@ -33,7 +31,7 @@ const open = (
   limits: Partial<NatsLimits> = { checkMillis: 50 }
 ) => openScript(script, limits);
 
-describe("a server of version", { timeout }, () => {
+describe("a server of version", () => {
   for (const [version, isNew] of [
     ["2.13.9", false],
     ["2.12.15", false],
@@ -62,12 +60,12 @@ const stores = (store: {
     () => false
   );
 
-describe("the monitors", { timeout }, () => {
+describe("the monitors", () => {
   /** A fake server with a monitor, which holds the stream with others, and leads it. */
   async function begin(
     cluster: object,
     others: (Varz | undefined)[] = [],
-    limits: Partial<NatsLimits> = quick
+    limits: Partial<NatsLimits> = patient
   ) {
     const fake = await Fake.start({ cluster: { leader: "n1", ...cluster } });
     const monitors = await startMonitors(
@@ -103,7 +101,10 @@ describe("the monitors", { timeout }, () => {
     assert.deepEqual(warnings, []);
   });
   test("that redirect are not followed, and verify nothing, nor does one with another server's id", async () => {
-    const { fake, monitors, opened, warnings } = await begin({});
+    const { fake, monitors, opened, warnings } = await begin({}, [], {
+      ...patient,
+      noProgressMillis: 800
+    });
     const [right] = monitors.varzs;
     const target = await startMonitors(right);
     monitors.varzs[0] = { redirect: `http://127.0.0.1:${target.port}/varz` };
@@ -155,9 +156,11 @@ describe("the monitors", { timeout }, () => {
     { leader: "n3", replicas: [replica("n1")] }
   ]) {
     test(`must include each server that holds the stream and is up: ${JSON.stringify(cluster)}`, async () => {
-      const { fake, opened, warnings } = await begin(cluster, [
-        varzOf("n2", "ID2")
-      ]);
+      const { fake, opened, warnings } = await begin(
+        cluster,
+        [varzOf("n2", "ID2")],
+        { ...patient, noProgressMillis: 800 }
+      );
       assert.equal(await stores(await opened), false);
       assert.match(
         warnings.join("\n"),
@@ -207,7 +210,7 @@ describe("the monitors", { timeout }, () => {
     const { fake, monitors, opened, warnings } = await begin(
       up,
       [varzOf("n2", "ID2")],
-      { ...quick, checkMillis: 50 }
+      { ...patient, checkMillis: 50 }
     );
     const store = await opened;
     monitors.varzs[1] = undefined;
@@ -252,7 +255,7 @@ describe("the monitors", { timeout }, () => {
   });
 });
 
-describe("the stream of a connection that is used", { timeout }, () => {
+describe("the stream of a connection that is used", () => {
   const gone = {
     error: { code: 404, err_code: 10059, description: "stream not found" }
   };
@@ -310,7 +313,10 @@ describe("the stream of a connection that is used", { timeout }, () => {
     await until("it is known", () => !store.stats.isReachable);
   });
   test("without a leader is waited for, as one that is not wrong", async () => {
-    const { fake, store } = await open();
+    const { fake, store } = await open(
+      {},
+      { checkMillis: 50, noProgressMillis: 2_000 }
+    );
     assert.equal(await stores(store), true);
     const away = [10008, 10118, 10194].map((code) => ({
       error: { err_code: code, description: "stream is offline" }
@@ -330,7 +336,7 @@ describe("the stream of a connection that is used", { timeout }, () => {
   });
 });
 
-describe("a name with several addresses", { timeout }, () => {
+describe("a name with several addresses", () => {
   test("leads to each of them in turn", async (t) => {
     const stuck = await Fake.start({ onPlant: () => undefined });
     const good = await Fake.start({}, "127.0.0.2", stuck.port);
@@ -348,7 +354,7 @@ describe("a name with several addresses", { timeout }, () => {
     });
     const warnings: string[] = [];
     const store = await openNats(`nats://cluster.test:${stuck.port}/plants`, {
-      limits: quick,
+      limits: { ...patient, noProgressMillis: 1_000 },
       warn: (line) => warnings.push(line)
     });
     t.after(() => store.close());
@@ -371,7 +377,7 @@ describe("a name with several addresses", { timeout }, () => {
     const warnings: string[] = [];
     const store = await openNats(
       `nats://no-such-host.invalid:1,${good.host}/plants`,
-      { limits: quick, warn: (line) => warnings.push(line) }
+      { limits: patient, warn: (line) => warnings.push(line) }
     );
     after(() => store.close());
     assert.equal(await stores(store), true);
