@@ -15,7 +15,7 @@ import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
 import { answerTo, startProcess, temporaryFolder } from "../support/support.ts";
 
-const timeout = 60_000;
+const timeout = 180_000;
 const rows = [...heads, ...bodies, ...orders];
 
 test("of at least 200 rows no two have the same name", () => {

@@ -197,7 +197,7 @@ test("every limit of the table has its test", () => {
 
 test(
   "a body in a million chunks takes little more memory than its bytes",
-  { timeout },
+  { timeout: 180_000 },
   async () => {
     const running = await startProcess({ node });
     const socket = await opened(running.port);
