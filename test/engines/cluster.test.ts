@@ -230,7 +230,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
 });
 
 describe("where the servers do not sync", { ...withCluster, timeout }, () => {
-  test("the store is refused if it may ask; the message names the setting", async () => {
+  test("the store is refused, by a message that names the setting, if it may ask", async () => {
     const lax = await Cluster.start({ servers: 1, sync: "2m" });
     await lax.create("plants", { num_replicas: 1 });
     const [{ monitor } = assert.fail("no server")] = lax.servers;

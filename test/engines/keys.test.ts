@@ -206,7 +206,8 @@ describe("a plant with a key", { timeout }, () => {
       },
       { inFlightRecordsMax: 2 }
     );
-    const [sharedKey, replayedKey] = [newKey(), newKey()];
+    const sharedKey = newKey();
+    const replayedKey = newKey();
     const plants = [store.append(fern), store.append(fern)];
     assert.equal(await outcomeOf(store.append(fern)), "busy");
     assert.equal(await once(store, fern, replayedKey), "replayed");

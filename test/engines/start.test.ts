@@ -45,10 +45,8 @@ describe("a connection", { concurrency: 8 }, () => {
     );
   });
   test("without acknowledgements is left for the next host, though it responds to PING", async () => {
-    const [stuck, good] = [
-      await Fake.start({ onPlant: () => undefined }),
-      await Fake.start()
-    ];
+    const stuck = await Fake.start({ onPlant: () => undefined });
+    const good = await Fake.start();
     const store = await openFake([stuck, good], {
       limits: { noProgressMillis: 1_000 }
     });
@@ -74,7 +72,8 @@ describe("a connection", { concurrency: 8 }, () => {
     ]
   ] as const) {
     test(`${what} is left for the next host`, async () => {
-      const [bad, good] = [await Fake.start(), await Fake.start()];
+      const bad = await Fake.start();
+      const good = await Fake.start();
       const store = await openFake([bad, good], {
         limits: { pingMillis: 100 }
       });

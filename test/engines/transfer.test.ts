@@ -201,11 +201,8 @@ describe("a resumed import", { timeout }, () => {
       }
     );
     assert.equal(count, 50);
-    assert.deepEqual(
-      [done.includes(250), done.at(-1)],
-      [true, 300],
-      "nothing is sent before all is compared"
-    );
+    assert.ok(done.includes(250), "nothing is sent before all is compared");
+    assert.equal(done.at(-1), 300);
   });
 });
 
