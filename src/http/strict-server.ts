@@ -122,7 +122,9 @@ function createSecure(tls: TlsOptions, options: TlsOptions) {
       error instanceof Error && "code" in error
         ? String(error.code)
         : "without a code";
-    throw new TypeError(`tls has options that node refuses: ${code}`);
+    throw new TypeError(`tls has options that node refuses: ${code}`, {
+      cause: error
+    });
   }
 }
 

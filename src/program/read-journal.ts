@@ -43,9 +43,7 @@ export async function readJournal<T>(
   try {
     // The notes in a directory that cannot be listed are unknown.
     if (ifPossible(() => realDisk.listBeside(resolved, "")))
-      attempt("unreadable", path, () =>
-        checkFlushed(realDisk, resolved, file)
-      );
+      attempt("unreadable", path, () => checkFlushed(realDisk, resolved, file));
 
     // The open file's identity: a rotation may have put another file at the path since.
     const isLive = await isLocked(resolved, file.look().identity);

@@ -271,7 +271,7 @@ test(
     assert.deepEqual(warnings, []);
 
     const emitter = new EventEmitter();
-    for (const _ of paths) emitter.once("close", () => undefined);
+    paths.forEach(() => emitter.once("close", () => undefined));
     await new Promise(setImmediate);
     assert.deepEqual(
       warnings,

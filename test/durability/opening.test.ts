@@ -513,6 +513,26 @@ function placesOf(file: Buffer | undefined): readonly Place[] {
   return [real(file), simulated(file), closed];
 }
 
+/** A journal as the program writes it: four batches of three. */
+const made = await (async () => {
+  const { path, disk, bytes } = simulated();
+  const journal = await openJournal(path, { disk });
+  for (let batch = 0n; batch < 4n; batch++) {
+    await Promise.all(
+      ["Fern", "🌿 \u2028", ""].map((name, n) =>
+        journal.append({
+          id: batch * 10n ** 18n,
+          name,
+          ...(n > 0 && { tag: "\n" })
+        })
+      )
+    );
+  }
+  await journal.close();
+  return Buffer.from(bytes(path));
+})();
+const realHeader = made.toString("latin1", 0, 133);
+
 // One test for all rows: a fault in the source changes many verdicts, and each takes one line.
 test("each state of a file opens as the table says", async () => {
   const differences: string[] = [];
@@ -667,25 +687,6 @@ function predict(file: Buffer): Verdict {
   return isTorn ? torn(bad.begin) : refused(bad.begin);
 }
 
-/** A journal as the program writes it: four batches of three. */
-const made = await (async () => {
-  const { path, disk, bytes } = simulated();
-  const journal = await openJournal(path, { disk });
-  for (let batch = 0n; batch < 4n; batch++) {
-    await Promise.all(
-      ["Fern", "🌿 \u2028", ""].map((name, n) =>
-        journal.append({
-          id: batch * 10n ** 18n,
-          name,
-          ...(n > 0 && { tag: "\n" })
-        })
-      )
-    );
-  }
-  await journal.close();
-  return Buffer.from(bytes(path));
-})();
-const realHeader = made.toString("latin1", 0, 133);
 const syncedOf = (line: string): number =>
   Number(/"synced":(\d+)/.exec(line)?.[1]);
 const batches = [
