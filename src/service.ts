@@ -89,12 +89,13 @@ export class PlantService implements Application {
         const plant = readNewPlant(body, limits.nestingMax);
         must(!arrivedDuringDrain, "closed");
 
-        // A 200 means that the plant is on stable storage: it waits for the store.
+        // A 200 means that the plant is on stable storage: it waits for the store. Meanwhile the
+        // store alone has the text, once for all equal requests.
         this.#append(
           plant,
-          (outcome) => {
+          (outcome, stored) => {
             if (outcome instanceof Error) refuse(outcome);
-            else connection.answer(response, answerOf(plant, outcome));
+            else connection.answer(response, answerOf(stored, outcome));
           },
           key
         );

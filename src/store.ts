@@ -56,8 +56,11 @@ export const appendJson = Symbol("appendJson");
  */
 export type AppendJson = (json: string, settle: Settle, key?: string) => void;
 
-/** Called with the outcome, or with an error if the plant is not acknowledged. */
-export type Settle = (outcome: Outcome | Error) => void;
+/**
+ * Called with the outcome, or with an error if the plant is not acknowledged; and with the text of
+ * the plant, so that a call that waits for an equal one need not keep its own.
+ */
+export type Settle = (outcome: Outcome | Error, json: string) => void;
 
 /** Anything but `replayed` means that this call has stored the plant, with a key or without. */
 export type Outcome = Receipt | "stored" | "replayed" | void;
@@ -76,29 +79,55 @@ export function appendJsonOf(store: PlantStore): AppendJson {
     // A host's own store may be JavaScript. Awaited, any other value would become a 200.
     if (typeof stored?.then !== "function")
       throw new TypeError("append and appendOnce of a store return promises");
-    void stored.then(settle, (cause: unknown) =>
-      settle(
-        cause instanceof Error
-          ? cause
-          : new Error("the store rejected without an error", { cause })
-      )
+    void stored.then(
+      (outcome) => settle(outcome, json),
+      (cause: unknown) =>
+        settle(
+          cause instanceof Error
+            ? cause
+            : new Error("the store rejected without an error", { cause }),
+          json
+        )
     );
   };
 }
 
+/** Records and bytes: of what is queued, or that a queue still takes. */
+export interface QueueSize {
+  readonly records: number;
+  readonly bytes: number;
+}
+
 /**
  * Returns an AppendJson that calls another one once for all calls with the same key and plant that
- * are in progress: these wait, take no room in a queue, and share its outcome.
+ * are in progress: these wait and share its outcome.
  *
- * @throws StoreError `conflict` while a call with the key and another plant is in progress
+ * @param roomIn what the queue still takes: so much may wait, too, as if each call were queued
+ * @throws StoreError `conflict` while a call with the key and another plant is in progress, `busy`
+ *   if there is no room to wait
  */
-export function shareOutcomes(append: AppendJson): AppendJson {
+export function shareOutcomes(
+  append: AppendJson,
+  roomIn: () => QueueSize
+): AppendJson {
   const inProgress = new Map<string, { json: string; waiting: Settle[] }>();
+
+  // All calls that wait, whatever they wait for.
+  let records = 0;
+  let bytes = 0;
   return (json, settle, key) => {
     if (key === undefined) return append(json, settle);
     const first = inProgress.get(key);
     if (first) {
       if (first.json !== json) throw conflict();
+
+      // A disk that stalls must not fill the memory.
+      const room = roomIn();
+      const size = Buffer.byteLength(json);
+      if (records >= room.records || bytes + size > room.bytes)
+        throw new StoreError("busy", "too many calls wait for an equal one");
+      records++;
+      bytes += size;
       first.waiting.push(settle);
       return;
     }
@@ -111,11 +140,15 @@ export function shareOutcomes(append: AppendJson): AppendJson {
       (outcome) => {
         inProgress.delete(key);
         const others = outcome instanceof Error ? outcome : "replayed";
+        if (waiting.length > 0) {
+          records -= waiting.length;
+          bytes -= waiting.length * Buffer.byteLength(json);
+        }
 
         // Called later, one by one: an error of one caller's function is no other caller's.
         for (const each of waiting.splice(0))
-          queueMicrotask(() => each(others));
-        settle(outcome);
+          queueMicrotask(() => each(others, json));
+        settle(outcome, json);
       },
       key
     );

@@ -94,6 +94,15 @@ export class InFlight implements SessionHandlers {
     };
   }
 
+  /** What is left for messages with a key, whose `limitFactor` is 2. */
+  get room() {
+    const { inFlightRecordsMax, inFlightBytesMax } = this.#limits;
+    return {
+      records: 2 * inFlightRecordsMax - this.#entries.size,
+      bytes: 2 * inFlightBytesMax - this.#bytes
+    };
+  }
+
   /**
    * Sends a message; resolves with the result of its response.
    *

@@ -8,6 +8,7 @@ import {
   conflict,
   EngineError,
   shareOutcomes,
+  type Outcome,
   StoreError,
   type PlantStore,
   type Receipt,
@@ -81,7 +82,11 @@ export class NatsStore
   }
 
   readonly #append = shareOutcomes(
-    (json, settle, key) => void this.#store(json, key).then(settle, settle)
+    (json, settle, key) => {
+      const settled = (outcome: Outcome | Error) => settle(outcome, json);
+      void this.#store(json, key).then(settled, settled);
+    },
+    () => this.#inFlight.room
   );
 
   /** Adds a message as the one after number `seq`, and only there, however often it is sent. */

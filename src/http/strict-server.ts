@@ -118,14 +118,17 @@ function createSecure(tls: TlsOptions, options: TlsOptions) {
   try {
     return createHttps({ ...withVersions(tls), ...options });
   } catch (error) {
-    const code =
-      error instanceof Error && "code" in error
-        ? String(error.code)
-        : "without a code";
-    throw new TypeError(`tls has options that node refuses: ${code}`, {
-      cause: error
-    });
+    throw tlsRefusal(error);
   }
+}
+
+/** Returns an error without OpenSSL's text and without a cause that shows it. */
+function tlsRefusal(error: unknown) {
+  const code =
+    error instanceof Error && "code" in error
+      ? String(error.code)
+      : "without a code";
+  return new TypeError(`tls has options that node refuses: ${code}`);
 }
 
 /** Refuses TLS before 1.2, unless the embedder chooses: an inherited NODE_OPTIONS may allow it. */

@@ -141,16 +141,19 @@ export class Journal
     return appendPlant(plant, this.#append);
   }
 
-  readonly #append = shareOutcomes((json, settle, key) => {
-    const remembered = this.#settings.keys?.find(key, json);
-    if (remembered instanceof StoreError) throw remembered;
-    if (remembered) {
-      this.#checkReplay();
-      return queueMicrotask(() => settle(remembered));
-    }
-    this.#queue.push(json, this.#settings.limits, settle, key);
-    this.#wakeUp();
-  });
+  readonly #append = shareOutcomes(
+    (json, settle, key) => {
+      const remembered = this.#settings.keys?.find(key, json);
+      if (remembered instanceof StoreError) throw remembered;
+      if (remembered) {
+        this.#checkReplay();
+        return queueMicrotask(() => settle(remembered, json));
+      }
+      this.#queue.push(json, this.#settings.limits, settle, key);
+      this.#wakeUp();
+    },
+    () => this.#queue.roomWithin(this.#settings.limits)
+  );
 
   /** @throws StoreError `unknown` once there is a refusal, or if the file lost what was durable */
   #checkReplay() {

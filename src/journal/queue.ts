@@ -4,6 +4,7 @@ import type { Limits } from "../config.ts";
 import {
   StoreError,
   type Outcome,
+  type QueueSize,
   type Receipt,
   type Settle
 } from "../store.ts";
@@ -36,8 +37,16 @@ export class Queue {
   #bytes = 0;
 
   /** The appends that are not settled, and the bytes of their JSON. */
-  get size() {
+  get size(): QueueSize {
     return { records: this.#records, bytes: this.#bytes };
+  }
+
+  /** What is left of the limits. */
+  roomWithin({ queueRecordsMax, queueBytesMax }: Limits): QueueSize {
+    return {
+      records: queueRecordsMax - this.#records,
+      bytes: queueBytesMax - this.#bytes
+    };
   }
 
   /**
@@ -115,12 +124,12 @@ export class Queue {
   }
 
   #settle(append: Append, outcome: Outcome | StoreError) {
-    const { settle, bytes } = append;
+    const { settle, bytes, json } = append;
     append.settle = undefined;
     this.#records--;
     this.#bytes -= bytes;
     try {
-      settle?.(outcome);
+      settle?.(outcome, json);
     } catch (thrown) {
       // An error of the caller's function is the caller's: it does not fail the journal.
       queueMicrotask(() => {

@@ -6,7 +6,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { promisify } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import {
   createPlantServer,
   type NewPlant,
@@ -20,8 +23,11 @@ import { listen } from "../support/serving.ts";
 import {
   answerTo,
   cleanEnvironment,
+  post,
+  readAnswers,
   root,
-  temporaryFolder
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
@@ -143,6 +149,50 @@ for (const [says, errno, outcome, next] of [
     assert.equal(records().length, 1);
   });
 }
+
+test("requests that wait for an equal one keep no copy of its plant", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const heapBytes = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const plantBytes = 1_000_000;
+  const count = 64;
+  const request = post(
+    `{"id":1,"name":"${"x".repeat(plantBytes)}"}`,
+    'Idempotency-Key: "k"\r\n'
+  );
+  const { journal, disk, records } = await simulated({
+    queueBytesMax: 2 ** 30
+  });
+  const server = createPlantServer({
+    store: journal,
+    tokens: [token],
+    limits: { bodyBytesMax: 2 * plantBytes }
+  });
+  let arrived = 0;
+  const allArrived = new Promise<void>((resolve) =>
+    server.on("request", (arriving) =>
+      arriving.on("end", () => {
+        if (++arrived === count) resolve();
+      })
+    )
+  );
+  disk.stall();
+  const port = await listen(server);
+  const before = heapBytes();
+  const client = connect(port, "127.0.0.1");
+  const answers = readAnswers(client, count);
+  for (let sent = 0; sent < count; sent++) client.write(request);
+  await allArrived;
+  await setImmediate();
+  const grown = heapBytes() - before;
+  assert.ok(grown < (count / 4) * plantBytes, `${grown} bytes`);
+  disk.resume();
+  for (const { status } of await answers) assert.equal(status, 200);
+  assert.equal(records().length, 1);
+});
 
 test("keys are scoped to the token: another holder's key neither replays nor conflicts", async () => {
   const { post, lines } = await serving();

@@ -59,6 +59,50 @@ const open = (path: string, limits: Partial<Limits> = {}) =>
   openJournal(path, { limits });
 const freshPath = (): string => join(temporaryFolder(), "plants.ndjson");
 
+for (const [says, limits, room] of [
+  ["records", { queueRecordsMax: 4 }, 3],
+  ["bytes", { queueBytesMax: 4 * 300 }, 3]
+] as const) {
+  test(`equal calls that wait for one in progress count in the queue's limit of ${says}`, async () => {
+    const { journal, disk, records } = await simulated(limits);
+    const plant = plantOf(300);
+    const begun = disk.stall();
+    const first = once(journal, "k", plant);
+    await begun;
+    const waiting = Array.from({ length: room }, () =>
+      once(journal, "k", plant)
+    );
+    assert.equal(await once(journal, "k", plant), "busy", "the limit + 1");
+
+    // What waits for one key takes the room of what would wait for another one.
+    const other = once(journal, "other", plant);
+    assert.equal(await once(journal, "other", plant), "busy");
+    disk.resume();
+    assert.equal(await first, "stored");
+    assert.deepEqual(
+      await Promise.all(waiting),
+      waiting.map(() => "replayed")
+    );
+    assert.equal(await other, "stored");
+    assert.equal(records().length, 2);
+
+    // Those that have settled leave their room.
+    const again = disk.stall();
+    const second = once(journal, "second", plant);
+    await again;
+    const more = Array.from({ length: room }, () =>
+      once(journal, "second", plant)
+    );
+    assert.equal(await once(journal, "second", plant), "busy");
+    disk.resume();
+    assert.deepEqual(await Promise.all([second, ...more]), [
+      "stored",
+      ...more.map(() => "replayed")
+    ]);
+    await journal.close();
+  });
+}
+
 test("a record has its key before its plant", async () => {
   const path = freshPath();
   await using journal = await open(path);
@@ -304,32 +348,33 @@ test("after an unknown outcome the file decides: a retry on the reopened journal
   }
 });
 
-test("a call that waits for an equal one, a replay and a conflict need no room; the first one waits also while the journal closes", async () => {
+test("a replay and a conflict need no room", async () => {
   await using journal = await open(freshPath(), { queueRecordsMax: 1 });
   await once(journal, "old");
-  const outcomes = ["k", "k", "k", "old", "new"].map((key) =>
-    once(journal, key)
-  );
+  const outcomes = ["k", "old", "new"].map((key) => once(journal, key));
   outcomes.push(
     once(journal, "k", plantOf(30)),
     once(journal, "old", plantOf(30))
   );
   assert.equal(journal.stats.queue.records, 1);
-  const closed = journal.close();
-  outcomes.push(once(journal, "k"), once(journal, "new"));
   assert.deepEqual(await Promise.all(outcomes), [
     "stored",
     "replayed",
-    "replayed",
-    "replayed",
     "busy",
     "conflict",
-    "conflict",
-    "replayed",
-    "closed"
+    "conflict"
   ]);
-  await closed;
   assert.deepEqual(journal.stats.queue, { records: 0, bytes: 0 });
+});
+
+test("a call waits for an equal one also while the journal closes", async () => {
+  await using journal = await open(freshPath());
+  const first = once(journal, "k");
+  const closed = journal.close();
+  const later = ["k", "new"].map((key) => once(journal, key));
+  assert.equal(await first, "stored");
+  assert.deepEqual(await Promise.all(later), ["replayed", "closed"]);
+  await closed;
 });
 
 for (const [name, damage] of [
