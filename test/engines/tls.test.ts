@@ -138,12 +138,15 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     await once(monitor.listen(0, "127.0.0.1"), "listening");
     after(() => monitor.close());
     const { port } = monitor.address() as AddressInfo;
-    for (const [tls, isVerified] of [
-      [trusting(good), true],
-      [trusting(other), false]
+    // A start waits for the first check, and an append for a connection.
+    const hasty = { noProgressMillis: 500, appendMillis: 1_000 };
+    for (const [tls, limits, outcome] of [
+      [trusting(good), {}, "stored"],
+      [trusting(other), hasty, "unreachable"]
     ] as const) {
-      const store = await openFake([fake], { tls }, `?monitor=https:${port}`);
-      assert.equal(await append(store), isVerified ? "stored" : "unreachable");
+      const query = `?monitor=https:${port}`;
+      const store = await openFake([fake], { tls, limits }, query);
+      assert.equal(await append(store), outcome);
       await store.close();
     }
   });
