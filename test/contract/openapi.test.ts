@@ -1,4 +1,4 @@
-/** The OpenAPI description declares what the interface does; test/contract-tools compares the responses. */
+/** The OpenAPI description declares what the server does; test/contract-tools compares the responses. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
