@@ -103,8 +103,8 @@ export interface QueueSize {
  * are in progress: these wait and share its outcome.
  *
  * @param roomIn what the queue still takes: so much may wait, too, as if each call were queued
- * @throws StoreError `conflict` while a call with the key and another plant is in progress, `busy`
- *   if there is no room to wait
+ * @throws StoreError `conflict` while a call with the key and another plant is in progress,
+ *   `unknown` if there is no room to wait: the equal one may store the plant
  */
 export function shareOutcomes(
   append: AppendJson,
@@ -125,7 +125,7 @@ export function shareOutcomes(
       const room = roomIn();
       const size = Buffer.byteLength(json);
       if (records >= room.records || bytes + size > room.bytes)
-        throw new StoreError("busy", "too many calls wait for an equal one");
+        throw new StoreError("unknown", "too many calls wait for an equal one");
       records++;
       bytes += size;
       first.waiting.push(settle);

@@ -37,8 +37,8 @@ export function reply(
 
   // Head and body leave as one string. If it is ASCII, Latin-1 gives 5 to 12 % more responses.
   //
-  // Uncorked, the string leaves before `end`. An `end` with the body would send two pieces by
-  // writev: the string, and an empty end. Ended at once, a response leaves nothing behind that
+  // Uncorked, the string leaves before `end`, unless the response waits for those before it. An
+  // `end` with the body would send two pieces by writev: the string, and an empty end. Ended at once, a response leaves nothing behind that
   // strangers could heap up.
   const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") {

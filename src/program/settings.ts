@@ -240,7 +240,8 @@ export function readConfig(input: Input) {
   if (isServe) checkToken(input);
   checkCompanions(limits, input);
   const { host, logRequests, store } = settings;
-  checkPlaces(settings, input);
+  const isSocketInherited = isServe && isInherited(input);
+  checkPlaces(settings, isSocketInherited, input);
   return {
     ...settings,
 
@@ -248,7 +249,7 @@ export function readConfig(input: Input) {
     host: host.replace(/^\[|\]$/g, ""),
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
-    isInherited: isServe && isInherited(input),
+    isInherited: isSocketInherited,
 
     /** The flag or variable that `host` is from. */
     hostSource: lookUp(settingTable.host, input).source,
@@ -388,6 +389,7 @@ function checkCompanions(limits: Limits, input: Input) {
 /** Checks that the listeners and the journal are at different places. */
 function checkPlaces(
   { admin, host, port, socket, store }: Settings,
+  isSocketInherited: boolean,
   { mistakes }: Input
 ) {
   const [, name, ipv6, adminPort] = adminForm.exec(admin) ?? [];
@@ -402,13 +404,18 @@ function checkPlaces(
       if (path && otherPath && resolve(path) === resolve(otherPath))
         mistakes.push(`${other} must not be the path of ${flag}`);
 
-  // An address of all interfaces has the port of each. Port 0 is any free one.
-  const hosts = [host, name ?? ipv6 ?? "127.0.0.1"];
-  const isSameHost =
-    hosts[0] === hosts[1] || hosts.includes("0.0.0.0") || hosts.includes("::");
-  if (socket === "" && port !== 0 && port === Number(adminPort) && isSameHost)
+  // An inherited socket, and one at a path, has no port. Port 0 is any free one.
+  const hasPort = !isSocketInherited && socket === "" && port !== 0;
+  const hosts = [host.replace(/^\[|\]$/g, ""), name ?? ipv6 ?? "127.0.0.1"];
+  if (hasPort && port === Number(adminPort) && overlap(hosts))
     mistakes.push(`--admin must not have the port of --port, ${port}`);
 }
+
+/** Whether two hosts have an address in common: `::` has all, 0.0.0.0 all of IPv4. */
+const overlap = (hosts: readonly string[]) =>
+  hosts[0] === hosts[1] ||
+  hosts.includes("::") ||
+  (hosts.includes("0.0.0.0") && !hosts.some((host) => host.includes(":")));
 
 /** Warns of all unknown PLANTS_ variables, without what they hold: each may be a slip. */
 export function warnOfUnknown({

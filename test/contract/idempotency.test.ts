@@ -150,6 +150,18 @@ for (const [says, errno, outcome, next] of [
   });
 }
 
+test("an equal request that cannot wait is a 50302: the first one may store the plant", async () => {
+  const { journal, disk, records } = await simulated({ queueRecordsMax: 1 });
+  const { post } = await serving({ store: journal });
+  const isWriting = disk.stall();
+  const first = post({ key: "k" });
+  await isWriting;
+  assert.equal((await post({ key: "k" })).error, 50302);
+  disk.resume();
+  assert.equal((await first).status, 200);
+  assert.equal(records().length, 1);
+});
+
 test("requests that wait for an equal one keep no copy of its plant", async () => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;

@@ -467,11 +467,18 @@ for (const [line, message] of [
   });
 }
 
+test("the admin listener may have the port that an inherited socket replaces", () => {
+  const environment = { LISTEN_PID: "4711", LISTEN_FDS: "1" };
+  assert.doesNotThrow(() => serve("--admin 8080", environment));
+});
+
 for (const line of [
   "--admin 0 --port 0",
   "--admin 127.0.0.2:8080",
   "--admin 8080 --socket a",
-  "--admin ./a --socket b --store c"
+  "--admin ./a --socket b --store c",
+  "--admin 0.0.0.0:80 --port 80 --host ::1",
+  "--admin [::1]:80 --port 80 --host 0.0.0.0"
 ]) {
   test(`\`${line}\` is accepted: all are at different places`, () => {
     assert.doesNotThrow(() => serve(line));
