@@ -191,7 +191,7 @@ test("requests that wait for an equal one keep no copy of its plant", async () =
       })
     )
   );
-  disk.stall();
+  void disk.stall();
   const port = await listen(server);
   const before = heapBytes();
   const client = connect(port, "127.0.0.1");

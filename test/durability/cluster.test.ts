@@ -117,7 +117,7 @@ if (rounds > 1)
         ),
         {
           name: "AssertionError",
-          actual: /^it serves|another process writes to it/
+          actual: /^it serves|another process writes to it|has 2 names/
         }
       )
   );

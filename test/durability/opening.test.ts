@@ -388,8 +388,8 @@ function expectedOf(path: string, before: Buffer, verdict: Verdict): Opening {
       return {
         ...opening,
         files: {
-          [basename(path)]: `its first ${offset} bytes`,
-          [basename(copy)]: `its last ${bytes} bytes`
+          [basename(path)]: describeBytes(before.subarray(0, offset), before),
+          [basename(copy)]: describeBytes(before.subarray(offset), before)
         },
         warnings: [
           `${path}: at offset ${offset}, a torn end of ${bytes} bytes was moved to ${copy}`
