@@ -139,7 +139,11 @@ test(
       assert.ok(bodies > 1, "the control: responses are kept");
       assert.ok(bodies < 12, `${bodies} bodies`);
       for (const socket of sockets) socket.destroy();
-      assert.equal((await answerTo(server.port, plant)).status, 200);
+
+      // The queue may still be full of large plants.
+      let { status } = await answerTo(server.port, plant);
+      while (status === 503) ({ status } = await answerTo(server.port, plant));
+      assert.equal(status, 200);
     } finally {
       await server.end("SIGKILL");
     }
