@@ -319,7 +319,7 @@ test("a store that keeps no keys: the field is not looked at, whatever its value
   assert.equal(own.length, 5);
 });
 
-test("a host's own store with appendOnce gets the digest; its outcomes become the responses", async () => {
+test("a host's own store with appendOnce gets the digest of the key and decides the response", async () => {
   const calls: (readonly [bigint, string])[] = [];
   const outcomes = [
     () => "stored" as const,

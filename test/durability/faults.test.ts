@@ -237,7 +237,7 @@ test(
 );
 
 test(
-  "a full file system: 50301, no torn byte; when it is freed plants are stored again",
+  "a full file system is 50301 without a torn byte, and plants are stored again when it is freed",
   { skip: noMount },
   async () => {
     // A file system of 64 KiB, in a mount namespace of its own.

@@ -270,7 +270,7 @@ test("a damaged record before the last certified line is not remembered: its pla
   assert.equal(await once(again, "k"), "stored");
 });
 
-test("damage longer than any line is not read at once; the keys around it are remembered", () => {
+test("damage longer than any line is not read at once, and the keys around it are remembered", () => {
   const moss = '{"id":1,"name":"Moss"}';
   const lineOf = (seq: number, key: string) =>
     fillChecksums(recordText(seq, new Date(0).toISOString(), 1, moss, key));

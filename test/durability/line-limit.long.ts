@@ -215,7 +215,7 @@ const small = (seq: number, offset: number): Buffer =>
 const one = small(1, headerBytes);
 const begin = Buffer.concat([Buffer.from(header), one]);
 
-test("a hole of 700 MiB in the middle is one damaged spot; what follows is read", () => {
+test("a hole of 700 MiB in the middle is one damaged spot, and what follows is read", () => {
   const folder = temporaryFolder();
   const next = begin.length + 700 * mib;
   const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);

@@ -406,7 +406,7 @@ const calls: readonly (readonly [
 ];
 
 for (const [operation, code, exitCode] of calls) {
-  test(`an opening whose ${operation} fails ends with ${exitCode}; the next repairs`, async () => {
+  test(`an opening whose ${operation} fails ends with ${exitCode}, and the next one repairs`, async () => {
     let fired = 0;
     for (const file of busy) {
       for (let skip = 0; ; skip++) {

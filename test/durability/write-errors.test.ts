@@ -121,7 +121,7 @@ for (const [says, isTruncated, fail] of [
     (disk: SimulatedDisk) => disk.fail("look", { errno: EIO })
   ]
 ] as const) {
-  test(`${says}: all are unknown, waiting and later ones too; "failed" comes once`, async () => {
+  test(`${says}: all plants are unknown, waiting and later ones too, and "failed" comes once`, async () => {
     const { disk, journal, failures, bytes, during } = await simulated();
     await journal.append(fern);
     const before = bytes();

@@ -138,7 +138,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     test(`${what} is refused`, () =>
       refused(cluster.open("plants", options), code, pattern));
   }
-  test("each server is asked whether it syncs; one that is down stops nothing, and is asked when it is back", async () => {
+  test("each server is asked whether it syncs, and one that is down stops nothing and is asked when it is back", async () => {
     const [{ monitor } = assert.fail("no server")] = cluster.servers;
     const warnings: string[] = [];
     const options = {

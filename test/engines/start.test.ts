@@ -10,7 +10,7 @@ import { append, Fake, open, openFake, patient, refused } from "./fake.ts";
 mock.method(Math, "random", () => 0.5);
 
 describe("a connection", { concurrency: 8 }, () => {
-  test("that is away for long: not stored, at once; and it comes back by itself", async () => {
+  test("that is away for long refuses plants at once, as not stored, until it comes back by itself", async () => {
     const { fake, store, warnings } = await open(
       {},
       { unreachableMillis: 300 }

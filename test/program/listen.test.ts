@@ -253,33 +253,56 @@ test(
   }
 );
 
+test("a socket that kill -9 left behind is replaced", { timeout }, async () => {
+  const socketPath = join(socketFolder(), "s");
+  const args = ["--socket", socketPath];
+  assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
+  assert.ok(existsSync(socketPath));
+  const second = await start({ args });
+  assert.equal(await post({ socketPath }), 200);
+  assert.equal(await second.end(), 0);
+  assert.ok(!existsSync(socketPath));
+});
+
+test("a socket that is served is not replaced", { timeout }, async () => {
+  const socketPath = join(socketFolder(), "s");
+  const args = ["--socket", socketPath];
+  const server = await start({ args });
+  assert.equal((await run(args, {}, temporaryFolder())).code, 69);
+  assert.equal(await post({ socketPath }), 200);
+  assert.equal(await server.end(), 0);
+});
+
 test(
-  "a socket that kill -9 left behind is replaced; one that is served, and a file, are not",
+  "a file at the path of a socket is not replaced",
   { timeout },
   async () => {
     const socketPath = join(socketFolder(), "s");
     const args = ["--socket", socketPath];
-    assert.equal(await (await startProcess({ args })).end("SIGKILL"), null);
-    assert.ok(existsSync(socketPath));
-    const second = await start({ args });
-    assert.equal((await run(args, {}, temporaryFolder())).code, 69);
-    assert.equal(await post({ socketPath }), 200);
-    assert.equal(await second.end(), 0);
-    assert.ok(!existsSync(socketPath));
     writeFileSync(socketPath, "not a socket");
     assert.equal((await run(args, {}, temporaryFolder())).code, 69);
     assert.equal(readFileSync(socketPath, "utf8"), "not a socket");
+  }
+);
+
+test(
+  "a missing directory of a socket ends with 69 and is named",
+  { timeout },
+  async () => {
     const { code, stderr } = await run(
       ["--socket", join(socketFolder(), "none", "s")],
       {},
       temporaryFolder()
     );
     assert.equal(code, 69);
-    assert.match(
-      stderr,
-      /cannot listen: ENOENT: .*none'/,
-      "the missing directory is named"
-    );
+    assert.match(stderr, /cannot listen: ENOENT: .*none'/);
+  }
+);
+
+test(
+  "a host name that does not resolve is named with its variable",
+  { timeout },
+  async () => {
     // As conda and tcsh set it.
     const named = await run([], { HOST: "x86-64.invalid" }, temporaryFolder());
     assert.match(

@@ -165,7 +165,8 @@ test("a replay is counted", { timeout }, async () => {
   assert.equal((await metricsOf(server)).get("plant_store_replays_total"), 2);
 });
 
-test("each bucket counts what is within its bound, and the last one all; the CPU time is the sum of both", () => {
+/** Makes the metrics of a store and a process that have done nothing; `samples` reads them. */
+function freshMetrics() {
   const store = Object.assign(new EventEmitter(), {
     stats: { queue: { records: 0, bytes: 0 } }
   });
@@ -181,21 +182,32 @@ test("each bucket counts what is within its bound, and the last one all; the CPU
     health,
     secrets: { tls: undefined }
   });
-  store.emit("batch", 5, 30);
-  store.emit("batch", 8, 6_000);
-  const samples = new Map(
-    metrics
-      .text()
-      .split("\n")
-      .map((line) => line.split(" ") as [string, string])
-  );
+  const samples = () =>
+    new Map(
+      metrics
+        .text()
+        .split("\n")
+        .map((line) => line.split(" ") as [string, string])
+    );
+  return { store, samples };
+}
+
+test("the CPU time is the sum of the user's and the system's", () => {
+  const { samples } = freshMetrics();
+  assert.equal(samples().get("process_cpu_seconds_total"), "1.5");
+});
+
+test("each bucket counts what is within its bound, and the last one all", () => {
+  const fresh = freshMetrics();
+  fresh.store.emit("batch", 5, 30);
+  fresh.store.emit("batch", 8, 6_000);
+  const samples = fresh.samples();
   const countsOf = (name: string): readonly string[] =>
     [...samples].flatMap(([sample, count]) =>
       sample.startsWith(`${name}_bucket`) ? [count] : []
     );
   assert.deepEqual(countsOf("plant_store_batch_records"), [..."0002222222222"]);
   assert.deepEqual(countsOf("plant_store_append_seconds"), [..."00000111112"]);
-  assert.equal(samples.get("process_cpu_seconds_total"), "1.5");
   for (const [name, sum] of [
     ["batch_records", "13"],
     ["append_seconds", "6.03"]

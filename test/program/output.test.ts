@@ -80,17 +80,21 @@ for (const command of commands) {
   });
 }
 
+test("a full stdout ends the process with 74", { skip, timeout }, async () => {
+  const cwd = await journals();
+  const { status, stderr } = shell(`plants verify damaged > ${full}`, cwd);
+  assert.equal(status, 74);
+  assert.match(
+    stderr,
+    /^plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/
+  );
+});
+
 test(
-  "a full stdout ends the process with 74; a reader that is gone before anything is written is no failure",
+  "a reader that is gone before anything is written is no failure",
   { skip, timeout },
   async () => {
     const cwd = await journals();
-    const { status, stderr } = shell(`plants verify damaged > ${full}`, cwd);
-    assert.equal(status, 74);
-    assert.match(
-      stderr,
-      /^plant-store: cannot write to stdout: ENOSPC: no space left.*\n$/
-    );
     assert.deepEqual(
       shell("exec 3> >(true); wait $!; plants openapi >&3", cwd),
       { status: 0, stdout: "", stderr: "" }

@@ -73,7 +73,7 @@ test("a program that cannot listen leaves nothing but its journal, although its 
 });
 
 test(
-  "a journal that is moved without a rotation fails: 503, also of /readyz, then exit 74; no SIGHUP rotates it",
+  "a journal that is moved without a rotation ends the server with 503, also of /readyz, and exit code 74, and no SIGHUP rotates it",
   { timeout },
   async () => {
     const cwd = temporaryFolder();

@@ -84,7 +84,7 @@ test(
 );
 
 test(
-  "SIGHUP reads the tokens again; a refused file keeps the old ones, and is logged",
+  "SIGHUP reads the tokens again, and keeps the old ones and logs why if it refuses the file",
   { timeout },
   async () => {
     const cwd = temporaryFolder();

@@ -207,11 +207,15 @@ test("the commands for TLS make a pair that the server serves, and those of a re
   await server.end();
 });
 
-test("the worked example of a journal is valid; the command for the lines after a damaged one prints these, and not that one", async () => {
+test("the worked example of a journal is valid", async () => {
+  const folder = checkout();
+  writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));
+  assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
+});
+
+test("the command for the lines after a damaged one prints these, and not that one", async () => {
   const folder = checkout();
   const lines = blockOf("ndjson", "example").split(/(?<=\n)/);
-  writeFileSync(join(folder, "plants.ndjson"), lines.join(""));
-  assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
   for (const damaged of [1, 2]) {
     const text = lines
       .with(damaged, `${lines[damaged]?.replace('"name":"', '"name":"X')}`)
