@@ -204,8 +204,8 @@ for (const [says, args, files, stdout, code, stderr] of [
       writeFileSync(join(cwd, name), text);
     const found = await run(["cat", ...args.split(" ")], {}, cwd);
     assert.match(found.stderr, stderr);
-    assert.deepEqual(found.stdout, stdout);
-    assert.deepEqual(found.code, code);
+    assert.equal(found.stdout, stdout);
+    assert.equal(found.code, code);
     for (const [name, text] of Object.entries(files))
       assert.deepEqual(readFileSync(join(cwd, name)), Buffer.from(text));
   });
@@ -308,11 +308,7 @@ test(
     assert.equal(running.stderr(), "");
     const { code: damaged, stdout } = await run(["cat", "damaged"], {}, cwd);
     assert.equal(damaged, 65, "the control");
-    assert.deepEqual(
-      stdout,
-      '{"id":1,"name":"x"}\n'.repeat(20_000),
-      "the control"
-    );
+    assert.equal(stdout, '{"id":1,"name":"x"}\n'.repeat(20_000), "the control");
   }
 );
 

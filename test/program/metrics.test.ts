@@ -212,7 +212,7 @@ test("each bucket counts what is within its bound, and the last one all", () => 
     ["batch_records", "13"],
     ["append_seconds", "6.03"]
   ] as const) {
-    assert.deepEqual(samples.get(`plant_store_${name}_sum`), sum);
+    assert.equal(samples.get(`plant_store_${name}_sum`), sum);
     assert.equal(samples.get(`plant_store_${name}_count`), "2");
   }
 });

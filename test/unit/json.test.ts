@@ -251,8 +251,8 @@ const errors = Object.entries(invalid).flatMap(([code, texts]) =>
 for (const [text, code, offset] of errors) {
   test(`${shown(text)} is refused at byte ${offset} as ${code}`, () => {
     const error = errorOf(text);
-    assert.deepEqual(error?.code, code);
-    assert.deepEqual(error?.offset, offset);
+    assert.equal(error?.code, code);
+    assert.equal(error?.offset, offset);
     // Safe in any log: one line, no more than a character of what was sent.
     assert.match(
       error?.message ?? "",
@@ -294,7 +294,7 @@ for (const [what, hex, offset] of [
   test(`${what} (${hex}) is refused at byte ${offset} as not UTF-8`, () => {
     const error = errorOf(Buffer.from(hex, "hex"));
     assert.equal(error?.code, "utf8");
-    assert.deepEqual(error?.offset, offset);
+    assert.equal(error?.offset, offset);
   });
 }
 
