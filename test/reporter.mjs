@@ -1,7 +1,7 @@
 /**
  * Reports tests to a person, whatever the version of Node: a dot for 25 tests that end, each failure
- * with its output, the skipped tests by their reason, and Node's closing counts. A test that passes
- * has no line. `npm test -- --test-reporter=spec` shows each one.
+ * with its output and the titles above it, the skipped tests by their reason, and Node's closing
+ * counts. A test that passes has no line. `npm test -- --test-reporter=spec` shows each one.
  */
 import { relative } from "node:path";
 import { inspect } from "node:util";
@@ -20,6 +20,7 @@ const sourceOf = (file) =>
 /** Yields what to print for the events of Node's test runner. */
 export default async function* report(events) {
   const outputs = new Map();
+  const started = new Map();
   const failedFiles = new Set();
   const skipped = new Map();
   const counts = [];
@@ -35,6 +36,11 @@ export default async function* report(events) {
       counts.push(data.message);
     else if (type === "test:diagnostic")
       keep(sourceOf(data.file), `${data.message}\n`);
+    else if (type === "test:start")
+      started.set(data.file, [
+        ...(started.get(data.file) ?? []).slice(0, data.nesting),
+        data.name
+      ]);
     else if (type === "test:pass" || type === "test:fail") {
       if (++ended % testsOfDot === 0) yield ".";
       if (ended % (testsOfDot * dotsOfLine) === 0) yield "\n";
@@ -44,7 +50,7 @@ export default async function* report(events) {
       } else if (type === "test:fail" && data.todo === undefined) {
         failedFiles.add(sourceOf(data.file));
         if (data.details.error?.failureType !== "subtestsFailed")
-          yield failure(data);
+          yield failure(data, started.get(data.file) ?? []);
       }
     }
   }
@@ -63,11 +69,12 @@ const reasonOf = ({ skip }) =>
 
 const indented = (text) => text.trimEnd().replace(/^/gm, "    ");
 
-function failure({ name, file, line, details }) {
+/** Describes a failed test. `started` has the titles above it, by depth. */
+function failure({ name, nesting, file, line, details }, started) {
   const error = details.error?.cause ?? details.error;
   const text =
     typeof error === "string" ? error : inspect(error, { depth: 10 });
   const { exitCode, signal } = details.error ?? {};
   const end = exitCode || signal ? ` (ended with ${exitCode || signal})` : "";
-  return `\nnot ok ${name}${end}\n  at ${sourceOf(file)}:${line ?? 1}\n${indented(text)}\n`;
+  return `\nnot ok ${[...started.slice(0, nesting), name].join(" > ")}${end}\n  at ${sourceOf(file)}:${line ?? 1}\n${indented(text)}\n`;
 }

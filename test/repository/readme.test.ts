@@ -116,8 +116,8 @@ async function replay(
 }
 
 const transcripts = blocks.filter(({ language }) => language === "console");
-for (const [index, { document, text }] of transcripts.entries()) {
-  test(`transcript ${index + 1}, of ${document.name}, produces what is written`, async () => {
+for (const { document, text } of transcripts) {
+  test(`the transcript in ${document.name} produces what is written`, async () => {
     const outputs = await replay(text);
     const found = outputs
       .map(([line, output]) => `$ ${line}${output && `\n${output}`}\n`)
