@@ -7,13 +7,13 @@ import { inspect } from "node:util";
 import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/engines/credentials.ts";
 import { openNats, type NatsOptions } from "../../src/engines/nats.ts";
+import { fern } from "../support/journals.ts";
 import { Cluster, storeOne, until, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
 
 const timeout = 60_000;
-const fern = { id: 1n, name: "Fern" };
 
 /** The seed and public key of the NATS documentation. */
 const seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { NatsStore } from "../../src/engines/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
+import { fern } from "../support/journals.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";
 import {
   ack,
@@ -19,7 +20,6 @@ import {
 } from "./fake.ts";
 
 const timeout = 120_000;
-const fern = { id: 1n, name: "Fern" };
 const moss = { id: 1n, name: "Moss" };
 const duplicate = ',"duplicate":true';
 let keys = 0;

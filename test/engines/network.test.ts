@@ -2,12 +2,12 @@
  * acknowledgements that are lost on the way. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { fern } from "../support/journals.ts";
 import { Cluster, freePorts, storeOne, until, withCluster } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { proxied, underLoad } from "./load.ts";
 
 const timeout = 60_000;
-const fern = { id: 1n, name: "Fern" };
 const [leafPort = 0] = await freePorts(1);
 const toHub = `leafnodes { remotes: [
   { url: "nats-leaf://admin:adminpw@127.0.0.1:${leafPort}", account: PLANTS } ] }`;

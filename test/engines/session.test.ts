@@ -7,6 +7,7 @@ import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { after, describe, mock, test } from "node:test";
 import { openNats, type NatsLimits } from "../../src/engines/nats.ts";
+import { fern } from "../support/journals.ts";
 import { until } from "./cluster.ts";
 import {
   ack,
@@ -24,7 +25,6 @@ import {
 // Hosts are tried in the order of the address.
 const { random } = Math;
 mock.method(Math, "random", () => 0.5);
-const fern = { id: 1n, name: "Fern" };
 
 const open = (
   script: Script = {},
