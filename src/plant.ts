@@ -4,10 +4,9 @@
  * The journal reads its records with the schemas and with `plainForm`: a change of either also
  * applies to old records.
  */
-import { ok as assert } from "node:assert";
-import { exactInteger } from "./json/number.ts";
+import { exactInteger, int64 } from "./json/number.ts";
 import { decodeUtf8, JsonError, parseJson } from "./json/parse.ts";
-import { checkSchema, type Schema } from "./json/schema.ts";
+import { checkSchema, type MemberSchema, type Schema } from "./json/schema.ts";
 
 /** A plant as the service returns it: without its `id`. */
 export interface Plant {
@@ -31,7 +30,7 @@ export const plantSchema = {
     name: { type: "string" },
     tag: { type: "string", description: "the type of the plant" }
   }
-} as const satisfies Schema;
+} as const satisfies SchemaOf<keyof Plant>;
 
 export const newPlantSchema = {
   title: "NewPlant",
@@ -49,7 +48,15 @@ export const newPlantSchema = {
       }
     }
   ]
-} as const satisfies Schema;
+} as const satisfies {
+  title: string;
+  allOf: [typeof plantSchema, SchemaOf<Exclude<keyof NewPlant, keyof Plant>>];
+};
+
+/** A schema that has each of these members, and no other. */
+type SchemaOf<Name extends string> = Omit<Schema, "properties"> & {
+  readonly properties: Readonly<Record<Name, MemberSchema>>;
+};
 
 export const errorSchema = {
   title: "Error",
@@ -66,17 +73,21 @@ export const errorSchema = {
 } as const satisfies Schema;
 
 /** A JSON string of printable ASCII without escapes. */
-const asciiString = String.raw`"([ !#-[\]-~]*)"`;
+const asciiString = String.raw`"[ !#-[\]-~]*"`;
 
 /**
- * The form of nearly every NewPlant that `newPlantJson` writes: an id of up to 18 digits, and plain
+ * The form of nearly every text that `newPlantText` writes: an id of up to 18 digits, and plain
  * strings.
  */
 export const plainForm =
-  String.raw`{"id":(0|-?[1-9]\d{0,17}),"name":${asciiString}` +
+  String.raw`{"id":(?:0|-?[1-9]\d{0,17}),"name":${asciiString}` +
   String.raw`(?:,"tag":${asciiString})?}`;
 
 const plain = new RegExp(`^${plainForm}$`);
+
+const memberNames = newPlantSchema.allOf.flatMap(({ properties }) =>
+  Object.keys(properties)
+);
 
 /**
  * Reads a NewPlant from a JSON text, and returns the one text in which it is kept. Other members
@@ -86,40 +97,79 @@ const plain = new RegExp(`^${plainForm}$`);
  * @throws JsonError; if its code is `schema`, the message names every violation
  */
 export function readNewPlant(json: Buffer, nestingMax: number) {
-  // Most clients send the text that newPlantJson writes: a regular expression replaces all that
+  // Most clients send the text that newPlantText writes: a regular expression replaces all that
   // follows. This is safe, because its form allows nothing that the strict way would refuse.
   const text = decodeUtf8(json);
   if (plain.test(text)) return text;
 
-  const value = parseJson(text, nestingMax, ["id", "name", "tag"]);
+  const value = parseJson(text, nestingMax, memberNames);
   const violations = checkSchema(newPlantSchema, value);
   if (violations.size > 0)
     throw new JsonError("schema", [...violations].join("; "));
 
   const { members } = value;
-  const id = exactInteger(members.get("id") ?? "");
-  const name = canonicalString(members.get("name"));
-  assert(typeof id === "bigint" && name !== undefined, "the schema is checked");
-  return newPlantText(id, name, canonicalString(members.get("tag")));
+  return newPlantText({
+    id: `${exactInteger(members.get("id") ?? "")}`,
+    name: canonicalString(members.get("name")),
+    tag: canonicalString(members.get("tag"))
+  });
 }
 
 /** Returns a JSON string as JSON.stringify writes it. One without escapes is that already. */
 const canonicalString = (text: string | undefined) =>
   text?.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
-/** Returns the one text in which a NewPlant is kept: plain digits, no space, no other member. */
-export const newPlantJson = ({ id, name, tag }: NewPlant) =>
-  newPlantText(id, JSON.stringify(name), JSON.stringify(tag));
+/** What a library's caller must give, in words. */
+export const plantExpected = "an int64 id as bigint, a name, and a tag or none";
 
-/** Joins the texts of a NewPlant's members. JSON.stringify returns undefined for an absent tag. */
-const newPlantText = (id: bigint, name: string, tag?: string) =>
-  `{"id":${id},"name":${name}${tag === undefined ? "" : `,"tag":${tag}`}}`;
+/**
+ * Returns the text in which the plant of a library's caller is kept; undefined if that has more
+ * than `bytesMax` bytes.
+ *
+ * Reads each member once: a getter may return something else the second time, and only what was
+ * checked may be written.
+ *
+ * @throws Error for what int64 or JSON cannot represent, or what a getter or a proxy throws
+ */
+export function plantText(unchecked: NewPlant, bytesMax: number) {
+  // null has no members.
+  const { id, name, tag } = unchecked;
+  const isId = typeof id === "bigint" && id >= int64.min && id <= int64.max;
+  if (!isId || !isText(name) || (tag !== undefined && !isText(tag)))
+    throw new TypeError(`expected ${plantExpected}`);
+
+  // Checked before encoding, too: escapes can make it six times as long, more than a string can be.
+  if (name.length + (tag?.length ?? 0) > bytesMax) return undefined;
+  const text = newPlantText({
+    id: `${id}`,
+    name: JSON.stringify(name),
+    tag: JSON.stringify(tag)
+  });
+  return Buffer.byteLength(text) <= bytesMax ? text : undefined;
+}
+
+const isText = (text: unknown) =>
+  typeof text === "string" && text.isWellFormed();
+
+/**
+ * Returns the one text in which a NewPlant is kept: plain digits, no space, no other member.
+ *
+ * @param members the text of each member, in the order of the text; undefined for an absent one
+ */
+const newPlantText = (
+  members: Readonly<Record<keyof NewPlant, string | undefined>>
+) => {
+  const texts = Object.entries(members).filter(
+    ([, text]) => text !== undefined
+  );
+  return `{${texts.map(([name, text]) => `"${name}":${text}`).join(",")}}`;
+};
 
 /** Returns the Plant's text: that of the NewPlant without `id`, its first member. */
 export const plantJson = (json: string) =>
   `{${json.slice(json.indexOf(",") + 1)}`;
 
-/** Parses a text of `newPlantJson`. JSON.parse would round the `id`, its first member. */
+/** Parses a text of `newPlantText`. JSON.parse would round the `id`, its first member. */
 export const newPlantOf = (json: string): NewPlant => ({
   ...JSON.parse(json),
   id: BigInt(json.slice(6, json.indexOf(",")))

@@ -6,7 +6,7 @@
 import { ExitError, internalErrorMessage } from "./program/exit.ts";
 import type { Host } from "./program/host.ts";
 import { run } from "./program/run.ts";
-import { exitCodes } from "./store.ts";
+import { exitCodes } from "./failure.ts";
 
 const { stdout, stderr } = process;
 

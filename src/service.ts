@@ -16,7 +16,8 @@ import { checkRoute, plantsPath } from "./http/router.ts";
 import type { Application } from "./http/strict-server.ts";
 import { checkOptions, type PlantOptions } from "./options.ts";
 import { plantJson, readNewPlant } from "./plant.ts";
-import { appendJsonOf, type AppendJson, type Outcome } from "./store.ts";
+import { appendJsonOf } from "./append.ts";
+import type { AppendJson, Outcome } from "./store.ts";
 
 /** The plant store as an application: one operation, POST {basePath}/plants. */
 export class PlantService implements Application {
@@ -91,13 +92,9 @@ export class PlantService implements Application {
 
         // A 200 means that the plant is on stable storage: it waits for the store. Meanwhile the
         // store alone has the text, once for all equal requests.
-        this.#append(
-          plant,
-          (outcome, stored) => {
-            if (outcome instanceof Error) refuse(outcome);
-            else connection.answer(response, answerOf(stored, outcome));
-          },
-          key
+        void this.#append(plant, key).then(
+          (outcome) => connection.answer(response, answerOf(outcome)),
+          refuse
         );
       } catch (error) {
         refuse(key === undefined ? error : inDoubt(error));
@@ -139,8 +136,9 @@ export class PlantService implements Application {
 }
 
 /**
- * Returns the refusal of a request with a key. An equal request may be in progress, or may have
- * stored the plant.
+ * Returns the refusal of a request with a key before the store has looked for the key: an equal
+ * request may be in progress, or may have stored the plant. What the store itself refuses, thrown
+ * or as a rejection, stays as it is.
  */
 const inDoubt = (refusal: unknown) =>
   refusal instanceof ApiError && refusal.status === 503
@@ -151,16 +149,11 @@ const inDoubt = (refusal: unknown) =>
     : refusal;
 
 /** Returns the response to a stored NewPlant: a Plant, which has no `id`. */
-function answerOf(newPlant: string, outcome: Outcome): Answer {
-  const body = `${plantJson(newPlant)}\n`;
-  if (outcome === "replayed")
-    return { status: 200, headers: replayedHeader, body, replayed: true };
-  return {
-    status: 200,
-    headers: {},
-    body,
-    receipt: typeof outcome === "object" ? outcome : undefined
-  };
+function answerOf({ json, isReplay, receipt }: Outcome): Answer {
+  const body = `${plantJson(json)}\n`;
+  return isReplay
+    ? { status: 200, headers: replayedHeader, body, replayed: true }
+    : { status: 200, headers: {}, body, receipt };
 }
 
 const replayedHeader = { "Idempotency-Replayed": "true" };

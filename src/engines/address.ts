@@ -16,8 +16,7 @@ import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { checkNames } from "../config.ts";
-import { messageOf } from "../journal/error.ts";
-import { EngineError } from "../store.ts";
+import { messageOf, EngineError } from "../failure.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
 import { setTimeout } from "node:timers/promises";
-import { EngineError } from "../store.ts";
+import { EngineError } from "../failure.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
 import type { NatsLimits } from "./limits.ts";
 import {

@@ -8,7 +8,8 @@
  * was never sent, or after each attempt the server reported that nobody took it.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import { StoreError, type EngineError } from "../store.ts";
+import { StoreError } from "../store.ts";
+import type { EngineError } from "../failure.ts";
 import type { Settings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";

@@ -11,6 +11,7 @@
  * TIME, KEY, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the
  * stream numbers it.
  */
+import { ifPossible } from "../failure.ts";
 import {
   decodeRecord,
   fillChecksums,
@@ -22,7 +23,8 @@ import {
 } from "../journal/record.ts";
 
 /** Time, key and plant in a message; also in others, which are not equal to what these become. */
-const messageForm = /"at":"(.{24})"(?:,"key":"(.{22})")?,"plant":(.*),"crc"/s;
+const messageForm =
+  /"at":"(.{24})"(?:,"key":"(.{22})")?,"plant":([^\n]*),"crc"/;
 
 /** @throws RangeError for a time that a record cannot have */
 export const encodeMessage = (at: string, plant: string, key?: string) =>
@@ -54,6 +56,9 @@ export function fromMessage(message: Buffer, seq: number, offset: number) {
   const decoded = decodeMessage(message);
   if (!decoded) return undefined;
   const { at, key, plant } = decoded;
+
+  // Any client of the stream may have sent it: a journal's line must stay JSON.
+  if (ifPossible(() => JSON.parse(plant)) === undefined) return undefined;
   const line = recordText(seq, at, offset, plant, key);
   return decodeRecord(fillChecksums(line).subarray(0, -1)) ? line : undefined;
 }

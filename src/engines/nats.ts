@@ -2,18 +2,17 @@
 import { EventEmitter } from "node:events";
 import type { JournalError } from "../journal/error.ts";
 import type { NewPlant } from "../plant.ts";
+import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
 import {
   appendJson,
-  appendPlant,
   conflict,
-  EngineError,
-  shareOutcomes,
-  type Outcome,
   StoreError,
+  type Outcome,
   type PlantStore,
   type Receipt,
   type StoreEvents
 } from "../store.ts";
+import { EngineError } from "../failure.ts";
 import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
 import type { NatsLimits } from "./limits.ts";
@@ -66,9 +65,10 @@ export class NatsStore
     this.#settings = settings;
     this.#inFlight = inFlight;
     if (settings.keys)
-      this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
+      this.appendOnce = (plant, key) =>
+        appendPlantOnce(this.#append, plant, key);
     const { append, appendOnce } = this;
-    this[appendJson] = { append, appendOnce, variant: this.#append };
+    this[appendJson] = { append, appendOnce, own: this.#append };
   }
 
   /** The messages in flight, and whether a server is reachable, or was a moment ago. */
@@ -78,14 +78,11 @@ export class NatsStore
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
   append(plant: NewPlant): Promise<Receipt | void> {
-    return appendPlant(plant, this.#append);
+    return appendPlant(this.#append, plant);
   }
 
   readonly #append = shareOutcomes(
-    (json, settle, key) => {
-      const settled = (outcome: Outcome | Error) => settle(outcome, json);
-      void this.#store(json, key).then(settled, settled);
-    },
+    (json, key) => this.#store(json, key),
     () => this.#inFlight.room
   );
 
@@ -123,7 +120,7 @@ export class NatsStore
 
   readonly [Symbol.asyncDispose] = () => this.close();
 
-  async #store(json: string, key?: string) {
+  async #store(json: string, key?: string): Promise<Outcome> {
     const begunAt = performance.now();
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
@@ -151,11 +148,11 @@ export class NatsStore
       if (record.plant !== json) throw conflict();
 
       // Otherwise an earlier attempt of this very call was stored.
-      if (!stored?.headers.includes(id)) return "replayed";
+      if (!stored?.headers.includes(id)) return { json, isReplay: true };
     }
     this.#inFlight.session.reportRecovery();
     this.emit("batch", 1, performance.now() - begunAt);
-    return { seq };
+    return { json, receipt: { seq } };
   }
 
   /**

@@ -7,7 +7,7 @@
  * https://docs.nats.io/reference/reference-protocols/nats-protocol
  */
 import { randomBytes } from "node:crypto";
-import { EngineError } from "../store.ts";
+import { EngineError } from "../failure.ts";
 import type { NatsLimits } from "./limits.ts";
 
 export type Frame = ReturnType<typeof parseFrame>;

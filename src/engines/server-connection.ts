@@ -7,7 +7,7 @@ import { hostname } from "node:os";
 import { pid } from "node:process";
 import { connect as connectTls } from "node:tls";
 import { version } from "../config.ts";
-import { EngineError } from "../store.ts";
+import { EngineError } from "../failure.ts";
 import type { Endpoint, Settings } from "./address.ts";
 import {
   expectedOf,

@@ -5,7 +5,7 @@
  *   address -> handshake -> check -> ready -> lost -> the next address …
  */
 import { setTimeout } from "node:timers/promises";
-import { EngineError } from "../store.ts";
+import { EngineError } from "../failure.ts";
 import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
 import { check } from "./checks.ts";
 import { Connection, type ResponseHandler } from "./server-connection.ts";

@@ -19,7 +19,7 @@
  * is durable. It stays until a person has copied the file again, and counts for every later state
  * of the same file.
  */
-import { ifPossible } from "./error.ts";
+import { ifPossible } from "../failure.ts";
 import type { Disk, JournalFile } from "./files.ts";
 
 /** Marks a file as closed, if it is where and as long as its process left it. */

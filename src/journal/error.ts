@@ -1,6 +1,6 @@
 /** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
-import { exitCodes } from "../store.ts";
+import { exitCodes, messageOf } from "../failure.ts";
 
 export type JournalErrorCode =
   "damaged" | "unreadable" | "internal" | "failed" | "locked";
@@ -63,22 +63,3 @@ export const asJournalError = (
   error: unknown
 ) =>
   error instanceof JournalError ? error : new JournalError(code, path, error);
-
-/** Returns what a step returns; undefined if it throws, for steps whose failure does no harm. */
-export function ifPossible<T>(step: () => T) {
-  try {
-    return step();
-  } catch {
-    return undefined;
-  }
-}
-
-export const messageOf = (error: unknown) =>
-  error instanceof Error ? error.message : String(error);
-
-/** Whether an error is the system's, with this code. */
-export const hasCode = (error: unknown, code: string) => codeOf(error) === code;
-
-/** Returns the code of an error of the system, as ENOENT; undefined for another error. */
-export const codeOf = (error: unknown) =>
-  error instanceof Error && "code" in error ? error.code : undefined;

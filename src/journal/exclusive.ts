@@ -1,7 +1,7 @@
 /** Exclusive opening: a file that one descriptor may have open with a lock, on other systems. */
 import * as fs from "node:fs";
 import { isWindows } from "../system.ts";
-import { hasCode } from "./error.ts";
+import { hasCode } from "../failure.ts";
 
 /** libuv's UV_FS_O_EXLOCK, which Node does not name. */
 const exclusiveFlag = isWindows ? 0x1000_0000 : 0x20;

@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { isLinux, isWindows } from "../system.ts";
-import { hasCode } from "./error.ts";
+import { hasCode } from "../failure.ts";
 import { takeLocks } from "./lock.ts";
 
 const {

@@ -12,16 +12,16 @@ import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
 import { checkNames, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
+import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
 import {
   appendJson,
-  appendPlant,
-  shareOutcomes,
   StoreError,
   type PlantStore,
   type Receipt,
   type StoreEvents
 } from "../store.ts";
-import { attempt, ifPossible, JournalError } from "./error.ts";
+import { attempt, JournalError } from "./error.ts";
+import { ifPossible } from "../failure.ts";
 import { markClosed } from "./closed.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, type OpenFile, type OpenOptions } from "./open.ts";
@@ -118,9 +118,10 @@ export class Journal
     this.#settings = settings;
     this.#current = current;
     if (settings.keys)
-      this.appendOnce = (plant, key) => appendPlant(plant, this.#append, key);
+      this.appendOnce = (plant, key) =>
+        appendPlantOnce(this.#append, plant, key);
     const { append, appendOnce } = this;
-    this[appendJson] = { append, appendOnce, variant: this.#append };
+    this[appendJson] = { append, appendOnce, own: this.#append };
     this.#loop = this.#run();
   }
 
@@ -138,19 +139,20 @@ export class Journal
   }
 
   append(plant: NewPlant): Promise<Receipt | void> {
-    return appendPlant(plant, this.#append);
+    return appendPlant(this.#append, plant);
   }
 
   readonly #append = shareOutcomes(
-    (json, settle, key) => {
+    (json, key) => {
       const remembered = this.#settings.keys?.find(key, json);
       if (remembered instanceof StoreError) throw remembered;
       if (remembered) {
         this.#checkReplay();
-        return queueMicrotask(() => settle(remembered, json));
+        return Promise.resolve({ json, ...remembered });
       }
-      this.#queue.push(json, this.#settings.limits, settle, key);
+      const stored = this.#queue.push(json, this.#settings.limits, key);
       this.#wakeUp();
+      return stored;
     },
     () => this.#queue.roomWithin(this.#settings.limits)
   );

@@ -6,7 +6,7 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { conflict } from "../store.ts";
-import { ifPossible } from "./error.ts";
+import { ifPossible } from "../failure.ts";
 import { blocksOf, find, type Bytes } from "./lines.ts";
 import { decodeKeyed, headerBytes, keyMark, lineFeed } from "./record.ts";
 
@@ -83,7 +83,7 @@ export class KeyWindow {
       if ((positions[slot] ?? 0) < this.#start) break;
       if (this.#has(slot, 0)) {
         writePlant(this.#digests, digestBytes, plant);
-        return this.#has(slot, digestBytes) ? "replayed" : conflict();
+        return this.#has(slot, digestBytes) ? { isReplay: true } : conflict();
       }
       number = before[slot] ?? 0;
     }

@@ -12,7 +12,8 @@
 import * as fs from "node:fs";
 import { dirname, join } from "node:path";
 import { isBsd, isLinux, isWindows, system } from "../system.ts";
-import { hasCode, ifPossible, JournalError, messageOf } from "./error.ts";
+import { JournalError } from "./error.ts";
+import { hasCode, ifPossible, messageOf } from "../failure.ts";
 import { exclusiveNameOf, isExclusive, openExclusive } from "./exclusive.ts";
 import { listenOn, probe, randomName } from "./sockets.ts";
 

@@ -21,7 +21,8 @@ import { ok as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import { checkFlushed, markUnflushed, takeClosedMark } from "./closed.ts";
-import { asJournalError, attempt, ifPossible, JournalError } from "./error.ts";
+import { asJournalError, attempt, JournalError } from "./error.ts";
+import { ifPossible } from "../failure.ts";
 import {
   appendAll,
   replaceFile,

@@ -1,13 +1,8 @@
 /** The queue of appends: those that wait for a write or are in one, bounded in number and bytes. */
 import { ok as assert } from "node:assert";
 import type { Limits } from "../config.ts";
-import {
-  StoreError,
-  type Outcome,
-  type QueueSize,
-  type Receipt,
-  type Settle
-} from "../store.ts";
+import type { QueueSize } from "../append.ts";
+import { StoreError, type Outcome, type Receipt } from "../store.ts";
 import type { KeyWindow } from "./keys.ts";
 import { frameBytesMax } from "./record.ts";
 
@@ -19,8 +14,8 @@ interface Append {
   /** The bytes of the JSON. */
   readonly bytes: number;
 
-  /** Undefined once it has settled. */
-  settle: Settle | undefined;
+  readonly resolve: (outcome: Outcome) => void;
+  readonly reject: (error: StoreError) => void;
 }
 
 export class Queue {
@@ -50,17 +45,16 @@ export class Queue {
   }
 
   /**
-   * Queues a NewPlant's JSON; accepts any size if nothing else is queued.
+   * Queues a NewPlant's JSON; accepts any size if nothing else is queued. Resolves once it is on
+   * stable storage.
    *
-   * @param settle called once, with an error if the plant is not on stable storage, or may not be
    * @throws StoreError `refusal` once there is one; `busy` over the limits
    */
   push(
     json: string,
     { queueRecordsMax, queueBytesMax }: Limits,
-    settle: Settle,
     key?: string
-  ) {
+  ): Promise<Outcome> {
     if (this.refusal) throw this.refusal;
     const bytes = Buffer.byteLength(json);
 
@@ -72,7 +66,9 @@ export class Queue {
       throw new StoreError("busy", "too many records wait");
     this.#records++;
     this.#bytes += bytes;
-    this.waiting.push({ json, key, bytes, settle });
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ json, key, bytes, resolve, reject });
+    });
   }
 
   /** Moves waiting appends to the batch, up to `batchBytesMax`, but at least one. */
@@ -94,13 +90,13 @@ export class Queue {
    */
   settle(result: Required<Receipt> | StoreError) {
     for (const [index, append] of this.batch.entries()) {
-      assert(append.settle, "an append settles only once");
+      assert(this.#records > 0, "an append settles only once");
       assert(this.#bytes >= append.bytes, "queued bytes are never negative");
       this.#settle(
         append,
         result instanceof StoreError
           ? result
-          : { seq: result.seq + index, file: result.file }
+          : { receipt: { seq: result.seq + index, file: result.file } }
       );
     }
     this.batch = [];
@@ -123,18 +119,13 @@ export class Queue {
     for (const append of left) this.#settle(append, error);
   }
 
-  #settle(append: Append, outcome: Outcome | StoreError) {
-    const { settle, bytes, json } = append;
-    append.settle = undefined;
+  #settle(
+    { json, bytes, resolve, reject }: Append,
+    result: Omit<Outcome, "json"> | StoreError
+  ) {
     this.#records--;
     this.#bytes -= bytes;
-    try {
-      settle?.(outcome, json);
-    } catch (thrown) {
-      // An error of the caller's function is the caller's: it does not fail the journal.
-      queueMicrotask(() => {
-        throw thrown;
-      });
-    }
+    if (result instanceof StoreError) reject(result);
+    else resolve({ json, ...result });
   }
 }

@@ -11,7 +11,7 @@
  * synced  the offset at which that write begins: everything before it was on stable storage then
  * key     digest of the client's Idempotency-Key, if there was one: 16 bytes in base64url without
  *         padding, so 22 characters, the last of which is A, Q, g or w
- * plant   id in plain digits, name, and tag if there is one; no space, no other member
+ * plant   the text of a checked NewPlant: id in plain digits, name, tag if there is one; no space
  * crc     CRC-32 (zlib's), 8 lower-case hex digits, of the line's bytes before `,"crc"`
  *
  * Three lines, in pieces, each with its offset in the file:
@@ -29,14 +29,13 @@
  *   399
  */
 import { crc32 } from "node:zlib";
-import { newPlantOf, plainForm, readNewPlant } from "../plant.ts";
-import { keyForm, plantBytesMax, plantText } from "../store.ts";
+import { keyForm, textBytesMax } from "../append.ts";
 
 /** More bytes than a line has besides its plant, whatever seq and synced are: at most 140. */
 export const frameBytesMax = 160;
 
 /** The most bytes of a line, with its LF, and of a write: a bound for every reader's memory. */
-export const lineBytesMax = plantBytesMax + frameBytesMax;
+export const lineBytesMax = textBytesMax + frameBytesMax;
 
 export const lineFeed = 0x0a;
 
@@ -84,10 +83,10 @@ const headerForm = new RegExp(
     String.raw`"at":"${time}","crc":"[\da-f]{8}"}$`
 );
 
-/** A record without its checksum; the last groups are a plain plant's, if it holds one. */
+/** The start of a record, up to its plant. */
 const recordForm = new RegExp(
   String.raw`^{"seq":([1-9]\d*),"at":"(${time})","synced":([1-9]\d*)` +
-    `(?:,"key":"(${keyForm})")?,"plant":(?:${plainForm}$)?`
+    `(?:,"key":"(${keyForm})")?,"plant":{`
 );
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
@@ -131,39 +130,30 @@ export function isPartOfHeader(file: Buffer) {
 
 export type DecodedRecord = NonNullable<ReturnType<typeof decodeRecord>>;
 
-/** Reads a line without its LF; undefined if it has a bad checksum, or is not a record. */
+/**
+ * Reads a line without its LF; undefined if it has a bad checksum, or is not a record.
+ *
+ * Of its plant only the braces are looked at: a valid checksum shows that the plant is what was
+ * checked and written, whatever a plant must be by now.
+ */
 export function decodeRecord(line: Buffer) {
-  if (!hasValidChecksum(line)) return undefined;
-
-  const text = line.toString("latin1", 0, line.length - placeholderCrc.length);
-  const [start, seq, at = "", synced, key, digits] =
-    recordForm.exec(text) ?? [];
-  if (start === undefined) return undefined;
-
-  const id =
-    digits === undefined
-      ? idOf(line.subarray(start.length, text.length))
-      : BigInt(digits);
-  return id === undefined
+  const end = line.length - placeholderCrc.length;
+  if (!hasValidChecksum(line) || line[end - 1] !== closingBrace)
+    return undefined;
+  const [start, seq, at = "", synced, key] =
+    recordForm.exec(line.toString("latin1", 0, frameBytesMax)) ?? [];
+  return start === undefined
     ? undefined
-    : { seq: Number(seq), at, synced: Number(synced), key, id };
+    : { seq: Number(seq), at, synced: Number(synced), key };
 }
+
+const closingBrace = 0x7d;
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */
 export function plantIn(line: Buffer) {
   const name = '"plant":';
   const start = line.indexOf(name) + name.length;
   return line.subarray(start, -placeholderCrc.length);
-}
-
-/** Returns the id of a plant's JSON; undefined if `plantText` would write it differently. */
-function idOf(json: Buffer) {
-  try {
-    const plant = newPlantOf(readNewPlant(json, 1));
-    return Buffer.from(plantText(plant)).equals(json) ? plant.id : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** What a line with a key contains, and no other: within a string the quotes would be escaped. */

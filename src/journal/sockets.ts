@@ -4,7 +4,7 @@ import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { codeOf, hasCode, ifPossible } from "./error.ts";
+import { codeOf, hasCode, ifPossible } from "../failure.ts";
 
 /** O_PATH of Linux, which Node does not name: a descriptor that reads nothing. */
 const pathFlag = 0x20_0000;

@@ -1,6 +1,6 @@
 /** Verifies a whole journal: reports every damaged spot, while opening looks at the end alone. */
 import { linesOf, type Bytes } from "./lines.ts";
-import type { DecodedRecord } from "./record.ts";
+import { plantIn, type DecodedRecord } from "./record.ts";
 import { problemOf, type Position } from "./recover.ts";
 import { planOpening, type OpeningPlan } from "./rewrite.ts";
 
@@ -86,7 +86,7 @@ function readLines(
   // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
   for (const next of linesOf(completed, 0, size)) {
-    const { offset, isWhole, record } = next;
+    const { offset, isWhole, text, record } = next;
     if (++line % 1_000 === 0) onProgress?.(offset, size);
     if (copySpot && offset >= copySpot.offset) {
       report(copySpot.offset, copySpot.reason);
@@ -108,7 +108,7 @@ function readLines(
 
     // After a damaged spot, the position that the next record must continue is unknown.
     before = record;
-    if (record) range = widened(record, range);
+    if (text && record) range = widened(record, idOf(text), range);
   }
 
   // A copy of an end that the file does not have is reported after the last line.
@@ -135,11 +135,12 @@ const spotOf = ({ copy }: OpeningPlan, isLive = false) =>
     ? copy
     : undefined;
 
-/** The number of records, first and last time, and the range of ids. */
+/** The number of records, first and last time, and the range of the ids that could be read. */
 type Range = ReturnType<typeof widened>;
 
 const widened = (
-  { at, id }: DecodedRecord,
+  { at }: DecodedRecord,
+  id: bigint | undefined,
   { records, first, idMin, idMax } = {
     records: 0,
     first: at,
@@ -150,9 +151,16 @@ const widened = (
   records: records + 1,
   first,
   last: at,
-  idMin: id < idMin ? id : idMin,
-  idMax: id > idMax ? id : idMax
+  idMin: id !== undefined && id < (idMin ?? id + 1n) ? id : idMin,
+  idMax: id !== undefined && id > (idMax ?? id - 1n) ? id : idMax
 });
+
+/** Returns the id of the plant in a line; undefined if the plant does not begin with an integer. */
+function idOf(line: Buffer) {
+  const start = plantIn(line).toString("latin1", 0, 32);
+  const [, id] = /^{"id":(-?\d+),/.exec(start) ?? [];
+  return id === undefined ? undefined : BigInt(id);
+}
 
 /** Says what an opening does; damage before the end does not matter to it. */
 function openingOf({ copy, verdict }: OpeningPlan) {

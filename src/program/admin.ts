@@ -4,7 +4,7 @@
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../http/strict-server.ts";
-import { messageOf } from "../journal/error.ts";
+import { messageOf } from "../failure.ts";
 import { internalErrorMessage } from "./exit.ts";
 import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";

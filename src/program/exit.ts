@@ -1,6 +1,6 @@
 /** How the program ends: its errors, which carry an exit code, and how errors are reported. */
-import { JournalError, messageOf } from "../journal/error.ts";
-import { EngineError, exitCodes } from "../store.ts";
+import { JournalError } from "../journal/error.ts";
+import { messageOf, EngineError, exitCodes } from "../failure.ts";
 import type { Host } from "./host.ts";
 
 /** Ends the program with a code; each line of the message is reported by itself. */

@@ -4,7 +4,7 @@ import { lstatSync, statSync, unlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
 import { dirname } from "node:path";
-import { messageOf } from "../journal/error.ts";
+import { messageOf } from "../failure.ts";
 import { probe } from "../journal/sockets.ts";
 import { isWindows } from "../system.ts";
 import { ExitError } from "./exit.ts";

@@ -2,7 +2,7 @@
 import type { Server } from "node:http";
 import { catalogue } from "../http/errors.ts";
 import type { ResponseSummary } from "../index.ts";
-import { ifPossible } from "../journal/error.ts";
+import { ifPossible } from "../failure.ts";
 import { version } from "../config.ts";
 import type { Health } from "./health.ts";
 import type { Host } from "./host.ts";

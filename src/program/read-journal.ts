@@ -1,7 +1,8 @@
 /** Opens journals for the commands that read them, also beside a live server. */
 import { setTimeout as pause } from "node:timers/promises";
 import { checkFlushed } from "../journal/closed.ts";
-import { attempt, ifPossible, JournalError } from "../journal/error.ts";
+import { attempt, JournalError } from "../journal/error.ts";
+import { ifPossible } from "../failure.ts";
 import { openToRead, realDisk } from "../journal/files.ts";
 import { linesOf, type Bytes } from "../journal/lines.ts";
 import { isLocked } from "../journal/lock.ts";

@@ -2,7 +2,7 @@
 import { version } from "../config.ts";
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
-import { exitCodes } from "../store.ts";
+import { exitCodes } from "../failure.ts";
 import { cat } from "./cat.ts";
 import { readCommand } from "./command.ts";
 import { reportError } from "./exit.ts";

@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
-import { messageOf } from "../journal/error.ts";
+import { messageOf } from "../failure.ts";
 import { isWindows } from "../system.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";

@@ -1,8 +1,7 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../index.ts";
-import { messageOf } from "../journal/error.ts";
+import { messageOf, exitCodes } from "../failure.ts";
 import { isWindows } from "../system.ts";
-import { exitCodes } from "../store.ts";
 import { createAccessLog } from "./access-log.ts";
 import { ExitError, internalErrorMessage, reportError } from "./exit.ts";
 import { watchHealth } from "./health.ts";

@@ -1,6 +1,6 @@
 /** When the server shuts down, and with which exit code: signals, and a journal that fails. */
 import { isWindows } from "../system.ts";
-import { exitCodes } from "../store.ts";
+import { exitCodes } from "../failure.ts";
 import type { Host, Signal } from "./host.ts";
 
 /** Time within which the same signal is a repetition: npm sends its child each Ctrl-C again. */

@@ -132,7 +132,7 @@ test(
     const window = new KeyWindow(2 ** 30);
     for (let id = 0; id < 30_000; id++) window.add(keyOf(id), fernJson, 140);
     for (let id = 0; id < 30_000; id++) {
-      assert.equal(window.find(keyOf(id), fernJson), "replayed");
+      assert.deepEqual(window.find(keyOf(id), fernJson), { isReplay: true });
       assert.equal(window.find(keyOf(id, "B".repeat(16)), fernJson), undefined);
     }
   }

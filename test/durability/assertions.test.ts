@@ -56,8 +56,8 @@ for (const [invariant, file, from, to, statuses] of [
   [
     "every append of a batch settles",
     "queue.js",
-    "file });\n        }\n        this.batch = [];",
-    "file });\n        }",
+    "file } });\n        }\n        this.batch = [];",
+    "file } });\n        }",
     [200, 503]
   ]
 ] as const) {

@@ -39,6 +39,9 @@ import { temporaryFolder } from "../support/support.ts";
 const keyOf = (text: string | number): string =>
   hash("sha256", String(text), "buffer").toString("base64url", 0, 16);
 
+/** What the window finds of an equal plant. */
+const replayed = { isReplay: true };
+
 /** "stored", "replayed", or the StoreError's code. */
 const once = (
   journal: Journal,
@@ -290,7 +293,7 @@ test("damage longer than any line is not read at once, and the keys around it ar
   window.addFile({ size: () => file.length, read });
   assert.ok(Math.max(...reads) < lineBytesMax);
   for (const key of ["before", "after"])
-    assert.equal(window.find(keyOf(key), moss), "replayed");
+    assert.deepEqual(window.find(keyOf(key), moss), replayed);
 });
 
 test("an append that fails frees its key, for the calls that waited for it, too", async () => {
@@ -456,9 +459,9 @@ test("the window says for how long a key is remembered at least", (t) => {
   const busy = [...Array(20)].map(() => secondsAfter(1, 100));
   assert.equal(Math.min(...busy.slice(10)), 3);
   assert.equal(Math.max(...busy.slice(10)), 3);
-  assert.equal(
+  assert.deepEqual(
     window.find(keyOf(`${now - 3e3}-99`), "x"),
-    "replayed",
+    replayed,
     "so long, it is remembered"
   );
   assert.equal(secondsAfter(1000, 0), 1003, "nothing pushes a key out");
@@ -501,7 +504,7 @@ test("480,000 keys, as many as the default window has, take at most 30 MB", asyn
   const window = new KeyWindow(limitTable.keysBytesMax.defaultValue);
   for (let id = 0; id < 600_000; id++) window.add(keyOf(id), "x", 140);
   for (let id = 120_800; id < 600_000; id += 10)
-    assert.equal(window.find(keyOf(id), "x"), "replayed");
+    assert.deepEqual(window.find(keyOf(id), "x"), replayed);
   const other = window.find(keyOf(599_999), "y");
   assert.ok(other instanceof StoreError && other.code === "conflict");
   assert.equal(window.find(keyOf(0), "x"), undefined);

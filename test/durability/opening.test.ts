@@ -324,7 +324,8 @@ const table: readonly (readonly [
     bytesOf(six, nuls(size - 1), "\n", record(8, end)),
     torn(end)
   ],
-  ["a plant that is none", bytesOf(six, record(7, C, '{"id":7}')), refused(end)]
+  ["a plant that is no object", bytesOf(six, record(7, C, "7")), refused(end)],
+  ["an object that is no plant", bytesOf(six, record(7, C, '{"id":7}')), clean]
 ];
 
 /** Where files are put and looked at: a real folder or a simulated disk. */

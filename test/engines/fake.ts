@@ -17,7 +17,8 @@ import {
   type NatsOptions,
   type NatsStore
 } from "../../src/engines/nats.ts";
-import { EngineError, StoreError } from "../../src/store.ts";
+import { StoreError } from "../../src/store.ts";
+import { EngineError } from "../../src/failure.ts";
 import { rightStream } from "./cluster.ts";
 
 export interface Published {

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { natsLimits } from "../../src/engines/limits.ts";
 import { framesOf } from "../../src/engines/protocol.ts";
 import { settingsOf } from "../../src/engines/address.ts";
-import { EngineError } from "../../src/store.ts";
+import { EngineError } from "../../src/failure.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
   const found: (readonly (string | number)[])[] = [];

@@ -162,8 +162,15 @@ describe("a message of a stream", () => {
       assert.equal(toMessage(Buffer.from(change(whole))), undefined);
     });
   }
-  test("with a plant that is not valid is not a record", () => {
-    assert.equal(fromMessage(encodeMessage(at, '{"id":1}'), 1, 133), undefined);
+  for (const text of ["7", "[]", "{", "{7}", '{"id":1', '{"id":1,\n}']) {
+    test(`with the plant ${JSON.stringify(text)} is not a record`, () => {
+      const other = encodeMessage(at, text);
+      assert.equal(fromMessage(other, 1, 133), undefined);
+    });
+  }
+  test("with an object that is no plant by today's schema is a record", () => {
+    const old = fromMessage(encodeMessage(at, '{"id":1}'), 1, 133) ?? "";
+    assert.match(old, /"plant":\{"id":1\},/);
   });
 });
 

@@ -20,9 +20,10 @@ const layers: readonly (readonly string[])[] = [
   ["src/options.ts"],
   ["src/engines/"],
   ["src/http/", "src/journal/"],
+  ["src/append.ts"],
   ["src/store.ts"],
   ["src/plant.ts"],
-  ["src/json/", "src/config.ts", "src/system.ts"]
+  ["src/json/", "src/config.ts", "src/failure.ts", "src/system.ts"]
 ];
 
 /** Each file that loads others on demand, and these. */

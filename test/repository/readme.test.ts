@@ -30,7 +30,7 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
-import { exitCodes } from "../../src/store.ts";
+import { exitCodes } from "../../src/failure.ts";
 import {
   allText,
   blockOf,

@@ -145,7 +145,7 @@ export const eager = (): string =>
   patched("journal.js", [
     [
       "await appendAll(file, bytes);",
-      `for (const each of this.#queue.batch) each.settle(undefined, each.json);
+      `for (const each of this.#queue.batch) each.resolve({ json: each.json });
    await new Promise((wake) => setTimeout(wake, 300)); await appendAll(file, bytes);`
     ]
   ]);

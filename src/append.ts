@@ -1,0 +1,158 @@
+/**
+ * The one door of a store: texts of plants come in. The service hands over what it has checked; the
+ * plant of a library's caller is checked here.
+ */
+import {
+  newPlantOf,
+  plantExpected,
+  plantText,
+  type NewPlant
+} from "./plant.ts";
+import {
+  appendJson,
+  conflict,
+  StoreError,
+  type AppendJson,
+  type Outcome,
+  type PlantStore,
+  type Receipt
+} from "./store.ts";
+
+/** Returns a store's own AppendJson, or one that passes plants to a host's methods. */
+export function appendJsonOf(store: PlantStore): AppendJson {
+  const known = store[appendJson];
+  const { append, appendOnce } = store;
+  return known?.append === append && known.appendOnce === appendOnce
+    ? known.own
+    : (json, key) => appendToHost(store, json, key);
+}
+
+async function appendToHost(
+  store: PlantStore,
+  json: string,
+  key?: string
+): Promise<Outcome> {
+  const plant = newPlantOf(json);
+  const stored =
+    key === undefined ? store.append(plant) : store.appendOnce?.(plant, key);
+
+  // A host's own store may be JavaScript. Awaited, any other value would become a 200.
+  if (typeof stored?.then !== "function")
+    throw new TypeError("append and appendOnce of a store return promises");
+  try {
+    const result = await stored;
+    const receipt = typeof result === "object" ? result : undefined;
+    return { json, isReplay: result === "replayed", receipt };
+  } catch (cause) {
+    if (cause instanceof Error) throw cause;
+    throw new Error("the store rejected without an error", { cause });
+  }
+}
+
+/** Records and bytes: of what is queued, or that a queue still takes. */
+export interface QueueSize {
+  readonly records: number;
+  readonly bytes: number;
+}
+
+/**
+ * Returns an AppendJson that calls another one once for all calls with the same key and plant that
+ * are in progress: these wait and share its outcome.
+ *
+ * @param roomIn what the queue still takes: so much may wait, too, as if each call were queued
+ * @throws StoreError `conflict` while a call with the key and another plant is in progress,
+ *   `unknown` if there is no room to wait: the equal one may store the plant
+ */
+export function shareOutcomes(
+  append: AppendJson,
+  roomIn: () => QueueSize
+): AppendJson {
+  const inProgress = new Map<
+    string,
+    { json: string; done: Promise<Outcome> }
+  >();
+
+  // All calls that wait, whatever they wait for.
+  let records = 0;
+  let bytes = 0;
+
+  const waitFor = async (done: Promise<Outcome>, size: number) => {
+    // A disk that stalls must not fill the memory.
+    const room = roomIn();
+    if (records >= room.records || bytes + size > room.bytes)
+      throw new StoreError("unknown", "too many calls wait for an equal one");
+    records++;
+    bytes += size;
+    try {
+      const { json } = await done;
+      return { json, isReplay: true };
+    } finally {
+      records--;
+      bytes -= size;
+    }
+  };
+
+  return (json, key) => {
+    if (key === undefined) return append(json);
+    const first = inProgress.get(key);
+    if (first) {
+      if (first.json !== json) throw conflict();
+      return waitFor(first.done, Buffer.byteLength(json));
+    }
+
+    // The key is free before anyone learns the outcome.
+    const done = append(json, key).finally(() => inProgress.delete(key));
+    inProgress.set(key, { json, done });
+    return done;
+  };
+}
+
+/** Appends the plant of a library's caller. */
+export async function appendPlant(
+  append: AppendJson,
+  plant: NewPlant
+): Promise<Receipt | void> {
+  const { receipt } = await append(checkedText(plant));
+  return receipt;
+}
+
+/** Appends the plant of a library's caller, unless its key is known. */
+export async function appendPlantOnce(
+  append: AppendJson,
+  plant: NewPlant,
+  key: string
+): Promise<"stored" | "replayed"> {
+  const json = checkedText(plant);
+  if (!wholeKey.test(key))
+    throw new StoreError("invalid", "a key is 16 bytes in base64url");
+  const { isReplay } = await append(json, key);
+  return isReplay ? "replayed" : "stored";
+}
+
+/** 16 bytes in base64url. */
+export const keyForm = String.raw`[\w-]{21}[AQgw]`;
+const wholeKey = new RegExp(`^${keyForm}$`);
+
+/**
+ * The most bytes of a plant's text, so that its line has at most 64 MiB.
+ *
+ * It is nearly four times the largest body that can be set: only a library's plant can be longer.
+ */
+export const textBytesMax = 64 * 1024 * 1024 - 160;
+
+/** @throws StoreError `invalid` for a plant that cannot be stored */
+function checkedText(plant: NewPlant) {
+  let text: string | undefined;
+  try {
+    text = plantText(plant, textBytesMax);
+  } catch (cause) {
+    throw new StoreError("invalid", `a plant must have ${plantExpected}`, {
+      cause
+    });
+  }
+  if (text !== undefined) return text;
+  throw new StoreError(
+    "invalid",
+    `a plant has at most ${textBytesMax} bytes in the journal`
+  );
+}
