@@ -27,7 +27,11 @@ const messageForm =
   /"at":"(.{24})"(?:,"key":"(.{22})")?,"plant":([^\n]*),"crc"/;
 
 /** @throws RangeError for a time that a record cannot have */
-export const encodeMessage = (at: string, plant: string, key?: string) =>
+export const encodeMessage = (
+  at: string,
+  plant: string,
+  key?: string
+): Buffer =>
   fillChecksums(
     `{"at":"${timeOf(at)}"${keyText(key)},"plant":${plant}${placeholderCrc}\n`
   ).subarray(0, -1);
@@ -41,7 +45,7 @@ export function decodeMessage(message: Buffer) {
 }
 
 /** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
-export function toMessage(line: Buffer) {
+export function toMessage(line: Buffer): Buffer | undefined {
   const record = decodeRecord(line);
   return (
     record && encodeMessage(record.at, plantIn(line).toString(), record.key)

@@ -100,7 +100,10 @@ export class NatsStore
 
   /** Reads a message by its number from the leader: another replica's copy may lag behind. One that
    * is not there is empty. */
-  async messageAt(seq: number, deadline?: number) {
+  async messageAt(
+    seq: number,
+    deadline?: number
+  ): Promise<{ payload: Buffer; headers: Buffer }> {
     const { message } = await this.#ask(
       "STREAM.MSG.GET",
       `{"seq":${seq}}`,

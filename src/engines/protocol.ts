@@ -10,7 +10,17 @@ import { randomBytes } from "node:crypto";
 import { EngineError } from "../failure.ts";
 import type { NatsLimits } from "./limits.ts";
 
-export type Frame = ReturnType<typeof parseFrame>;
+export interface Frame {
+  readonly line: string;
+  readonly words: readonly string[];
+
+  /** The status in a message's headers, or NaN. */
+  readonly status: number;
+  readonly payload: Buffer;
+
+  /** The offset after the frame; it lies beyond the bytes if the frame is incomplete. */
+  readonly end: number;
+}
 
 /** As bytes, it is found faster than as a text. */
 const crlf = Buffer.from("\r\n");
@@ -23,7 +33,7 @@ const crlf = Buffer.from("\r\n");
 export async function* framesOf(
   chunks: AsyncIterable<Buffer>,
   limits: NatsLimits
-) {
+): AsyncGenerator<Frame, void> {
   let parts: Buffer[] = [];
   let missingBytes = 0;
   for await (const chunk of chunks) {
@@ -44,13 +54,8 @@ export async function* framesOf(
   }
 }
 
-/**
- * Parses the first frame.
- *
- * @returns `status`: the status in a message's headers, or NaN. `end`: the offset after the frame;
- * it lies beyond the bytes if the frame is incomplete
- */
-function parseFrame(bytes: Buffer, limits: NatsLimits) {
+/** Parses the first frame. */
+function parseFrame(bytes: Buffer, limits: NatsLimits): Frame {
   const crlfAt = bytes.indexOf(crlf);
 
   // The last byte of a line that is incomplete may be its CR.

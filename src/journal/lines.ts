@@ -1,11 +1,41 @@
 /** The lines of a file, with one block or one line of it in memory at a time. */
 import type { JournalFile } from "./files.ts";
-import { decodeRecord, lineBytesMax, lineFeed } from "./record.ts";
+import {
+  decodeRecord,
+  lineBytesMax,
+  lineFeed,
+  type DecodedRecord
+} from "./record.ts";
 
 /** The part of a file that reading needs. */
 export type Bytes = Pick<JournalFile, "size" | "read">;
 
-export type Line = ReturnType<typeof lineAt>;
+export interface Line {
+  readonly offset: number;
+
+  /** The offset after its LF, or the end of the file. */
+  readonly end: number;
+
+  /** Whether it has its LF. */
+  readonly isWhole: boolean;
+
+  /** Without its LF; undefined if it is too long for a line. */
+  readonly text: Buffer | undefined;
+
+  /** Undefined if it is not one. */
+  readonly record: DecodedRecord | undefined;
+}
+
+/** Whole lines, or one long line. */
+interface Block {
+  readonly offset: number;
+
+  /** The offset of the last LF, or the size of the file. */
+  readonly end: number;
+
+  /** Undefined for a line that is too long to be read. */
+  readonly bytes: Buffer | undefined;
+}
 
 /** The bytes of one read. */
 export const blockBytes = 64 * 1024;
@@ -33,12 +63,12 @@ export function* linesOf(
   }
 }
 
-/**
- * Yields blocks of whole lines, or of one long line, from an offset on, at which a line begins. The
- * last line may have no LF. `bytes` is undefined for a line that is too long to be read; `end` is the
- * offset of the last LF, or the given size.
- */
-export function* blocksOf(file: Bytes, from: number, size: number) {
+/** Yields blocks from an offset on, at which a line begins. The last line may have no LF. */
+export function* blocksOf(
+  file: Bytes,
+  from: number,
+  size: number
+): Generator<Block, void> {
   for (let offset = from; offset < size;) {
     const block = file.read(offset, Math.min(blockBytes, size - offset));
 
@@ -62,25 +92,17 @@ export function* blocksOf(file: Bytes, from: number, size: number) {
   }
 }
 
-/** A line from an offset to its LF, or to the end of a file of this size. */
+/** Returns the line from an offset to its LF, or to the end of a file of this size. */
 const lineAt = (
   offset: number,
   lf: number,
   size: number,
   text: Buffer | undefined
-) => ({
+): Line => ({
   offset,
-
-  /** The offset after its LF, or the end of the file. */
   end: Math.min(lf + 1, size),
-
-  /** Whether it has its LF. */
   isWhole: lf < size,
-
-  /** Without its LF; undefined if it is too long for a line. */
   text,
-
-  /** Undefined if it is not one. */
   record: text && decodeRecord(text)
 });
 

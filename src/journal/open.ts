@@ -191,7 +191,7 @@ function planRepair(
  *
  * @throws JournalError `unreadable`
  */
-export function readCopy(disk: Disk, path: string) {
+export function readCopy(disk: Disk, path: string): Buffer | undefined {
   const name = copyPath(path);
   return attempt("unreadable", name, () =>
     disk.readBeside(name, path, copyBytesMax)

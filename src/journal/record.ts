@@ -90,7 +90,7 @@ const recordForm = new RegExp(
 );
 
 /** Encodes lines of `headerText` and `recordText`; replaces each placeholder by the checksum. */
-export function fillChecksums(lines: string) {
+export function fillChecksums(lines: string): Buffer {
   const bytes = Buffer.from(lines);
   let start = 0;
   while (start < bytes.length) {
@@ -150,7 +150,7 @@ export function decodeRecord(line: Buffer) {
 const closingBrace = 0x7d;
 
 /** Returns the plant's JSON in a record's line: no member before it holds a quote. */
-export function plantIn(line: Buffer) {
+export function plantIn(line: Buffer): Buffer {
   const name = '"plant":';
   const start = line.indexOf(name) + name.length;
   return line.subarray(start, -placeholderCrc.length);
@@ -174,7 +174,7 @@ export function decodeKeyed(
   start: number,
   mark: number,
   lf: number
-) {
+): { key: string; plant: Buffer } | undefined {
   const keyStart = mark + keyMark.length;
   const keyEnd = keyStart + keyLength;
   const isKey = bytes[keyEnd] === plantMark.charCodeAt(0);

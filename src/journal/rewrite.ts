@@ -29,7 +29,22 @@ import {
 
 export type OpeningPlan = ReturnType<typeof planOpening>;
 
-export type Copy = NonNullable<ReturnType<typeof decodeCopy>>;
+export interface Copy {
+  /** The UUID of the journal. */
+  readonly file: string;
+
+  /** Where the bytes stand in the journal. */
+  readonly offset: number;
+
+  /** That of the journal before it was rewritten. */
+  readonly size: number;
+  readonly bytes: Buffer;
+}
+
+type ExaminedCopy =
+  | { readonly kind: "none" | "stale" }
+  | ReturnType<typeof damaged>
+  | (Copy & { readonly kind: "pending"; readonly reason: string });
 
 /** The most bytes of a copy: an end, as long as opening reads one, and the copy's first line. */
 export const copyBytesMax = windowBytesMax + 1024;
@@ -75,10 +90,10 @@ function checkRepair(file: Bytes, verdict: ReturnType<typeof examine>) {
   return { verdict: damaged(offset, reason, certified), left: file };
 }
 
-function examineCopy(file: Bytes, bytes: Buffer | undefined) {
+function examineCopy(file: Bytes, bytes: Buffer | undefined): ExaminedCopy {
   const copy = bytes && decodeCopy(bytes);
   // Nothing was truncated before the copy was whole: the journal still has its end.
-  if (!copy) return { kind: bytes ? "stale" : "none" } as const;
+  if (!copy) return { kind: bytes ? "stale" : "none" };
 
   const size = file.size();
   const header = decodeHeader(file.read(0, headerBytes - 1));
@@ -129,7 +144,7 @@ const withEnd = (
   }
 });
 
-export function encodeCopy({ file, offset, size, bytes }: Copy) {
+export function encodeCopy({ file, offset, size, bytes }: Copy): Buffer {
   const start = `00000000 {"rewrite":"${file}","offset":${offset},"size":${size}}\n`;
   const copy = Buffer.concat([Buffer.from(start), bytes]);
   copy.write(checksum(copy.subarray(9)));
@@ -140,7 +155,7 @@ const copyForm =
   /^([\da-f]{8}) \{"rewrite":"([\da-f-]{36})","offset":(\d+),"size":(\d+)\}\n/;
 
 /** Returns undefined if the copy is not whole. */
-function decodeCopy(copy: Buffer) {
+function decodeCopy(copy: Buffer): Copy | undefined {
   const [head, crc, file = "", offset, size] =
     copyForm.exec(copy.toString("latin1", 0, 160)) ?? [];
   if (head === undefined || checksum(copy.subarray(9)) !== crc)
