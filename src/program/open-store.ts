@@ -6,7 +6,7 @@ import {
   type JournalError,
   type PlantStore
 } from "../index.ts";
-import type { NatsOptions } from "../engines/nats.ts";
+import type { NatsOptions } from "../nats/nats.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import {
@@ -41,7 +41,7 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
 }
 
 /** Loads the engine on demand: a server with a journal never does. */
-const loadEngine = () => import("../engines/nats.ts");
+const loadEngine = () => import("../nats/nats.ts");
 
 /** Opens a stream by the settings and other options. Reads its files at each connection. */
 export async function openStream(

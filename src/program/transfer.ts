@@ -6,11 +6,11 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits, transferLimits } from "../engines/limits.ts";
-import type { NatsStore } from "../engines/nats.ts";
+import { natsLimits, transferLimits } from "../nats/limits.ts";
+import type { NatsStore } from "../nats/nats.ts";
 import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
 import { linesOf } from "../journal/lines.ts";
-import { fromMessage, toMessage } from "../engines/message.ts";
+import { fromMessage, toMessage } from "../nats/message.ts";
 import { attempt, JournalError } from "../journal/error.ts";
 import { headerText, fillChecksums } from "../journal/record.ts";
 import { StoreError } from "../store.ts";

@@ -16,7 +16,7 @@ import {
   openJournal,
   type ResponseListener
 } from "../../src/index.ts";
-import { openNats } from "../../src/engines/nats.ts";
+import { openNats } from "../../src/nats/nats.ts";
 import type { PlantOptions } from "../../src/options.ts";
 import { limitOf, limits, orderedLimits } from "../support/limits.ts";
 import { plant } from "../support/requests.ts";

@@ -14,7 +14,7 @@ import {
   openNats,
   type NatsOptions,
   type NatsStore
-} from "../../src/engines/nats.ts";
+} from "../../src/nats/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
 
 /** The server's binary, or why there is none. */

@@ -16,7 +16,7 @@ import {
   type NatsLimits,
   type NatsOptions,
   type NatsStore
-} from "../../src/engines/nats.ts";
+} from "../../src/nats/nats.ts";
 import { StoreError } from "../../src/store.ts";
 import { EngineError } from "../../src/failure.ts";
 import { rightStream } from "./cluster.ts";

@@ -2,7 +2,7 @@
  * has clients that retry while leaders are killed. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import type { NatsStore } from "../../src/engines/nats.ts";
+import type { NatsStore } from "../../src/nats/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { fern } from "../support/journals.ts";
 import { Cluster, until, withCluster } from "./cluster.ts";

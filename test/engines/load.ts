@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { after, type TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
-import { fromMessage } from "../../src/engines/message.ts";
+import { fromMessage } from "../../src/nats/message.ts";
 import type { PlantStore } from "../../src/store.ts";
 import { sendInTurn } from "../support/load.ts";
 import { listen } from "../support/serving.ts";

@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { describe, test } from "node:test";
-import { natsLimits } from "../../src/engines/limits.ts";
-import { framesOf } from "../../src/engines/protocol.ts";
-import { settingsOf } from "../../src/engines/address.ts";
+import { natsLimits } from "../../src/nats/limits.ts";
+import { framesOf } from "../../src/nats/protocol.ts";
+import { settingsOf } from "../../src/nats/address.ts";
 import { EngineError } from "../../src/failure.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { after, describe, mock, test } from "node:test";
-import { openNats, type NatsLimits } from "../../src/engines/nats.ts";
+import { openNats, type NatsLimits } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
 import { until } from "./cluster.ts";
 import {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, mock, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { openNats } from "../../src/engines/nats.ts";
+import { openNats } from "../../src/nats/nats.ts";
 import { until } from "./cluster.ts";
 import { append, Fake, open, openFake, patient, refused } from "./fake.ts";
 

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
-import { openNats } from "../../src/engines/nats.ts";
+import { openNats } from "../../src/nats/nats.ts";
 import { run, start } from "../support/in-process.ts";
 import { answerTo, post, temporaryFolder } from "../support/support.ts";
 import { certify } from "../support/tools.ts";

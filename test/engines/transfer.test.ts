@@ -4,13 +4,13 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import type { NatsStore } from "../../src/engines/nats.ts";
+import type { NatsStore } from "../../src/nats/nats.ts";
 import {
   decodeMessage,
   encodeMessage,
   fromMessage,
   toMessage
-} from "../../src/engines/message.ts";
+} from "../../src/nats/message.ts";
 import { openToRead } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { fillChecksums } from "../../src/journal/record.ts";

@@ -11,7 +11,7 @@ import {
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { connect } from "node:tls";
-import { encodeMessage } from "../../src/engines/message.ts";
+import { encodeMessage } from "../../src/nats/message.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { Fake, found, holding } from "../engines/fake.ts";
 import { marksIn } from "../support/journals.ts";

@@ -17,25 +17,25 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/http/",
     "src/journal/sockets.ts",
     "src/program/",
-    "src/engines/"
+    "src/nats/"
   ],
   "node:tls": [
     "src/http/",
     "src/journal/sockets.ts",
     "src/program/",
-    "src/engines/"
+    "src/nats/"
   ],
-  "node:dns": ["src/engines/address.ts"],
+  "node:dns": ["src/nats/address.ts"],
   "node:http": [
-    "src/engines/checks.ts",
+    "src/nats/checks.ts",
     "src/http/reply.ts",
     "src/http/strict-server.ts",
     "src/program/admin.ts"
   ],
-  "node:https": ["src/engines/checks.ts", "src/http/strict-server.ts"],
+  "node:https": ["src/nats/checks.ts", "src/http/strict-server.ts"],
   "node:crypto": [
-    "src/engines/credentials.ts",
-    "src/engines/protocol.ts",
+    "src/nats/credentials.ts",
+    "src/nats/protocol.ts",
     "src/http/bearer.ts",
     "src/journal/keys.ts",
     "src/journal/open.ts",
@@ -46,13 +46,13 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   ],
   "node:diagnostics_channel": ["src/program/access-log.ts"],
   "node:os": [
-    "src/engines/server-connection.ts",
+    "src/nats/server-connection.ts",
     "src/journal/journal.ts",
     "src/journal/sockets.ts",
     "src/program/log.ts",
     "src/system.ts"
   ],
-  "node:process": ["src/engines/server-connection.ts"],
+  "node:process": ["src/nats/server-connection.ts"],
   // These reach nothing outside of the process.
   "node:assert": ["src/"],
   "node:buffer": ["src/"],

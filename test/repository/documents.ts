@@ -21,7 +21,7 @@ export const documents: readonly Document[] = [
   "src/http/README.md",
   "src/json/README.md",
   "src/journal/README.md",
-  "src/engines/README.md",
+  "src/nats/README.md",
   "src/program/README.md",
   "src/program/recipes/README.md",
   "test/README.md",

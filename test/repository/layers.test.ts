@@ -18,7 +18,7 @@ const layers: readonly (readonly string[])[] = [
   ["src/index.ts"],
   ["src/service.ts", "src/openapi.ts"],
   ["src/options.ts"],
-  ["src/engines/"],
+  ["src/nats/"],
   ["src/http/", "src/journal/"],
   ["src/append.ts"],
   ["src/store.ts"],
@@ -28,7 +28,7 @@ const layers: readonly (readonly string[])[] = [
 
 /** Each file that loads others on demand, and these. */
 const onDemand: Readonly<Record<string, readonly string[]>> = {
-  "src/program/open-store.ts": ["src/engines/nats.ts"],
+  "src/program/open-store.ts": ["src/nats/nats.ts"],
   "src/program/run.ts": ["src/program/transfer.ts"],
   "src/program/serve.ts": ["src/program/admin.ts"]
 };
