@@ -6,8 +6,8 @@ import { type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { environmentFor, until } from "../engines/cluster.ts";
-import { Fake } from "../engines/fake.ts";
+import { environmentFor, until } from "../nats/cluster.ts";
+import { Fake } from "../nats/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
   adminOf,

@@ -11,7 +11,7 @@ import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import { createMetrics, metricTable } from "../../src/program/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
-import { until } from "../engines/cluster.ts";
+import { until } from "../nats/cluster.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
   adminOf,

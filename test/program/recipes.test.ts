@@ -21,7 +21,7 @@ import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { Load } from "../engines/load.ts";
+import { Load } from "../nats/load.ts";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { journalWith } from "../support/journals.ts";

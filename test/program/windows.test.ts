@@ -13,7 +13,7 @@ import { test } from "node:test";
 import { connect } from "node:tls";
 import { encodeMessage } from "../../src/nats/message.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
-import { Fake, found, holding } from "../engines/fake.ts";
+import { Fake, found, holding } from "../nats/fake.ts";
 import { marksIn } from "../support/journals.ts";
 import { preload } from "../support/operator.ts";
 import { command } from "../support/package.ts";
