@@ -3,13 +3,13 @@ import { version } from "../config.ts";
 import { generateToken, tokenDigest } from "../http/bearer.ts";
 import { describeApi } from "../openapi.ts";
 import { exitCodes } from "../failure.ts";
-import { cat } from "./cat.ts";
-import { readCommand } from "./command.ts";
+import { cat } from "./journals/cat.ts";
+import { readCommand } from "./command-line/command.ts";
 import { reportError } from "./exit.ts";
-import { help } from "./help.ts";
+import { help } from "./command-line/help.ts";
 import type { Host } from "./host.ts";
-import { check, serve } from "./serve.ts";
-import { verify } from "./verify.ts";
+import { check, serve } from "./serving/serve.ts";
+import { verify } from "./journals/verify.ts";
 
 /** Runs the command; resolves with the exit code. Never rejects: it reports every error. */
 export async function run(host: Host) {
@@ -41,7 +41,7 @@ async function runCommand(host: Host): Promise<unknown> {
   if (command === "token") return printToken(operands, host);
   if (command === "openapi")
     return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));
-  const { transfer } = await import("./transfer.ts");
+  const { transfer } = await import("./journals/transfer.ts");
   return transfer(command, operands, config, host);
 }
 

@@ -10,7 +10,7 @@ import { after, test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import { realDisk } from "../../src/journal/files.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { readJournal } from "../../src/program/read-journal.ts";
+import { readJournal } from "../../src/program/journals/read-journal.ts";
 import { run } from "../support/in-process.ts";
 import { idsIn, journalWith } from "../support/journals.ts";
 import { launch } from "../support/launch.ts";

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { exportStream } from "../../src/program/transfer.ts";
+import { exportStream } from "../../src/program/journals/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
 import {
   answerTo,

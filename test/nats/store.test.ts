@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { natsLimits } from "../../src/nats/limits.ts";
 import { encodeMessage } from "../../src/nats/message.ts";
 import { settingTable } from "../../src/program/settings.ts";
-import { exportStream } from "../../src/program/transfer.ts";
+import { exportStream } from "../../src/program/journals/transfer.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { until } from "./cluster.ts";
 import {

@@ -15,8 +15,11 @@ import { openToRead } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { fillChecksums } from "../../src/journal/record.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
-import { exportStream, importJournals } from "../../src/program/transfer.ts";
-import type { OnProgress } from "../../src/program/verify.ts";
+import {
+  exportStream,
+  importJournals
+} from "../../src/program/journals/transfer.ts";
+import type { OnProgress } from "../../src/program/journals/verify.ts";
 import { run } from "../support/in-process.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { Cluster, until, withCluster, type OpenOptions } from "./cluster.ts";

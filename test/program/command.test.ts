@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { readCommand } from "../../src/program/command.ts";
+import { readCommand } from "../../src/program/command-line/command.ts";
 import { limitTable } from "../../src/config.ts";
 import {
   environmentOf,
@@ -12,7 +12,7 @@ import {
   warnOfUnknown,
   type Config
 } from "../../src/program/settings.ts";
-import { openTokens } from "../../src/program/tokens.ts";
+import { openTokens } from "../../src/program/serving/tokens.ts";
 import { ExitError } from "../../src/program/exit.ts";
 import type { Host } from "../../src/program/host.ts";
 import { run } from "../support/in-process.ts";

@@ -11,7 +11,7 @@ import { test } from "node:test";
 import { tokenDigest } from "../../src/index.ts";
 import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
-import { createLog } from "../../src/program/log.ts";
+import { createLog } from "../../src/program/serving/log.ts";
 import { begin, start } from "../support/in-process.ts";
 import {
   ask,

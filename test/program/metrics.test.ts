@@ -9,7 +9,10 @@ import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
 import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
-import { createMetrics, metricTable } from "../../src/program/metrics.ts";
+import {
+  createMetrics,
+  metricTable
+} from "../../src/program/serving/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
 import { until } from "../nats/cluster.ts";
 import { startWithAdmin } from "../support/in-process.ts";

@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
-import { metricTable } from "../../src/program/metrics.ts";
+import { metricTable } from "../../src/program/serving/metrics.ts";
 import { recipeOf } from "../support/recipes.ts";
 import { root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";

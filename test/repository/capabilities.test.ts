@@ -10,7 +10,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/journal/files.ts",
     "src/journal/lock.ts",
     "src/journal/sockets.ts",
-    "src/program/listen.ts",
+    "src/program/serving/listen.ts",
     "src/program/secrets.ts"
   ],
   "node:net": [
@@ -30,7 +30,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/nats/checks.ts",
     "src/http/reply.ts",
     "src/http/strict-server.ts",
-    "src/program/admin.ts"
+    "src/program/serving/admin.ts"
   ],
   "node:https": ["src/nats/checks.ts", "src/http/strict-server.ts"],
   "node:crypto": [
@@ -40,16 +40,16 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/journal/keys.ts",
     "src/journal/open.ts",
     "src/json/parse.ts",
-    "src/program/access-log.ts",
+    "src/program/serving/access-log.ts",
     "src/program/secrets.ts",
-    "src/program/transfer.ts"
+    "src/program/journals/transfer.ts"
   ],
-  "node:diagnostics_channel": ["src/program/access-log.ts"],
+  "node:diagnostics_channel": ["src/program/serving/access-log.ts"],
   "node:os": [
     "src/nats/server-connection.ts",
     "src/journal/journal.ts",
     "src/journal/sockets.ts",
-    "src/program/log.ts",
+    "src/program/serving/log.ts",
     "src/system.ts"
   ],
   "node:process": ["src/nats/server-connection.ts"],

@@ -142,7 +142,10 @@ test("serve loads what its imports name: no engine, and the admin listener only 
       .sort();
   };
   const expected = [...loadedBy("src/server.ts")].sort();
-  const added = ["src/program/admin.ts", "src/program/metrics.ts"];
+  const added = [
+    "src/program/serving/admin.ts",
+    "src/program/serving/metrics.ts"
+  ];
   assert.deepEqual(loadedWith(), expected);
   assert.deepEqual(loadedWith("--admin", "0"), [...expected, ...added].sort());
 });

@@ -14,6 +14,12 @@ import {
 /** The parts from top to bottom: a file imports what stands below it, types included. */
 const layers: readonly (readonly string[])[] = [
   ["src/server.ts"],
+  ["src/program/run.ts"],
+  [
+    "src/program/command-line/",
+    "src/program/journals/",
+    "src/program/serving/"
+  ],
   ["src/program/"],
   ["src/index.ts"],
   ["src/service.ts", "src/openapi.ts"],
@@ -29,8 +35,8 @@ const layers: readonly (readonly string[])[] = [
 /** Each file that loads others on demand, and these. */
 const onDemand: Readonly<Record<string, readonly string[]>> = {
   "src/program/open-store.ts": ["src/nats/nats.ts"],
-  "src/program/run.ts": ["src/program/transfer.ts"],
-  "src/program/serve.ts": ["src/program/admin.ts"]
+  "src/program/run.ts": ["src/program/journals/transfer.ts"],
+  "src/program/serving/serve.ts": ["src/program/serving/admin.ts"]
 };
 
 const heightOf = (name: string): number =>
@@ -86,6 +92,13 @@ test("imports lead downwards, type imports included", () => {
     ),
     []
   );
+});
+
+test("the parts of the program do not import each other: the control", () => {
+  const from = "src/program/journals/verify.ts";
+  for (const to of ["serving/serve.ts", "command-line/help.ts", "run.ts"])
+    assert.deepEqual(upward(from, [`src/program/${to}`]).length, 1);
+  assert.deepEqual(upward(from, ["src/program/host.ts"]), []);
 });
 
 test("imports make no cycle, type imports included", () => {

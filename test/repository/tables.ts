@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { limitTable } from "../../src/config.ts";
 import { catalogue } from "../../src/http/errors.ts";
-import { metricTable } from "../../src/program/metrics.ts";
+import { metricTable } from "../../src/program/serving/metrics.ts";
 import { settingTable, tokenVariable } from "../../src/program/settings.ts";
 import { root } from "../support/support.ts";
 import { documents, type Document } from "./documents.ts";

@@ -1,12 +1,12 @@
 /** The program's metrics, in Prometheus' text format 0.0.4. */
 import type { Server } from "node:http";
-import { catalogue } from "../http/errors.ts";
-import type { ResponseSummary } from "../index.ts";
-import { ifPossible } from "../failure.ts";
-import { version } from "../config.ts";
+import { catalogue } from "../../http/errors.ts";
+import type { ResponseSummary } from "../../index.ts";
+import { ifPossible } from "../../failure.ts";
+import { version } from "../../config.ts";
 import type { Health } from "./health.ts";
-import type { Host } from "./host.ts";
-import type { Store } from "./open-store.ts";
+import type { Host } from "../host.ts";
+import type { Store } from "../open-store.ts";
 
 /** What the metrics read when they are scraped. */
 export interface Sources {

@@ -1,8 +1,8 @@
 /** `verify`: reports on whole journals, as text for people and as JSON for programs. */
-import { verifyJournal } from "../journal/verify.ts";
-import { exitCodes } from "../failure.ts";
-import { reportError } from "./exit.ts";
-import type { Host } from "./host.ts";
+import { verifyJournal } from "../../journal/verify.ts";
+import { exitCodes } from "../../failure.ts";
+import { reportError } from "../exit.ts";
+import type { Host } from "../host.ts";
 import { readJournal } from "./read-journal.ts";
 
 type Report = Awaited<ReturnType<typeof reportOn>>;

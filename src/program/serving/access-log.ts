@@ -2,9 +2,9 @@
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage } from "node:http";
-import type { ResponseListener } from "../index.ts";
-import type { Log } from "./host.ts";
-import type { Config } from "./settings.ts";
+import type { ResponseListener } from "../../index.ts";
+import type { Log } from "../host.ts";
+import type { Config } from "../settings.ts";
 import type { Tokens } from "./tokens.ts";
 
 /**

@@ -1,10 +1,10 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
-import { JournalError } from "../journal/error.ts";
-import { blockBytes, linesOf, type Line } from "../journal/lines.ts";
-import { decodeRecord, lineBytesMax, plantIn } from "../journal/record.ts";
-import { noHeader, problemOf } from "../journal/recover.ts";
-import { planOpening, type OpeningPlan } from "../journal/rewrite.ts";
-import type { Host } from "./host.ts";
+import { JournalError } from "../../journal/error.ts";
+import { blockBytes, linesOf, type Line } from "../../journal/lines.ts";
+import { decodeRecord, lineBytesMax, plantIn } from "../../journal/record.ts";
+import { noHeader, problemOf } from "../../journal/recover.ts";
+import { planOpening, type OpeningPlan } from "../../journal/rewrite.ts";
+import type { Host } from "../host.ts";
 import { readJournal } from "./read-journal.ts";
 
 /**

@@ -1,7 +1,7 @@
 /** The log: one line on stderr for each event, text or JSON with pino's members. */
 import { hostname } from "node:os";
-import type { Host, Log } from "./host.ts";
-import type { Config } from "./settings.ts";
+import type { Host, Log } from "../host.ts";
+import type { Config } from "../settings.ts";
 
 /** Pino's numbers. */
 const levels = { info: 30, warn: 40, error: 50 };

@@ -1,6 +1,6 @@
 /** The text of `--help`: its tables are those of settings.ts and config.ts. */
-import { version } from "../config.ts";
-import { entries, environmentOf, tokenVariable } from "./settings.ts";
+import { version } from "../../config.ts";
+import { entries, environmentOf, tokenVariable } from "../settings.ts";
 
 /** Returns the text: its tables are generated, so that they list every setting. */
 export function help() {

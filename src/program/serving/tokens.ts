@@ -1,8 +1,8 @@
 /** The accepted tokens of all sources: environment, tokens file, or generated here. */
-import { BearerTokens, generateToken, tokenDigest } from "../http/bearer.ts";
-import { readTokensFile } from "./secrets.ts";
-import { tokenVariable, type Config } from "./settings.ts";
-import type { Host } from "./host.ts";
+import { BearerTokens, generateToken, tokenDigest } from "../../http/bearer.ts";
+import { readTokensFile } from "../secrets.ts";
+import { tokenVariable, type Config } from "../settings.ts";
+import type { Host } from "../host.ts";
 
 export type Tokens = ReturnType<typeof openTokens>;
 

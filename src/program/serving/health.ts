@@ -1,6 +1,6 @@
 /** Whether plants can be taken: logs each change, and gives /readyz its reason. */
-import type { Log } from "./host.ts";
-import type { Store } from "./open-store.ts";
+import type { Log } from "../host.ts";
+import type { Store } from "../open-store.ts";
 
 /**
  * The time from the last plant that found no space until the server counts as ready again. A server

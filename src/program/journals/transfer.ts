@@ -6,20 +6,20 @@
  * in order, without a window of time, and a second run continues after the last message.
  */
 import { randomUUID } from "node:crypto";
-import { natsLimits, transferLimits } from "../nats/limits.ts";
-import type { NatsStore } from "../nats/nats.ts";
-import { appendAll, link, openToRead, realDisk } from "../journal/files.ts";
-import { linesOf } from "../journal/lines.ts";
-import { fromMessage, toMessage } from "../nats/message.ts";
-import { attempt, JournalError } from "../journal/error.ts";
-import { headerText, fillChecksums } from "../journal/record.ts";
-import { StoreError } from "../store.ts";
-import { EngineError } from "../failure.ts";
-import { ExitError } from "./exit.ts";
-import type { Host } from "./host.ts";
-import { openStream } from "./open-store.ts";
+import { natsLimits, transferLimits } from "../../nats/limits.ts";
+import type { NatsStore } from "../../nats/nats.ts";
+import { appendAll, link, openToRead, realDisk } from "../../journal/files.ts";
+import { linesOf } from "../../journal/lines.ts";
+import { fromMessage, toMessage } from "../../nats/message.ts";
+import { attempt, JournalError } from "../../journal/error.ts";
+import { headerText, fillChecksums } from "../../journal/record.ts";
+import { StoreError } from "../../store.ts";
+import { EngineError } from "../../failure.ts";
+import { ExitError } from "../exit.ts";
+import type { Host } from "../host.ts";
+import { openStream } from "../open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./verify.ts";
-import { isStream, type Config } from "./settings.ts";
+import { isStream, type Config } from "../settings.ts";
 
 /** Does the command `import` or `export`, and prints what was done. */
 export async function transfer(

@@ -3,12 +3,12 @@
  * its own.
  */
 import { createServer, type IncomingMessage } from "node:http";
-import { optionsOf } from "../http/strict-server.ts";
-import { messageOf } from "../failure.ts";
-import { internalErrorMessage } from "./exit.ts";
+import { optionsOf } from "../../http/strict-server.ts";
+import { messageOf } from "../../failure.ts";
+import { internalErrorMessage } from "../exit.ts";
 import { listen } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
-import { adminForm, type Config } from "./settings.ts";
+import { adminForm, type Config } from "../settings.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;

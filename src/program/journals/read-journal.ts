@@ -1,15 +1,15 @@
 /** Opens journals for the commands that read them, also beside a live server. */
 import { setTimeout as pause } from "node:timers/promises";
-import { checkFlushed } from "../journal/closed.ts";
-import { attempt, JournalError } from "../journal/error.ts";
-import { ifPossible } from "../failure.ts";
-import { openToRead, realDisk } from "../journal/files.ts";
-import { linesOf, type Bytes } from "../journal/lines.ts";
-import { isLocked } from "../journal/lock.ts";
-import { readCopy } from "../journal/open.ts";
-import { planOpening } from "../journal/rewrite.ts";
-import type { VerifyOptions } from "../journal/verify.ts";
-import type { Host } from "./host.ts";
+import { checkFlushed } from "../../journal/closed.ts";
+import { attempt, JournalError } from "../../journal/error.ts";
+import { ifPossible } from "../../failure.ts";
+import { openToRead, realDisk } from "../../journal/files.ts";
+import { linesOf, type Bytes } from "../../journal/lines.ts";
+import { isLocked } from "../../journal/lock.ts";
+import { readCopy } from "../../journal/open.ts";
+import { planOpening } from "../../journal/rewrite.ts";
+import type { VerifyOptions } from "../../journal/verify.ts";
+import type { Host } from "../host.ts";
 
 /**
  * For how long a bad line must stay the same beside a live server, in milliseconds: longer than a

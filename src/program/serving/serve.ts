@@ -1,17 +1,17 @@
 /** `serve`: the start, reloads and the shutdown. */
-import { createPlantServer } from "../index.ts";
-import { messageOf, exitCodes } from "../failure.ts";
-import { isWindows } from "../system.ts";
+import { createPlantServer } from "../../index.ts";
+import { messageOf, exitCodes } from "../../failure.ts";
+import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
-import { ExitError, internalErrorMessage, reportError } from "./exit.ts";
+import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
-import { version } from "../config.ts";
-import type { Host, Log } from "./host.ts";
+import { version } from "../../config.ts";
+import type { Host, Log } from "../host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
-import { checkStream, openStore } from "./open-store.ts";
-import { dayMillis, readTls, readTlsPair } from "./secrets.ts";
-import { warnOfUnknown, type Config } from "./settings.ts";
+import { checkStream, openStore } from "../open-store.ts";
+import { dayMillis, readTls, readTlsPair } from "../secrets.ts";
+import { warnOfUnknown, type Config } from "../settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
 

@@ -1,7 +1,7 @@
 /** When the server shuts down, and with which exit code: signals, and a journal that fails. */
-import { isWindows } from "../system.ts";
-import { exitCodes } from "../failure.ts";
-import type { Host, Signal } from "./host.ts";
+import { isWindows } from "../../system.ts";
+import { exitCodes } from "../../failure.ts";
+import type { Host, Signal } from "../host.ts";
 
 /** Time within which the same signal is a repetition: npm sends its child each Ctrl-C again. */
 const repetitionMillis = 1_000;

@@ -4,12 +4,12 @@ import { lstatSync, statSync, unlinkSync } from "node:fs";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
 import { dirname } from "node:path";
-import { messageOf } from "../failure.ts";
-import { probe } from "../journal/sockets.ts";
-import { isWindows } from "../system.ts";
-import { ExitError } from "./exit.ts";
-import type { Log } from "./host.ts";
-import type { Config } from "./settings.ts";
+import { messageOf } from "../../failure.ts";
+import { probe } from "../../journal/sockets.ts";
+import { isWindows } from "../../system.ts";
+import { ExitError } from "../exit.ts";
+import type { Log } from "../host.ts";
+import type { Config } from "../settings.ts";
 
 /** The options of `listen`, with the descriptor that node's types leave out. */
 type Address = ListenOptions & { readonly fd?: number };
