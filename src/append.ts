@@ -59,7 +59,7 @@ export interface QueueSize {
  * Returns an AppendJson that calls another one once for all calls with the same key and plant that
  * are in progress: these wait and share its outcome.
  *
- * @param roomIn what the queue still takes: so much may wait, too, as if each call were queued
+ * @param roomIn returns what the queue still takes: as many calls, and bytes, may wait here
  * @throws StoreError `conflict` while a call with the key and another plant is in progress,
  *   `unknown` if there is no room to wait: the equal one may store the plant
  */
@@ -72,7 +72,7 @@ export function shareOutcomes(
     { json: string; done: Promise<Outcome> }
   >();
 
-  // All calls that wait, whatever they wait for.
+  // The calls that wait for any equal one, and the bytes of their texts.
   let records = 0;
   let bytes = 0;
 
@@ -100,7 +100,7 @@ export function shareOutcomes(
       return waitFor(first.done, Buffer.byteLength(json));
     }
 
-    // The key is free before anyone learns the outcome.
+    // Frees the key before a caller learns the outcome.
     const done = append(json, key).finally(() => inProgress.delete(key));
     inProgress.set(key, { json, done });
     return done;

@@ -1,8 +1,8 @@
 /**
- * Plant, NewPlant and Error, as JSON Schemas and as types.
+ * Plant, NewPlant and Error: JSON Schemas, types, and the text in which a NewPlant is kept.
  *
- * The journal reads its records with the schemas and with `plainForm`: a change of either also
- * applies to old records.
+ * A member of a type that its schema or `newPlantText` lacks does not compile. Stores keep texts: a
+ * change here leaves old records readable.
  */
 import { exactInteger, int64 } from "./json/number.ts";
 import { decodeUtf8, JsonError, parseJson } from "./json/parse.ts";

@@ -42,7 +42,7 @@ function warn(message: string) {
 function write(name: "stdout" | "stderr", line: string) {
   const stream = process[name];
   return new Promise<"written" | "closed">((resolve, reject) => {
-    // Corked, a pipe's reader gets both as one.
+    // Corking sends both parts of the line to a pipe in one write.
     stream.cork();
     stream.write(line);
     stream.write("\n", (error?: NodeJS.ErrnoException | null) => {
@@ -72,7 +72,7 @@ process.exitCode = exitCodes.internal;
 void run(host).then((code) => {
   process.exitCode = code;
 
-  // Everything for stdout is written. A reader that does not read stderr delays the end no longer,
-  // nor does the channel of a worker of node:cluster to its primary.
+  // All output for stdout is written. Neither a reader that does not read stderr, nor the channel
+  // of a worker of node:cluster to its primary, delays the end any longer.
   setTimeout(() => process.exit(code), 1_000).unref();
 });

@@ -44,7 +44,7 @@ export class BodyBudget {
       for (const each of this.#bodies)
         if (each.bytes > largest.bytes) largest = each;
 
-      // A refused body is counted no longer: without this, the loop would not end.
+      // Refusing a body stops counting it. Otherwise the loop would not end.
       assert(this.#bodies.has(largest), "a body was counted twice");
       largest.refuse();
     }
@@ -128,8 +128,8 @@ const nothing = Buffer.alloc(0);
 function appended(buffer: Buffer, bytes: number, chunk: Buffer) {
   const end = bytes + chunk.length;
 
-  // Doubles the size, so that a body is copied a few times, however many pieces it has. Memory that
-  // no byte has reached yet takes no page.
+  // Doubles the size, so that a body of many pieces is copied only a few times. The system provides
+  // no memory for the part that is still unused.
   let target = buffer;
   if (end > buffer.length) {
     target = Buffer.alloc(2 * end);

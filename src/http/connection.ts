@@ -62,7 +62,7 @@ type State =
   /** Node's parser has stopped: nothing that arrives is a request. */
   | "unparsed";
 
-/** How far a socket is. All handlers of a host's server have it in common. */
+/** The progress of a socket. All handlers of a host's server share it. */
 interface Progress {
   state: State;
 

@@ -37,9 +37,9 @@ export function reply(
 
   // Head and body leave as one string. If it is ASCII, Latin-1 gives 5 to 12 % more responses.
   //
-  // Uncorked, the string leaves before `end`, unless the response waits for those before it. An
-  // `end` with the body would send two pieces by writev: the string, and an empty end. Ended at once, a response leaves nothing behind that
-  // strangers could heap up.
+  // Uncorking sends the string before `end`, unless earlier responses must leave first. `end` with
+  // the body would send two pieces by writev. Ending at once is safe: nothing stays in memory that
+  // clients could accumulate.
   const coding = bytes === body.length ? "latin1" : "utf8";
   if (response.req.method !== "HEAD") {
     response.cork();

@@ -162,7 +162,7 @@ export class Journal
     const { file, bytes } = this.#current;
     const { refusal } = this.#queue;
 
-    // Once it is closed, the descriptor may be another file's. That the plant is there is unknown.
+    // After closing, the descriptor may belong to another file, which says nothing of the plant.
     if (refusal)
       throw new StoreError("unknown", refusal.message, { cause: refusal });
 
@@ -244,7 +244,7 @@ export class Journal
     try {
       const isNew = disk.look(path)?.identity !== old.identity;
       if (isNew) {
-        // The window continues. A file that cannot be opened leaves it as it is.
+        // The window of keys continues. It stays unchanged if the file cannot be opened.
         this.#current = await openFile({ ...this.#settings, keys: undefined });
         old.release();
       }
@@ -258,7 +258,8 @@ export class Journal
     this.#rotations.shift();
     if (this.#current === old || !keys) return;
 
-    // The file may be a journal, whose keys count from now on. It is durable here.
+    // The new file may already have records: their keys are remembered, too. Opening made them
+    // durable.
     keys.addFile(this.#current.file);
     this.#queue.settleRemembered(keys);
   }
@@ -276,7 +277,7 @@ export class Journal
     const bytes = this.#takeBatch();
     const records = this.#queue.batch.length;
     const { file, uuid, seq } = this.#current;
-    // The batch's `synced` is our offset: appended anywhere else, it would be wrong.
+    // The lines of the batch name this offset as `synced`: they must be appended exactly here.
     this.#check(file.look());
     const begun = performance.now();
     try {
@@ -341,7 +342,7 @@ export class Journal
     const { identity, file } = this.#current;
     const look = () => disk.look(path);
     for (let millis = 0; ; millis += watchMillis) {
-      // The cause of a failed rotation may still be at the path, and make this fail.
+      // What made a rotation fail may still be at the path. Then looking fails, too.
       const there = this.#mayBeRenamed ? ifPossible(look) : look();
       const isAtPath = there?.identity === identity;
       this.#check(isAtPath ? there : file.look());

@@ -16,7 +16,7 @@ const partsMax = 64;
 /** The bytes of a key, and of a plant's digest. */
 const digestBytes = 16;
 
-/** No line with a key is shorter. */
+/** Fewer bytes than any line with a key has. */
 const lineBytesMin = 130;
 
 /** An odd factor that no client knows: keys cannot be chosen so that they share a chain. */
@@ -65,7 +65,7 @@ export class KeyWindow {
     this.#slots = slots;
   }
 
-  /** For how long a record has been remembered at least, in seconds; since opening at most. */
+  /** The age of the oldest part of the window, in seconds. Every younger record is remembered. */
   get seconds() {
     return (performance.now() - (this.#begun[0] ?? 0)) / 1e3;
   }
@@ -76,7 +76,7 @@ export class KeyWindow {
     const { chains, before, positions, length } = this.#slots;
     let number = chains[this.#writeKey(this.#digests, 0, key)] ?? 0;
 
-    // The slots of older records are those of newer ones now.
+    // A newer record has replaced each older one in its slot.
     const replaced = Math.max(0, this.#count - length);
     while (number > replaced) {
       const slot = number % length;

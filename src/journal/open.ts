@@ -206,8 +206,8 @@ async function repair(
   plan: RepairPlan
 ) {
   if (plan.kind === "new") {
-    // There is nothing to keep, but that a copy can be made is tried now: an empty file may be
-    // writable, its directory not. The directory is synced with it, before the first response.
+    // Tries whether a copy can be made, although there is nothing to copy: the directory of a
+    // writable file may not be writable. This also syncs the directory before the first response.
     await replaceFile(disk, copyPath(path), Buffer.alloc(0));
     disk.remove(copyPath(path));
     checkSize(path, file, plan.size);
@@ -227,7 +227,7 @@ async function repair(
   const { rewrite, torn } = plan;
   const { offset, bytes } = torn;
   if (bytes.length > 0) {
-    // Replaces no other copy.
+    // Never replaces an earlier copy.
     let name = `${path}.torn-${offset}`;
     if (disk.look(name)) name += `-${randomUUID()}`;
     await replaceFile(disk, name, bytes);

@@ -85,8 +85,9 @@ export class Queue {
   }
 
   /**
-   * Settles the batch: with the receipt of its first record, or with an error if it is not on
-   * stable storage, or may not be.
+   * Settles the batch.
+   *
+   * @param result the receipt of its first record, or why the batch is not acknowledged
    */
   settle(result: Required<Receipt> | StoreError) {
     for (const [index, append] of this.batch.entries()) {

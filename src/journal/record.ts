@@ -121,7 +121,7 @@ export function isPartOfHeader(file: Buffer) {
   const missing = emptyHeader.slice(part.length, -1);
   if (missing !== "") return headerForm.test(part + missing);
 
-  // A whole header with a NUL for its LF is a part. One that only lacks its LF is kept.
+  // A whole header that a NUL follows, not an LF, is a part. One that ends the file is kept.
   return (
     part.length < file.length &&
     decodeHeader(file.subarray(0, part.length)) !== undefined

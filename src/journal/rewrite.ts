@@ -36,7 +36,7 @@ export interface Copy {
   /** Where the bytes stand in the journal. */
   readonly offset: number;
 
-  /** That of the journal before it was rewritten. */
+  /** The size of the journal before it was rewritten. */
   readonly size: number;
   readonly bytes: Buffer;
 }
@@ -111,15 +111,15 @@ function examineCopy(file: Bytes, bytes: Buffer | undefined): ExaminedCopy {
   const hasGrown = size > copy.offset + copy.bytes.length;
   if (hasGrown && there.equals(copy.bytes)) return { kind: "stale" } as const;
 
-  // If the truncation or the write was killed, or lost power, the file has bytes of the copy, and
-  // NULs, or a part of an earlier header. Other bytes are records that were acknowledged since,
-  // perhaps under another name of the file, or no journal's.
+  // A truncation or a write that was interrupted leaves bytes of the copy, NULs, or a part of an
+  // earlier header. Any other bytes are a foreign file's, or records that were acknowledged later,
+  // perhaps under another name of the file.
   const isLeftover =
     examine(file).kind === "new" ||
     there.every((byte, index) => byte === 0 || byte === copy.bytes[index]);
 
-  // Even equal bytes may not be on stable storage. A file that has its old size again was
-  // truncated, and a crash has undone that.
+  // Equal bytes may be in the page cache alone, so they are written again. A crash can undo the
+  // truncation: then the file has its old size.
   if (!isLeftover || (hasGrown && size !== copy.size)) {
     return damaged(copy.offset, "it differs from its copy in .rewrite");
   }

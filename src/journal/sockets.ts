@@ -20,7 +20,7 @@ const addressBytesMax = 103;
  * @throws Error the system's: EADDRINUSE if the name is taken
  */
 export async function listenOn(name: string): Promise<() => void> {
-  // A connection is all that a probe needs. A lock keeps no process alive.
+  // A probe needs only to connect. A lock does not keep its process running.
   const server = createServer((socket) => socket.destroy()).unref();
   const isPath = !name.startsWith("\0");
   const unfinished = `/.lock-${randomName()}~`;
@@ -88,7 +88,7 @@ function addressOf(path: string, end = ""): [string, () => void] {
   const isMissing = ifPossible(
     () => !fs.statSync("/proc/self/fd", { throwIfNoEntry: false })
   );
-  // The permission model hides /proc, and uses it all the same.
+  // Under the permission model /proc cannot be looked at, but addresses in it work.
   if (!isMissing) {
     const fd = fs.openSync(path, pathFlag);
     return [`/proc/self/fd/${fd}${end}`, () => fs.closeSync(fd)];

@@ -39,7 +39,7 @@ export function verifyJournal(
   // A server that has a file without a header open is still creating the journal.
   const isLive = isOpen && verdict.kind !== "new";
 
-  // From here on a live server may truncate what it had no space for, and write other lines.
+  // After this offset a live server may still truncate a write that failed, and write other lines.
   const certifiedEnd = isLive && !isSettled ? verdict.certified : undefined;
   const { range, badOffset, ...spots } = readLines(
     plan,
@@ -111,7 +111,7 @@ function readLines(
     if (text && record) range = widened(record, idOf(text), range);
   }
 
-  // A copy of an end that the file does not have is reported after the last line.
+  // The copy may belong after the end of the file.
   line++;
   if (copySpot) report(copySpot.offset, copySpot.reason);
   onProgress?.(size, size);
@@ -129,7 +129,7 @@ function verdictOf(
   return isDamaged ? "damaged" : "torn";
 }
 
-/** What is wrong with the copy. A pending one beside a live server is a start that uses it now. */
+/** Returns what is wrong with the copy. Beside a live server, a start is using a pending copy. */
 const spotOf = ({ copy }: OpeningPlan, isLive = false) =>
   copy.kind === "damaged" || (copy.kind === "pending" && !isLive)
     ? copy

@@ -41,7 +41,7 @@ export function decodeUtf8(body: Buffer) {
   const again = Buffer.from(text);
   let offset = 0;
   while (again[offset] === body[offset]) offset++;
-  // It may be a later byte of a truncated character, whose first byte is the wrong one.
+  // If it is a later byte of a truncated character, the first byte of that is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
   throw new JsonError(
     "utf8",
@@ -192,7 +192,8 @@ class Reader {
     const name = text.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
 
     // A name keeps its quotes: V8 hashes array indexes so that a client can make them collide.
-    // A digest has none: it is no name. It takes the place of a name that V8 would hash badly.
+    // V8 would hash a long name badly: a digest takes its place. A digest has no quotes, so it
+    // equals no name.
     const entry =
       name.length > hashedLengthMax ? hash("sha256", name, "hex") : name;
     if (names.has(entry)) {

@@ -193,8 +193,8 @@ export class InFlight implements SessionHandlers {
     if (mayBeStored && Date.now() >= entry.forgottenAtDate)
       return this.#settle(entry, notCompleted());
 
-    // A larger message would make the server close the connection, for everything in flight. A
-    // stored message must be readable: it comes back as base64, within other members of JSON.
+    // A larger message makes the server close the connection, on which all messages wait. A stored
+    // message must fit into a response, too: there it is base64, within other members of JSON.
     const bytesMax = Math.min(
       Number(connection.info["max_payload"]),
       ((this.#limits.messageBytesMax - 1024) * 3) / 4
@@ -245,9 +245,9 @@ export class InFlight implements SessionHandlers {
   }
 
   /**
-   * Whether to send a message again on the same connection. Until a later attempt, of any message,
-   * has a response, this one may still be on its way: a copy would only wait behind it. Responses
-   * to requests without a deadline keep no order: these are not sent again.
+   * Returns whether to send a message again on the same connection. Its response may still be on
+   * its way until a later attempt, of any message, has one: a copy would only wait behind it.
+   * Requests without a deadline are not sent again, because their responses keep no order.
    */
   #isDue({ sentAt, mustResend, deadline }: Entry, now: number) {
     const { retryMillis, ackTimeoutMillis } = this.#limits;

@@ -150,7 +150,7 @@ export class NatsStore
         throw unknown("cannot read the message that has the key");
       if (record.plant !== json) throw conflict();
 
-      // Otherwise an earlier attempt of this very call was stored.
+      // With this id, the message is an earlier attempt of this very call.
       if (!stored?.headers.includes(id)) return { json, isReplay: true };
     }
     this.#inFlight.session.reportRecovery();
@@ -173,8 +173,8 @@ export class NatsStore
   ) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
 
-    // A copy of this process, made by a snapshot of its machine, counts the same. It ends with the
-    // record's checksum, so that the copy never takes another plant's acknowledgement.
+    // A snapshot of the machine copies this process, and the copy counts the same numbers. An id
+    // ends with the record's checksum, so that no copy takes another plant's acknowledgement.
     const id = `${this.#idPrefix}.${++this.#count}.${payload.subarray(-10, -2)}`;
     const ack = await this.#inFlight.send({
       subject: this.#settings.subject,

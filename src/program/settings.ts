@@ -283,8 +283,8 @@ export function hintFor(name: string, known: readonly string[]) {
 
 /**
  * Returns the forms of a flag or variable to compare: without prefix and in lower case, then also
- * without each one of its letters. A slip adds, omits, replaces or moves one letter. So two names
- * that differ by one slip share a form.
+ * without each one of its letters. So two names share a form if they differ by one letter that is
+ * added, left out, replaced or moved.
  */
 function shortened(name: string) {
   const form = name

@@ -20,7 +20,7 @@ const pauseMillis = 1_000;
 /**
  * Opens a journal for a function that reads it, with its copy in FILE.rewrite.
  *
- * What was acknowledged before is read, or reading fails, whatever starts or truncates meanwhile.
+ * Reads every record that was acknowledged before, or fails, whatever other processes do meanwhile.
  *
  * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin;
  * and for one of which a flush has failed

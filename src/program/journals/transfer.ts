@@ -183,7 +183,7 @@ export async function exportStream(
     );
   if (realDisk.look(path)) throw data(`${path} exists`);
 
-  // It has another name until it is complete: half a journal would be a clean one.
+  // Has another name until it is complete, because half a journal looks like a clean one.
   const part = `${path}.${randomUUID()}.part`;
   const file = realDisk.openBeside(part);
   try {

@@ -26,7 +26,7 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
     const [status, text] = respondTo(request, metrics, sources);
     response
       .writeHead(status, {
-        // The type of the metrics, and as good for the other pages, which are plain text.
+        // The type that Prometheus expects. The other pages are plain text, which it also covers.
         "Content-Type": "text/plain; version=0.0.4; charset=utf-8",
         "Content-Length": text.length,
         "Cache-Control": "no-store",
