@@ -71,7 +71,7 @@ export async function openJournal(
   return new Journal(settings, await openFile(settings));
 }
 
-interface Settings extends OpenOptions {
+interface JournalSettings extends OpenOptions {
   readonly limits: Limits;
 }
 
@@ -87,7 +87,7 @@ export class Journal
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
 {
-  readonly #settings: Settings;
+  readonly #settings: JournalSettings;
   readonly #queue = new Queue();
 
   /** Undefined with a window of 0. */
@@ -113,7 +113,7 @@ export class Journal
 
   readonly #loop: Promise<void>;
 
-  constructor(settings: Settings, current: OpenFile) {
+  constructor(settings: JournalSettings, current: OpenFile) {
     super();
     this.#settings = settings;
     this.#current = current;

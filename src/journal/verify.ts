@@ -12,7 +12,7 @@ export interface VerifyOptions {
   readonly copy?: Buffer | undefined;
 
   /** Whether a server has the file open: its end may still be truncated, and is not reported. */
-  readonly isLive?: boolean;
+  readonly isOpen?: boolean;
 
   /** Whether the first bad line of that end stayed the same for a while: it is damage, then. */
   readonly isSettled?: boolean;
@@ -31,32 +31,32 @@ export interface VerifyOptions {
  */
 export function verifyJournal(
   file: Bytes,
-  { copy, isLive: isOpen, isSettled, onProgress }: VerifyOptions = {}
+  { copy, isOpen = false, isSettled, onProgress }: VerifyOptions = {}
 ) {
   const plan = planOpening(file, copy);
   const { completed, verdict } = plan;
 
   // A server that has a file without a header open is still creating the journal.
-  const isLive = isOpen && verdict.kind !== "new";
+  const isWritten = isOpen && verdict.kind !== "new";
 
   // After this offset a live server may still truncate a write that failed, and write other lines.
-  const certifiedEnd = isLive && !isSettled ? verdict.certified : undefined;
+  const certifiedEnd = isWritten && !isSettled ? verdict.certified : undefined;
   const { range, badOffset, ...spots } = readLines(
     plan,
-    isLive,
+    isWritten,
     certifiedEnd,
     onProgress
   );
 
   // An opening repairs what is torn. It leaves every bad line before that.
   const tornOffset =
-    !isLive && verdict.kind === "torn" ? verdict.end : Infinity;
+    !isWritten && verdict.kind === "torn" ? verdict.end : Infinity;
   const isDamaged = verdict.kind === "damaged" || badOffset < tornOffset;
   return {
     bytes: completed.size(),
     records: 0,
     ...range,
-    opening: isLive ? undefined : openingOf(plan),
+    opening: isWritten ? undefined : openingOf(plan),
     ...spots,
     verdict: verdictOf(plan, spots.spotsTotal, isDamaged)
   };
@@ -65,7 +65,7 @@ export function verifyJournal(
 /** Reads the lines. Returns counts, spots, and the offset of the first bad whole line. */
 function readLines(
   plan: OpeningPlan,
-  isLive: boolean | undefined,
+  isWritten: boolean,
   certifiedEnd = Infinity,
   onProgress?: VerifyOptions["onProgress"]
 ) {
@@ -81,7 +81,7 @@ function readLines(
   };
 
   // Reported at its offset, so that the spots are in the order of the file.
-  let copySpot = spotOf(plan, isLive);
+  let copySpot = spotOf(plan, isWritten);
 
   // No record precedes the first one: its own offset is the only valid `synced`.
   let before: Position | undefined = { seq: 0, synced: -1 };
@@ -95,7 +95,7 @@ function readLines(
 
     if (!isWhole) {
       const reason = `the last ${next.end - offset} bytes are not a whole line`;
-      if (!isLive) report(offset, reason);
+      if (!isWritten) report(offset, reason);
       break;
     }
     const problem = problemOf(next, before);
@@ -130,8 +130,8 @@ function verdictOf(
 }
 
 /** Returns what is wrong with the copy. Beside a live server, a start is using a pending copy. */
-const spotOf = ({ copy }: OpeningPlan, isLive = false) =>
-  copy.kind === "damaged" || (copy.kind === "pending" && !isLive)
+const spotOf = ({ copy }: OpeningPlan, isWritten: boolean) =>
+  copy.kind === "damaged" || (copy.kind === "pending" && !isWritten)
     ? copy
     : undefined;
 

@@ -49,10 +49,10 @@ export interface NatsOptions {
   readonly warn?: (message: string) => void;
 }
 
-export type Settings = ReturnType<typeof settingsOf>;
+export type StreamSettings = ReturnType<typeof settingsOf>;
 
 /** One address of a host, as node:net and node:tls take it. */
-export type Endpoint = Settings["hosts"][number];
+export type Endpoint = StreamSettings["hosts"][number];
 
 /**
  * Checks an address and options, credentials and certificates included.
@@ -166,7 +166,7 @@ function endpointOf(shown: string) {
  * Returns every address of every host: a name may lead to several servers. A name that is not
  * resolved in time is returned as it is: connecting to it fails with the reason.
  */
-export async function endpointsOf({ hosts, limits }: Settings) {
+export async function endpointsOf({ hosts, limits }: StreamSettings) {
   const endpoints = hosts.map(async (endpoint) => {
     const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
     const resolved = lookup(endpoint.host, { all: true }).catch(() => []);

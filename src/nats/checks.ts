@@ -4,7 +4,7 @@ import http from "node:http";
 import https from "node:https";
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../failure.ts";
-import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
+import { endpointsOf, type Endpoint, type StreamSettings } from "./address.ts";
 import type { NatsLimits } from "./limits.ts";
 import {
   expectedOf,
@@ -12,7 +12,7 @@ import {
   readObject,
   type JsonObject
 } from "./protocol.ts";
-import type { Connection } from "./server-connection.ts";
+import type { ServerConnection } from "./server-connection.ts";
 
 /**
  * Checks the stream and, with `monitor=PORT`, the servers that hold it. Waits up to
@@ -23,8 +23,8 @@ import type { Connection } from "./server-connection.ts";
  * @throws EngineError `config` for a wrong setting, `unreachable` if a server does not respond
  */
 export async function check(
-  connection: Connection,
-  settings: Settings,
+  connection: ServerConnection,
+  settings: StreamSettings,
   patienceMillis: number
 ) {
   const { noProgressMillis } = settings.limits;
@@ -65,9 +65,9 @@ export async function check(
  * replica that is not current counts as down.
  */
 async function unverifiedOf(
-  { info }: Connection,
+  { info }: ServerConnection,
   { cluster }: JsonObject,
-  settings: Settings
+  settings: StreamSettings
 ) {
   const { limits, monitorPort } = settings;
   if (monitorPort === undefined) return [];
@@ -90,7 +90,7 @@ async function unverifiedOf(
 }
 
 /** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
-function requireRight({ error, config }: JsonObject, settings: Settings) {
+function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
   const { api, stream } = settings;
   const actual = objectOf(config);
   const required = requirements(actual, settings);
@@ -119,7 +119,7 @@ function requireRight({ error, config }: JsonObject, settings: Settings) {
  * or leave it without an acknowledgement. */
 function requirements(
   actual: JsonObject,
-  { subject, replicas, limits }: Settings
+  { subject, replicas, limits }: StreamSettings
 ) {
   const { max_bytes, max_msgs, discard = "new", persist_mode: mode } = actual;
   const atLeast = (name: string, min: number) =>
@@ -191,7 +191,7 @@ const differences = (actual: JsonObject, required: JsonObject) =>
  *   does not end
  * @throws EngineError `config` for a server that does not
  */
-async function askMonitor(endpoint: Endpoint, settings: Settings) {
+async function askMonitor(endpoint: Endpoint, settings: StreamSettings) {
   const { monitorPort: port, limits } = settings;
   const { get } = settings.isMonitorTls ? https : http;
   let body = "";

@@ -10,7 +10,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreError } from "../store.ts";
 import type { EngineError } from "../failure.ts";
-import type { Settings } from "./address.ts";
+import type { StreamSettings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
 import type { JsonObject } from "./protocol.ts";
@@ -81,7 +81,7 @@ export class InFlight implements SessionHandlers {
   #readyAt = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(settings: Settings) {
+  constructor(settings: StreamSettings) {
     this.#limits = settings.limits;
     this.session = new Session(settings, this);
   }

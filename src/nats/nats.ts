@@ -13,7 +13,11 @@ import {
   type StoreEvents
 } from "../store.ts";
 import { EngineError } from "../failure.ts";
-import { settingsOf, type NatsOptions, type Settings } from "./address.ts";
+import {
+  settingsOf,
+  type NatsOptions,
+  type StreamSettings
+} from "./address.ts";
 import { InFlight, type Verdict } from "./in-flight.ts";
 import type { NatsLimits } from "./limits.ts";
 import { decodeMessage, encodeMessage } from "./message.ts";
@@ -42,7 +46,7 @@ export class NatsStore
   extends EventEmitter<StoreEvents<JournalError>>
   implements PlantStore
 {
-  readonly #settings: Settings;
+  readonly #settings: StreamSettings;
   readonly #inFlight: InFlight;
   #isClosed = false;
 
@@ -60,7 +64,7 @@ export class NatsStore
   readonly appendOnce: PlantStore["appendOnce"];
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
-  constructor(settings: Settings, inFlight: InFlight) {
+  constructor(settings: StreamSettings, inFlight: InFlight) {
     super();
     this.#settings = settings;
     this.#inFlight = inFlight;

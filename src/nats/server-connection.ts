@@ -8,7 +8,7 @@ import { pid } from "node:process";
 import { connect as connectTls } from "node:tls";
 import { version } from "../config.ts";
 import { EngineError } from "../failure.ts";
-import type { Endpoint, Settings } from "./address.ts";
+import type { Endpoint, StreamSettings } from "./address.ts";
 import {
   expectedOf,
   framesOf,
@@ -47,8 +47,8 @@ export interface ResponseHandler {
   onResponse(token: string, response: Response): void;
 }
 
-export class Connection {
-  readonly #settings: Settings;
+export class ServerConnection {
+  readonly #settings: StreamSettings;
   readonly #handler: ResponseHandler;
 
   /** The start of the subjects that responses are sent to. Each connection has its own, so that a
@@ -71,7 +71,7 @@ export class Connection {
   /** The pings since the server has sent anything. */
   #pingsMissed = 0;
 
-  constructor(settings: Settings, handler: ResponseHandler) {
+  constructor(settings: StreamSettings, handler: ResponseHandler) {
     this.#settings = settings;
     this.#handler = handler;
     this.#inbox = `${settings.inbox}.${randomId()}`;

@@ -6,9 +6,9 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../failure.ts";
-import { endpointsOf, type Endpoint, type Settings } from "./address.ts";
+import { endpointsOf, type Endpoint, type StreamSettings } from "./address.ts";
 import { check } from "./checks.ts";
-import { Connection, type ResponseHandler } from "./server-connection.ts";
+import { ServerConnection, type ResponseHandler } from "./server-connection.ts";
 
 export interface SessionHandlers extends ResponseHandler {
   /** Called when a connection is ready to publish on. */
@@ -19,9 +19,9 @@ export interface SessionHandlers extends ResponseHandler {
 }
 
 export class Session {
-  readonly #settings: Settings;
+  readonly #settings: StreamSettings;
   readonly #handlers: SessionHandlers;
-  #connection: Connection | undefined;
+  #connection: ServerConnection | undefined;
   #isReady = false;
   #isClosed = false;
 
@@ -35,7 +35,7 @@ export class Session {
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
 
-  constructor(settings: Settings, handlers: SessionHandlers) {
+  constructor(settings: StreamSettings, handlers: SessionHandlers) {
     this.#settings = settings;
     this.#handlers = handlers;
   }
@@ -138,7 +138,7 @@ export class Session {
 
   /** Uses one connection until it ends; returns the reason. */
   async #use(endpoint: Endpoint, onChecked: () => void) {
-    const connection = new Connection(this.#settings, this.#handlers);
+    const connection = new ServerConnection(this.#settings, this.#handlers);
     this.#connection = connection;
     const { message, code } = await connection.talk(endpoint, () =>
       this.#serve(connection, onChecked)
@@ -161,7 +161,7 @@ export class Session {
    *
    * @throws EngineError
    */
-  async #serve(connection: Connection, onChecked: () => void) {
+  async #serve(connection: ServerConnection, onChecked: () => void) {
     const { appendMillis, checkMillis, noProgressMillis, unaskedMillis } =
       this.#settings.limits;
 

@@ -297,7 +297,7 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
   // A write that found no space, in part; it is truncated, and another takes its place.
   const full = write(20_000, 10_000, 40_000, 40_000).subarray(0, -9);
   const next = write(100, 50_000, 60_000);
-  const reading = (isLive: boolean) => {
+  const reading = (isOpen: boolean) => {
     let file = full;
     const read = (from: number, length: number): Buffer => {
       const bytes = file.subarray(from, from + length);
@@ -305,7 +305,7 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
       if (from === 0 && length > 1_000) file = next;
       return bytes;
     };
-    return verifyJournal({ size: () => full.length, read }, { isLive });
+    return verifyJournal({ size: () => full.length, read }, { isOpen });
   };
   assert.deepEqual(reading(true).spots, []);
   assert.equal(reading(true).records, 3);
@@ -315,7 +315,7 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
     "the control: the truncated bytes were met"
   );
   const underWay = verifyJournal(bytesIn(next.subarray(0, -9)), {
-    isLive: true
+    isOpen: true
   });
   assert.deepEqual(underWay.spots, [], "a last line without LF");
   assert.equal(underWay.records, 3, "a last line without LF");
@@ -325,7 +325,7 @@ test("beside a live server, lines that it truncates and rewrites are not damaged
     [certified.length, []]
   ] as const) {
     const damaged = Buffer.from(next).fill("y", at, at + 10);
-    const { spots } = verifyJournal(bytesIn(damaged), { isLive: true });
+    const { spots } = verifyJournal(bytesIn(damaged), { isOpen: true });
     assert.deepEqual(
       spots.map(({ offset }) => offset),
       offsets

@@ -47,7 +47,7 @@ export async function readJournal<T>(
       attempt("unreadable", path, () => checkFlushed(realDisk, resolved, file));
 
     // The open file's identity: a rotation may have put another file at the path since.
-    const isLive = await isLocked(resolved, file.look().identity);
+    const isOpen = await isLocked(resolved, file.look().identity);
 
     // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
     // without a copy, at least one of two sizes around the look for it is not the truncated one.
@@ -60,8 +60,8 @@ export async function readJournal<T>(
         path,
         'is compressed: use "gzip -dc FILE | plant-store cat -"'
       );
-    const isSettled = isLive && (await hasSettledDamage(snapshot, copy));
-    return await read(snapshot, { copy, isLive, isSettled });
+    const isSettled = isOpen && (await hasSettledDamage(snapshot, copy));
+    return await read(snapshot, { copy, isOpen, isSettled });
   } finally {
     file.close();
   }

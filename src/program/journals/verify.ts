@@ -43,7 +43,7 @@ export const reportOn = (path: string, host: Host) =>
   readJournal(path, host, (file, beside) => {
     const onProgress = progressOf(path, host);
     const report = verifyJournal(file, { ...beside, onProgress });
-    return { ...report, isOpen: beside.isLive };
+    return { ...report, isOpen: beside.isOpen };
   });
 
 /** Returns one line of JSON. Its ids are strings: many readers round numbers beyond 2^53. */
