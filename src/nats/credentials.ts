@@ -1,15 +1,18 @@
 /**
- * The credentials of a NATS user, as a text in one of three forms. A .creds file is one of an nkey.
+ * The credentials of a NATS user, as a text in one of two forms. A .creds file is one of an nkey.
  *
- *   credentials = nkey / "token " token EOL / user EOL password EOL
+ *   credentials = nkey / user EOL password EOL
  *   nkey        = seed EOL [public-key EOL] [jwt EOL]     ; in any order, with comments
  *   comment     = a line that is not one word of letters, digits, "_", "-" and "."
- *   EOL         = [CR] LF                                 ; the last one may be missing
+ *   EOL         = CR / LF / CRLF                          ; the last one may be missing
  *   seed        = "SU" 56( A-Z / 2-7 )
  *
+ * It is printable ASCII, after a byte order mark or none. Blank lines, and white space around a
+ * line, do not count.
+ *
  * A seed is base32 of two bytes of prefix, the 32 bytes of an ed25519 key, and a CRC-16 in
- * little-endian order. A line alone without "token " can only be a seed. A text with a seed, even a
- * damaged one, is never sent to a server as anything else.
+ * little-endian order. A text with a seed, even a damaged one, is never sent to a server as
+ * anything else.
  *
  * https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
  */
@@ -23,14 +26,24 @@ import { createPrivateKey, createPublicKey, sign } from "node:crypto";
  */
 export function loginOf(text: string | undefined, nonce: string) {
   if (text === undefined) return {};
-  const lines = text.split(/\r?\n/).filter((line) => line !== "");
+  const ascii = text.replace(/^\uFEFF/, "");
+  if (ascii.includes("\0"))
+    throw new TypeError("expected ASCII, found UTF-16, or a NUL");
+  const other = /[^\t\r\n -~]/u.exec(ascii)?.[0].codePointAt(0);
+  if (other !== undefined)
+    throw new TypeError(
+      `expected ASCII, found U+${other.toString(16).toUpperCase().padStart(4, "0")}`
+    );
+  const lines = ascii
+    .split(/[\r\n]/)
+    .map((line) => line.trim())
+    .filter(Boolean);
   const [user, pass] = lines;
-  const [, auth_token] = /^token (.+)\s*$/.exec(text) ?? [];
-  if (!keyForm.test(text)) {
-    if (lines.length === 2) return { user, pass };
-    if (auth_token) return { auth_token };
-  }
-  const words = text.match(/^\w[\w.-]*(?=\s*$)/gm) ?? [];
+  const isKey =
+    seedForm.test(ascii.replace(/[^a-z\d]/gi, "")) ||
+    lines.some((line) => keyForm.test(line));
+  if (lines.length === 2 && !isKey) return { user, pass };
+  const words = lines.filter((line) => /^\w[\w.-]*$/.test(line));
   const seed = words.find((word) => word.startsWith("S")) ?? "";
   const jwt = words.find((word) => word.startsWith("eyJ"));
   const { key, nkey } = keyOf(seed);
@@ -40,9 +53,11 @@ export function loginOf(text: string | undefined, nonce: string) {
   return { jwt, nkey, sig };
 }
 
-/** A seed of any role anywhere, or the public key of a user or a JWT as a line. A JWT begins with
- * the base64 of its first brace. */
-const keyForm = /\bS[ACNOUX][A-Z2-7]{50,}\b|^U[A-Z2-7]{55}\s*$|^eyJ[\w-]+\./m;
+/** A seed of any role, in a text of letters and digits alone: in any case, or with wrong digits. */
+const seedForm = /[Ss][ACNOUXacnoux](?:[A-Za-z2-7]{50}|[A-Z\d]{50})/;
+
+/** The public key of a user, or a JWT, which begins with the base64 of its first brace. */
+const keyForm = /^U[A-Z2-7]{55}$|^eyJ[\w-]+\./;
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -56,7 +71,7 @@ const pkcs8 = Buffer.from("302e020100300506032b657004220420", "hex");
 const notCredentials = () =>
   new TypeError(
     "expected a .creds file, an nkey seed of a user (alone, or with its public key or JWT), " +
-      "two lines (user, password), or token TOKEN"
+      "or two lines (user, password)"
   );
 
 /** @throws TypeError for a text that is not a seed of a user, as a whole */

@@ -20,6 +20,30 @@ const seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
 const nkey = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 const jwt = "eyJhbGci.eyJqdGki-_x.c2lnbmF0dXJl";
 
+/** A seed that something has changed on its way: no server may get it as a user or a password. */
+const damagedSeeds = [
+  seed.toLowerCase(),
+  seed.replace(/[A-Z]/g, (letter, at: number) =>
+    at % 2 === 0 ? letter.toLowerCase() : letter
+  ),
+  `${seed.slice(0, 30)}\n${seed.slice(30)}`,
+  `${seed.slice(0, 30)}\r\n  ${seed.slice(30)}`,
+  `${seed.slice(0, 30)} ${seed.slice(30)}`,
+  `${seed.slice(0, 30)}\\\n${seed.slice(30)}`,
+  (seed.match(/.{1,8}/g) ?? []).join("-"),
+  `"${seed.slice(0, 30)}" "${seed.slice(30)}"`,
+  `password: ${seed.toLowerCase()}`,
+  seed.replaceAll("I", "1"),
+  seed.replaceAll("Z", "2").replaceAll("B", "8"),
+  seed.slice(0, -1),
+  seed.slice(0, -4),
+  `${seed}${seed}`
+];
+
+/** As PowerShell's `>` writes it, read as UTF-8. */
+const utf16 = (text: string) =>
+  Buffer.from(`\uFEFF${text}`, "utf16le").toString();
+
 /** Whether a signature of the nonce is that of the key. */
 function isSigned(sig: unknown, nonce: string): boolean {
   const bits = [...nkey]
@@ -120,16 +144,32 @@ describe("the credentials", { timeout }, () => {
     ],
     [
       "both with CRLF, and blank lines",
-      'wr1ter\r\n s3/@: "ä\r\n\r\n',
-      { user: "wr1ter", pass: ' s3/@: "ä' }
+      'wr1ter\r\ns3/ @: "~\r\n\r\n',
+      { user: "wr1ter", pass: 's3/ @: "~' }
+    ],
+    [
+      "both with white space around them",
+      "  wr1ter \n\ts3cret\t\n",
+      { user: "wr1ter", pass: "s3cret" }
+    ],
+    [
+      "both behind a byte order mark, with CR alone",
+      "\uFEFFwr1ter\rs3cret\r",
+      { user: "wr1ter", pass: "s3cret" }
     ],
     [
       "a user named token",
       "token x\ns3cret\n",
       { user: "token x", pass: "s3cret" }
     ],
-    ["a token", "token s3 cret\n", { auth_token: "s3 cret" }],
     ["a seed", `${seed}\n`, { nkey }],
+    ["a seed behind a byte order mark", `\uFEFF${seed}\r\n`, { nkey }],
+    ["a seed with white space around it", `\n  ${seed}\t\n \n`, { nkey }],
+    [
+      "an indented .creds file, as from YAML",
+      credsOf(jwt, seed).replaceAll(/^/gm, "    "),
+      { jwt, nkey }
+    ],
     ["a .creds file", credsOf(jwt, seed), { jwt, nkey }],
     [
       "a .creds file with CRLF",
@@ -202,7 +242,8 @@ describe("the credentials", { timeout }, () => {
     "s3cret\n\n",
     "u\ns3cret\nx",
     "token ",
-    seed.toLowerCase(),
+    "token s3cret",
+    ...damagedSeeds.flatMap((text) => [text, `writer\n${text}`, `${text}\nx`]),
     `${seed}A`,
     seed.slice(1),
     `U${seed.slice(1)}`,
@@ -220,6 +261,37 @@ describe("the credentials", { timeout }, () => {
     `writer\n${createKey("account").seed}`,
     `# x\n${seed.slice(0, -1)}`
   ];
+  for (const [what, text, found] of [
+    ["in UTF-16, as PowerShell writes it", utf16(seed), "UTF-16, or a NUL"],
+    [
+      "in UTF-16 with user and password",
+      utf16("u\r\ns3cret\r\n"),
+      "UTF-16, or a NUL"
+    ],
+    ["with a NUL", `u\0\ns3cret`, "UTF-16, or a NUL"],
+    [
+      "with an invisible character in a seed",
+      `x\n${seed.slice(0, 9)}\u200B${seed.slice(9)}`,
+      "U+200B"
+    ],
+    ["with a byte order mark in the middle", `u\n\uFEFFs3cret`, "U+FEFF"],
+    ["with a second byte order mark", `\uFEFF\uFEFFu\ns3cret`, "U+FEFF"],
+    ["with a no-break space", `u\n\u00A0s3cret`, "U+00A0"],
+    ["with a letter outside of ASCII", "u\ns3crät", "U+00E4"],
+    ["with a character of two code units", "u\ns3cr\u{1F33F}t", "U+1F33F"],
+    ["with a line separator", "u\u2028s3cret", "U+2028"],
+    ["with a vertical tab", "u\n\vs3cret", "U+000B"],
+    ["with DEL", "u\ns3cret\x7F", "U+007F"]
+  ] as const) {
+    test(`${what} are refused, and the character is named`, async () => {
+      const fake = await Fake.start();
+      await assert.rejects(openFake([fake], { credentials: text }), {
+        code: "config",
+        message: `the store's credentials: expected ASCII, found ${found}`
+      });
+      assert.equal(fake.connections, 0);
+    });
+  }
   for (const credentials of wrong) {
     test(`${JSON.stringify(credentials.slice(0, 20))} are refused before a server is contacted`, async () => {
       const fake = await Fake.start();
