@@ -64,9 +64,19 @@ export class ServerConnection {
   /** Whether the latest bytes belong to a message that is still incomplete. */
   isReceiving = false;
 
-  /** Its errors are thrown by the loop over its bytes. A socket under TLS has no such loop, and its
-   * errors are those of the TLS socket: ignoring them here is safe. */
-  #socket = new Socket().on("error", () => undefined);
+  /** Its errors are thrown by the loop over its bytes. Under TLS it has no such loop, and its errors
+   * are those of the TLS socket: ignoring them here is safe. A half-open socket can be reset: one
+   * that node ends because the server did cannot. */
+  readonly #tcp = new Socket({ allowHalfOpen: true }).on(
+    "error",
+    () => undefined
+  );
+
+  /** The TCP socket, or the TLS socket on it. */
+  #socket = this.#tcp;
+
+  /** Why the connection ends. */
+  #reason: unknown;
 
   /** The pings since the server has sent anything. */
   #pingsMissed = 0;
@@ -120,15 +130,14 @@ export class ServerConnection {
         this.#onFrame(frame);
         if (frame.line !== "PONG" || pings) continue;
         pings = setInterval(() => this.#ping(), limits.pingMillis);
-        onOpen().catch((error: Error) => this.#socket.destroy(error));
+        onOpen().catch((error) => this.#end(error));
       }
-      return new EngineError("unreachable", "the server closed the connection");
+      this.close("the server closed the connection");
     } catch (error) {
-      return this.#reasonOf(error);
-    } finally {
-      clearInterval(pings);
-      this.#socket.destroy();
+      this.#end(error);
     }
+    clearInterval(pings);
+    return this.#errorOf(this.#reason);
   }
 
   /** Publishes what must be permitted: the server refuses it before it answers PING. */
@@ -151,7 +160,9 @@ export class ServerConnection {
   }
 
   async *#chunks() {
-    for await (const chunk of this.#socket) {
+    // Otherwise the end of this loop would close the socket, and the kernel would send the rest.
+    const chunks = this.#socket.iterator({ destroyOnReturn: false });
+    for await (const chunk of chunks) {
       this.#pingsMissed = 0;
       this.isReceiving = true;
       yield chunk;
@@ -185,7 +196,15 @@ export class ServerConnection {
 
   /** Ends the connection. Only the first call's reason counts. */
   close(reason: string) {
-    this.#socket.destroy(new EngineError("unreachable", reason));
+    this.#end(new EngineError("unreachable", reason));
+  }
+
+  /** Ends the connection, and sends nothing more: what the kernel still has could arrive minutes
+   * later, when the stream has forgotten the ids in it. */
+  #end(reason: unknown) {
+    this.#reason ??= reason;
+    this.#tcp.resetAndDestroy();
+    this.#socket.destroy();
   }
 
   /**
@@ -258,7 +277,7 @@ export class ServerConnection {
   }
 
   /** @throws what is neither an error of the connection nor of the server: an internal error */
-  #reasonOf(error: unknown) {
+  #errorOf(error: unknown) {
     if (error instanceof EngineError) return error;
     if (!(error instanceof Error && "code" in error)) throw error;
 

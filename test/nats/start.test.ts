@@ -1,10 +1,16 @@
 /** Connections: what a store starts with, what it refuses, and which server it uses. */
 import assert from "node:assert/strict";
-import { describe, mock, test } from "node:test";
+import { existsSync, readFileSync } from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { after, describe, mock, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { createServer as createTlsServer } from "node:tls";
 import { openNats } from "../../src/nats/nats.ts";
+import { listen } from "../support/serving.ts";
+import { temporaryFolder } from "../support/support.ts";
+import { certify } from "../support/tools.ts";
 import { until } from "./cluster.ts";
-import { append, Fake, open, openFake, patient, refused } from "./fake.ts";
+import { ack, append, Fake, open, openFake, patient, refused } from "./fake.ts";
 
 // Hosts are tried in the order of the address.
 mock.method(Math, "random", () => 0.5);
@@ -137,6 +143,111 @@ describe("a connection", { concurrency: 8 }, () => {
     );
     assert.equal(new Set(inboxes).size, 2);
     assert.ok(!inboxes.includes(undefined));
+  });
+});
+
+// Linux alone shows what a kernel has yet to send.
+const withProc = existsSync("/proc/net/tcp")
+  ? {}
+  : { skip: "SKIPPED: there is no /proc/net/tcp" };
+
+describe("a connection that is left", withProc, () => {
+  /** A proxy that, once stalled, reads from no client, as behind a cut in one direction. */
+  async function startStalling(target: number) {
+    const clients: Socket[] = [];
+    let isStalled = false;
+    const server = createServer((client) => {
+      const upstream = connect(target, "127.0.0.1");
+      for (const [socket, other] of [
+        [client, upstream],
+        [upstream, client]
+      ] as const)
+        socket
+          .on("data", (bytes) => other.write(bytes))
+          .on("error", () => undefined)
+          .on("close", () => other.destroy());
+      clients.push(client);
+      if (isStalled) client.pause();
+    });
+    after(() => clients.forEach((client) => client.destroy()));
+    const stall = () => {
+      isStalled = true;
+      for (const client of clients) client.pause();
+    };
+    return { port: await listen(server), clients, stall };
+  }
+
+  /** The bytes that kernels have yet to send to a port, of connections that have ended, too. */
+  const unsentTo = (port: number) =>
+    readFileSync("/proc/net/tcp", "utf8")
+      .split("\n")
+      .map((line) => line.trim().split(/[ :]+/))
+      .filter((words) => parseInt(words[4] ?? "", 16) === port)
+      .reduce((sum, words) => sum + parseInt(words[6] ?? "", 16), 0);
+
+  const { cert, key } = certify(temporaryFolder(), "stalling", {
+    names: "IP:127.0.0.1"
+  });
+
+  /** A server that begins with TLS, before another one. */
+  const startTls = (target: number) =>
+    listen(
+      createTlsServer(
+        { cert: readFileSync(cert), key: readFileSync(key) },
+        (client) => {
+          const upstream = connect(target, "127.0.0.1");
+          client.on("error", () => undefined).pipe(upstream);
+          upstream.on("error", () => undefined).pipe(client);
+        }
+      )
+    );
+
+  for (const isTls of [false, true]) {
+    test(`sends nothing more, ${isTls ? "over TLS, too" : "in the clear"}`, async () => {
+      const fakes = [
+        await Fake.start(),
+        await Fake.start({ onPlant: (_, count) => ack(100 + count) })
+      ] as const;
+      const [first = 0, second] = await Promise.all(
+        fakes.map(async ({ port }) => (isTls ? await startTls(port) : port))
+      );
+      const stalling = await startStalling(first);
+      const store = await openNats(
+        `nats://127.0.0.1:${stalling.port},127.0.0.1:${second}/plants${isTls ? "?tls-first" : ""}`,
+        { limits: patient, tls: { ca: readFileSync(cert) } }
+      );
+      after(() => store.close());
+      assert.equal(await append(store), "stored");
+      stalling.stall();
+      const name = "x".repeat(1_000_000);
+      const outcomes = Array.from({ length: 14 }, () => append(store, name));
+      await until("bytes wait", () => unsentTo(stalling.port) > 100_000);
+      fakes[0].say('INFO {"ldm":true}\r\n');
+      assert.deepEqual(
+        new Set(await Promise.all(outcomes)),
+        new Set(["stored"])
+      );
+      assert.equal(fakes[1].plants.length, 14, "the connection was left");
+      assert.equal(unsentTo(stalling.port), 0);
+      assert.ok(
+        stalling.clients.some((client) => !client.closed),
+        "the proxy has not read on"
+      );
+    });
+  }
+  test("the control: a kernel goes on to send for a socket that has ended, unless it is reset", async () => {
+    for (const isReset of [false, true]) {
+      const stalling = await startStalling((await Fake.start()).port);
+      const socket = connect(stalling.port, "127.0.0.1");
+      await until("it is connected", () => stalling.clients.length === 1);
+      stalling.stall();
+      socket.write("x".repeat(14_000_000));
+      await until("bytes wait", () => unsentTo(stalling.port) > 100_000);
+      if (isReset) socket.resetAndDestroy();
+      else socket.destroy();
+      await until("it has ended", () => socket.closed);
+      assert.equal(unsentTo(stalling.port) === 0, isReset);
+    }
   });
 });
 
