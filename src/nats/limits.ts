@@ -42,6 +42,18 @@ export const natsLimits = {
   pingsMissedMax: 3,
 
   /**
+   * How long a server that was verified counts as such while its monitor does not respond: only a
+   * restart changes the setting, and the stream's leader sees most restarts.
+   */
+  verifiedMillis: 3_600_000,
+
+  /**
+   * Problems that are remembered until plants are acknowledged again, so that each is reported
+   * once: the texts of a server must not fill the memory or the log. Later ones are not reported.
+   */
+  problemsMax: 100,
+
+  /**
    * Pauses between rounds of all hosts double. Half of each is random: otherwise all clients of a
    * cluster that comes back would connect at the same instant.
    */

@@ -270,7 +270,13 @@ export class ServerConnection {
         if (this.info["ldm"]) this.close("it is about to leave (lame duck)");
         return;
       case "-ERR":
-        throw serverError(line.slice(5, 205).replace(/[^ -~]/g, "?"));
+        // A random part would make the same problem another one on each connection.
+        throw serverError(
+          line
+            .replaceAll(this.#inbox, this.#settings.inbox)
+            .slice(5, 205)
+            .replace(/[^ -~]/g, "?")
+        );
       default:
         throw protocolError("an unknown operation");
     }

@@ -72,8 +72,10 @@ export class Session {
 
   /** Reports a problem once, until plants are acknowledged again. */
   report(problem: string) {
-    if (!this.#reported.has(problem)) this.#warn(problem);
+    const { size } = this.#reported;
+    if (size === this.#settings.limits.problemsMax) return;
     this.#reported.add(problem);
+    if (this.#reported.size > size) this.#warn(problem);
   }
 
   /** Reports that the problems are over, if there were any. */

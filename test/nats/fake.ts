@@ -51,8 +51,8 @@ export interface Script {
   /** Ends each connection behind the greeting. */
   readonly hangsUp?: boolean;
 
-  /** Said in answer to CONNECT, instead of nothing. */
-  readonly onConnect?: string;
+  /** Said in answer to CONNECT, instead of nothing; a function gets what the connection has said. */
+  readonly onConnect?: string | ((said: string) => string);
 
   /** Answers to PING. Default: PONG. */
   readonly onPing?: string;
@@ -182,9 +182,9 @@ export class Fake {
       this.said[index] += text;
       rest += text;
       for (
-        let taken = this.#take(socket, rest);
+        let taken = this.#take(socket, rest, index);
         taken > 0;
-        taken = this.#take(socket, rest)
+        taken = this.#take(socket, rest, index)
       ) {
         rest = rest.slice(taken);
       }
@@ -192,15 +192,20 @@ export class Fake {
   }
 
   /** Answers one operation; how many characters it had, 0 where it is not whole. */
-  #take(socket: Socket, text: string): number {
+  #take(socket: Socket, text: string, index: number): number {
     const end = text.indexOf("\r\n") + 2;
     if (end < 2) return 0;
     const line = text.slice(0, end - 2);
     const publish = /^HPUB (\S+) (\S+) (\d+) (\d+)$/.exec(line);
     if (!publish) {
       if (line === "PING") socket.write(this.script.onPing ?? "PONG\r\n");
+      const { onConnect = "" } = this.script;
       if (line.startsWith("CONNECT "))
-        socket.write(this.script.onConnect ?? "");
+        socket.write(
+          typeof onConnect === "string"
+            ? onConnect
+            : onConnect(this.said[index] ?? "")
+        );
       return end;
     }
     const [, subject = "", reply = "", headerBytes, total] = publish;

@@ -304,6 +304,36 @@ describe("a permission that is lost", () => {
   });
 });
 
+describe("a problem of which each connection has another text", () => {
+  test("is reported once: an inbox that may not be subscribed to has a random name", async () => {
+    const { fake, warnings } = await open();
+    const subjects = new Set<string | undefined>();
+    fake.script = {
+      onConnect: (said) => {
+        const [, subject] = /^SUB (\S+) /m.exec(said) ?? [];
+        subjects.add(subject);
+        return `-ERR 'Permissions Violation for Subscription to "${subject}"'\r\n`;
+      }
+    };
+    fake.cut();
+    await until("it has tried again", () => subjects.size > 5);
+    assert.deepEqual(
+      warnings.filter((line) => line.includes("Subscription")),
+      [`${fake.host}: 'Permissions Violation for Subscription to "_INBOX.*"'`]
+    );
+  });
+  test("is not reported or remembered without end", async () => {
+    const { fake, warnings } = await open({}, { problemsMax: 3 });
+    const reported = warnings.length;
+    fake.script = {
+      onConnect: () => `-ERR 'odd ${Math.floor(performance.now() * 1e6)}'\r\n`
+    };
+    fake.cut();
+    await until("it has tried again", () => fake.connections > 10);
+    assert.equal(warnings.length, reported + 3);
+  });
+});
+
 describe("a stream without a leader", () => {
   for (const [what, stream, pattern] of [
     [
