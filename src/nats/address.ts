@@ -6,8 +6,8 @@
  *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
- *   option  = "replicas=" 1-5 / "monitor=" ["https:"] port / "tls-first" / "domain=" name
- *           / "inbox=" prefix / "subject=" subject
+ *   option  = "replicas=" 1-5 / "monitor=" port / "tls-first" / "domain=" name / "inbox=" prefix
+ *           / "subject=" subject
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
@@ -107,9 +107,12 @@ function orRefused<T>(what: string, get: () => T) {
   }
 }
 
+/** A subject without wildcards. */
+export const subjectForm = /^[\w-]+(?:\.[\w-]+)*$/;
+
 const option =
-  "(?:replicas=[1-5]|monitor=(?:https:)?\\d{1,5}|tls-first" +
-  "|domain=[\\w-]+|inbox=\\w[\\w.-]*|subject=[\\w-]+(?:\\.[\\w-]+)*)";
+  "(?:replicas=[1-5]|monitor=\\d{1,5}|tls-first" +
+  `|domain=[\\w-]+|inbox=\\w[\\w.-]*|subject=${subjectForm.source.slice(1, -1)})`;
 const addressForm = new RegExp(
   `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
 );
@@ -120,7 +123,7 @@ function parseAddress(address: string) {
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const domain = options.get("domain");
-  const [port, scheme] = options.get("monitor")?.split(":").reverse() ?? [];
+  const port = options.get("monitor");
   try {
     return {
       hosts: hosts.split(",").map(endpointOf),
@@ -132,9 +135,8 @@ function parseAddress(address: string) {
       needsTls: protocol === "tls",
       replicas: Number(options.get("replicas") ?? 3),
 
-      /** The port of each server's monitor, 65535 at most. Undefined: none is asked. */
+      /** The port of each server's monitor, 65535 at most. Null: none is asked. */
       monitorPort: port && new URL(`nats://host:${port}`).port,
-      isMonitorTls: scheme === "https",
       isTlsFirst: options.has("tls-first"),
 
       /** The subjects of JetStream's interface, and of the inbox. */
@@ -145,7 +147,7 @@ function parseAddress(address: string) {
     throw new EngineError(
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-        "?replicas=1-5&monitor=PORT or https:PORT&tls-first&domain=NAME" +
+        "?replicas=1-5&monitor=PORT&tls-first&domain=NAME" +
         "&inbox=PREFIX&subject=NAME, without credentials"
     );
   }

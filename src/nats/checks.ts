@@ -1,10 +1,14 @@
 /** Checks whether a stream and its servers keep what they acknowledge. */
 import { once } from "node:events";
-import http from "node:http";
-import https from "node:https";
+import { get } from "node:http";
 import { setTimeout } from "node:timers/promises";
 import { EngineError } from "../failure.ts";
-import { endpointsOf, type Endpoint, type StreamSettings } from "./address.ts";
+import {
+  endpointsOf,
+  subjectForm,
+  type Endpoint,
+  type StreamSettings
+} from "./address.ts";
 import type { NatsLimits } from "./limits.ts";
 import {
   expectedOf,
@@ -16,15 +20,19 @@ import type { ServerConnection } from "./server-connection.ts";
 
 /**
  * Checks the stream and, with `monitor=PORT`, the servers that hold it. Waits up to
- * `noProgressMillis` for a server that is up and does not respond: it may be going down.
+ * `noProgressMillis` for a server that was never verified, is up, and does not respond: it may be
+ * going down.
  *
+ * @param verified when each server was verified last, by its name or id; brought up to date
  * @param patienceMillis the time to wait for a leader that responds
- * @returns the names of servers that hold the stream, are down, and could not be asked
+ * @returns the stream's JetStream domain, if it has one, and a warning for each server that could
+ *   not be asked
  * @throws EngineError `config` for a wrong setting, `unreachable` if a server does not respond
  */
 export async function check(
   connection: ServerConnection,
   settings: StreamSettings,
+  verified: Map<unknown, number>,
   patienceMillis: number
 ) {
   const { noProgressMillis } = settings.limits;
@@ -32,9 +40,9 @@ export async function check(
   let giveUpAt = performance.now() + patienceMillis;
   for (;;) {
     // A leader that has just lost its quorum may never respond: ask again.
-    const pause = setTimeout(noProgressMillis / 8);
+    const pause = setTimeout(noProgressMillis / 8, undefined, { ref: false });
     const info = objectOf(await Promise.race([connection.ask(subject), pause]));
-    const { error, config } = info;
+    const { error, config, domain } = info;
     const { err_code: code, description } = objectOf(error);
     let problem = error
       ? `the stream is away: ${description}`
@@ -45,13 +53,18 @@ export async function check(
     const isAway = [10008, 10118, 10194].includes(Number(code));
     if (!isAway && (error || config)) {
       requireRight(info, settings);
-      const unverified = await unverifiedOf(connection, info, settings);
-      const missing = unverified.find(({ isUp }) => isUp);
-      if (!missing) return unverified.map(({ name }) => name);
-      problem =
-        `not verified: that ${missing.name} syncs every write: no listed host has its monitor ` +
-        "at the given port; plants are refused until it has: " +
-        "every server needs its monitor at the same port";
+      const { missing, warnings } = await askServers(
+        connection,
+        info,
+        settings,
+        verified
+      );
+      if (!missing) return { domain, warnings };
+      if (missing.name)
+        problem =
+          `not verified: that ${missing.name} syncs every write: no listed host has its monitor ` +
+          "at the given port; plants are refused until it has: " +
+          "every server needs its monitor at the same port";
       giveUpAt = Math.min(giveUpAt, performance.now() + noProgressMillis);
     }
     if (!connection.isOpen || performance.now() > giveUpAt)
@@ -61,21 +74,29 @@ export async function check(
 }
 
 /**
- * Returns the servers that are not verified: the connected one, and those that hold the stream. A
- * replica that is not current counts as down.
+ * Asks the servers: the connected one, and those that hold the stream. A replica that is not
+ * current counts as down.
+ *
+ * @returns a warning for each server that does not respond, and the first of these that is up and
+ *   was not verified before
  */
-async function unverifiedOf(
+async function askServers(
   { info }: ServerConnection,
   { cluster }: JsonObject,
-  settings: StreamSettings
+  settings: StreamSettings,
+  verified: Map<unknown, number>
 ) {
   const { limits, monitorPort } = settings;
-  if (monitorPort === undefined) return [];
+  if (monitorPort === null) return { warnings: [] };
   const endpoints = await endpointsOf(settings);
   const asked = endpoints.map((each) => askMonitor(each, settings));
-  const verified = (await Promise.all(asked)).flat();
+  const responding: unknown[] = (await Promise.all(asked)).flat();
+
+  // The wall clock gives the time: a suspended machine stops the monotonic one.
+  const now = Date.now();
+  for (const name of responding) verified.set(name, now);
   const { leader, replicas } = objectOf(cluster);
-  return [
+  const silent = [
     { name: info["server_id"], current: true },
     { name: leader, current: true },
     ...Object.values(objectOf(replicas))
@@ -84,15 +105,35 @@ async function unverifiedOf(
       // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
       const { name, current, active } = objectOf(server);
       const isHeard = Number(active ?? 0) < limits.ackTimeoutMillis * 1e6;
-      return { name: String(name), isUp: current === true && isHeard };
+      return { name, isUp: current === true && isHeard };
     })
-    .filter(({ name }) => !verified.includes(name));
+    .filter(({ name }) => !responding.includes(name));
+
+  // Only a restart changes the setting. It is seen here, or it changes the server's id.
+  for (const { name, isUp } of silent) if (!isUp) verified.delete(name);
+  return {
+    missing: silent.find(({ name, isUp }) => {
+      const ageMillis = now - (verified.get(name) ?? -Infinity);
+      return isUp && ageMillis > limits.verifiedMillis;
+    }),
+    warnings: silent.map(({ name, isUp }) =>
+      isUp
+        ? `${name} does not respond at its monitor's port: it was verified, which counts for an hour at most`
+        : `${name} is down: not verified that it syncs every write; it is asked when it is back`
+    )
+  };
 }
 
 /** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
 function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
-  const { api, stream } = settings;
+  const { api, stream, subject } = settings;
   const actual = objectOf(config);
+  const found = String(actual["subjects"] ?? "");
+  if (found !== subject && subjectForm.test(found))
+    throw new EngineError(
+      "config",
+      `the stream ${stream} takes the subject ${found}: the address needs subject=${found}`
+    );
   const required = requirements(actual, settings);
   const problems = error
     ? [JSON.stringify(objectOf(error)["description"])]
@@ -166,8 +207,8 @@ function requirements(
 }
 
 /** Returns how long a stream must remember ids: much longer than a message is sent again. */
-export const duplicateWindowMillis = ({ appendMillis }: NatsLimits) =>
-  4 * appendMillis;
+export const duplicateWindowMillis = (limits: NatsLimits) =>
+  Math.max(limits.duplicateWindowMillisMin, 4 * limits.appendMillis);
 
 /** Returns a reason for each setting that differs; an undefined setting must be absent or false. */
 const differences = (actual: JsonObject, required: JsonObject) =>
@@ -175,13 +216,9 @@ const differences = (actual: JsonObject, required: JsonObject) =>
     const [expected = "none", found = "none"] = [required, actual].map((all) =>
       JSON.stringify(all[name] || undefined)
     );
-    const reason =
-      name === "duplicate_window"
-        ? " (four times the deadline of an append, which can be shortened instead)"
-        : "";
     return expected === found
       ? []
-      : [`${name}: expected ${expected}${reason}, found ${found}`];
+      : [`${name}: expected ${expected}, found ${found}`];
   });
 
 /**
@@ -193,12 +230,10 @@ const differences = (actual: JsonObject, required: JsonObject) =>
  */
 async function askMonitor(endpoint: Endpoint, settings: StreamSettings) {
   const { monitorPort: port, limits } = settings;
-  const { get } = settings.isMonitorTls ? https : http;
   let body = "";
   let varz: JsonObject;
   try {
     const request = get({
-      ...settings.tlsOptions(),
       ...endpoint,
       port,
       path: "/varz",

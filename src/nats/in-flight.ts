@@ -13,12 +13,13 @@ import type { EngineError } from "../failure.ts";
 import type { StreamSettings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
-import type { JsonObject } from "./protocol.ts";
+import { objectOf, type JsonObject } from "./protocol.ts";
 import type { Response } from "./server-connection.ts";
 import { Session, type SessionHandlers } from "./session.ts";
 
-/** The meaning of a response: a result, an error, or to send the message again a little later. */
-export type Verdict = JsonObject | "again" | StoreError;
+/** The meaning of a response: a result, an error, to send the message again a little later, or
+ * nothing, since another stream may have sent it. */
+export type Verdict = JsonObject | "again" | "ignored" | StoreError;
 
 interface Message {
   readonly subject: string;
@@ -72,6 +73,9 @@ export class InFlight implements SessionHandlers {
 
   /** The number of messages so far. */
   #number = 0;
+
+  /** What the latest response that was ignored said, in brackets, or "". */
+  #ignored = "";
 
   /** The time of the latest attempt that has a response. */
   #answeredAt = 0;
@@ -153,17 +157,24 @@ export class InFlight implements SessionHandlers {
   /** Sends everything in the order of its arrival, which a Map keeps. */
   onReady() {
     this.#readyAt = performance.now();
+    this.#ignored = "";
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
   onResponse(token: string, response: Response) {
     const entry = this.#entries.get(token);
     if (!entry) return;
-    this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
     const verdict =
       typeof response === "number"
         ? "again"
         : entry.judge(response, entry.isRepeated);
+    if (verdict === "ignored") {
+      const { error, domain } = objectOf(response);
+      const { description = `domain ${domain}` } = objectOf(error);
+      this.#ignored = ` (ignored: ${description})`;
+      return;
+    }
+    this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
 
     // The response is about one attempt. An earlier one may have been stored. With status 503
     // nobody leads the stream, or there is none.
@@ -239,7 +250,8 @@ export class InFlight implements SessionHandlers {
 
     // Leaves before it sends: an attempt on a connection that closes has no response, and would
     // turn "not stored" into "unknown".
-    if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
+    if (now - since > patienceMillis)
+      ready?.close(`it acknowledges nothing${this.#ignored}`);
     for (const entry of this.#entries.values())
       if (this.#isDue(entry, now)) this.#transmit(entry);
   }

@@ -5,6 +5,12 @@ export const natsLimits = {
   /** How long an append may take: an election of the stream's leader takes 4 to 9 s. */
   appendMillis: 10_000,
 
+  /**
+   * How long a stream must remember ids at least: what a killed process, or one behind a cut
+   * network, has written stays in the kernel for about 102 s, and may arrive then.
+   */
+  duplicateWindowMillisMin: 120_000,
+
   /** Appends that are not settled: a cluster that stalls must not fill the memory. */
   inFlightRecordsMax: 1_024,
   inFlightBytesMax: 16 * mib,
@@ -31,17 +37,6 @@ export const natsLimits = {
   unaskedMillis: 1_000,
 
   /**
-   * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
-   * added.
-   */
-  bytesPerMilliMin: 1_048,
-
-  /** A message whose response asks for it is sent again so long after it was sent. */
-  retryMillis: 100,
-  pingMillis: 2_000,
-  pingsMissedMax: 3,
-
-  /**
    * How long a server that was verified counts as such while its monitor does not respond: only a
    * restart changes the setting, and the stream's leader sees most restarts.
    */
@@ -52,6 +47,17 @@ export const natsLimits = {
    * once: the texts of a server must not fill the memory or the log. Later ones are not reported.
    */
   problemsMax: 100,
+
+  /**
+   * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
+   * added.
+   */
+  bytesPerMilliMin: 1_048,
+
+  /** A message whose response asks for it is sent again so long after it was sent. */
+  retryMillis: 100,
+  pingMillis: 2_000,
+  pingsMissedMax: 3,
 
   /**
    * Pauses between rounds of all hosts double. Half of each is random: otherwise all clients of a

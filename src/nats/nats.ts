@@ -198,6 +198,7 @@ export class NatsStore
         judgeAck(
           response,
           this.#settings.stream,
+          this.#inFlight.session.domain,
           key !== undefined || isRepeated
         )
     });
@@ -250,17 +251,24 @@ const meanings = new Map<unknown, "again" | "full" | "tooLarge">([
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
  * does not know never counts as "not stored".
  *
+ * A leaf node may have a stream of the same name in another domain, which responds, too. A refusal
+ * names no domain: where the stream has one, it may be of either, and is ignored.
+ *
  * @param mayBeKnown whether the stream may have, or be storing, a message with the same id
  */
 function judgeAck(
   ack: JsonObject,
   expected: string,
+  domain: unknown,
   mayBeKnown: boolean
 ): Verdict {
   const { stream, seq, duplicate, error } = ack;
   const { err_code: code, description = "no acknowledgement of this stream" } =
     objectOf(error);
   const reason = String(description);
+  const meaning =
+    meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
+  if (ack["domain"] !== domain && meaning !== "again") return "ignored";
   if (!mayBeKnown && (duplicate === true || code === inProcess))
     return unknown("another process has used the same message id");
 
@@ -270,8 +278,6 @@ function judgeAck(
     if (stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0)
       return ack;
   }
-  const meaning =
-    meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
   return meaning === "again"
     ? meaning
     : new StoreError(meaning ?? "unknown", reason);

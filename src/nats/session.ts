@@ -35,6 +35,12 @@ export class Session {
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
 
+  /** When each server was verified last. */
+  readonly #verified = new Map<unknown, number>();
+
+  /** The JetStream domain of the checked stream; undefined: none. */
+  domain: unknown;
+
   constructor(settings: StreamSettings, handlers: SessionHandlers) {
     this.#settings = settings;
     this.#handlers = handlers;
@@ -91,7 +97,7 @@ export class Session {
 
   async #run(resolve: () => void, reject: (error: EngineError) => void) {
     const { monitorPort, limits } = this.#settings;
-    if (monitorPort === undefined)
+    if (monitorPort === null)
       this.#warn(
         "not verified: that the servers sync each write (monitor=PORT asks them)"
       );
@@ -172,21 +178,24 @@ export class Session {
 
     // Later checks wait without limit: a slow link may carry other messages before the response.
     let patienceMillis = noProgressMillis;
-    let unaskedBefore: readonly string[] = [];
+    let warningsBefore: readonly string[] = [];
     for (; connection.isOpen; patienceMillis = Infinity) {
-      const unasked = await check(connection, this.#settings, patienceMillis);
-      for (const name of unasked)
-        if (!unaskedBefore.includes(name))
-          this.#warn(
-            `${name} is down: not verified that it syncs every write; it is asked when it is back`
-          );
-      unaskedBefore = unasked;
+      const { domain, warnings } = await check(
+        connection,
+        this.#settings,
+        this.#verified,
+        patienceMillis
+      );
+      this.domain = domain;
+      for (const warning of warnings)
+        if (!warningsBefore.includes(warning)) this.#warn(warning);
+      warningsBefore = warnings;
       if (connection.isOpen && !this.#isReady) {
         this.#isReady = true;
         onChecked();
         this.#handlers.onReady();
       }
-      const pauseMillis = unasked.length > 0 ? unaskedMillis : checkMillis;
+      const pauseMillis = warnings.length > 0 ? unaskedMillis : checkMillis;
       await setTimeout(pauseMillis, undefined, { ref: false });
     }
   }

@@ -79,7 +79,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     [{ persist_mode: "async", num_replicas: 1 }, /persist_mode: expected none/],
     [
       { duplicate_window: 10_000_000_000 },
-      /duplicate_window: expected 40000000000/
+      /duplicate_window: expected 120000000000/
     ],
     [{ subjects: ["wrong", "more.*"] }, /subjects: expected \["wrong"\]/],
     [{ no_ack: true }, /no_ack: expected none/],

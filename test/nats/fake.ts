@@ -41,6 +41,9 @@ export interface Script {
   /** The `cluster` of STREAM.INFO: its leader and replicas. Default: n1 leads it. */
   readonly cluster?: Readonly<Record<string, unknown>>;
 
+  /** The JetStream domain that STREAM.INFO names. Default: none. */
+  readonly domain?: string;
+
   /** What STREAM.INFO is answered with, instead of all that is right; "nobody": a status that says that
    * no server took the request. */
   readonly stream?: Readonly<Record<string, unknown>> | "nobody";
@@ -233,6 +236,7 @@ export class Fake {
       stream,
       config,
       cluster = { leader: "n1" },
+      domain,
       onPlant = () => ack(this.plants.length)
     } = this.script;
     let answer: Answer;
@@ -246,7 +250,8 @@ export class Fake {
       const right = {
         config: { ...patientStream(), ...config },
         state: { messages: 0 },
-        cluster
+        cluster,
+        domain
       };
       answer =
         stream === "nobody" ? nobody(reply) : JSON.stringify(stream ?? right);

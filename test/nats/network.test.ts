@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fern } from "../support/journals.ts";
 import { Cluster, freePorts, storeOne, until, withCluster } from "./cluster.ts";
-import { refused } from "./fake.ts";
+import { outcomeOf, refused } from "./fake.ts";
 import { proxied, underLoad } from "./load.ts";
 
 const timeout = 60_000;
@@ -76,6 +76,32 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
       code: "config"
     });
   });
+  test("is not acknowledged by a stream of the same name in the leaf's domain while the hub is silent", async () => {
+    await hub.create("both", { num_replicas: 1 });
+    await edge.create("both", { num_replicas: 1 });
+    const store = await edge.open("both", {
+      user,
+      query: `${query}&domain=hub`,
+      limits: { appendMillis: 2_000 }
+    });
+    await until(
+      "it is connected to the hub",
+      async () => (await outcomeOf(store.append(fern))) === "stored"
+    );
+    const [server] = hub.servers;
+    const before = (await edge.read("both")).length;
+    server?.process.kill("SIGSTOP");
+    const outcomes = await Promise.all(
+      ["a", "b", "c"].map((name) => outcomeOf(store.append({ ...fern, name })))
+    );
+    assert.ok(
+      (await edge.read("both")).length > before,
+      "the leaf's own stream has taken some"
+    );
+    server?.process.kill("SIGCONT");
+    await store.close();
+    assert.deepEqual(outcomes, ["unknown", "unknown", "unknown"]);
+  });
   test("is not served without the domain: the message says how, and no second stream is made", async () => {
     await refused(
       edge.open("plants", { user, query }),
@@ -103,7 +129,7 @@ describe("a stream of another account", { ...withCluster, timeout }, () => {
     await refused(
       importing.open("PLANTS", { user, query }),
       "config",
-      /subjects: expected \["PLANTS"\]/
+      /takes the subject plants\.new: the address needs subject=plants\.new$/
     );
   });
 });

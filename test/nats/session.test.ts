@@ -6,6 +6,7 @@ import { createServer } from "node:http";
 import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { after, describe, mock, test } from "node:test";
+import { natsLimits } from "../../src/nats/limits.ts";
 import { openNats, type NatsLimits } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
 import { until } from "./cluster.ts";
@@ -227,6 +228,87 @@ describe("the monitors", () => {
     );
     assert.equal(await stores(store), true);
     assert.equal(fake.connections, 1, "the connection was kept");
+  });
+  test("of a server that was verified need not respond while the stream's leader calls it current: one warning names it", async () => {
+    const { fake, monitors, opened, warnings } = await begin(
+      up,
+      [varzOf("n2", "ID2")],
+      { ...patient, checkMillis: 50, noProgressMillis: 200 }
+    );
+    const store = await opened;
+    assert.equal(await stores(store), true);
+    monitors.varzs.fill(undefined);
+    const asked = monitors.asked[1]?.length ?? 0;
+    await until(
+      "each is asked in vain",
+      () => (monitors.asked[1]?.length ?? 0) > asked + 10
+    );
+    assert.equal(await stores(store), true);
+    assert.equal(fake.connections, 1, "the connection was kept");
+    assert.deepEqual(
+      warnings.map((line) => line.split(":")[0]),
+      [fake.serverId, "n1", "n2"].map(
+        (name) => `${name} does not respond at its monitor's port`
+      )
+    );
+    fake.cut();
+    await until("it is back", () => fake.connections === 2);
+    assert.equal(await stores(store), true, "on another connection, too");
+  });
+  test("of a server that was verified must respond again after an hour", async () => {
+    assert.equal(natsLimits.verifiedMillis, 3_600_000);
+    const { monitors, opened, warnings } = await begin(
+      up,
+      [varzOf("n2", "ID2")],
+      {
+        ...patient,
+        checkMillis: 50,
+        noProgressMillis: 200,
+        verifiedMillis: 1_000
+      }
+    );
+    const store = await opened;
+    monitors.varzs[1] = undefined;
+    await until("it is refused", () =>
+      warnings.some((line) =>
+        line.includes("not verified: that n2 syncs every write")
+      )
+    );
+    assert.match(warnings.join("\n"), /^n2 does not respond/m);
+    monitors.varzs[1] = varzOf("n2", "ID2");
+    await until("it is verified", () => stores(store));
+  });
+  test("of a server that was not current meanwhile must respond again: it may have been restarted", async () => {
+    const { fake, monitors, opened, warnings } = await begin(
+      up,
+      [varzOf("n2", "ID2")],
+      { ...patient, checkMillis: 50, noProgressMillis: 200 }
+    );
+    const store = await opened;
+    const { script } = fake;
+    monitors.varzs[1] = undefined;
+    fake.script = {
+      cluster: { leader: "n1", replicas: [replica("n2", { current: false })] }
+    };
+    await until("it is down", () =>
+      warnings.some((line) => line.startsWith("n2 is down"))
+    );
+    assert.equal(await stores(store), true);
+    fake.script = script;
+    await until("it is refused", () =>
+      warnings.some((line) =>
+        line.includes("not verified: that n2 syncs every write")
+      )
+    );
+  });
+  test("are not asked about a leader that there is not: the message says so", async () => {
+    const { opened, warnings } = await begin({ leader: undefined }, [], {
+      ...patient,
+      noProgressMillis: 200
+    });
+    assert.equal(await stores(await opened), false);
+    assert.match(warnings.join("\n"), /: nobody leads the stream now/);
+    assert.doesNotMatch(warnings.join("\n"), /undefined/);
   });
   for (const [what, changes] of [
     ["that does not sync", { jetstream: { config: { sync_interval: 120e9 } } }],

@@ -468,7 +468,7 @@ describe("at start", { concurrency: 8 }, () => {
     });
   }
   // cluster.test.ts has what a real server makes of wrong ones.
-  for (const [config, pattern, query = ""] of [
+  for (const [config, pattern, query = "", limits = {}] of [
     [{}, undefined],
     [{ num_replicas: 5 }, undefined],
     [{ num_replicas: 1 }, undefined, "?replicas=1"],
@@ -477,9 +477,24 @@ describe("at start", { concurrency: 8 }, () => {
     [{ persist_mode: "default" }, undefined],
     [
       { duplicate_window: 4 * patient.appendMillis * 1e6 - 1 },
-      /duplicate_window: expected 240000000000 \(four times the deadline of an append, which can be shortened instead\), found 239999/
+      /duplicate_window: expected 240000000000, found 239999/
     ],
     [{ duplicate_window: 4 * patient.appendMillis * 1e6 }, undefined],
+    [
+      { duplicate_window: 120e9 - 1 },
+      /duplicate_window: expected 120000000000, found 119999/,
+      "",
+      { appendMillis: 1_000 }
+    ],
+    [{ duplicate_window: 120e9 }, undefined, "", { appendMillis: 1_000 }],
+    [
+      { subjects: ["plants.new"], storage: "memory" },
+      /: the stream plants takes the subject plants\.new: the address needs subject=plants\.new$/
+    ],
+    [
+      { subjects: ["plants.>"] },
+      /subjects: expected \["plants"\], found \["plants\.>"\]\n.*UPDATE/
+    ],
     [{ subjects: ["plants.new"] }, undefined, "?subject=plants.new"],
     [
       { subjects: ["plants", "plants.new"] },
@@ -488,11 +503,11 @@ describe("at start", { concurrency: 8 }, () => {
     ],
     [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /]
   ] as const) {
-    test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query}`, async () => {
+    test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query} ${JSON.stringify(limits)}`, async () => {
       const fake = await Fake.start({
         config: { max_msgs_per_subject: -1, ...config }
       });
-      const opened = openFake([fake], {}, query);
+      const opened = openFake([fake], { limits }, query);
       if (!pattern) return assert.equal(await append(await opened), "stored");
       await refused(opened, "config", pattern);
       assert.deepEqual(fake.plants, []);

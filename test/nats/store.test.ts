@@ -390,6 +390,66 @@ describe("a process that was cloned", () => {
   });
 });
 
+describe("a stream of the JetStream domain hub, with another one of that name at a leaf node", () => {
+  const from = (domain: string, seq: number, more = "") =>
+    ack(seq, `,"domain":"${domain}"${more}`);
+  const full = fails(10077, "maximum messages exceeded");
+  for (const [what, outcome, ...responses] of [
+    ["its own acknowledgement", "stored", from("hub", 1)],
+    ["the other's, then its own", "stored", from("edge", 7), from("hub", 1)],
+    [
+      "the other's duplicate",
+      "stored",
+      from("edge", 7, duplicate),
+      from("hub", 1)
+    ],
+    ["the other's number 0", "stored", from("edge", 0), from("hub", 1)],
+    ["a refusal, then its own", "stored", full, from("hub", 1)],
+    ["an unknown refusal", "stored", fails(10060), from("hub", 1)],
+    ["too large, then its own", "stored", fails(10054), from("hub", 1)],
+    ["the other's alone", "unknown", from("edge", 1)],
+    ["one without a domain", "unknown", ack(1)],
+    ["a refusal alone", "unknown", full],
+    ["two refusals", "unknown", full, full]
+  ] as const) {
+    test(`${what}: ${outcome}`, async () => {
+      const { store } = await open(
+        {
+          domain: "hub",
+          onPlant: ({ reply }) => ({
+            raw: responses
+              .map((text) => `MSG ${reply} 1 ${text.length}\r\n${text}\r\n`)
+              .join("")
+          })
+        },
+        outcome === "unknown" ? { appendMillis: 500 } : {}
+      );
+      assert.equal(await append(store), outcome);
+      if (outcome === "stored")
+        assert.deepEqual(await store.append(fern), { seq: 1 });
+    });
+  }
+  test("leaves a server over which only the other acknowledges, and says why", async () => {
+    for (const [response, reason] of [
+      [from("edge", 1), "domain edge"],
+      [full, "maximum messages exceeded"]
+    ] as const) {
+      const { fake, store, warnings } = await open(
+        { domain: "hub", onPlant: () => response },
+        { noProgressMillis: 100 }
+      );
+      const outcome = append(store);
+      await until("it is on another connection", () => fake.connections > 1);
+      assert.equal(
+        warnings.at(-1),
+        `${fake.host}: it acknowledges nothing (ignored: ${reason})`
+      );
+      fake.script = { domain: "hub", onPlant: () => from("hub", 1) };
+      assert.equal(await outcome, "stored");
+    }
+  });
+});
+
 describe("a machine that was suspended", () => {
   for (const [what, millis, outcome, copies] of [
     [

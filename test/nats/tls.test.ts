@@ -1,11 +1,8 @@
 /** TLS to real servers: whom the store trusts, and that it never falls back. */
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { copyFileSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:https";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { after, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import type { ConnectionOptions } from "node:tls";
 import { openNats } from "../../src/nats/nats.ts";
 import { run, start } from "../support/in-process.ts";
@@ -19,7 +16,7 @@ import {
   until,
   withCluster
 } from "./cluster.ts";
-import { append, Fake, openFake, refused, varzOf } from "./fake.ts";
+import { Fake, refused } from "./fake.ts";
 import { Proxy } from "./load.ts";
 
 const timeout = 60_000;
@@ -128,27 +125,6 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
       { code: "refused" }
     );
     assert.doesNotMatch(fake.said.join(), /s3cret|CONNECT/);
-  });
-  test("a monitor is asked by https, and trusted like the servers", async () => {
-    const fake = await Fake.start();
-    const monitor = createServer(
-      { cert: readFileSync(good.cert), key: readFileSync(good.key) },
-      (_, response) => response.end(JSON.stringify(varzOf("n1", fake.serverId)))
-    );
-    await once(monitor.listen(0, "127.0.0.1"), "listening");
-    after(() => monitor.close());
-    const { port } = monitor.address() as AddressInfo;
-    // A start waits for the first check, and an append for a connection.
-    const hasty = { noProgressMillis: 500, appendMillis: 1_000 };
-    for (const [tls, limits, outcome] of [
-      [trusting(good), {}, "stored"],
-      [trusting(other), hasty, "unreachable"]
-    ] as const) {
-      const query = `?monitor=https:${port}`;
-      const store = await openFake([fake], { tls, limits }, query);
-      assert.equal(await append(store), outcome);
-      await store.close();
-    }
   });
   test("a round trip of 600 ms needs a longer handshake, and no other setting", async () => {
     const server = await serverOf(good);

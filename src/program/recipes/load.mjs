@@ -25,7 +25,8 @@ const [loaded, refused] = [`${path}.loaded`, `${path}.refused`];
 const linesMax = 64;
 const bytesMax = 2_000_000;
 
-// How long a stream knows a key, its duplicate_window. A journal's window is in bytes.
+// How long a stream knows a key at least: the server takes no stream with a shorter
+// duplicate_window. A journal's window is in bytes.
 const windowMillis = 120_000;
 
 async function load() {
