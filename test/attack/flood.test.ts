@@ -17,7 +17,7 @@ import {
 } from "../support/support.ts";
 
 const timeout = 120_000;
-const connectionCount = 20;
+const connectionCount = 10;
 
 /** 64 KiB of small requests without a token. */
 const request = "GET / HTTP/1.1\r\nHost:a\r\n\r\n";

@@ -48,6 +48,10 @@ function compiled(changes: readonly (readonly [from: string, to: string])[]) {
   const folder = temporaryFolder();
   for (const name of ["src", "package.json", "tsconfig.json"])
     cpSync(join(root, name), join(folder, name), { recursive: true });
+  writeFileSync(
+    join(folder, "plant.json"),
+    '{ "extends": "./tsconfig.json", "files": ["src/plant.ts"], "include": [] }'
+  );
   symlinkSync(modules, join(folder, "node_modules"));
   const path = join(folder, "src/plant.ts");
   let text = readFileSync(path, "utf8");
@@ -57,7 +61,15 @@ function compiled(changes: readonly (readonly [from: string, to: string])[]) {
   }
   writeFileSync(path, text);
   const tsc = join(modules, ".bin/tsc");
-  const { said } = command(folder, tsc, "--noEmit", "--pretty", "false");
+  const { said } = command(
+    folder,
+    tsc,
+    "--project",
+    "plant.json",
+    "--noEmit",
+    "--pretty",
+    "false"
+  );
 
   // Lines that are indented explain the error before them.
   return said.split(/\n(?! |$)/).filter((each) => each.includes("error TS"));
