@@ -2,6 +2,7 @@
  * The one door of a store: texts of plants come in. The service hands over what it has checked; the
  * plant of a library's caller is checked here.
  */
+import { ok as assert } from "node:assert";
 import {
   newPlantOf,
   plantExpected,
@@ -107,12 +108,13 @@ export function shareOutcomes(
   };
 }
 
-/** Appends the plant of a library's caller. */
+/** Appends the plant of a library's caller to a store that gives receipts. */
 export async function appendPlant(
   append: AppendJson,
   plant: NewPlant
-): Promise<Receipt | void> {
+): Promise<Receipt> {
   const { receipt } = await append(checkedText(plant));
+  assert(receipt, "a plant without a key is stored, and has a receipt");
   return receipt;
 }
 

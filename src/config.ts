@@ -204,6 +204,27 @@ export const orderedLimits = [
   ["bodyBytesMax", "bodiesBytesMax"]
 ] as const;
 
+/**
+ * Checks options as JavaScript may give them, so that a mistake fails at once.
+ *
+ * @param types what `typeof` may say of each option that is set; undefined: it is checked elsewhere
+ * @throws TypeError that names the option and what was expected
+ */
+export function checkOptionTypes(
+  options: unknown,
+  types: Readonly<Record<string, string | undefined>>
+) {
+  if (typeof options !== "object" || options === null)
+    throw new TypeError("the options must be an object");
+  checkNames("option", options, Object.keys(types));
+  for (const [name, type] of Object.entries(types)) {
+    const value: unknown = Reflect.get(options, name);
+    const found = value === null ? "null" : typeof value;
+    if (value !== undefined && type && !type.split(" or ").includes(found))
+      throw new TypeError(`${name} must be of type ${type}`);
+  }
+}
+
 /** @throws TypeError for a name that is not known: JavaScript would pass over a misspelled one */
 export function checkNames(
   what: "limit" | "option",

@@ -21,7 +21,10 @@ export type PlantServerOptions = PlantOptions & {
 export function createPlantServer(
   options: PlantServerOptions
 ): DrainableServer {
-  return createStrictServer(new PlantService(options, ["tls"]), options.tls);
+  return createStrictServer(
+    new PlantService(options, { tls: undefined }),
+    options.tls
+  );
 }
 
 /**

@@ -2,7 +2,7 @@
 import {
   basePathExpected,
   basePathForm,
-  checkNames,
+  checkOptionTypes,
   isPlain,
   type Limits
 } from "./config.ts";
@@ -30,38 +30,26 @@ export interface PlantOptions {
   readonly onResponse?: ResponseListener | undefined;
 }
 
-const optionNames = [
-  "store",
-  "tokens",
-  "basePath",
-  "limits",
-  "onFault",
-  "onResponse"
-] as const satisfies readonly (keyof PlantOptions)[];
-
-/** What `typeof` says of an option that is set. */
-const types = [
-  ["basePath", "string"],
-  ["onFault", "function"],
-  ["onResponse", "function"]
-] as const;
+const types = {
+  store: undefined,
+  tokens: undefined,
+  basePath: "string",
+  limits: undefined,
+  onFault: "function",
+  onResponse: "function"
+} as const satisfies Record<keyof PlantOptions, string | undefined>;
 
 /**
  * Checks options as JavaScript may give them, so that a mistake fails before the first request.
  *
- * @param others the names of options of the caller
+ * @param others further options that the caller takes
  * @throws TypeError that names the option and what was expected
  */
 export function checkOptions(
   options: PlantOptions & { readonly tls?: unknown },
-  others: readonly string[] = []
+  others: Readonly<Record<string, undefined>> = {}
 ) {
-  checkNames("option", options, [...optionNames, ...others]);
-  for (const [name, type] of types) {
-    const value = options[name];
-    if (value !== undefined && (value === null || typeof value !== type))
-      throw new TypeError(`${name} must be of type ${type}`);
-  }
+  checkOptionTypes(options, { ...types, ...others });
 
   const { store, tls, limits, basePath = "" } = options;
   if (limits !== undefined && !isPlain(limits))

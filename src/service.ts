@@ -34,7 +34,10 @@ export class PlantService implements Application {
   readonly #keepsKeys: boolean;
 
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
-  constructor(options: PlantOptions, otherOptions?: readonly string[]) {
+  constructor(
+    options: PlantOptions,
+    otherOptions?: Readonly<Record<string, undefined>>
+  ) {
     checkOptions(options, otherOptions);
     const { store, tokens, basePath = "", onFault, onResponse } = options;
     const limits = limitsWith(options.limits);

@@ -10,7 +10,7 @@ import { EventEmitter } from "node:events";
 import { constants, userInfo } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
-import { checkNames, limitsWith, type Limits } from "../config.ts";
+import { checkOptionTypes, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
 import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
 import {
@@ -51,14 +51,21 @@ export interface JournalOptions {
 /**
  * Opens the journal at a path, or creates it.
  *
- * Rejects with a JournalError, a RangeError for a limit out of bounds, or a TypeError for an option
- * that does not exist.
+ * Rejects with a JournalError, a RangeError for a limit out of bounds, or a TypeError that names the
+ * path or an option, and what was expected.
  */
 export async function openJournal(
   path: string,
   options: JournalOptions = {}
 ): Promise<Journal> {
-  checkNames("option", options, ["limits", "warn", "userId", "disk"]);
+  if (typeof path !== "string" || path === "")
+    throw new TypeError("path must be a string that is not empty");
+  checkOptionTypes(options, {
+    limits: undefined,
+    warn: "function",
+    userId: "number",
+    disk: "object"
+  });
   const { disk = realDisk, warn = () => {} } = options;
   const limits = limitsWith(options.limits);
   const { keysBytesMax } = limits;
@@ -138,7 +145,7 @@ export class Journal
     };
   }
 
-  append(plant: NewPlant): Promise<Receipt | void> {
+  append(plant: NewPlant): Promise<Receipt> {
     return appendPlant(this.#append, plant);
   }
 

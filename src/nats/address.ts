@@ -15,7 +15,7 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
-import { checkNames } from "../config.ts";
+import { checkNames, checkOptionTypes } from "../config.ts";
 import { messageOf, EngineError } from "../failure.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
@@ -61,15 +61,16 @@ export type Endpoint = StreamSettings["hosts"][number];
  * certificates; RangeError for a limit, TypeError for an unknown option or limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
-  checkNames("option", options, [
-    "credentials",
-    "keys",
-    "isReadOnly",
-    "limits",
-    "tls",
-    "warn"
-  ]);
-  checkNames("limit", options.limits ?? {}, Object.keys(natsLimits));
+  checkOptionTypes(options, {
+    credentials: "string or function",
+    keys: "boolean",
+    isReadOnly: "boolean",
+    limits: undefined,
+    tls: "object or function",
+    warn: "function"
+  });
+  if (options.limits !== undefined)
+    checkNames("limit", options.limits, Object.keys(natsLimits));
   const limits = { ...natsLimits, ...options.limits };
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))

@@ -81,7 +81,7 @@ export class NatsStore
   }
 
   /** Resolves once a quorum has the plant on stable storage; rejects with a StoreError. */
-  append(plant: NewPlant): Promise<Receipt | void> {
+  append(plant: NewPlant): Promise<Receipt> {
     return appendPlant(this.#append, plant);
   }
 

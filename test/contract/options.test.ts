@@ -1,6 +1,6 @@
 /** The options of the library: checked at construction, limits within their bounds, onResponse. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
 import { join } from "node:path";
@@ -248,6 +248,94 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
     /^TypeError: there is no limit pingMilis; .*, pingMillis,/
   );
 });
+
+for (const [says, open, message] of [
+  [
+    "createPlantServer without options",
+    createPlantServer,
+    "the options must be an object"
+  ],
+  [
+    "createPlantHandler without options",
+    createPlantHandler,
+    "the options must be an object"
+  ],
+  [
+    "createPlantServer with null",
+    () => createPlantServer(null as never),
+    "the options must be an object"
+  ],
+  [
+    "openJournal without a path",
+    openJournal,
+    "path must be a string that is not empty"
+  ],
+  [
+    "openJournal with an empty path",
+    () => openJournal(""),
+    "path must be a string that is not empty"
+  ],
+  [
+    "openJournal with a path that is a number",
+    () => openJournal(5 as never),
+    "path must be a string that is not empty"
+  ],
+  [
+    "openJournal with null",
+    () => openJournal("x", null as never),
+    "the options must be an object"
+  ],
+  ...[
+    ["warn", true, "function"],
+    ["warn", null, "function"],
+    ["userId", "0", "number"],
+    ["disk", "x", "object"]
+  ].map(
+    ([name, value, type]) =>
+      [
+        `openJournal with ${name} ${JSON.stringify(value)}`,
+        () => openJournal("x", { [String(name)]: value } as never),
+        `${name} must be of type ${type}`
+      ] as const
+  ),
+  [
+    "openJournal with limits null",
+    () => openJournal("x", { limits: null } as never),
+    "limits must be a plain object"
+  ],
+  [
+    "openNats with null",
+    () => openNats("nats://a/B", null as never),
+    "the options must be an object"
+  ],
+  ...[
+    ["warn", 5, "function"],
+    ["credentials", 5, "string or function"],
+    ["keys", "no", "boolean"],
+    ["isReadOnly", 1, "boolean"],
+    ["tls", true, "object or function"]
+  ].map(
+    ([name, value, type]) =>
+      [
+        `openNats with ${name} ${JSON.stringify(value)}`,
+        () => openNats("nats://a/B", { [String(name)]: value } as never),
+        `${name} must be of type ${type}`
+      ] as const
+  ),
+  [
+    "openNats with limits null",
+    () => openNats("nats://a/B", { limits: null } as never),
+    "limits must be a plain object"
+  ]
+] as const) {
+  test(`${says}: a TypeError names what was expected, and nothing is opened`, async () => {
+    await assert.rejects(async () => (open as () => unknown)(), {
+      name: "TypeError",
+      message
+    });
+    assert.ok(!existsSync("x"));
+  });
+}
 
 for (const [says, options] of [
   ["the required options alone", { store, tokens }],
@@ -505,7 +593,9 @@ test(
     const keyed = plant.replace("Host", "Idempotency-Key: k\r\nHost");
     await exchange(port, plant + keyed, { answers: 2 });
     await exchange(port, keyed, { answers: 1 });
-    receipts.push(await store.append({ id: 2n, name: "Moss" }));
+    // Its type says that it is there: a caller need not ask.
+    const { seq, file: id } = await store.append({ id: 2n, name: "Moss" });
+    receipts.push({ seq, file: id });
     await store.close();
     const [{ file }, ...records] = readFileSync(path, "utf8")
       .trim()
