@@ -5,7 +5,6 @@
  */
 import { ExitError, internalErrorMessage } from "./program/exit.ts";
 import type { Host } from "./program/host.ts";
-import { run } from "./program/run.ts";
 import { exitCodes } from "./failure.ts";
 
 const { stdout, stderr } = process;
@@ -65,14 +64,24 @@ process.on("uncaughtException", (error) => {
   process.exit(exitCodes.internal);
 });
 
-// A program that runs out of work before `run` resolves has not succeeded.
-process.exitCode = exitCodes.internal;
+const { node: version } = process.versions;
+const [major = 0, minor = 0] = version.split(".").map(Number);
+if (major < 20 || (major === 20 && minor < 19)) {
+  warn(`this is Node ${version}; expected 20.19 or later`);
+  process.exitCode = exitCodes.config;
+} else {
+  // A program that runs out of work before `run` resolves has not succeeded.
+  process.exitCode = exitCodes.internal;
+  void start();
+}
 
-// Not awaited at the top level: the program can then be bundled as one CommonJS file.
-void run(host).then((code) => {
+/** Loads the other files and runs them: an older Node lacks a function that some of them import. */
+async function start() {
+  const { run } = await import("./program/run.ts");
+  const code = await run(host);
   process.exitCode = code;
 
   // All output for stdout is written. Neither a reader that does not read stderr, nor the channel
   // of a worker of node:cluster to its primary, delays the end any longer.
   setTimeout(() => process.exit(code), 1_000).unref();
-});
+}

@@ -28,6 +28,39 @@ test("PLANT_TEST_ARM_NODES names Nodes for arm64", { skip: noArm }, () => {
   );
 });
 
+// npm only warns of an older Node.
+const { engines } = JSON.parse(
+  readFileSync(join(root, "package.json"), "utf8")
+) as { readonly engines: { readonly node: string } };
+const min = engines.node.replace(">=", "");
+
+for (const [version, isServed] of [
+  ["18.20.8", false],
+  ["20.18.3", false],
+  ["20.19.0", true],
+  ["21.0.0", true],
+  ["100.0.0", true]
+] as const) {
+  test(`a program that finds Node ${version} ${isServed ? "runs" : "says which one it needs, and ends with 78"}`, () => {
+    const pretend = `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } })`;
+    const { status, said } = command(
+      temporaryFolder(),
+      process.execPath,
+      "--import",
+      `data:text/javascript,${encodeURIComponent(pretend)}`,
+      program,
+      "--version"
+    );
+    assert.equal(status, isServed ? 0 : 78);
+    assert.equal(
+      said.trim(),
+      isServed
+        ? "1.0.0"
+        : `plant-store: this is Node ${version}; expected ${min} or later`
+    );
+  });
+}
+
 for (const { path: node, nodeArgs, version } of [
   ...nodes.map((each) => ({ ...each, nodeArgs: [] })),
   ...emulated
