@@ -194,6 +194,12 @@ const pchar = String.raw`[\w.~!$&'()*+,;=:@%-]`;
 export const basePathForm = new RegExp(`^(?:/${pchar}+)*$`);
 export const basePathExpected = "a path such as /v1, with no / at its end";
 
+/**
+ * Descriptors that connections leave free, of those that the system allows the program: it has about
+ * 25 besides them, a rotation and a reload open some, and the admin listener has up to 16 more.
+ */
+export const filesBesidesConnections = 48;
+
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 

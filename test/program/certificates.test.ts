@@ -11,10 +11,12 @@ import {
   writeFileSync
 } from "node:fs";
 import { Agent, type RequestOptions } from "node:https";
+import { connect as connectPlain } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { connect, type TLSSocket } from "node:tls";
+import { setImmediate as turn } from "node:timers/promises";
+import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
@@ -26,6 +28,7 @@ import {
   startProcess,
   temporaryFolder,
   token,
+  type Running,
   type RunningProcess
 } from "../support/support.ts";
 import { certify } from "../support/tools.ts";
@@ -114,7 +117,10 @@ test(
       "a client without TLS gets no response"
     );
     assert.equal(await server.end(), 0);
-    assert.equal(server.stderr(), "");
+    assert.match(
+      server.stderr(),
+      /^.*handshake failed: unsupported protocol\n.*handshake failed: http request\n?$/
+    );
   }
 );
 
@@ -504,5 +510,71 @@ test(
       assert.equal(await server.end(), 0);
       assert.equal(server.stderr(), "", near.join(" "));
     }
+  }
+);
+
+/** Waits until so many handshakes are counted as failed. */
+async function failed(server: Running, count: number): Promise<void> {
+  const name = "plant_store_tls_handshakes_failed_total";
+  while ((await metricsOf(server)).get(name) !== count) await turn();
+}
+
+const failing: readonly (readonly [
+  says: string,
+  options: ConnectionOptions | undefined,
+  reason: RegExp
+])[] = [
+  ["speaks HTTP without TLS", undefined, /^http request$/],
+  [
+    "knows TLS 1.1 alone",
+    { minVersion: "TLSv1.1", maxVersion: "TLSv1.1", ciphers: "ALL@SECLEVEL=0" },
+    /^unsupported protocol$/
+  ],
+  ["asks for h2 alone", { ALPNProtocols: ["h2"] }, /no application protocol/]
+];
+
+for (const [says, options, reason] of failing) {
+  test(
+    `a client that ${says} is logged with its address and OpenSSL's reason, and counted`,
+    { timeout },
+    async () => {
+      const server = await start({
+        cwd: folderWith("a"),
+        args: [...args, "--admin", "0", "--max-failed-lines", "1"]
+      });
+      for (let times = 1; times <= 2; times++) {
+        const client =
+          options === undefined
+            ? connectPlain(server.port, "127.0.0.1").end(plant)
+            : connect({ port: server.port, host: "127.0.0.1", ca, ...options });
+        client.on("error", () => undefined).resume();
+        await new Promise((resolve) => client.once("close", resolve));
+      }
+      await failed(server, 2);
+      await server.end();
+      const lines = server
+        .events()
+        .filter(({ msg }) => /^the TLS handshake failed/.test(msg));
+      assert.equal(lines.length, 1, "within --max-failed-lines");
+      const [{ msg = "", level = 0, req } = {}] = lines;
+      assert.match(msg.replace("the TLS handshake failed: ", ""), reason);
+      assert.equal(level, 40);
+      assert.equal(req?.remoteAddress, "127.0.0.1");
+    }
+  );
+}
+
+test(
+  "a client that goes away during its handshake is counted, and not logged",
+  { timeout },
+  async () => {
+    const server = await start({
+      cwd: folderWith("a"),
+      args: [...args, "--admin", "0"]
+    });
+    connectPlain(server.port, "127.0.0.1").end();
+    await failed(server, 1);
+    await server.end();
+    assert.doesNotMatch(server.stderr(), /handshake/);
   }
 );

@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
-import { version } from "../../src/config.ts";
+import { filesBesidesConnections, version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import {
   createMetrics,
@@ -253,9 +253,9 @@ test(
     assert.deepEqual(
       described.map(([, name, same, type]) => [name, same, type]),
       Object.entries(metricTable)
-        .filter(([name]) => !/_(?:engine|tls)_/.test(name))
+        .filter(([name]) => !/_(?:engine|tls_not_after)_/.test(name))
         .map(([name, [type]]) => [name, name, type]),
-      "without a stream and TLS, all but theirs"
+      "without a stream and a certificate, all but theirs"
     );
   }
 );
@@ -278,7 +278,7 @@ test(
 );
 
 test(
-  "silent connections that take all descriptors leave a server that can still be scraped",
+  "with few descriptors there are fewer connections: the others are counted and logged, and all requests are served",
   { timeout },
   async () => {
     const launcher = join(temporaryFolder(), "node");
@@ -291,29 +291,50 @@ test(
       node: launcher,
       args: ["--admin", "0"]
     });
-    const sockets: Socket[] = [];
-    let last = 0;
-    for (let open = 0; open < 60; open++) {
-      sockets.push(await opened(server.port));
-      // Once no descriptor is left for the scrape itself, its connection is reset.
-      last = await pageOf(adminOf(server), "/metrics").then(
-        ({ status }) => status,
-        () => 0
-      );
-      assert.ok([0, 200].includes(last), `${last}`);
-    }
-    assert.equal(last, 0, "the control: all descriptors were taken");
-    for (const socket of sockets) socket.destroy();
-    await until(
-      "it is scraped again",
-      async () =>
-        await pageOf(adminOf(server), "/metrics").then(
-          ({ status }) => status === 200,
-          () => false
-        )
+    const room = 60 - filesBesidesConnections;
+    const sockets = await Promise.all(
+      Array.from({ length: 60 }, () => opened(server.port))
     );
+    const refused = 60 - room;
+    await until(
+      "they are counted",
+      async () =>
+        (await metricsOf(server)).get(
+          "plant_store_connections_refused_total"
+        ) === refused
+    );
+    const taken = sockets.find((socket) => !socket.closed);
+    assert.ok(taken);
+    const answers = readAnswers(taken, 1);
+    taken.write(plant);
+    assert.equal((await answers)[0]?.status, 200);
+    for (const socket of sockets) socket.destroy();
+    await server.end();
+    const messages = server.events().map(({ msg }) => msg);
+    assert.ok(
+      messages.includes(
+        `at most ${room} connections, not 1024: the system's limit of open files is 60 (ulimit -n, LimitNOFILE)`
+      ),
+      messages.join("\n")
+    );
+    const line = `a connection is refused: ${room} are open`;
+    assert.equal(messages.filter((each) => each === line).length, 10);
   }
 );
+
+test("with enough descriptors the limit of connections stays", async () => {
+  const files = 1_024 + filesBesidesConnections;
+  for (const [openFilesMax, isBounded] of [
+    [files, false],
+    [files - 1, true]
+  ] as const) {
+    const server = await startWithAdmin({
+      host: { openFilesMax: () => openFilesMax }
+    });
+    await server.end();
+    assert.equal(server.stderr().includes("at most 1023"), isBounded);
+  }
+});
 
 test(
   "whatever the admin listener throws is logged and answered with 500",

@@ -1,11 +1,14 @@
 /** The access log: which responses are logged, and under which request id. */
 import { randomUUID } from "node:crypto";
 import { subscribe } from "node:diagnostics_channel";
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, Server } from "node:http";
+import type { Socket } from "node:net";
 import type { ResponseListener } from "../../index.ts";
 import type { Log } from "../host.ts";
 import type { Config } from "../settings.ts";
 import type { Tokens } from "./tokens.ts";
+
+type Peer = Partial<Pick<Socket, "remoteAddress" | "remotePort">>;
 
 /**
  * Creates a listener that logs failed requests at a bounded rate: a flood of them must not fill a
@@ -28,6 +31,32 @@ export function createAccessLog(
       log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
   };
 
+  /** Counts a failure; returns whether its line is within the rate. */
+  const mayLog = () => {
+    if (failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
+    return failed <= failedLinesMax;
+  };
+
+  /** Logs connections that get no response: those over the limit, and failed TLS handshakes. */
+  const watch = (server: Server) => {
+    const onFailure = (message: string, from: Peer = {}) => {
+      const { remoteAddress, remotePort } = from;
+      if (mayLog())
+        log("warn", message, { req: { remoteAddress, remotePort } });
+    };
+    server.on("drop", (from) =>
+      onFailure(
+        `a connection is refused: ${server.maxConnections} are open`,
+        from
+      )
+    );
+    server.on("tlsClientError", (error: Error, socket: Socket) => {
+      // Without a reason of OpenSSL's the client has gone away.
+      if ("reason" in error)
+        onFailure(`the TLS handshake failed: ${error.reason}`, socket);
+    });
+  };
+
   const onResponse: ResponseListener = (summary, socket, response) => {
     const { status, error, message, replayed, receipt } = summary;
     const request = response?.req;
@@ -36,8 +65,7 @@ export function createAccessLog(
 
     const token = tokens.nameOf(request?.headers.authorization);
     const isCounted = status >= 400 && !(logRequests && token);
-    if (isCounted && failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
-    const isLogged = isCounted ? failed <= failedLinesMax : logRequests;
+    const isLogged = isCounted ? mayLog() : logRequests;
 
     // A client without a valid token may send anything as an id or a path, a token too.
     const reqId = (token && clientId) ?? (isLogged ? randomUUID() : undefined);
@@ -60,7 +88,7 @@ export function createAccessLog(
       err: error && { type: "ApiError", code: error, message }
     });
   };
-  return { onResponse, reportSkipped };
+  return { onResponse, watch, reportSkipped };
 }
 
 /** Returns when each request started, from now on, in milliseconds. */

@@ -78,6 +78,10 @@ export const metricTable = {
     "counter",
     "connections over the limit, closed without a response"
   ],
+  plant_store_tls_handshakes_failed_total: [
+    "counter",
+    "TLS handshakes that failed, also of clients that went away"
+  ],
   plant_store_append_seconds: [
     "histogram",
     "time from the start of a batch's write until it is durable",
@@ -211,6 +215,9 @@ export function createMetrics(sources: Sources) {
 
 function watch(server: Server, add: Metrics["add"]) {
   server.on("drop", () => add("plant_store_connections_refused_total"));
+  server.on("tlsClientError", () =>
+    add("plant_store_tls_handshakes_failed_total")
+  );
   server.on("connection", (socket) => {
     add("plant_store_connections");
 

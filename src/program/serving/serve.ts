@@ -5,7 +5,8 @@ import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
 import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
-import { version } from "../../config.ts";
+import type { Server } from "node:http";
+import { filesBesidesConnections, version } from "../../config.ts";
 import type { Host, Log } from "../host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
 import { createLog } from "./log.ts";
@@ -111,6 +112,8 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       }
     });
     admin?.metrics.watch(server);
+    accessLog.watch(server);
+    boundConnections(server, config, host);
     const address = await listen(server, addressOf(config), log);
     return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
@@ -124,6 +127,21 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       : "";
     throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
   }
+}
+
+/**
+ * Takes no more connections than there are descriptors for. Without one, the system closes a
+ * connection, and Node does not report it.
+ */
+function boundConnections(server: Server, { limits }: Config, host: Host) {
+  const room = Math.max(host.openFilesMax() - filesBesidesConnections, 1);
+  if (room >= limits.connectionsMax) return;
+  server.maxConnections = room;
+  host.log(
+    "warn",
+    `at most ${room} connections, not ${limits.connectionsMax}: the system's limit of open files ` +
+      `is ${host.openFilesMax()} (ulimit -n, LimitNOFILE)`
+  );
 }
 
 /** Logs and prints that the server listens, and where. */
