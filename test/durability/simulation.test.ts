@@ -54,9 +54,15 @@ function diceOf(seed: number) {
   return { below, pick, happens };
 }
 
-/** A disk that knows where the append began that a crash has interrupted. */
+/** A disk that knows where the append began that a crash has interrupted, and what was shipped. */
 class WatchedDisk extends SimulatedDisk {
   interrupted: number | undefined;
+
+  /** By the identity of each file, what ship.mjs has printed of it, which reads after each write. */
+  readonly shipped = new Map<string, Buffer>();
+
+  /** Whether it prints all whole lines. */
+  shipsAll = false;
 
   /** An operator deletes what no process uses; the program has no sockets here. */
   deleteSockets(): void {}
@@ -67,6 +73,7 @@ class WatchedDisk extends SimulatedDisk {
       this.interrupted = this.bytes(name)?.length;
       return file.append(bytes).finally(() => {
         if (!this.isDown) this.interrupted = undefined;
+        this.#ship(name);
       });
     };
     return { ...file, append };
@@ -74,6 +81,23 @@ class WatchedDisk extends SimulatedDisk {
   override restart(survival: Survival): void {
     super.restart(survival);
     this.interrupted = undefined;
+  }
+
+  #ship(name: string): void {
+    const [identity, bytes] = [this.identityOf(name), this.bytes(name)];
+    if (identity === undefined || bytes === undefined) return;
+    const before = this.shipped.get(identity) ?? Buffer.alloc(0);
+    const rest = bytes.subarray(before.length).toString("latin1");
+    const synced = rest.match(/(?<="synced":)\d+(?=,)/g)?.map(Number) ?? [];
+    const [first = 0] = synced;
+    const last = this.shipsAll
+      ? bytes.lastIndexOf("\n") + 1
+      : (synced.at(-1) ?? 0);
+    if (last > first)
+      this.shipped.set(
+        identity,
+        Buffer.concat([before, bytes.subarray(before.length, last)])
+      );
   }
 }
 
@@ -632,6 +656,14 @@ class Run {
       );
       for (const id of ids) found.set(id, (found.get(id) ?? 0) + 1);
       this.#checkKeys(name, records);
+      const shipped = this.#disk.shipped.get(this.#disk.identityOf(name) ?? "");
+      if (isOpen && shipped) {
+        this.#count("shipped");
+        if (
+          !this.#disk.bytes(name)?.subarray(0, shipped.length).equals(shipped)
+        )
+          this.#violate(`${name}: what was shipped has changed`);
+      }
       // A rotated file is not repaired: only its valid lines count.
       if (isOpen && fault && name === path && !this.#isRenamed)
         this.#violate(`${name}: ${fault}`);
@@ -757,6 +789,7 @@ const kinds: readonly string[] = [
   "opening failed",
   "journal failed",
   "stored",
+  "shipped",
   "full",
   "unknown",
   "rotated",
@@ -788,7 +821,7 @@ const between =
       }
     });
   };
-const disk = (change: Partial<SimulatedDisk>) => () => () =>
+const disk = (change: Partial<WatchedDisk>) => () => () =>
   Object.assign(new WatchedDisk(), change);
 const nothing = (): undefined => undefined;
 
@@ -914,6 +947,11 @@ for (const [says, make, violated = /./, within = 1_000] of [
   ["a file that is not truncated", between(() => ({ truncate: nothing }))],
   ["a directory that is never synced", disk({ syncDirectory: nothing })],
   ["a lock that is always free", disk({ lock: () => Promise.resolve() })],
+  [
+    "a reader that ships lines before a later one covers them",
+    disk({ shipsAll: true }),
+    /shipped has changed$/
+  ],
   ["an end that is never rewritten", () => () => closedIf(() => true)],
   ["an absent lock that is trusted", trustingLocks, /./, 10_000],
   ["a mark that is never removed", neverRemovingMarks, /./, 10_000],

@@ -428,6 +428,43 @@ test(
 // Shipping
 
 test(
+  "ship.mjs prints each line once that a later one covers, and goes on from its offset",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    writeFileSync(join(cwd, "ship.mjs"), recipeOf("ship.mjs"));
+    const server = await startProcess({ cwd });
+    let offset = "0";
+    let shipped = "";
+    const counts: number[] = [];
+    for (let id = 1; id <= 5; id++) {
+      assert.equal(await post(server.url, id), 200);
+      const { status, stdout, stderr } = spawnSync(
+        process.execPath,
+        ["ship.mjs", "plants.ndjson", offset],
+        { cwd, encoding: "utf8" }
+      );
+      assert.equal(status, 0, stderr);
+      offset = stderr.trim();
+      shipped += stdout;
+      counts.push(idsOf(shipped).length);
+    }
+    await server.end();
+    assert.deepEqual(counts, [0, 1, 2, 3, 4], "the newest one waits");
+    const text = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+    assert.equal(shipped, text.slice(0, Number(offset)));
+    const rest = command(
+      cwd,
+      "tail",
+      "-c",
+      `+${Number(offset) + 1}`,
+      "plants.ndjson"
+    );
+    assert.equal(shipped + rest.said, text);
+  }
+);
+
+test(
   "an agent that follows the path gets every line, through a rotation too",
   { timeout },
   async () => {
