@@ -6,6 +6,7 @@
  */
 export const exitCodes = {
   done: 0,
+  torn: 1,
   usage: 64,
   damaged: 65,
   unreadable: 65,

@@ -87,7 +87,8 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   ] as const) {
     writeFileSync(join(folder, name), contents);
     const found = await verified(folder, name);
-    assert.equal(found.code, verdict === "whole" ? 0 : 65);
+    const codes = { whole: 0, torn: 1, damaged: 65, empty: 65 };
+    assert.equal(found.code, codes[verdict]);
     assert.equal(found.path, name);
     assert.equal(found.verdict, verdict);
     assert.equal(found.isOpen, false);
@@ -97,18 +98,20 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
       found.spots.map(({ offset }: { readonly offset: number }) => offset),
       offsets
     );
-    const more = {
-      whole: "",
-      damaged: `, spots: ${offsets.length}`,
-      torn: ": opening repairs it",
-      empty: `: opening ${creates}`
-    };
+    const [first = "", ...lines] = found.text.trimEnd().split("\n");
+    const does = verdict === "whole" ? "" : `; opening ${opening}`;
     assert.match(
-      found.text,
+      first,
       new RegExp(
-        `^${name}: opening ${opening}$[^]*\n${name}: ${verdict}${more[verdict]}\n$`,
-        "m"
+        `^${name}: ${verdict}, ${found.records} records?, ${contents.length} bytes?` +
+          `(?:; from 2\\S+Z to 2\\S+Z)?${does}(?:; ${offsets.length} damaged spots?)?$`
       )
+    );
+    assert.deepEqual(
+      lines.map((line: string) =>
+        Number(/: at offset (\d+), line/.exec(line)?.[1])
+      ),
+      offsets
     );
     assert.equal(readFileSync(join(folder, name), "utf8"), contents);
   }
@@ -116,6 +119,37 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   assert.match(
     (await run(["verify", "a.gz"], {}, folder)).stderr,
     /^plant-store: a\.gz: is compressed: /
+  );
+});
+
+test("verify of what is no journal is one line, and of several files the worst decides the exit code", async () => {
+  const folder = temporaryFolder();
+  const whole = readFileSync(await journalOf(folder), "utf8");
+  const names = {
+    whole,
+    torn: whole.slice(0, -9),
+    damaged: whole.replace("Fern", "Farn"),
+    other: "a\n".repeat(200)
+  };
+  for (const [name, text] of Object.entries(names))
+    writeFileSync(join(folder, name), text);
+  for (const [files, code] of [
+    ["whole", 0],
+    ["torn", 1],
+    ["whole torn", 1],
+    ["torn damaged", 65],
+    ["damaged absent", 65],
+    ["torn absent", 74],
+    ["other", 65]
+  ] as const)
+    assert.equal(
+      (await run(["verify", ...files.split(" ")], {}, folder)).code,
+      code,
+      files
+    );
+  assert.equal(
+    (await run(["verify", "other"], {}, folder)).stdout,
+    "other: not a journal: at offset 0, line 1: expected the header of a journal, version 1\n"
   );
 });
 
@@ -132,7 +166,10 @@ test("verify beside a live server does not disturb it, says so, and reads up to 
   assert.equal(opening, undefined);
   assert.equal(verdict, "whole");
   assert.equal(isOpen, true);
-  assert.match(text, /: opening -\n[^]*: whole; a server has it open\n$/);
+  assert.match(
+    text,
+    /^plants\.ndjson: whole, 1 record, \d+ bytes; from \S+ to \S+; a server has it open\n$/
+  );
   assert.equal(await statusOf(server), 200);
   truncateSync(path);
   const empty = await verified(folder);
@@ -204,10 +241,10 @@ test("verify reads on if one of several files is missing or damaged, and reports
   const given: readonly (readonly [files: readonly string[], code: number])[] =
     [
       [["plants.ndjson", "plants.ndjson"], 0],
-      [["torn", "plants.ndjson"], 65],
+      [["torn", "plants.ndjson"], 1],
       [["nowhere", "plants.ndjson"], 74],
-      [["nowhere", "torn", "plants.ndjson"], 65],
-      [["torn", "nowhere", "fifo"], 65],
+      [["nowhere", "torn", "plants.ndjson"], 74],
+      [["torn", "nowhere", "fifo"], 74],
       [["fifo", "nowhere", "plants.ndjson"], 74],
       [["-"], 74]
     ];
@@ -263,7 +300,7 @@ test(
     );
     for (const [, done = "", rest = ""] of bars)
       assert.equal(done.length + rest.length, 25);
-    assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: bytes/);
+    assert.match(drawn.stdout, /\]\x1b\[K\r\x1b\[Kplants\.ndjson: damaged/);
     const piped = await run(["verify", "plants.ndjson"], {}, folder);
     assert.equal(piped.code, 65);
     assert.equal(piped.stderr, "");

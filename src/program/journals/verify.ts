@@ -11,8 +11,8 @@ type Report = Awaited<ReturnType<typeof reportOn>>;
 export type OnProgress = (done: number, all: number) => void;
 
 /**
- * Reports on each file. Resolves with the smallest exit code, if there is one: that of damage is
- * smaller than those of files that could not be read.
+ * Reports on each file. Resolves with the exit code of the worst: damage, then what could not be
+ * read, then an end that opening repairs.
  */
 export async function verify(
   files: readonly string[],
@@ -33,10 +33,19 @@ export async function verify(
 
     // A report that cannot be printed ends the command.
     await host.print(format(path, report));
-    if (report.verdict !== "whole") codes.push(exitCodes.damaged);
+    codes.push(codeOf[report.verdict]);
   }
-  return codes.sort()[0];
+  return codes.includes(exitCodes.damaged)
+    ? exitCodes.damaged
+    : Math.max(...codes);
 }
+
+const codeOf = {
+  whole: exitCodes.done,
+  torn: exitCodes.torn,
+  empty: exitCodes.damaged,
+  damaged: exitCodes.damaged
+};
 
 /** Verifies a journal. `isOpen`: whether a server has it open. */
 export const reportOn = (path: string, host: Host) =>
@@ -52,25 +61,32 @@ const jsonOf = (path: string, report: Report) =>
     typeof value === "bigint" ? `${value}` : value
   );
 
-/** Returns lines that begin with the path, for grep; the last one is the verdict. */
-function textOf(path: string, { spots, verdict, isOpen, ...totals }: Report) {
-  const lines = Object.entries(totals).map(
-    ([name, value = "-"]) => `${name} ${value}`
-  );
-  const damage = spots.map(
+/** Returns lines that begin with the path, for grep: the verdict, then each damaged spot. */
+function textOf(path: string, report: Report) {
+  const { verdict, records, bytes, first, last, opening, isOpen } = report;
+  const spots = report.spots.map(
     ({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`
   );
-  const details = {
-    whole: "",
-    empty: ": opening creates a new journal",
-    torn: ": opening repairs it",
-    damaged: `, spots: ${totals.spotsTotal}`
-  };
-  const holder = isOpen ? "; a server has it open" : "";
-  return [...lines, ...damage, `${verdict}${details[verdict]}${holder}`]
-    .map((line) => `${path}: ${line}`)
-    .join("\n");
+  const lines =
+    records === 0 && report.spots[0]?.line === 1 && verdict === "damaged"
+      ? [`not a journal: ${spots[0]}`]
+      : [
+          [
+            `${verdict}, ${counted(records, "record")}, ${counted(bytes, "byte")}`,
+            ...(first === undefined ? [] : [`from ${first} to ${last}`]),
+            ...(verdict === "whole" || !opening ? [] : [`opening ${opening}`]),
+            ...(isOpen ? ["a server has it open"] : []),
+            ...(verdict === "damaged"
+              ? [counted(report.spotsTotal, "damaged spot")]
+              : [])
+          ].join("; "),
+          ...spots
+        ];
+  return lines.map((line) => `${path}: ${line}`).join("\n");
 }
+
+const counted = (count: number, what: string) =>
+  `${count} ${what}${count === 1 ? "" : "s"}`;
 
 /**
  * Returns a function that draws a progress bar on a terminal, and nothing elsewhere. It draws only
