@@ -125,8 +125,24 @@ function tokenOf(authorization = "") {
   // Another scheme counts as no credentials (401). Bearer with another form is malformed (400).
   must(
     token !== undefined || /^bearer(?![^\s,])/i.test(authorization),
-    "anonymous"
+    "anonymous",
+    describeScheme(authorization)
   );
   must(token !== undefined, "credentials");
   return token;
+}
+
+/** Schemes that clients send by mistake. A message repeats no other: it may be a token. */
+const schemeForm = /^(?:basic|digest|negotiate|ntlm|token|apikey)(?=\s|$)/i;
+
+/** Returns what is there instead of Bearer and a token, but nothing of the credentials. */
+function describeScheme(authorization: string) {
+  const value = authorization.trim();
+  if (value === "") return "found none";
+  if (/^bearer/i.test(value)) return "found no space after Bearer";
+  const [known] = schemeForm.exec(value) ?? [];
+  if (known !== undefined) return `found ${known}`;
+  return /\s/.test(value)
+    ? "found another scheme"
+    : "found a value without a scheme";
 }

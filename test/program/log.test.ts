@@ -230,7 +230,7 @@ test(
       ],
       [
         40,
-        "GET 401 Authorization must be present, with the scheme Bearer.",
+        "GET 401 Authorization must be present, with the scheme Bearer: found none.",
         "GET",
         undefined,
         401,
