@@ -85,8 +85,12 @@ function checkMediaType(contentType = "") {
 
 /** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
 const common = new RegExp(
-  "^(?:(?:text|application)/(?:plain|html|csv|xml|octet-stream|" +
-    "x-www-form-urlencoded)|multipart/form-data|gzip|br|zstd|utf-?16|utf8|iso-8859-1)$",
+  "^(?:(?:text|application)/(?:" +
+    "(?:x-)?(?:json5?|ndjson|jsonl|json-?lines|json-seq|javascript|yaml|protobuf|msgpack)|" +
+    "(?:ld|hal|problem|geo|merge-patch|json-patch|cloudevents|vnd\\.api)\\+json|" +
+    "cbor|grpc|plain|html|csv|xml|octet-stream|x-www-form-urlencoded)|" +
+    "multipart/form-data|x-gzip|gzip|deflate|br|zstd|" +
+    "utf-?(?:16|32)(?:[bl]e)?|utf8|us-ascii|latin-?1|iso-8859-15?|windows-125[0-8])$",
   "i"
 );
 

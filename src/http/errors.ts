@@ -225,6 +225,7 @@ export function parserErrorOf(code: string, packet: string) {
 /** How other protocols begin that a load balancer or a client may be set to. */
 const prefaces = [
   [/^\x16\x03/, "found TLS"],
+  [/^PRI \* HTTP\/2\.0\r\n/, "found HTTP/2"],
   [/^PROXY |^\r\n\r\n\0\r\nQUIT\n/, "found the PROXY protocol"]
 ] as const;
 

@@ -167,6 +167,37 @@ table(
       /: found multipart\/form-data\.$/
     ],
     ["in capitals", "Type", "Text/Plain", /: found Text\/Plain\.$/],
+    ["JSON as text", "Type", "text/json", /: found text\/json\.$/],
+    [
+      "JSON as text, with a charset",
+      "Type",
+      "text/json; charset=utf-8",
+      /: found text\/json\.$/
+    ],
+    [
+      "lines of JSON",
+      "Type",
+      "application/x-ndjson",
+      /: found application\/x-ndjson\.$/
+    ],
+    [
+      "lines of JSON by another name",
+      "Type",
+      "application/jsonl",
+      /: found application\/jsonl\.$/
+    ],
+    [
+      "a kind of JSON",
+      "Type",
+      "application/vnd.api+json",
+      /: found application\/vnd\.api\+json\.$/
+    ],
+    [
+      "a kind of JSON that may be a token",
+      "Type",
+      "application/S3cret+json",
+      /^(?!.*S3cret).*found another one\.$/
+    ],
     [
       "nothing",
       "Type",
@@ -210,6 +241,13 @@ table(
       /^Content-Encoding must be identity or absent: found no value\.$/
     ],
     ["utf8", "Type", "application/json; charset=utf8", /: found utf8\.$/],
+    [
+      "a charset of Windows",
+      "Type",
+      "application/json; charset=windows-1252",
+      /: found windows-1252\.$/
+    ],
+    ["another coding", "Encoding", "deflate", /: found deflate\.$/],
     [
       "a coding that is a token",
       "Encoding",
@@ -265,6 +303,12 @@ table(
       400,
       "\x16\x03\x01\x02\0\x01",
       /^This is not an HTTP message as RFC 9112 defines it: found TLS\.$/
+    ],
+    [
+      "HTTP/2 without an upgrade",
+      400,
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+      /^This is not an HTTP message as RFC 9112 defines it: found HTTP\/2\.$/
     ],
     [
       "anything else",
