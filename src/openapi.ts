@@ -1,6 +1,6 @@
 /** The OpenAPI 3.1 description, built from the schemas, the catalogue and the route. */
 import type { Limits } from "./config.ts";
-import { catalogue } from "./http/errors.ts";
+import { catalogue, type Row } from "./http/errors.ts";
 import { keyForm } from "./http/idempotency-key.ts";
 import { plantsPath } from "./http/router.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "./plant.ts";
@@ -86,12 +86,7 @@ const createPlant = (keys?: typeof keysDescription) => ({
       headers: { ...requestId, ...keys?.headers },
       content: contentOf("Plant", examplePlant)
     },
-    400: errorsOf(
-      (status, cause) =>
-        status === 400 && (keys !== undefined || cause !== "idempotencyKey")
-    ),
-    422: keys && errorsOf((status) => status === 422),
-    default: errorsOf((status) => status !== 400 && status !== 422, retryAfter)
+    ...errorResponses(keys === undefined ? causesOfKeys : [])
   }
 });
 
@@ -107,26 +102,58 @@ const requestId = {
   }
 };
 
-const retryAfter = {
+/** The causes that do not occur if the store keeps no keys. */
+const causesOfKeys = ["idempotencyKey", "conflict"];
+
+/** The statuses with a response of their own. `default` describes the others. */
+const usualStatuses = [400, 401, 404, 405, 413, 415, 422, 503];
+
+/** Returns a response for each usual status that has a cause, and the default. */
+function errorResponses(absentCauses: readonly string[]) {
+  const rows = new Map<number | "default", Row[]>();
+  for (const [cause, row] of Object.entries(catalogue)) {
+    if (absentCauses.includes(cause)) continue;
+    const status = Math.floor(row[0] / 100);
+    const name = usualStatuses.includes(status) ? status : "default";
+    rows.set(name, [...(rows.get(name) ?? []), row]);
+  }
+  return Object.fromEntries(
+    Array.from(rows, ([name, some]) => [name, errorsOf(some)])
+  );
+}
+
+/** Returns the response of some rows of the catalogue: a list that names each of them. */
+const errorsOf = (rows: readonly Row[]) => ({
+  description: rows.map(([error, what]) => `- ${error}: ${what}`).join("\n"),
+  headers: { ...requestId, ...headersOf(rows) },
+  content: contentOf("Error")
+});
+
+/** The fields of the catalogue but Connection, which OpenAPI leaves to HTTP. */
+const fields = {
+  "WWW-Authenticate": { type: "string", what: "The challenge of RFC 6750" },
+  "Allow": { type: "string", what: "The methods of the path" },
+  "Accept-Encoding": { type: "string", what: "The content codings" },
   "Retry-After": {
-    description:
-      "With a 503: after so many seconds the request can be repeated",
-    schema: { type: "integer" }
+    type: "integer",
+    what: "The request can be repeated after so many seconds"
   }
 };
 
-/** Returns the response of some rows of the catalogue: a list that names each of them. */
-const errorsOf = (
-  isIncluded: (status: number, cause: string) => boolean,
-  headers?: typeof retryAfter
-) => ({
-  description: Object.entries(catalogue)
-    .filter(([cause, [error]]) => isIncluded(Math.floor(error / 100), cause))
-    .map(([, [error, what]]) => `- ${error}: ${what}`)
-    .join("\n"),
-  headers: { ...requestId, ...headers },
-  content: contentOf("Error")
-});
+/** Returns the fields of some rows: `required` if every row has the field. */
+const headersOf = (rows: readonly Row[]) =>
+  Object.fromEntries(
+    Object.entries(fields).flatMap(([name, { type, what }]) => {
+      const values = rows.flatMap(([, , ...own]) =>
+        own.filter(([each]) => each === name).map(([, value]) => value)
+      );
+      if (values.length === 0) return [];
+      const shown = [...new Set(values)].map((value) => `\`${value}\``);
+      const description = `${what}: ${shown.join(" or ")}`;
+      const required = values.length === rows.length;
+      return [[name, { description, required, schema: { type } }]];
+    })
+  );
 
 /** Returns the content of every body: one JSON text. */
 const contentOf = (schema: string, example?: object) => ({

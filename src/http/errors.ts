@@ -3,7 +3,7 @@ import { JsonError } from "../json/parse.ts";
 import { StoreError, storeErrorCodes } from "../store.ts";
 
 /** One cause of an unsuccessful response. */
-type Row = readonly [
+export type Row = readonly [
   /** The status times 100, plus the number of the cause. Its meaning never changes. */
   error: number,
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { catalogue } from "../../src/http/errors.ts";
+import { catalogue, type Row } from "../../src/http/errors.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
@@ -56,7 +56,18 @@ function resolved(value: unknown): unknown {
 }
 
 const operation = "/paths/~1plants/post";
-const statuses = ["200", "400", "422", "default"];
+const statuses = [
+  "200",
+  "400",
+  "401",
+  "404",
+  "405",
+  "413",
+  "415",
+  "422",
+  "503",
+  "default"
+];
 
 /** A value without texts for people and examples. */
 function skeletonOf(value: unknown): unknown {
@@ -74,6 +85,10 @@ test("the description declares one operation, its security, its parameter, its b
   const text = { schema: { type: "string" } };
   const content = (name: string) => ({
     "application/json": { schema: { $ref: `#/components/schemas/${name}` } }
+  });
+  const failed = (headers = {}) => ({
+    content: content("Error"),
+    headers: { "X-Request-Id": text, ...headers }
   });
   const { info, components, ...rest } = Object(skeletonOf(description));
   assert.equal(info.version, "1.0.0");
@@ -108,21 +123,17 @@ test("the description declares one operation, its security, its parameter, its b
                 }
               }
             },
-            400: {
-              content: content("Error"),
-              headers: { "X-Request-Id": text }
-            },
-            422: {
-              content: content("Error"),
-              headers: { "X-Request-Id": text }
-            },
-            default: {
-              content: content("Error"),
-              headers: {
-                "X-Request-Id": text,
-                "Retry-After": { schema: { type: "integer" } }
-              }
-            }
+            400: failed({ "WWW-Authenticate": { required: false, ...text } }),
+            401: failed({ "WWW-Authenticate": { required: true, ...text } }),
+            404: failed(),
+            405: failed({ Allow: { required: true, ...text } }),
+            413: failed(),
+            415: failed({ "Accept-Encoding": { required: false, ...text } }),
+            422: failed(),
+            503: failed({
+              "Retry-After": { required: true, schema: { type: "integer" } }
+            }),
+            default: failed()
           }
         }
       }
@@ -204,6 +215,31 @@ test("every response has a description, and each number of the catalogue is an i
       [own]
     );
   }
+});
+
+test("each field of the catalogue but Connection is described with its value, where its errors are, and no other", () => {
+  let fields = 0;
+  for (const status of statuses.slice(1)) {
+    const rows: readonly Row[] = Object.values(catalogue).filter(
+      ([error]) =>
+        (statuses.find((each) => each === `${Math.floor(error / 100)}`) ??
+          "default") === status
+    );
+    const expected = rows
+      .flatMap(([, , ...own]) => own)
+      .filter(([name]) => name !== "Connection");
+    const headers = Object(at(`${operation}/responses/${status}/headers`));
+    assert.deepEqual(
+      Object.keys(headers).sort(),
+      [...new Set(["X-Request-Id", ...expected.map(([name]) => name)])].sort(),
+      status
+    );
+    for (const [name, value] of expected) {
+      assert.ok(headers[name].description.includes(`\`${value}\``), value);
+      fields++;
+    }
+  }
+  assert.ok(fields > 10, "the control: fields are seen");
 });
 
 test("the example has an id beyond 2^53 that every JSON reader shows as it is, and is answered as described, as is that of an Error", async () => {
