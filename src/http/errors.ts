@@ -52,7 +52,7 @@ export const catalogue = {
   repeated: [40005, "A field that must be single is repeated", close],
   credentials: [
     40006,
-    "Authorization must be Bearer, a space and a b64token",
+    "Authorization must be Bearer, a space and a token of letters, digits and -._~+/, with = at the end only",
     invalidRequest
   ],
   manyCredentials: [40007, "Authorization is repeated", invalidRequest, close],

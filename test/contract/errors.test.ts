@@ -29,7 +29,14 @@ import {
   withHeadBytes
 } from "../support/requests.ts";
 import { listen, open, send, timeout } from "../support/serving.ts";
-import { assertError, exchange, post, token } from "../support/support.ts";
+import {
+  answerTo,
+  assertError,
+  exchange,
+  post,
+  token
+} from "../support/support.ts";
+import { documentOf } from "../repository/documents.ts";
 
 /** After these, what follows is in doubt or is not waited for: the connection closes. */
 const closing: ReadonlySet<string> = new Set<Cause>([
@@ -136,6 +143,58 @@ const causes: Readonly<Record<Cause, Case>> = {
   unreachable: failing("unreachable"),
   version: replaced("HTTP/1.1", "HTTP/2.0")
 };
+
+for (const [decides, before, fails, withoutKey, withKey] of [
+  ["the server", causes.bodies.before, undefined, 50304, 50302],
+  ["the store", undefined, new StoreError("full", "no space"), 50301, 50301]
+] as const) {
+  test(`a 503 that ${decides} decides is ${withoutKey} without a key and ${withKey} with one`, async () => {
+    const { limits = {} } = causes.bodies;
+    const append = () =>
+      fails ? Promise.reject(fails) : Promise.resolve("stored" as const);
+    const store = {
+      append: () => append().then(() => undefined),
+      appendOnce: append,
+      close: () => Promise.resolve()
+    };
+    const server = createPlantServer({ store, tokens: [token], limits });
+    const port = await listen(server);
+    if (before !== undefined) await send(await open(server, port), before);
+    for (const [extra, error] of [
+      ["", withoutKey],
+      ["Idempotency-Key: k\r\n", withKey]
+    ] as const) {
+      const answer = await answerTo(port, post(plantOf(99), extra));
+      const found = assertError(answer, [503]);
+      assert.equal(found.error, error);
+      assert.equal(
+        found.message.includes(`and this one has error ${withoutKey}`),
+        error !== withoutKey
+      );
+    }
+  });
+}
+
+test("the contract says that a misspelt member is not stored, as the server does", async () => {
+  const { text } = documentOf("src/http/README.md");
+  assert.doesNotMatch(text, /b64token/, "a word that readers do not know");
+  assert.match(
+    text,
+    /\*\*[^*]*A misspelt `"tagg"` gets 200, and the plant has no tag\.[^*]*\*\*/
+  );
+  const stored: unknown[] = [];
+  const store = {
+    append: (plant: unknown) => Promise.resolve(void stored.push(plant)),
+    close: () => Promise.resolve()
+  };
+  const port = await listen(createPlantServer({ store, tokens: [token] }));
+  const answer = await answerTo(
+    port,
+    post('{"id":1,"name":"Fern","tagg":"shade"}')
+  );
+  assert.deepEqual([answer.status, answer.body], [200, '{"name":"Fern"}\n']);
+  assert.deepEqual(stored, [{ id: 1n, name: "Fern" }]);
+});
 
 describe("every cause of the catalogue is reached, with its number and its headers", () => {
   for (const [cause, [number]] of Object.entries(catalogue)) {
