@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
+import { createServer as createHttpServer } from "node:http";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -385,7 +386,7 @@ function losingProxy(port: number): Promise<number> {
 for (const [name, field, skip] of [
   [
     "retry",
-    "-H 'Idempotency-Key: 8e03978e-40d5-43dd-bc93-6894a57f9324' ",
+    '-H "Idempotency-Key: $key" ',
     missing(["curl", "--retry-all-errors", "--version"])
   ],
   ["retry.mts", '"Idempotency-Key": key,', false]
@@ -427,3 +428,152 @@ for (const [name, field, skip] of [
     }
   );
 }
+
+/** What a server, or a proxy before it, does with one request. */
+type Behaviour =
+  | "loses the request"
+  | readonly [status: number, body: string, retryAfter?: string | undefined];
+
+const taken: Behaviour = [200, '{"name":"Moss"}'];
+const failed = (error: number, retryAfter?: string): Behaviour => [
+  Math.floor(error / 100),
+  `{"error":${error},"message":"m"}`,
+  retryAfter
+];
+const proxyFailed: Behaviour = [502, "<h1>Bad Gateway</h1>"];
+const lost: Behaviour = "loses the request";
+const allPauses = [1_000, 2_000, 4_000, 8_000];
+
+const retries: readonly (readonly [
+  says: string,
+  behaviours: readonly Behaviour[],
+  pauses: readonly number[],
+  output: RegExp
+])[] = [
+  [
+    "ends after five refusals, without a last pause, and says that nothing was stored",
+    [50301, 50303, 50304, 50305, 50306].map((error) => failed(error, "1")),
+    allPauses,
+    /^(?![^]*unknown)[^]*Error: nothing was stored: try again later with the key /
+  ],
+  [
+    "says that the outcome is unknown if one of five requests was lost",
+    [lost, ...Array.from({ length: 4 }, () => failed(50301))],
+    allPauses,
+    /Error: it is unknown whether the plant was stored: try again later with the key /
+  ],
+  [
+    "says that the outcome is unknown if one of five errors says so",
+    [
+      failed(50301),
+      failed(50302),
+      ...[50301, 50301, 50301].map((error) => failed(error))
+    ],
+    allPauses,
+    /Error: it is unknown whether/
+  ],
+  [
+    "says that the outcome is unknown if a proxy fails",
+    Array.from({ length: 5 }, () => proxyFailed),
+    allPauses,
+    /Error: it is unknown whether[^]*Bad Gateway/
+  ],
+  [
+    "waits as long as Retry-After says",
+    [failed(50301, "30"), failed(50301, "1"), taken],
+    [30_000, 2_000],
+    /^\{"name":"Moss"\}$/m
+  ],
+  [
+    "waits for its own time if Retry-After is a date",
+    [failed(50301, "Wed, 21 Oct 2015 07:28:00 GMT"), taken],
+    [1_000],
+    /^\{"name":"Moss"\}$/m
+  ],
+  [
+    "repeats a request that did not arrive in time, one too many and one of an internal error",
+    [failed(40801), [429, "slow down"], failed(50001), taken],
+    [1_000, 2_000, 4_000],
+    /^\{"name":"Moss"\}$/m
+  ],
+  ...[40014, 40102, 41301, 42201, 50101, 50501].map(
+    (error) =>
+      [
+        `does not repeat what got ${error}`,
+        [failed(error)],
+        [],
+        RegExp(`"error":${error}`)
+      ] as const
+  )
+];
+
+for (const [says, behaviours, pauses, output] of retries) {
+  test(`the README's retry.mts ${says}`, async () => {
+    const keys: unknown[] = [];
+    const server = createHttpServer((request, response) => {
+      const behaviour = behaviours[keys.length] ?? lost;
+      keys.push(request.headers["idempotency-key"]);
+      if (behaviour === "loses the request")
+        return void request.socket.destroy();
+      const [status, body, retryAfter] = behaviour;
+      response.statusCode = status;
+      response.setHeader("Connection", "close");
+      if (retryAfter !== undefined)
+        response.setHeader("Retry-After", retryAfter);
+      request.resume().once("end", () => response.end(body));
+    });
+    const file = join(temporaryFolder(), "retry.mts");
+    writeFileSync(
+      file,
+      recipeWith("retry.mts", {
+        "http://127.0.0.1:8080": `http://127.0.0.1:${await listen(server)}`,
+        // Prints each pause, and takes none.
+        'import { setTimeout } from "node:timers/promises";':
+          'const setTimeout = async (millis: number) => console.log("pause", millis);'
+      })
+    );
+    const { stdout, stderr } = spawnedOutput(
+      await promisify(execFile)(process.execPath, ["--import", "tsx", file], {
+        cwd: root,
+        env: cleanEnvironment({ PLANTS_TOKEN: "a" })
+      }).catch((error: unknown) => error)
+    );
+    const found = [...stdout.matchAll(/^pause (\d+)$/gm)];
+    assert.deepEqual(
+      found.map(([, millis]) => Number(millis)),
+      pauses,
+      stderr
+    );
+    assert.match(`${stdout}${stderr}`, output);
+    assert.equal(keys.length, behaviours.length);
+    assert.equal(new Set(keys).size, 1, "all tries have the same key");
+  });
+}
+
+/** What a command printed, whether it succeeded or failed. */
+function spawnedOutput(result: unknown) {
+  const { stdout, stderr } = Object(result);
+  return { stdout: String(stdout), stderr: String(stderr) };
+}
+
+test(
+  "the README's curl example makes a key for each plant",
+  { skip: missing(["curl", "--retry-all-errors", "--version"]) },
+  async () => {
+    const { port, lines } = await serving();
+    const example = (name: string) => [
+      "-ec",
+      recipeWith("retry", {
+        "http://127.0.0.1:8080": `http://127.0.0.1:${port}`,
+        Moss: name
+      })
+    ];
+    for (const name of ["Moss", "Fern"]) {
+      const { stdout } = await promisify(execFile)("sh", example(name), {
+        env: cleanEnvironment({ PLANTS_TOKEN: "a" })
+      });
+      assert.equal(stdout, `{"name":"${name}"}\n`);
+    }
+    assert.equal(lines().length, 2);
+  }
+);
