@@ -4,7 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
+  appendFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -13,13 +15,18 @@ import {
   utimesSync,
   writeFileSync
 } from "node:fs";
+import { connect, createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
+import { fern } from "../support/requests.ts";
+import { listen } from "../support/serving.ts";
 import {
   cleanEnvironment,
+  post,
   program,
   refuseOldBuild,
   root,
@@ -339,14 +346,47 @@ function project(): string {
   return folder;
 }
 
-/** Loaded before an example: makes it listen on any free port, and prints the port. */
+/** Loaded before an example: makes it listen on PORT or any free port, and prints the port. */
 const anyPort = `const { Server } = require("node:net");
 const { listen } = Server.prototype;
 Server.prototype.listen = function (first, ...others) {
   this.once("listening", () => this.address()?.port && console.log(this.address().port));
-  return first === 8080 ? listen.call(this, 0, ...others)
-    : listen.call(this, first?.port === 8080 ? { ...first, port: 0 } : first, ...others);
+  const port = Number(process.env.PORT ?? 0);
+  return first === 8080 ? listen.call(this, port, ...others)
+    : listen.call(this, first?.port === 8080 ? { ...first, port } : first, ...others);
 };`;
+
+/** Starts an example in a new project. */
+function startExample(node: string, name: string, text: string, env = {}) {
+  const folder = project();
+  writeFileSync(join(folder, name), text);
+  writeFileSync(join(folder, "any-port.cjs"), anyPort);
+  const child = runningOf(
+    spawn(node, ["--require", "./any-port.cjs", name], {
+      cwd: folder,
+      env: cleanEnvironment({ PLANTS_TOKEN: token, ...env })
+    })
+  );
+  const journal = join(folder, "plants.ndjson");
+  const own = new Set([...readdirSync(folder), "plants.ndjson"]);
+  return {
+    folder,
+    child,
+    journal,
+
+    /** Returns the server's port. */
+    listening: async () => {
+      await child.until(() => child.stdout() !== "", "it listens");
+      return Number(child.stdout());
+    },
+
+    /** Returns the names of what stands beside the journal: a lock, while it is open. */
+    beside: () =>
+      readdirSync(folder).filter(
+        (each) => !own.has(each) && !each.includes(".closed-")
+      )
+  };
+}
 
 for (const { name, text } of blocks.filter(
   ({ language }) => language === "js"
@@ -363,18 +403,13 @@ for (const { name, text } of blocks.filter(
         : false;
   test(`the example ${name} works as written`, { skip: reason }, async (t) => {
     t.diagnostic(`run by ${newest}`);
-    const folder = project();
-    writeFileSync(join(folder, name), text);
-    writeFileSync(join(folder, "any-port.cjs"), anyPort);
-    const child = runningOf(
-      spawn(newest ?? "", ["--require", "./any-port.cjs", name], {
-        cwd: folder,
-        env: cleanEnvironment({ PLANTS_TOKEN: token })
-      })
+    const { child, listening, journal } = startExample(
+      newest ?? "",
+      name,
+      text
     );
     if (name !== "dispose.mjs") {
-      await child.until(() => child.stdout() !== "", "it listens");
-      const base = `http://127.0.0.1:${Number(child.stdout())}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
+      const base = `http://127.0.0.1:${await listening()}${/"(\/v1)"/.exec(text)?.[1] ?? ""}`;
       const answer = await fetchPlant(
         base,
         '{"id":9007199254740993,"name":"Fern"}'
@@ -394,12 +429,142 @@ for (const { name, text } of blocks.filter(
       child.stderr()
     );
     const kept =
-      name === "memory.mjs"
-        ? child.stderr()
-        : readFileSync(join(folder, "plants.ndjson"), "utf8");
+      name === "memory.mjs" ? child.stderr() : readFileSync(journal, "utf8");
     assert.match(kept, /"?seq"?: ?1\b[^]*"?id"?: ?9007199254740993/);
   });
 }
+
+/** The examples that serve until a signal. */
+const lasting = blocks.filter(({ text }) => text.includes("SIGINT"));
+
+test("the examples of servers with a journal handle signals", () => {
+  const names = lasting.map(({ name }) => name);
+  for (const name of ["express.mjs", "fastify.mjs"])
+    assert.ok(names.includes(name), name);
+});
+
+for (const { name, text } of lasting) {
+  const peer = ["express", "fastify"].find((each) => name.startsWith(each));
+  const skip =
+    peer !== undefined && peers === "" && `PLANT_TEST_PEERS names no ${peer}`;
+  const node = process.execPath;
+  const path = `${/"(\/v1)"/.exec(text)?.[1] ?? ""}/plants`;
+
+  test(
+    `the example ${name} makes no journal without a token`,
+    { skip },
+    async () => {
+      const { child, journal } = startExample(node, name, text, {
+        PLANTS_TOKEN: ""
+      });
+      assert.equal(await child.ended, 1);
+      assert.match(child.stderr(), /TypeError: .*is PLANTS_TOKEN set\?/);
+      assert.ok(!existsSync(journal));
+    }
+  );
+
+  test(
+    `the example ${name} reports a port in use in one line, and releases the journal`,
+    { skip },
+    async () => {
+      const other = createServer();
+      const PORT = `${await listen(other)}`;
+      const { child, journal, beside } = startExample(node, name, text, {
+        PORT
+      });
+      assert.equal(await child.ended, 1);
+      assert.match(child.stderr(), /^listen EADDRINUSE.*\n$/);
+      assert.ok(existsSync(journal), "the control: it was opened");
+      assert.deepEqual(beside(), []);
+    }
+  );
+
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    test(
+      `the example ${name} completes a request after a ${signal}, and releases the journal`,
+      { skip },
+      async () => {
+        const { child, listening, journal, beside } = startExample(
+          node,
+          name,
+          text
+        );
+        const port = await listening();
+        assert.notDeepEqual(beside(), [], "the control: a lock is seen");
+        const client = connect(port, "127.0.0.1").setEncoding("utf8");
+        let found = "";
+        client.on("data", (more) => (found += String(more)));
+        const until = async (form: RegExp) => {
+          while (!form.test(found)) await once(client, "data");
+        };
+        const [head = "", body = ""] = post(
+          fern,
+          "Expect: 100-continue\r\nConnection: close\r\n"
+        )
+          .toString()
+          .replace("/plants", path)
+          .split(/(?<=\r\n\r\n)/);
+        client.write(head);
+        await until(/^HTTP\/1\.1 100 /);
+        child.signal(signal);
+        while (await isListening(port)) await setImmediate();
+        client.write(body);
+        await until(/HTTP\/1\.1 200 /);
+        assert.equal(await child.ended, 0, child.stderr());
+        assert.match(readFileSync(journal, "utf8"), /"seq":1\b/);
+        assert.deepEqual(beside(), []);
+      }
+    );
+  }
+
+  test(
+    `the example ${name} ends with 74 when its journal has failed`,
+    { skip },
+    async () => {
+      const { child, listening, journal } = startExample(node, name, text);
+      const base = `http://127.0.0.1:${await listening()}${path.replace("/plants", "")}`;
+      assert.equal((await fetchPlant(base)).status, 200);
+      appendFileSync(journal, "of another process");
+      await fetchPlant(base).catch(() => undefined);
+      assert.equal(await child.ended, 74);
+      assert.match(child.stderr(), /process changed it/);
+    }
+  );
+}
+
+/** Returns whether a port accepts a connection. */
+const isListening = (port: number) =>
+  new Promise<boolean>((resolve) => {
+    const client = connect(port, "127.0.0.1");
+    client.once("connect", () => {
+      client.destroy();
+      resolve(true);
+    });
+    client.once("error", () => resolve(false));
+  });
+
+test(
+  "Express with app.use gives the handler every path below, as the recipe says",
+  { skip: peers === "" && "PLANT_TEST_PEERS names no express" },
+  async () => {
+    const { document, text } =
+      blocks.find(({ name }) => name === "express.mjs") ?? {};
+    assert.match(
+      document?.text ?? "",
+      /`app\.use\("\/v1", handler\)` takes every path below `\/v1`/
+    );
+    const using = text?.replace('app.all("/plants"', 'app.use("/v1"') ?? "";
+    assert.notEqual(using, text);
+    const later = `${using}\napp.get("/v1/health", (request, response) => response.end());\n`;
+    const { listening } = startExample(process.execPath, "use.mjs", later);
+    const base = `http://127.0.0.1:${await listening()}`;
+    assert.equal((await fetchPlant(`${base}/v1`)).status, 200);
+    const health = async (headers = {}) =>
+      (await fetch(`${base}/v1/health`, { headers })).status;
+    assert.equal(await health(), 401);
+    assert.equal(await health({ Authorization: `Bearer ${token}` }), 404);
+  }
+);
 
 // Tables
 
