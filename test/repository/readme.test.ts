@@ -439,7 +439,12 @@ const lasting = blocks.filter(({ text }) => text.includes("SIGINT"));
 
 test("the examples of servers with a journal handle signals", () => {
   const names = lasting.map(({ name }) => name);
-  for (const name of ["express.mjs", "fastify.mjs"])
+  for (const name of [
+    "handler.mjs",
+    "require.cjs",
+    "express.mjs",
+    "fastify.mjs"
+  ])
     assert.ok(names.includes(name), name);
 });
 
