@@ -1,4 +1,4 @@
-/** `cat` prints plants exactly as they are stored, and stops at damage. */
+/** `cat` prints plants exactly as they are stored, also those after damage. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
@@ -163,22 +163,59 @@ for (const [says, args, files, stdout, code, stderr] of [
     /^plant-store: a: at offset \d+, it differs from its copy in \.rewrite\n$/
   ],
   [
-    "ends at a wrong checksum, after the plants before it",
+    "prints the plants after a wrong checksum and those of the next file, and ends with 65",
     "a b",
-    { a: whole.replace('"name":""', '"name":"x"'), b: whole },
-    `${plants[0]}\n`,
+    {
+      a: whole.replace('"name":""', '"name":"x"') + record(3, bytes, plants[1]),
+      b: whole
+    },
+    `${printed}${printed}`,
     65,
     new RegExp(
       `^plant-store: a: at offset ${offset}, the line's checksum is wrong\n$`
     )
   ],
   [
-    "ends at a gap",
+    "reports each damaged spot, and prints every plant between them",
     "a",
-    { a: first + record(3, offset) },
-    `${plants[0]}\n`,
+    {
+      a:
+        header +
+        "x\n\ny\n" +
+        record(2, headerBytes, plants[0]) +
+        "x\n" +
+        record(4, headerBytes, plants[1])
+    },
+    printed,
     65,
-    /: at offset \d+, expected seq 2, found 3\n$/
+    new RegExp(
+      `^plant-store: a: at offset ${headerBytes}, the line's checksum is wrong; bad lines after it: 2\n` +
+        `plant-store: a: at offset \\d+, the line's checksum is wrong\n$`
+    )
+  ],
+  [
+    "prints the plants after a damaged header",
+    "a",
+    { a: whole.replace("journal", "yournal") },
+    printed,
+    65,
+    /^plant-store: a: at offset 0, expected the header of a journal, version 1\n$/
+  ],
+  [
+    "reports a gap, and prints the plant after it",
+    "a",
+    { a: first + record(3, offset, plants[1]) },
+    printed,
+    65,
+    /^plant-store: a: at offset \d+, expected seq 2, found 3\n$/
+  ],
+  [
+    "reports what is no journal in one line, however many it has",
+    "a",
+    { a: "text\n".repeat(111) },
+    "",
+    65,
+    /^plant-store: a: at offset 0, expected the header of a journal, version 1; bad lines after it: 110\n$/
   ],
   [
     "refuses what is no journal",
@@ -242,7 +279,7 @@ test(
     const damage = `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`;
     assert.deepEqual(
       await catOf(whole.replace('"name":""', '"name":"x"') + long),
-      [65, `${plants[0]}\n`, damage]
+      [65, `${plants[0]}\n${/"plant":(.*),"crc"/s.exec(long)?.[1]}\n`, damage]
     );
     assert.equal((await catOf(gzipSync(whole)))[0], 65);
     assert.deepEqual(
@@ -263,9 +300,15 @@ test(
       (await catOf(`${first}${record(2, offset).replace("\n", "\r\n")}`))[2],
       /the line ends in CRLF\n$/
     );
-    assert.match(
-      (await catOf(first + "x".repeat(lineBytesMax + 1)))[2],
-      new RegExp(`at offset ${offset}, `)
+    assert.deepEqual(
+      await catOf(
+        `${first}${"x".repeat(lineBytesMax + 1)}\n${record(3, headerBytes, plants[1])}`
+      ),
+      [
+        65,
+        printed,
+        `plant-store: -: at offset ${offset}, the line has over ${lineBytesMax} bytes\n`
+      ]
     );
     const cwd = temporaryFolder();
     symlinkSync(join(root, "dist"), join(cwd, "dist"));

@@ -1,40 +1,43 @@
 /** `cat`: prints the plants of journals, each as one line of JSON, exactly as it is stored. */
+import { exitCodes } from "../../failure.ts";
 import { JournalError } from "../../journal/error.ts";
 import { blockBytes, linesOf, type Line } from "../../journal/lines.ts";
 import { decodeRecord, lineBytesMax, plantIn } from "../../journal/record.ts";
-import { noHeader, problemOf } from "../../journal/recover.ts";
+import { noHeader, problemOf, type Position } from "../../journal/recover.ts";
 import { planOpening, type OpeningPlan } from "../../journal/rewrite.ts";
+import { reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
 import { readJournal } from "./read-journal.ts";
 
 /**
  * Prints the plants of each file, as an opening would leave it; `-` is standard input. A closed
- * pipe ends the command.
+ * pipe ends the command. Resolves with the exit code.
  */
 export async function cat(
   files: readonly string[],
   flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
+  let code: number = exitCodes.done;
   for (const path of files) {
-    const print = (lines: Lines) => printPlants(path, lines, flags, host);
-    const stdout = await (path === "-"
+    const print = (lines: Lines, verdict?: OpeningPlan["verdict"]) =>
+      printPlants(path, lines, verdict, flags, host);
+    const outcome = await (path === "-"
       ? print(linesOfStream(host.stdin()))
       : readJournal(path, host, (file, { copy, isSettled }) => {
           const plan = planOpening(file, copy);
-          return print(linesAsOpened(path, plan, isSettled, host));
+          const lines = linesAsOpened(path, plan, isSettled, host);
+          return print(lines, plan.verdict);
         }));
-    if (stdout === "closed") break;
+    if (outcome === "closed") break;
+    if (outcome === "damaged") code = exitCodes.damaged;
   }
+  return code;
 }
 
 type Lines = Iterable<Line> | AsyncIterable<Line>;
 
-/**
- * Yields the lines that an opening keeps; all of them if what it would repair is damage.
- *
- * @throws JournalError if an opening would refuse the file
- */
+/** Yields the lines that an opening keeps; all of them if what it would repair is damage. */
 function* linesAsOpened(
   path: string,
   { copy, completed, verdict }: OpeningPlan,
@@ -47,30 +50,27 @@ function* linesAsOpened(
   yield* linesOf(completed, 0, size);
   if (isTorn)
     host.warn(`${path}: left out the end, from offset ${size}: it is torn`);
-  if (verdict.kind === "damaged")
-    throw new JournalError("damaged", path, verdict.reason, verdict.offset);
 }
 
 /**
- * Yields the lines of a stream as they come. They end in LF alone, as in a file. A line that is too
- * long ends the stream. Latin-1 keeps every byte as it is.
+ * Yields the lines of a stream as they come. They end in LF alone, as in a file. Of a line that is
+ * too long nothing is kept. Latin-1 keeps every byte as it is.
  */
 async function* linesOfStream(
   input: NodeJS.ReadableStream
 ): AsyncGenerator<Line, void> {
   let offset = 0;
   let unfinished = "";
+  let droppedBytes = 0;
   const next = (latin1: string) => {
-    const text = Buffer.from(latin1, "latin1");
-    const end = offset + text.length + 1;
-    const line = {
-      offset,
-      end,
-      isWhole: true,
-      text,
-      record: decodeRecord(text)
-    };
+    const length = droppedBytes + latin1.length;
+    const text =
+      length < lineBytesMax ? Buffer.from(latin1, "latin1") : undefined;
+    const end = offset + length + 1;
+    const record = text && decodeRecord(text);
+    const line = { offset, end, isWhole: true, text, record };
     offset = end;
+    droppedBytes = 0;
     return line;
   };
   for await (const chunk of input.setEncoding("latin1")) {
@@ -79,51 +79,87 @@ async function* linesOfStream(
     const lines = chunk.includes("\n") ? unfinished.split("\n") : [unfinished];
     unfinished = lines.pop() ?? "";
     for (const line of lines) yield next(line);
-    if (unfinished.length > lineBytesMax) break;
+    if (unfinished.length > lineBytesMax) {
+      droppedBytes += unfinished.length;
+      unfinished = "";
+    }
   }
-  if (unfinished !== "") yield next(unfinished);
+  if (unfinished !== "" || droppedBytes > 0) yield next(unfinished);
 }
 
 /**
- * Prints the plants of a journal's lines.
+ * Prints the plants of a journal's lines, also those after a damaged spot. Reports each spot: bad
+ * lines that follow each other are one.
  *
- * @throws JournalError `damaged` at the first damaged line, once the plants before it are printed;
- * also if there is no line: a journal has a header, and gzip prints nothing of a file that is lost
+ * Input without a line is damaged, too: a journal has a header, and gzip prints nothing of a file
+ * that is lost.
+ *
+ * @param verdict an opening's, which may refuse a file for what none of its lines shows
  */
 async function printPlants(
   path: string,
   lines: Lines,
+  verdict: OpeningPlan["verdict"] | undefined,
   flags: ReadonlyMap<string, unknown>,
   host: Host
-) {
-  let last = { seq: 0, synced: 0 };
+): Promise<"written" | "closed" | "damaged"> {
   let plants = "";
-  let stdout = "written";
-  let line: Line | undefined;
   const print = async () => {
     const text = plants.slice(0, -1);
     plants = "";
-    if (text !== "") stdout = await host.print(text);
+    return text === "" ? "written" : host.print(text);
   };
-  try {
-    for await (line of lines) {
-      const { offset, text, record } = line;
-      const problem = problemOf(line, last);
-      if (problem !== undefined || plants.length > blockBytes) await print();
-      if (stdout === "closed") break;
-      if (problem !== undefined)
-        throw new JournalError("damaged", path, problem, offset);
+  const report = (reason: string, offset?: number) =>
+    reportError(new JournalError("damaged", path, reason, offset), host);
 
-      // The first line is the header.
-      if (!text || !record) continue;
-      last = record;
-      const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
-      const at = flags.has("at") ? `"at":"${record.at}",` : "";
-      plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
+  // After a damaged spot, the position that the next record must continue is unknown.
+  let last: Position | undefined = { seq: 0, synced: 0 };
+  let spot: Spot | undefined;
+  let isDamaged = false;
+  let isEmpty = true;
+  const endSpot = () => {
+    if (spot) report(describe(spot), spot.offset);
+    spot = undefined;
+  };
+  for await (const line of lines) {
+    isEmpty = false;
+    const { offset, text, record } = line;
+    const problem = problemOf(line, last);
+    if (problem !== undefined) {
+      isDamaged = true;
+      if ((await print()) === "closed") return "closed";
+      if (!spot || record) {
+        endSpot();
+        spot = { offset, reason: problem, moreLines: 0 };
+      } else spot.moreLines++;
     }
-  } finally {
-    await print();
+    if (problem === undefined || record) endSpot();
+
+    // The first line is the header.
+    if (offset > 0 || problem !== undefined) last = record;
+    if (!text || !record) continue;
+    const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
+    const at = flags.has("at") ? `"at":"${record.at}",` : "";
+    plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
+    if (plants.length > blockBytes && (await print()) === "closed")
+      return "closed";
   }
-  if (!line) throw new JournalError("damaged", path, `is empty: ${noHeader}`);
-  return stdout;
+  const outcome = await print();
+  if (outcome === "closed") return outcome;
+  endSpot();
+  if (isDamaged) return "damaged";
+  if (verdict?.kind === "damaged") report(verdict.reason, verdict.offset);
+  else if (isEmpty) report(`is empty: ${noHeader}`);
+  else return outcome;
+  return "damaged";
 }
+
+/** Bad lines that follow each other: where the first one is, what it has, and how many follow. */
+interface Spot {
+  readonly offset: number;
+  readonly reason: string;
+  moreLines: number;
+}
+
+const describe = ({ reason, moreLines }: Spot) =>
+  moreLines === 0 ? reason : `${reason}; bad lines after it: ${moreLines}`;
