@@ -1,10 +1,13 @@
 /** `verify` as its operator meets it: whole, damaged and torn files, beside a live server. */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import {
   appendFileSync,
   closeSync,
+  copyFileSync,
   openSync,
+  readdirSync,
   readFileSync,
   statSync,
   truncateSync,
@@ -268,6 +271,46 @@ test("verify reads on if one of several files is missing or damaged, and reports
       files.includes("fifo")
     );
   }
+});
+
+test("verify and cat of FILE* pass over what stands beside a live journal, and say so", async () => {
+  const { folder, path } = placeIn();
+  const server = await start({ cwd: folder });
+  assert.equal(await statusOf(server), 200);
+  const name = "plants.ndjson";
+  const others = [
+    "rewrite.part",
+    "closed-7-265-1764207127123456789",
+    "torn-265",
+    `torn-265-${randomUUID()}`,
+    "torn-265.part",
+    "unflushed-1-1-1",
+    `${randomUUID()}.part`,
+    "lock",
+    "part"
+  ].map((end) => `${name}.${end}`);
+  for (const other of others) writeFileSync(join(folder, other), "");
+  copyFileSync(path, `${path}-1`);
+  const files = readdirSync(folder).filter((file) => file.startsWith(name));
+  const beside = files.filter((file) => ![name, `${name}-1`].includes(file));
+  const locks = beside.filter((file) => file.includes(".lock-"));
+  assert.equal(locks.length, process.platform === "linux" ? 1 : 0);
+  const lines = beside
+    .map((file) => `plant-store: ${file}: passed over: it belongs to ${name}\n`)
+    .join("");
+  for (const command of ["verify", "cat"]) {
+    const { code, stdout, stderr } = await run([command, ...files], {}, folder);
+    assert.equal(code, 0);
+    assert.equal(stderr, lines);
+    assert.equal(stdout.trimEnd().split("\n").length, 2);
+    // The control: one of them alone is read, and so is what has another name.
+    for (const file of [`${name}.torn-265`, ...locks])
+      assert.notEqual((await run([command, file], {}, folder)).code, 0);
+    writeFileSync(join(folder, `${name}.bak`), "x\n");
+    const named = await run([command, name, `${name}.bak`], {}, folder);
+    assert.equal(named.code, 65);
+  }
+  assert.equal(await server.end(), 0);
 });
 
 const noScript = missing(["script", "--version"]);

@@ -393,6 +393,24 @@ test(
   }
 );
 
+test("the command for rotated files copies these beside a live server, and nothing else", async () => {
+  const cwd = temporaryFolder();
+  const server = await startProcess({ cwd });
+  assert.equal(await post(server.url, 1), 200);
+  for (const rotated of ["plants.ndjson-1", "plants.ndjson-2.gz"])
+    writeFileSync(join(cwd, rotated), "");
+  mkdirSync(join(cwd, "backup"));
+  mkdirSync(join(cwd, "all"));
+  assert.equal(command(cwd, "sh", "-ec", recipeOf("backup-rotated")).status, 0);
+  assert.deepEqual(readdirSync(join(cwd, "backup")), [
+    "plants.ndjson-1",
+    "plants.ndjson-2.gz"
+  ]);
+  const control = command(cwd, "sh", "-ec", "cp plants.ndjson* all/");
+  assert.notEqual(control.status, 0, "the control: the lock cannot be copied");
+  assert.equal(await server.end(), 0);
+});
+
 test(
   "a copy that was made while a start had truncated the journal fails its check",
   { skip: noJq },

@@ -7,7 +7,7 @@ import { noHeader, problemOf, type Position } from "../../journal/recover.ts";
 import { planOpening, type OpeningPlan } from "../../journal/rewrite.ts";
 import { reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
-import { readJournal } from "./read-journal.ts";
+import { readJournal, withoutBeside } from "./read-journal.ts";
 
 /**
  * Prints the plants of each file, as an opening would leave it; `-` is standard input. A closed
@@ -19,7 +19,7 @@ export async function cat(
   host: Host
 ) {
   let code: number = exitCodes.done;
-  for (const path of files) {
+  for (const path of withoutBeside(files, host)) {
     const print = (lines: Lines, verdict?: OpeningPlan["verdict"]) =>
       printPlants(path, lines, verdict, flags, host);
     const outcome = await (path === "-"

@@ -12,10 +12,36 @@ import type { VerifyOptions } from "../../journal/verify.ts";
 import type { Host } from "../host.ts";
 
 /**
+ * What the program puts beside FILE, after that name; `.part` ends the name of each of these, and
+ * of an export, while it is written.
+ */
+const besideForm =
+  /^\.(?:lock|lock-[\d-]+-\w+|rewrite|(?:closed|unflushed)-[\d-]+|torn-[\da-f-]+|(?:\S+\.)?part)$/;
+
+/**
  * For how long a bad line must stay the same beside a live server, in milliseconds: longer than a
  * write and a truncation take on a slow disk.
  */
 const pauseMillis = 1_000;
+
+/**
+ * Returns the files without those that stand beside another of them: a pattern as `FILE*` gives
+ * these, too. A file given without its journal is not passed over: no success may mean that nothing
+ * was read.
+ */
+export const withoutBeside = (
+  files: readonly string[],
+  host: Pick<Host, "warn">
+) =>
+  files.filter((path) => {
+    const journal = files.find(
+      (other) =>
+        path.startsWith(other) && besideForm.test(path.slice(other.length))
+    );
+    if (journal !== undefined)
+      host.warn(`${path}: passed over: it belongs to ${journal}`);
+    return journal === undefined;
+  });
 
 /**
  * Opens a journal for a function that reads it, with its copy in FILE.rewrite.

@@ -3,7 +3,7 @@ import { verifyJournal } from "../../journal/verify.ts";
 import { exitCodes } from "../../failure.ts";
 import { reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
-import { readJournal } from "./read-journal.ts";
+import { readJournal, withoutBeside } from "./read-journal.ts";
 
 type Report = Awaited<ReturnType<typeof reportOn>>;
 
@@ -21,7 +21,7 @@ export async function verify(
 ) {
   const format = isJson ? jsonOf : textOf;
   const codes: number[] = [];
-  for (const path of files) {
+  for (const path of withoutBeside(files, host)) {
     // A file that cannot be read does not keep the others from being read.
     let report;
     try {
