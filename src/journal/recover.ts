@@ -10,6 +10,7 @@ import {
   decodeHeader,
   hasValidChecksum,
   headerBytes,
+  headerMark,
   isPartOfHeader,
   lineBytesMax,
   lineFeed,
@@ -90,6 +91,34 @@ export function examine(file: Bytes) {
   } as const;
 }
 
+/**
+ * Returns a function that returns what is wrong with each line of a file, called in their order. A
+ * header within begins another journal: its lines are checked from there on.
+ *
+ * @param areJoined whether the file may be several journals, one after another
+ */
+export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
+  // No record precedes the first one: its own offset is the only valid `synced`.
+  const beginning = { seq: 0, synced: -1 };
+  let start = 0;
+  let last: Position | undefined = beginning;
+  return (line: Line) => {
+    const { offset, text, record } = line;
+    const problem = problemOf({ ...line, offset: offset - start }, last);
+    const headerIndex = record ? -1 : (text?.lastIndexOf(headerMark) ?? -1);
+    if (text && headerIndex >= 0 && decodeHeader(text.subarray(headerIndex))) {
+      // The journal before it may have ended within a line.
+      start = offset + headerIndex;
+      last = beginning;
+      return areJoined && headerIndex === 0 ? undefined : problem;
+    }
+
+    // After a damaged spot, the position that the next record must continue is unknown.
+    if (offset > 0) last = record;
+    return problem;
+  };
+}
+
 /** The part of a record that the next one must continue. */
 export type Position = Pick<DecodedRecord, "seq" | "synced">;
 
@@ -104,6 +133,7 @@ export function problemOf({ record, text, offset }: Line, last?: Position) {
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
   if (!record) {
+    if (decodeHeader(text)) return "another journal begins here";
     if (hasValidChecksum(text))
       return "the line has a valid checksum, but is not a record";
     const isCrlf =

@@ -1,7 +1,7 @@
 /** Verifies a whole journal: reports every damaged spot, while opening looks at the end alone. */
 import { linesOf, type Bytes } from "./lines.ts";
 import { plantIn, type DecodedRecord } from "./record.ts";
-import { problemOf, type Position } from "./recover.ts";
+import { lineChecker } from "./recover.ts";
 import { planOpening, type OpeningPlan } from "./rewrite.ts";
 
 /** The most spots listed; more are only counted: in a file of another format every line is one. */
@@ -83,8 +83,7 @@ function readLines(
   // Reported at its offset, so that the spots are in the order of the file.
   let copySpot = spotOf(plan, isWritten);
 
-  // No record precedes the first one: its own offset is the only valid `synced`.
-  let before: Position | undefined = { seq: 0, synced: -1 };
+  const check = lineChecker({ areJoined: false });
   for (const next of linesOf(completed, 0, size)) {
     const { offset, isWhole, text, record } = next;
     if (++line % 1_000 === 0) onProgress?.(offset, size);
@@ -98,7 +97,7 @@ function readLines(
       if (!isWritten) report(offset, reason);
       break;
     }
-    const problem = problemOf(next, before);
+    const problem = check(next);
     if (problem !== undefined) {
       if (offset >= certifiedEnd) break;
       report(offset, problem);
@@ -106,8 +105,6 @@ function readLines(
     }
     if (line === 1) continue;
 
-    // After a damaged spot, the position that the next record must continue is unknown.
-    before = record;
     if (text && record) range = widened(record, idOf(text), range);
   }
 

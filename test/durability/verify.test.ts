@@ -125,6 +125,46 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
   );
 });
 
+test("verify reads files alone, and says which command reads standard input", async () => {
+  const folder = temporaryFolder();
+  const path = await journalOf(folder);
+  assert.equal((await run(["verify", path])).code, 0, "the control");
+  const { code, stdout, stderr } = await run(["verify", path, "-"]);
+  assert.equal(code, 64);
+  assert.equal(stdout, "");
+  assert.match(
+    stderr,
+    /^plant-store: verify reads files: use "plant-store cat - > \/dev\/null"/
+  );
+});
+
+test("in a file of two journals the second one is one damaged spot: another journal begins", async () => {
+  const folder = temporaryFolder();
+  const bytes = readFileSync(await journalOf(folder));
+  const second = record(1, 133) + record(2, 133) + record(3, 133);
+  for (const [joined, reason, offset] of [
+    [`${bytes}${header}${second}`, "another journal begins here", bytes.length],
+    [
+      `${bytes}{"seq":4,${header}${second}`,
+      "the line's checksum is wrong",
+      bytes.length
+    ]
+  ] as const) {
+    writeFileSync(join(folder, "joined"), joined);
+    const { code, spots, records } = await verified(folder, "joined");
+    assert.equal(code, 65);
+    assert.equal(records, 6);
+    assert.deepEqual(spots, [{ offset, line: 5, reason }]);
+    const printed = await run(["cat", "joined"], {}, folder);
+    assert.equal(printed.code, 65);
+    assert.equal(printed.stdout.match(/"id"/g)?.length, 6);
+    assert.equal(
+      printed.stderr,
+      `plant-store: joined: at offset ${offset}, ${reason}\n`
+    );
+  }
+});
+
 test("verify of what is no journal is one line, and of several files the worst decides the exit code", async () => {
   const folder = temporaryFolder();
   const whole = readFileSync(await journalOf(folder), "utf8");
@@ -249,7 +289,7 @@ test("verify reads on if one of several files is missing or damaged, and reports
       [["nowhere", "torn", "plants.ndjson"], 74],
       [["torn", "nowhere", "fifo"], 74],
       [["fifo", "nowhere", "plants.ndjson"], 74],
-      [["-"], 74]
+      [["./-"], 74]
     ];
   for (const [files, code] of given) {
     const found = await run(["verify", "--json", ...files], {}, folder);

@@ -204,10 +204,10 @@ for (const [says, args, files, stdout, code, stderr] of [
   [
     "reports a gap, and prints the plant after it",
     "a",
-    { a: first + record(3, offset, plants[1]) },
+    { a: `${first}${record(3, offset, plants[1])}x\n` },
     printed,
     65,
-    /^plant-store: a: at offset \d+, expected seq 2, found 3\n$/
+    /^plant-store: a: at offset \d+, expected seq 2, found 3\nplant-store: a: at offset \d+, the line's checksum is wrong\n$/
   ],
   [
     "reports what is no journal in one line, however many it has",
@@ -330,6 +330,31 @@ test(
     }
   }
 );
+
+test("cat - goes on with the next of several journals, and reports damage where it is in the input", async () => {
+  const catOf = (input: string) =>
+    run(["cat", "--seq", "-"], {}, temporaryFolder(), input);
+  const numbered = plants
+    .map((text, index) => `{"seq":${index + 1},${text.slice(1)}\n`)
+    .join("");
+  const joined = await catOf(whole + header + whole);
+  assert.equal(joined.code, 0);
+  assert.equal(joined.stderr, "");
+  assert.equal(joined.stdout, numbered + numbered);
+  const damaged = await catOf(whole + whole.replace('"name":""', '"name":"x"'));
+  assert.equal(damaged.code, 65);
+  assert.equal(
+    damaged.stderr,
+    `plant-store: -: at offset ${bytes + offset}, the line's checksum is wrong\n`
+  );
+  const torn = await catOf(whole.slice(0, -9) + whole);
+  assert.equal(torn.code, 65);
+  assert.equal(
+    torn.stderr,
+    `plant-store: -: at offset ${offset}, the line's checksum is wrong\n`
+  );
+  assert.equal(torn.stdout, `${numbered.split("\n")[0]}\n${numbered}`);
+});
 
 test(
   "cat ends quietly, without reading on, when its reader has gone",

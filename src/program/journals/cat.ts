@@ -3,7 +3,7 @@ import { exitCodes } from "../../failure.ts";
 import { JournalError } from "../../journal/error.ts";
 import { blockBytes, linesOf, type Line } from "../../journal/lines.ts";
 import { decodeRecord, lineBytesMax, plantIn } from "../../journal/record.ts";
-import { noHeader, problemOf, type Position } from "../../journal/recover.ts";
+import { lineChecker, noHeader } from "../../journal/recover.ts";
 import { planOpening, type OpeningPlan } from "../../journal/rewrite.ts";
 import { reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
@@ -103,63 +103,85 @@ async function printPlants(
   flags: ReadonlyMap<string, unknown>,
   host: Host
 ): Promise<"written" | "closed" | "damaged"> {
+  const spots = new Spots(path, host);
+  const check = lineChecker({ areJoined: path === "-" });
   let plants = "";
   const print = async () => {
     const text = plants.slice(0, -1);
     plants = "";
     return text === "" ? "written" : host.print(text);
   };
-  const report = (reason: string, offset?: number) =>
-    reportError(new JournalError("damaged", path, reason, offset), host);
-
-  // After a damaged spot, the position that the next record must continue is unknown.
-  let last: Position | undefined = { seq: 0, synced: 0 };
-  let spot: Spot | undefined;
-  let isDamaged = false;
   let isEmpty = true;
-  const endSpot = () => {
-    if (spot) report(describe(spot), spot.offset);
-    spot = undefined;
-  };
   for await (const line of lines) {
     isEmpty = false;
-    const { offset, text, record } = line;
-    const problem = problemOf(line, last);
-    if (problem !== undefined) {
-      isDamaged = true;
+    const problem = check(line);
+    if (problem !== undefined || plants.length > blockBytes)
       if ((await print()) === "closed") return "closed";
-      if (!spot || record) {
-        endSpot();
-        spot = { offset, reason: problem, moreLines: 0 };
-      } else spot.moreLines++;
-    }
-    if (problem === undefined || record) endSpot();
-
-    // The first line is the header.
-    if (offset > 0 || problem !== undefined) last = record;
-    if (!text || !record) continue;
-    const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
-    const at = flags.has("at") ? `"at":"${record.at}",` : "";
-    plants += `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
-    if (plants.length > blockBytes && (await print()) === "closed")
-      return "closed";
+    if (problem !== undefined) spots.add(line, problem);
+    plants += printed(line, flags);
   }
   const outcome = await print();
   if (outcome === "closed") return outcome;
-  endSpot();
-  if (isDamaged) return "damaged";
-  if (verdict?.kind === "damaged") report(verdict.reason, verdict.offset);
-  else if (isEmpty) report(`is empty: ${noHeader}`);
-  else return outcome;
-  return "damaged";
+  spots.end();
+  if (spots.count === 0 && verdict?.kind === "damaged")
+    spots.report(verdict.reason, verdict.offset);
+  else if (isEmpty) spots.report(`is empty: ${noHeader}`);
+  return spots.count > 0 ? "damaged" : outcome;
 }
 
-/** Bad lines that follow each other: where the first one is, what it has, and how many follow. */
-interface Spot {
-  readonly offset: number;
-  readonly reason: string;
-  moreLines: number;
+/** Returns a line's plant as it is printed, with its LF; nothing of a header or of a bad line. */
+function printed(
+  { text, record }: Line,
+  flags: ReadonlyMap<string, unknown>
+): string {
+  if (!text || !record) return "";
+  const seq = flags.has("seq") ? `"seq":${record.seq},` : "";
+  const at = flags.has("at") ? `"at":"${record.at}",` : "";
+  return `{${seq}${at}${plantIn(text).toString().slice(1)}\n`;
 }
 
-const describe = ({ reason, moreLines }: Spot) =>
-  moreLines === 0 ? reason : `${reason}; bad lines after it: ${moreLines}`;
+/** Reports the damaged spots of a file: bad lines that follow each other are one. */
+class Spots {
+  /** The spots that were reported. */
+  count = 0;
+
+  readonly #path: string;
+  readonly #host: Host;
+
+  /** The spot that the next bad line belongs to, if it begins at `end`: none does after a record. */
+  #spot:
+    { offset: number; end: number; reason: string; more: number } | undefined;
+
+  constructor(path: string, host: Host) {
+    this.#path = path;
+    this.#host = host;
+  }
+
+  /** Adds a line; one that is a record, but not the expected one, is a spot of its own. */
+  add({ offset, end, record }: Line, reason: string) {
+    if (this.#spot?.end === offset && !record) {
+      this.#spot.end = end;
+      this.#spot.more++;
+      return;
+    }
+    this.end();
+    this.#spot = { offset, end: record ? -1 : end, reason, more: 0 };
+  }
+
+  /** Reports the last spot. */
+  end() {
+    if (!this.#spot) return;
+    const { offset, reason, more } = this.#spot;
+    this.#spot = undefined;
+    this.report(
+      more === 0 ? reason : `${reason}; bad lines after it: ${more}`,
+      offset
+    );
+  }
+
+  report(reason: string, offset?: number) {
+    this.count++;
+    const error = new JournalError("damaged", this.#path, reason, offset);
+    reportError(error, this.#host);
+  }
+}

@@ -1,7 +1,7 @@
 /** `verify`: reports on whole journals, as text for people and as JSON for programs. */
 import { verifyJournal } from "../../journal/verify.ts";
 import { exitCodes } from "../../failure.ts";
-import { reportError } from "../exit.ts";
+import { ExitError, reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
 import { readJournal, withoutBeside } from "./read-journal.ts";
 
@@ -19,6 +19,11 @@ export async function verify(
   isJson: boolean,
   host: Host
 ) {
+  if (files.includes("-"))
+    throw new ExitError(
+      "usage",
+      'verify reads files: use "plant-store cat - > /dev/null" for standard input'
+    );
   const format = isJson ? jsonOf : textOf;
   const codes: number[] = [];
   for (const path of withoutBeside(files, host)) {
