@@ -443,6 +443,67 @@ test(
   }
 );
 
+test(
+  "a restore of a torn backup and of a damaged journal ends with whole journals that have each plant once",
+  { timeout, skip: noJq },
+  async () => {
+    const cwd = temporaryFolder();
+    const path = join(cwd, "plants.ndjson");
+    const plants = Array.from({ length: 12 }, (_, index) => ({
+      id: 2n ** 62n + BigInt(index),
+      name: `Fern, "${index}":\u2028ä`
+    }));
+    const idsIn = (text: string) =>
+      [...text.matchAll(/"id":(\d+)/g)].map(([, id]) => BigInt(id ?? ""));
+    await journalWith(path, ...plants.slice(0, 5));
+    writeFileSync(
+      join(cwd, "backup.ndjson"),
+      `${readFileSync(path, "utf8")}{"seq":6,"at`
+    );
+    await journalWith(path, ...plants.slice(5));
+    const damaged = readFileSync(path, "utf8")
+      .split("\n")
+      // One that the backup has, and one that it has not.
+      .map((line, index) =>
+        [2, 8].includes(index) ? line.replace("Fern", "Farn") : line
+      )
+      .join("\n");
+    writeFileSync(path, damaged);
+    assert.equal((await run(["verify", path])).code, 65, "the control");
+
+    const restore = recipeWith("restore", ours);
+    const { status, said } = command(cwd, "sh", "-ec", restore);
+    assert.equal(status, 0, said);
+    assert.match(said, /^plants-1\.ndjson: whole, 5 records, /m);
+    assert.equal(said.match(/at offset \d+, the line's checksum/g)?.length, 2);
+    assert.equal(
+      readFileSync(join(cwd, "damaged.ndjson"), "utf8"),
+      damaged,
+      "the damaged file is kept"
+    );
+
+    const server = await startProcess({ cwd });
+    const loaded = spawnSync(
+      process.execPath,
+      [join(root, "src/program/recipes/load.mjs"), "rescued.txt"],
+      {
+        cwd,
+        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
+      }
+    );
+    assert.equal(loaded.status, 0, `${loaded.stderr}`);
+    assert.equal(await server.end(), 0);
+    const files = ["plants-1.ndjson", "plants.ndjson"];
+    assert.equal((await run(["verify", ...files], {}, cwd)).code, 0);
+    const { stdout } = await run(["cat", ...files], {}, cwd);
+    const lost = plants[7]?.id;
+    assert.deepEqual(
+      idsIn(stdout).toSorted(),
+      plants.map(({ id }) => id).filter((id) => id !== lost)
+    );
+  }
+);
+
 // Shipping
 
 test(
