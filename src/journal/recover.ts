@@ -41,8 +41,10 @@ export function examine(file: Bytes) {
 
   // The search ends where a header ends: the first line of another file may have no LF.
   const lf = head.indexOf(lineFeed);
-  const uuid = decodeHeader(lf < 0 ? head : head.subarray(0, lf));
-  if (uuid === undefined) return damaged(0, noHeader);
+  const header = lf < 0 ? head : head.subarray(0, lf);
+  const uuid = decodeHeader(header);
+  if (uuid === undefined)
+    return damaged(0, headerProblemOf(header) ?? noHeader);
 
   const known = findCertified(file, size);
   if (!known)
@@ -128,7 +130,7 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  * @param last the record before; undefined if that is unknown
  */
 export function problemOf({ record, text, offset }: Line, last?: Position) {
-  if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
+  if (offset === 0) return headerProblemOf(text);
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
@@ -136,9 +138,7 @@ export function problemOf({ record, text, offset }: Line, last?: Position) {
     if (decodeHeader(text)) return "another journal begins here";
     if (hasValidChecksum(text))
       return "the line has a valid checksum, but is not a record";
-    const isCrlf =
-      text.at(-1) === 0x0d && hasValidChecksum(text.subarray(0, -1));
-    return isCrlf ? "the line ends in CRLF" : wrongChecksum;
+    return isCrlf(text) ? endsInCrlf : wrongChecksum;
   }
   if (!last) return undefined;
 
@@ -150,6 +150,17 @@ export function problemOf({ record, text, offset }: Line, last?: Position) {
   return `expected synced ${last.synced} or ${offset}, found ${synced}`;
 }
 
+/** Returns why a file's first line is no header; undefined if it is one. */
+function headerProblemOf(text: Buffer | undefined) {
+  if (text && decodeHeader(text)) return undefined;
+  return text && isCrlf(text) ? endsInCrlf : noHeader;
+}
+
+/** Whether a line would be valid without its CR, as a conversion of line ends leaves it. */
+const isCrlf = (text: Buffer) =>
+  text.at(-1) === 0x0d && hasValidChecksum(text.subarray(0, -1));
+
+const endsInCrlf = "the line ends in CRLF";
 const wrongChecksum = "the line's checksum is wrong";
 
 /** Finds C, and the start of a line at or before the last certified one; undefined if too far. */

@@ -172,6 +172,7 @@ test("verify of what is no journal is one line, and of several files the worst d
     whole,
     torn: whole.slice(0, -9),
     damaged: whole.replace("Fern", "Farn"),
+    converted: whole.replaceAll("\n", "\r\n"),
     other: "a\n".repeat(200)
   };
   for (const [name, text] of Object.entries(names))
@@ -193,6 +194,11 @@ test("verify of what is no journal is one line, and of several files the worst d
   assert.equal(
     (await run(["verify", "other"], {}, folder)).stdout,
     "other: not a journal: at offset 0, line 1: expected the header of a journal, version 1\n"
+  );
+  assert.match(
+    (await run(["verify", "converted"], {}, folder)).stdout,
+    /^converted: damaged, .*; 4 damaged spots\nconverted: at offset 0, line 1: the line ends in CRLF\n/,
+    "line ends were converted: it is a journal"
   );
 });
 

@@ -294,7 +294,7 @@ test(
     );
     assert.match(
       (await catOf(whole.replaceAll("\n", "\r\n")))[2],
-      /: at offset 0, expected the header/
+      /: at offset 0, the line ends in CRLF; bad lines after it: 2\n$/
     );
     assert.match(
       (await catOf(`${first}${record(2, offset).replace("\n", "\r\n")}`))[2],

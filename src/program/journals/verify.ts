@@ -1,5 +1,6 @@
 /** `verify`: reports on whole journals, as text for people and as JSON for programs. */
 import { verifyJournal } from "../../journal/verify.ts";
+import { noHeader } from "../../journal/recover.ts";
 import { exitCodes } from "../../failure.ts";
 import { ExitError, reportError } from "../exit.ts";
 import type { Host } from "../host.ts";
@@ -73,7 +74,9 @@ function textOf(path: string, report: Report) {
     ({ offset, line, reason }) => `at offset ${offset}, line ${line}: ${reason}`
   );
   const lines =
-    records === 0 && report.spots[0]?.line === 1 && verdict === "damaged"
+    records === 0 &&
+    report.spots[0]?.reason === noHeader &&
+    verdict === "damaged"
       ? [`not a journal: ${spots[0]}`]
       : [
           [
