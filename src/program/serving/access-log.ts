@@ -22,40 +22,7 @@ export function createAccessLog(
 ) {
   // Without a subscriber Node publishes no start, so that failures alone are logged without a time.
   const startTimes = logRequests ? watchStartTimes() : undefined;
-  let failed = 0;
-
-  const reportSkipped = () => {
-    const leftOut = failed - failedLinesMax;
-    failed = 0;
-    if (leftOut > 0)
-      log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
-  };
-
-  /** Counts a failure; returns whether its line is within the rate. */
-  const mayLog = () => {
-    if (failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
-    return failed <= failedLinesMax;
-  };
-
-  /** Logs connections that get no response: those over the limit, and failed TLS handshakes. */
-  const watch = (server: Server) => {
-    const onFailure = (message: string, from: Peer = {}) => {
-      const { remoteAddress, remotePort } = from;
-      if (mayLog())
-        log("warn", message, { req: { remoteAddress, remotePort } });
-    };
-    server.on("drop", (from) =>
-      onFailure(
-        `a connection is refused: ${server.maxConnections} are open`,
-        from
-      )
-    );
-    server.on("tlsClientError", (error: Error, socket: Socket) => {
-      // Without a reason of OpenSSL's the client has gone away.
-      if ("reason" in error)
-        onFailure(`the TLS handshake failed: ${error.reason}`, socket);
-    });
-  };
+  const { mayLog, reportSkipped } = boundFailures(log, failedLinesMax);
 
   const onResponse: ResponseListener = (summary, socket, response) => {
     const { status, error, message, replayed, receipt } = summary;
@@ -88,7 +55,60 @@ export function createAccessLog(
       err: error && { type: "ApiError", code: error, message }
     });
   };
-  return { onResponse, watch, reportSkipped };
+  return {
+    onResponse,
+
+    /** Logs a server's connections that get no response. */
+    watch: (server: Server) =>
+      watchConnections(server, (message, fields) => {
+        if (mayLog()) log("warn", message, fields);
+      }),
+    reportSkipped
+  };
+}
+
+/**
+ * Bounds the lines for failures: so many a second. Their number beyond that is logged after the
+ * second, or by `reportSkipped`.
+ */
+function boundFailures(log: Log, failedLinesMax: number) {
+  let failed = 0;
+  const reportSkipped = () => {
+    const leftOut = failed - failedLinesMax;
+    failed = 0;
+    if (leftOut > 0)
+      log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
+  };
+  return {
+    reportSkipped,
+
+    /** Counts a failure; returns whether its line is within the rate. */
+    mayLog() {
+      if (failed++ === 0) setTimeout(reportSkipped, 1_000).unref();
+      return failed <= failedLinesMax;
+    }
+  };
+}
+
+/** Reports connections over the limit, and failed TLS handshakes. */
+function watchConnections(
+  server: Server,
+  report: (message: string, fields: object) => void
+) {
+  const fieldsOf = ({ remoteAddress, remotePort }: Peer = {}) => ({
+    req: { remoteAddress, remotePort }
+  });
+  server.on("drop", (from) =>
+    report(
+      `a connection is refused: ${server.maxConnections} are open`,
+      fieldsOf(from)
+    )
+  );
+  server.on("tlsClientError", (error: Error, socket: Socket) => {
+    // Without a reason of OpenSSL's the client has gone away.
+    if ("reason" in error)
+      report(`the TLS handshake failed: ${error.reason}`, fieldsOf(socket));
+  });
 }
 
 /** Returns when each request started, from now on, in milliseconds. */

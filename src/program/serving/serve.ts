@@ -5,7 +5,6 @@ import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
 import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
-import type { Server } from "node:http";
 import { filesBesidesConnections, version } from "../../config.ts";
 import type { Host, Log } from "../host.ts";
 import { addressOf, announcement, listen } from "./listen.ts";
@@ -103,7 +102,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       store,
       tokens: secrets.tokens.accepted,
       basePath: config.basePath,
-      limits: config.limits,
+      limits: boundedLimits(config, host),
       tls: secrets.tls,
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
@@ -111,9 +110,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
         admin?.metrics.onResponse(summary);
       }
     });
-    admin?.metrics.watch(server);
-    accessLog.watch(server);
-    boundConnections(server, config, host);
+    for (const part of [admin?.metrics, accessLog]) part?.watch(server);
     const address = await listen(server, addressOf(config), log);
     return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
@@ -130,18 +127,18 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
 }
 
 /**
- * Takes no more connections than there are descriptors for. Without one, the system closes a
+ * Allows no more connections than there are descriptors for. Without one, the system closes a
  * connection, and Node does not report it.
  */
-function boundConnections(server: Server, { limits }: Config, host: Host) {
+function boundedLimits({ limits }: Config, host: Host) {
   const room = Math.max(host.openFilesMax() - filesBesidesConnections, 1);
-  if (room >= limits.connectionsMax) return;
-  server.maxConnections = room;
+  if (room >= limits.connectionsMax) return limits;
   host.log(
     "warn",
     `at most ${room} connections, not ${limits.connectionsMax}: the system's limit of open files ` +
       `is ${host.openFilesMax()} (ulimit -n, LimitNOFILE)`
   );
+  return { ...limits, connectionsMax: room };
 }
 
 /** Logs and prints that the server listens, and where. */
