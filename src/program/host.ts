@@ -73,5 +73,19 @@ export type Signal =
 export type Log = (
   level: "info" | "warn" | "error",
   msg: string,
-  fields?: object
+  fields?: LogFields
 ) => void;
+
+/** Parts of an event, by their names in pino's logs. A line of text has these, and no other. */
+export interface LogFields {
+  readonly seq?: number | undefined;
+
+  /** Milliseconds. */
+  readonly responseTime?: number | undefined;
+  readonly req?: {
+    readonly remoteAddress?: string | undefined;
+    readonly [name: string]: unknown;
+  };
+  readonly reqId?: string | undefined;
+  readonly [name: string]: unknown;
+}

@@ -504,6 +504,23 @@ test("--log-format decides in place of the terminal", () => {
   }
 });
 
+test("a line of text has the record's number, the time, the client and the id, as far as there are any", () => {
+  const req = { method: "POST", remoteAddress: "127.0.0.1", remotePort: 5 };
+  for (const [fields, line] of [
+    [
+      { reqId: "a", req, responseTime: 1.26, seq: 7, token: "alice" },
+      "x, seq 7, 1.3 ms, from 127.0.0.1, id a"
+    ],
+    [{ req, responseTime: undefined }, "x, from 127.0.0.1"],
+    [{ exitCode: 0 }, "x"],
+    [undefined, "x"]
+  ] as const) {
+    const stream = new PassThrough();
+    logInto(stream, false, "text")("info", "x", fields);
+    assert.match(`${stream.read()}`, new RegExp(`Z info: ${line}\\n$`));
+  }
+});
+
 test(
   "neither a path nor a token's name forges a line",
   { timeout },

@@ -4,7 +4,7 @@ import { subscribe } from "node:diagnostics_channel";
 import type { IncomingMessage, Server } from "node:http";
 import type { Socket } from "node:net";
 import type { ResponseListener } from "../../index.ts";
-import type { Log } from "../host.ts";
+import type { Log, LogFields } from "../host.ts";
 import type { Config } from "../settings.ts";
 import type { Tokens } from "./tokens.ts";
 
@@ -93,7 +93,7 @@ function boundFailures(log: Log, failedLinesMax: number) {
 /** Reports connections over the limit, and failed TLS handshakes. */
 function watchConnections(
   server: Server,
-  report: (message: string, fields: object) => void
+  report: (message: string, fields: LogFields) => void
 ) {
   const fieldsOf = ({ remoteAddress, remotePort }: Peer = {}) => ({
     req: { remoteAddress, remotePort }

@@ -1,6 +1,6 @@
 /** The log: one line on stderr for each event, text or JSON with pino's members. */
 import { hostname } from "node:os";
-import type { Host, Log } from "../host.ts";
+import type { Host, Log, LogFields } from "../host.ts";
 import type { Config } from "../settings.ts";
 
 /** Pino's numbers. */
@@ -29,7 +29,7 @@ export function createLog(
     }
     const time = Date.now();
     const line = isText
-      ? `${new Date(time).toISOString()} ${level}: ${msg}`
+      ? `${new Date(time).toISOString()} ${level}: ${msg}${detailsOf(fields)}`
       : JSON.stringify({
           level: levels[level],
           time,
@@ -54,6 +54,17 @@ export function createLog(
   };
   return log;
 }
+
+/** Returns what a person looks for in a line about a request. */
+const detailsOf = ({ seq, responseTime, req, reqId }: LogFields = {}) =>
+  [
+    seq !== undefined && `, seq ${seq}`,
+    responseTime !== undefined && `, ${responseTime.toFixed(1)} ms`,
+    req?.remoteAddress && `, from ${req.remoteAddress}`,
+    reqId && `, id ${reqId}`
+  ]
+    .filter(Boolean)
+    .join("");
 
 /**
  * Characters that could forge a line, or reverse its direction on a screen: all controls, C1

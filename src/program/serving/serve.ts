@@ -185,10 +185,10 @@ function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
 }
 
 /** What was read again, for the log. */
-interface Reloaded {
+type Reloaded = {
   readonly tokens?: readonly string[];
   readonly notAfter?: Date;
-}
+};
 
 /** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
 function reloadAndRotate(running: Running, config: Config, host: Host) {
