@@ -362,7 +362,7 @@ export class Journal
       // the file may be deleted, truncated or put back.
       if (millis >= limits.rotationMillis)
         throw new Error(
-          "the journal (or its symbolic link) was renamed, and no SIGHUP followed"
+          "the journal (or its symbolic link) was renamed, and no SIGHUP, or rotate() of the library, followed"
         );
       await pause(watchMillis);
     }

@@ -441,7 +441,7 @@ test("a link that is moved, or leads elsewhere, without a rotation is a fault", 
     assert.ok(error instanceof JournalError);
     assert.match(
       error.message,
-      /, the journal \(or its .* link\) was renamed, and no SIGHUP followed$/
+      /, the journal \(or its .* link\) was renamed, and no SIGHUP, or rotate\(\) of the library, followed$/
     );
     await journal.close();
     assert.equal(existsSync(other), false);

@@ -82,7 +82,10 @@ test(
       msg: `serving ${base}, store ${path}, records: 0, tokens: PLANTS_TOKEN,alice`
     });
     assert.deepEqual(others, [
-      { tokens: [...tokens, "bob"], msg: "tokens reloaded" },
+      {
+        tokens: [...tokens, "bob"],
+        msg: "tokens reloaded: PLANTS_TOKEN, alice, bob"
+      },
       { msg: `rotated: now writing to ${path}` },
       { msg: "draining: SIGTERM" },
       { exitCode: 0, msg: "ended, with 0" }

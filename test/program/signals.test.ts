@@ -230,7 +230,7 @@ test(
     assert.equal(await server.end(), 0);
     assert.equal(
       server.stderr(),
-      "plant-store: tokens reloaded\n" +
+      "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
         `plant-store: rotated: now writing to ${join(cwd, "plants.ndjson")}\n`
     );
     assert.match(

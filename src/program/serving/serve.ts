@@ -197,7 +197,8 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
   const again = (what: string, read: () => Reloaded) => {
     try {
       const fields = read();
-      log("info", `${what} reloaded${endOf(fields)}`, fields);
+      const names = fields.tokens ? `: ${fields.tokens.join(", ")}` : "";
+      log("info", `${what} reloaded${names}${endOf(fields)}`, fields);
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
     }
@@ -218,6 +219,10 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
       const isReady = health.state === "ready";
       const reason = isReady ? `${config.store} was not renamed` : health.state;
+
+      // Who renews a certificate or tokens has not asked for a rotation.
+      const mayBeForSecrets = config.tokensFile !== "" || secrets.tls;
+      if (!isNew && isReady && mayBeForSecrets) return;
       log(
         "info",
         isNew
