@@ -2,13 +2,15 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run, start } from "../support/in-process.ts";
+import { header } from "../support/journals.ts";
 import { post, timeout } from "../support/operator.ts";
+import { listen } from "../support/serving.ts";
 import {
   cleanEnvironment,
   program,
@@ -309,5 +311,29 @@ test(
       named.stderr,
       /^plant-store: cannot listen: getaddrinfo E\w+ x86-64\.invalid, from HOST\n$/
     );
+  }
+);
+
+test(
+  "a start that cannot listen leaves no journal, and an existing one as it was",
+  { timeout },
+  async () => {
+    const other = createServer();
+    const busy = String(await listen(other));
+    for (const at of [
+      ["--port", busy],
+      ["--host", "192.0.2.1", "--port", "0"],
+      ["--socket", join("nowhere", "s")]
+    ]) {
+      const cwd = temporaryFolder();
+      const { code, stderr } = await run(at, {}, cwd);
+      assert.equal(code, 69, stderr);
+      assert.match(stderr, /cannot listen: /);
+      assert.deepEqual(readdirSync(cwd), []);
+      writeFileSync(join(cwd, "plants.ndjson"), header);
+      assert.equal((await run(at, {}, cwd)).code, 69);
+      assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), header);
+    }
+    other.close();
   }
 );

@@ -1,8 +1,8 @@
 /** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
-import { lstatSync, statSync, unlinkSync } from "node:fs";
-import type { Server } from "node:http";
-import type { ListenOptions } from "node:net";
+import { existsSync, lstatSync, statSync, unlinkSync } from "node:fs";
+
+import { createServer, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
 import { messageOf } from "../../failure.ts";
 import { probe } from "../../journal/sockets.ts";
@@ -62,6 +62,20 @@ export async function listen(server: Server, at: Address, log: Log) {
     base: `${scheme}://${host}:${port}`,
     isExposed: !loopbackForm.test(address)
   };
+}
+
+/**
+ * Listens for a moment if the journal is yet to be created: a start that cannot listen would leave
+ * an empty one behind.
+ *
+ * @throws as `listen` does
+ */
+export async function tryToListen(config: Config, log: Log) {
+  const { isInherited, store } = config;
+  if (isInherited || store.includes("://") || existsSync(store)) return;
+  const server = createServer();
+  await listen(server, addressOf(config), log);
+  await once(server.close(), "close");
 }
 
 /** Removes a Unix socket on which nobody listens any more, and nothing else. */

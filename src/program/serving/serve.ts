@@ -7,7 +7,7 @@ import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
 import { filesBesidesConnections, version } from "../../config.ts";
 import type { Host, Log } from "../host.ts";
-import { addressOf, announcement, listen } from "./listen.ts";
+import { addressOf, announcement, listen, tryToListen } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { checkStream, openStore } from "../open-store.ts";
 import { dayMillis, readTls, readTlsPair } from "../secrets.ts";
@@ -82,6 +82,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     /** The current certificate and key. */
     tls: readTls(config, host)
   };
+  await tryToListen(config, log).catch(failToListen(config));
   const store = await openStore(config, host);
   store.once("failed", (error) => {
     log("error", error.message);
@@ -115,16 +116,21 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
     await store.close();
+    return failToListen(config)(error);
+  }
+}
+
+/** @throws ExitError */
+const failToListen =
+  ({ host, hostSource }: Config) =>
+  (error: unknown): never => {
     if (error instanceof ExitError) throw error;
 
     // Some shells set HOST, to a name that leads nowhere.
     const message = messageOf(error);
-    const source = message.endsWith(config.host)
-      ? `, from ${config.hostSource}`
-      : "";
+    const source = message.endsWith(host) ? `, from ${hostSource}` : "";
     throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
-  }
-}
+  };
 
 /**
  * Allows no more connections than there are descriptors for. Without one, the system closes a
