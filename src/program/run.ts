@@ -30,7 +30,8 @@ async function runCommand(host: Host): Promise<unknown> {
     args[0] === word ||
     args.includes(`--${word}`) ||
     args.includes(`-${word[0]}`);
-  if (asksFor("help")) return host.print(help());
+  if (asksFor("help"))
+    return host.print(help(args.includes("all") ? "all" : "first"));
   if (asksFor("version")) return host.print(version);
 
   const { command, operands, flags, config } = readCommand(host);

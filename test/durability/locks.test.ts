@@ -406,6 +406,9 @@ for (const [says, call, errno] of [
 
 test("without any lock it ends with 74", { skip: noStrace }, async () => {
   const path = join(socketFolder(), "plants.ndjson");
+
+  // Where there is no journal, a start tries to listen before it locks.
+  writeFileSync(path, header);
   await refused(/^74 [^]*listen EPERM/, path, [
     "strace",
     "-D",

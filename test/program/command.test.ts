@@ -955,8 +955,40 @@ test("a message has a short, escaped excerpt of what was given", () => {
   assert.match(refusal(["\x1b]0;x\x07"]).message, /^[ -~]{10,250}$/);
 });
 
-test("--help lists every flag and variable, on stdout, and ends with 0", async () => {
+test("--help has the commands and the settings of a first day on one screen", async () => {
   const { code, stdout, stderr } = await run(["--help"]);
+  assert.equal(code, 0);
+  assert.equal(stderr, "");
+  const lines = stdout.trimEnd().split("\n");
+  assert.ok(lines.length <= 32, `${lines.length} lines`);
+  assert.ok(lines.every((line) => line.length <= 100));
+  for (const word of [
+    "verify",
+    "cat",
+    "token",
+    "--port",
+    "--store",
+    "--tokens",
+    "PLANTS_TOKEN",
+    "help all"
+  ])
+    assert.match(stdout, RegExp(`(?<![\\w-])${word}(?![\\w-])`));
+  assert.match(
+    stdout,
+    /^ {2}--port +port to listen on; 0: any free one \(8080\)$/m
+  );
+  for (const line of [
+    "help",
+    "-h",
+    "verify -h",
+    "serve --help",
+    "verify --help"
+  ])
+    assert.equal((await run(words(line))).stdout, stdout, line);
+});
+
+test("--help all lists every flag and variable, on stdout, and ends with 0", async () => {
+  const { code, stdout, stderr } = await run(["--help", "all"]);
   assert.equal(code, 0);
   assert.equal(stderr, "");
   for (const word of [
@@ -1011,13 +1043,7 @@ test("--help lists every flag and variable, on stdout, and ends with 0", async (
     }
   }
   assert.match(entryOf("PLANTS_TOKEN"), /one token itself/);
-  for (const line of [
-    "help",
-    "-h",
-    "verify -h",
-    "serve --help",
-    "verify --help"
-  ])
+  for (const line of ["help all", "-h all", "serve --help all"])
     assert.equal((await run(words(line))).stdout, stdout, line);
 });
 
