@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm } from "../http/bearer.ts";
-import { messageOf } from "../failure.ts";
+import { ifPossible, messageOf } from "../failure.ts";
 import { isWindows } from "../system.ts";
 import { ExitError } from "./exit.ts";
 import type { Host } from "./host.ts";
@@ -43,12 +43,21 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
       throw new TypeError(
         `expected the key of the first certificate in ${certPath}, found another`
       );
+    const { namedCurve } = own.asymmetricKeyDetails ?? {};
+    if (namedCurve !== undefined && !curves.includes(namedCurve))
+      throw new TypeError(
+        `expected RSA, Ed25519, or EC with P-256, P-384 or P-521: clients of TLS take no other; ` +
+          `found ${namedCurve}`
+      );
     const notAfter = new Date(leaf.validTo);
     const third = (+notAfter - Date.parse(leaf.validFrom)) / 3;
     const warnAfter = +notAfter - Math.min(third, 14 * dayMillis);
     return { cert, key, notAfter, warnAfter };
   });
 }
+
+/** OpenSSL's names of the curves. With others it loads a key, and then refuses each handshake. */
+const curves = ["prime256v1", "secp384r1", "secp521r1"];
 
 /** Reads the server's certificate and key, if it has any. */
 export const readTls = ({ tlsCert, tlsKey }: Config, host: Host) =>
@@ -66,16 +75,42 @@ export const readCertificates = (kind: string, path: string, host: Host) =>
   });
 
 /** Does a step of OpenSSL. @throws TypeError that says what was expected, and what the file has */
-function inPem<T>(kind: string, bytes: Buffer, step: () => T) {
+function inPem<T>(
+  kind: "CERTIFICATE" | "PRIVATE KEY",
+  bytes: Buffer,
+  step: () => T
+) {
   try {
     return step();
   } catch {
-    const [label] = /(?<=-----BEGIN )[A-Z ]+/.exec(`${bytes}`) ?? ["no PEM"];
     throw new TypeError(
       `expected PEM of a ${kind}, whole, with real line ends, without a passphrase, ` +
-        `and no weaker than RSA of 2048 bits; found ${label}`
+        `and no weaker than RSA of 2048 bits; found ${faultIn(kind, `${bytes}`)}`
     );
   }
+}
+
+/** Returns what OpenSSL does not take in a file, as far as it can be told, and in which block. */
+function faultIn(kind: "CERTIFICATE" | "PRIVATE KEY", text: string) {
+  if (text.includes("\\n")) return "\\n spelled out in place of line ends";
+  const blocks = text.match(/-----BEGIN [^]*?(?=-----BEGIN |$)/g) ?? [];
+  const labels = blocks.map((block) => /BEGIN ([A-Z ]+)/.exec(block)?.[1]);
+  for (const [index, block] of blocks.entries()) {
+    const label = labels[index] ?? "";
+    if (!label.endsWith(kind)) continue;
+    const which = `${label} in block ${index + 1} of ${blocks.length}`;
+    if (!block.includes(`-----END ${label}-----`)) return `${which}, cut off`;
+    if (/ENCRYPTED/.test(block)) return `${which}, with a passphrase`;
+    const key = ifPossible(() =>
+      kind === "CERTIFICATE"
+        ? new X509Certificate(block).publicKey
+        : createPrivateKey(block)
+    );
+    if (!key) return `${which}, broken`;
+    const { modulusLength = Infinity } = key.asymmetricKeyDetails ?? {};
+    if (modulusLength < 2048) return `${which}, RSA of ${modulusLength} bits`;
+  }
+  return labels[0] ?? "no PEM";
 }
 
 export const dayMillis = 86_400_000;

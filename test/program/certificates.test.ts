@@ -226,7 +226,7 @@ const refused: readonly (readonly [
       } as const;
       writeFileSync(join(cwd, "key"), privateKey.export(options));
     },
-    /TLS key key: expected PEM of a PRIVATE KEY, .* without a passphrase, .* found ENCRYPTED PRIVATE KEY/
+    /TLS key key: expected PEM of a PRIVATE KEY, .* without a passphrase, .* found ENCRYPTED PRIVATE KEY in block 1 of 1, with a passphrase(?:;|$)/m
   ],
   [
     "no key",
@@ -237,7 +237,7 @@ const refused: readonly (readonly [
     "a key in one line",
     (cwd) =>
       writeFileSync(join(cwd, "key"), read("b.key").replaceAll("\n", "\\n")),
-    /TLS key key: expected PEM of a PRIVATE KEY, whole, with real line ends/
+    /TLS key key: expected PEM of a PRIVATE KEY, .* found \\n spelled out in place of line ends(?:;|$)/m
   ],
   [
     "no certificate",
@@ -257,7 +257,28 @@ const refused: readonly (readonly [
         join(cwd, "crt"),
         `${read("b.crt")}${read("a.crt").replace(/\w{9}$/m, "")}`
       ),
-    /TLS certificate crt: expected PEM of a CERTIFICATE, whole/
+    /TLS certificate crt: .* found CERTIFICATE in block 2 of 2, broken(?:;|$)/m
+  ],
+  [
+    "a chain that is cut off",
+    (cwd) =>
+      writeFileSync(
+        join(cwd, "crt"),
+        `${read("b.crt")}${read("a.crt").slice(0, -30)}`
+      ),
+    /TLS certificate crt: .* found CERTIFICATE in block 2 of 2, cut off(?:;|$)/m
+  ],
+  [
+    "a key with a curve that no client takes",
+    (cwd) => {
+      certify(cwd, "odd", {
+        days: 30,
+        kind: ["ec", "-pkeyopt", "ec_paramgen_curve:secp256k1"]
+      });
+      for (const end of ["crt", "key"])
+        copyFileSync(join(cwd, `odd.${end}`), join(cwd, end));
+    },
+    /TLS key key: expected RSA, Ed25519, or EC with P-256, P-384 or P-521: .* found secp256k1(?:;|$)/m
   ],
   [
     "a chain in the wrong order",
@@ -276,7 +297,7 @@ const refused: readonly (readonly [
       for (const end of ["crt", "key"])
         copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
     },
-    /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE/
+    /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE in block 1 of 1, RSA of 512 bits(?:;|$)/m
   ],
   [
     "a key that its group can write",
