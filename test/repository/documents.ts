@@ -17,6 +17,7 @@ export const documentOf = (name: string): Document => ({
 
 export const documents: readonly Document[] = [
   "README.md",
+  "CHANGELOG.md",
   "src/README.md",
   "src/http/README.md",
   "src/json/README.md",
