@@ -52,8 +52,12 @@ const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const frontPage = documentOf("README.md");
 const { PLANT_TEST_PEERS: peers = "" } = process.env;
 
-const startIn = (cwd: string, bearer = token): Promise<RunningProcess> =>
-  startProcess({ cwd, env: { PLANTS_TOKEN: bearer } });
+const startIn = (
+  cwd: string,
+  bearer = token,
+  args: readonly string[] = []
+): Promise<RunningProcess> =>
+  startProcess({ cwd, args, env: { PLANTS_TOKEN: bearer } });
 
 const shell = (command: string, cwd: string, env = {}) =>
   spawnSync("sh", ["-c", command], {
@@ -90,24 +94,25 @@ async function replay(
   transcript: string
 ): Promise<readonly (readonly [string, string])[]> {
   const folder = checkout();
-  if (!transcript.includes("server.js")) {
-    writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));
-  }
+  // A reader who tried `npm start` before has other plants there.
+  writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));
   const outputs: (readonly [string, string])[] = [];
   let server: Running | undefined;
   for (const command of transcript.matchAll(/^\$ (.*)$/gm)) {
     const [, line = ""] = command;
-    const bearer = /^PLANTS_TOKEN=(\w+) node dist\/server\.js &$/.exec(
-      line
-    )?.[1];
+    const [, bearer, args = ""] =
+      /^PLANTS_TOKEN=(\w+) node dist\/server\.js( .*)? &$/.exec(line) ?? [];
     if (bearer !== undefined) {
-      server = await startIn(folder, bearer);
+      server = await startIn(folder, bearer, args.split(" ").slice(1));
       outputs.push([
         line,
         server.stdout().replace(`:${server.port}`, ":8080").trimEnd()
       ]);
-    } else if (line === "kill -9 %1") {
+    } else if (line === "kill -9 $!") {
       assert.equal(await server?.end("SIGKILL"), null);
+      outputs.push([line, ""]);
+    } else if (line === "kill $!") {
+      assert.equal(await server?.end("SIGTERM"), 0);
       outputs.push([line, ""]);
     } else {
       const { status, stdout, stderr } = shell(
@@ -140,7 +145,7 @@ test("the commands to start and to test are scripts of package.json", () => {
   const commands = blocks
     .filter(
       ({ document, language }) =>
-        document.name === frontPage.name && language === "sh"
+        document.name === "README.md" && language === "sh"
     )
     .map(({ text }) => text);
   assert.deepEqual(commands, ["npm ci && npm start\n", "npm ci && npm test\n"]);
@@ -349,6 +354,7 @@ function project(): string {
 /** Loaded before an example: makes it listen on PORT or any free port, and prints the port. */
 const anyPort = `const { Server } = require("node:net");
 const { listen } = Server.prototype;
+const { PORT: port = 0 } = process.env;
 Server.prototype.listen = function (first, ...others) {
   this.once("listening", () => this.address()?.port && console.log(this.address().port));
   const port = Number(process.env.PORT ?? 0);
@@ -440,6 +446,7 @@ const lasting = blocks.filter(({ text }) => text.includes("SIGINT"));
 test("the examples of servers with a journal handle signals", () => {
   const names = lasting.map(({ name }) => name);
   for (const name of [
+    "server.mjs",
     "handler.mjs",
     "require.cjs",
     "express.mjs",
@@ -646,6 +653,16 @@ test("tests refuse a build that is older than the source", () => {
   );
 });
 
+test("the front page's rates are those of the chart that it shows", () => {
+  const chart = readFileSync(join(root, "test", "bench", "chart.svg"), "utf8");
+  const [, speed = ""] =
+    /^## How fast it is$([^]*?)^## /m.exec(frontPage.text) ?? [];
+  assert.match(speed, /!\[[^\]]*\]\(test\/bench\/chart\.svg\)/);
+  const rates = speed.match(/\d+,\d{3}/g) ?? [];
+  assert.equal(rates.length, 3);
+  for (const rate of rates) assert.ok(chart.includes(`>${rate}</text>`), rate);
+});
+
 // Names, links and length
 
 test("every file, flag and script that the documents name exists", async () => {
@@ -712,3 +729,4 @@ test("the tour names every file of the source, and no other", () => {
   assert.ok(named.length > 40, "the control: files are seen");
   assert.deepEqual(named.toSorted(), sourceNames);
 });
+
