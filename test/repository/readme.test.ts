@@ -11,6 +11,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync
@@ -159,13 +160,15 @@ test("the commands to start and to test are scripts of package.json", () => {
 
 test("the commands for tokens make a file that the server accepts", async () => {
   const folder = checkout();
-  const [umask, make, serve = ""] = blockOf("sh", "tokens").trim().split("\n");
-  const { status, stderr } = shell(
-    `${umask}\n${make}`,
+  const [make, serve = ""] = blockOf("sh", "tokens").trim().split("\n");
+  const { status, stdout, stderr } = shell(
+    `umask 022\n${make}\numask`,
     folder,
     withNode(folder)
   );
   assert.equal(status, 0, stderr);
+  assert.equal(stdout, "0022\n", "the umask of the shell stays");
+  assert.equal(statSync(join(folder, "tokens")).mode & 0o777, 0o600);
   assert.match(serve, /^node dist\/server\.js --tokens tokens$/);
   const server = await startProcess({
     cwd: folder,
@@ -678,7 +681,7 @@ test("every file, flag and script that the documents name exists", async () => {
   const { stdout: help } = await run(["help", "all"]);
   const ofOthers =
     "--permission --allow-net --allow-fs-read --allow-fs-write --env-file " +
-    "--test --test-name-pattern --import --against --deploy-hook --owner --minify";
+    "--test --test-name-pattern --import --against --deploy-hook --owner --minify --jitless";
   const given = allText.replace(/npm run bench -- --.*`/g, "");
   for (const [flag] of given.matchAll(/(?<=`)--[\w-]+/g)) {
     assert.ok(`${help} ${ofOthers}`.includes(flag), flag);
@@ -729,4 +732,3 @@ test("the tour names every file of the source, and no other", () => {
   assert.ok(named.length > 40, "the control: files are seen");
   assert.deepEqual(named.toSorted(), sourceNames);
 });
-
