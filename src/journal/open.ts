@@ -32,6 +32,7 @@ import {
 import type { KeyWindow } from "./keys.ts";
 import { checkSystem, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerText } from "./record.ts";
+import { refuseCompressed } from "./recover.ts";
 import {
   copyBytesMax,
   copyPath,
@@ -147,6 +148,7 @@ function planRepair(
   path: string,
   file: JournalFile
 ) {
+  refuseCompressed(file);
   checkFlushed(disk, path, file);
   const copyBytes = readCopy(disk, path);
   const size = file.size();

@@ -28,6 +28,25 @@ export const noHeader = "expected the header of a journal, version 1";
 export const damagedBefore = (certified: number) =>
   `what stands before offset ${certified} was on stable storage, and is damaged`;
 
+/** The first bytes of a compressed file, in Latin-1, and the program that reads it. */
+const compressions = [
+  ["\x1f\x8b", "gzip"],
+  ["\x28\xb5\x2f\xfd", "zstd"],
+  ["\xfd7zXZ\0", "xz"],
+  ["BZh", "bzip2"],
+  ["\x04\x22\x4d\x18", "lz4"]
+] as const;
+
+/** @throws Error for a compressed file: people compress rotated journals, and forget it */
+export function refuseCompressed(file: Bytes) {
+  const start = file.read(0, Math.min(file.size(), 6)).toString("latin1");
+  for (const [mark, program] of compressions)
+    if (start.startsWith(mark))
+      throw new Error(
+        `is compressed: use "${program} -dc FILE | plant-store cat -"`
+      );
+}
+
 /**
  * Examines the end of a file.
  *

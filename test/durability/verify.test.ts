@@ -202,6 +202,37 @@ test("verify of what is no journal is one line, and of several files the worst d
   );
 });
 
+for (const [program, start] of [
+  ["gzip", "1f8b08"],
+  ["zstd", "28b52ffd"],
+  ["xz", "fd377a585a00"],
+  ["bzip2", "425a6839"],
+  ["lz4", "04224d18"]
+] as const) {
+  test(`verify, cat and serve name a journal that ${program} has compressed, and leave it as it is`, async () => {
+    const folder = temporaryFolder();
+    const path = join(folder, "plants.ndjson");
+    const bytes = Buffer.concat([
+      Buffer.from(start, "hex"),
+      Buffer.alloc(200, 7)
+    ]);
+    for (const args of [
+      ["verify", path],
+      ["cat", path],
+      ["--port", "0"]
+    ]) {
+      writeFileSync(path, bytes);
+      const { code, stderr } = await run(args, {}, folder);
+      assert.equal(code, 65);
+      assert.equal(
+        stderr.trimEnd().replace(/; the file is untouched.*/, ""),
+        `plant-store: ${path}: is compressed: use "${program} -dc FILE | plant-store cat -"`
+      );
+      assert.deepEqual(readFileSync(path), bytes);
+    }
+  });
+}
+
 test("verify beside a live server does not disturb it, says so, and reads up to the last line", async () => {
   const { folder, path } = placeIn();
   const server = await start({ cwd: folder });

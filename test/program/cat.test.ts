@@ -144,6 +144,14 @@ for (const [says, args, files, stdout, code, stderr] of [
     /^plant-store: a: is compressed: use "gzip -dc FILE \| plant-store cat -"\n$/
   ],
   [
+    "takes a file with the beginning of a compressed one for no such one",
+    "a",
+    { a: Buffer.from([0x28, 0xb5, 0x2f]) },
+    "",
+    65,
+    /: at offset 0, /
+  ],
+  [
     "reads the end that an interrupted opening left in .rewrite",
     "a",
     { a: first, "a.rewrite": copyOf(whole.slice(first.length), bytes) },

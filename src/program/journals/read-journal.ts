@@ -7,6 +7,7 @@ import { openToRead, realDisk } from "../../journal/files.ts";
 import { linesOf, type Bytes } from "../../journal/lines.ts";
 import { isLocked } from "../../journal/lock.ts";
 import { readCopy } from "../../journal/open.ts";
+import { refuseCompressed } from "../../journal/recover.ts";
 import { planOpening } from "../../journal/rewrite.ts";
 import type { VerifyOptions } from "../../journal/verify.ts";
 import type { Host } from "../host.ts";
@@ -80,12 +81,7 @@ export async function readJournal<T>(
     const size = file.size();
     const copy = readCopy(realDisk, resolved);
     const snapshot = upTo(Math.max(size, file.size()), file, path);
-    if (snapshot.read(0, 2).toString("hex") === "1f8b")
-      throw new JournalError(
-        "unreadable",
-        path,
-        'is compressed: use "gzip -dc FILE | plant-store cat -"'
-      );
+    attempt("unreadable", path, () => refuseCompressed(snapshot));
     const isSettled = isOpen && (await hasSettledDamage(snapshot, copy));
     return await read(snapshot, { copy, isOpen, isSettled });
   } finally {
