@@ -434,15 +434,6 @@ describe(
         { users: "{ user: me, password: s3cret }" }
       ],
       [
-        "a token",
-        "token s3cret\n",
-        "token other\n",
-        {
-          accounts: "authorization { token: s3cret }\n",
-          login: () => ({ auth_token: "s3cret" })
-        }
-      ],
-      [
         "an nkey",
         user.seed,
         createKey("user").seed,
