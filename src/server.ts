@@ -36,6 +36,8 @@ function warn(message: string) {
 
 /** Node reports the limit as a number or as "unlimited"; on Windows there is none. */
 function openFilesMax() {
+  // A report with the open sockets would wait for DNS, up to ten seconds for each name.
+  Reflect.set(process.report, "excludeNetwork", true);
   const { userLimits }: Report = process.report.getReport();
   return Number(userLimits?.open_files?.soft) || Infinity;
 }

@@ -40,8 +40,11 @@ export function loginOf(text: string | undefined, nonce: string) {
     .filter(Boolean);
   const [user, pass] = lines;
   const isKey =
+    lines.some((line) => keyForm.test(line)) ||
     seedForm.test(ascii.replace(/[^a-z\d]/gi, "")) ||
-    lines.some((line) => keyForm.test(line));
+    [ascii.replace(/\s/g, ""), ...ascii.split(/\s+/)].some((text) =>
+      damagedSeedForm.test(text)
+    );
   if (lines.length === 2 && !isKey) return { user, pass };
   const words = lines.filter((line) => /^\w[\w.-]*$/.test(line));
   const seed = words.find((word) => word.startsWith("S")) ?? "";
@@ -53,8 +56,11 @@ export function loginOf(text: string | undefined, nonce: string) {
   return { jwt, nkey, sig };
 }
 
-/** A seed of any role, in a text of letters and digits alone: in any case, or with wrong digits. */
-const seedForm = /[Ss][ACNOUXacnoux](?:[A-Za-z2-7]{50}|[A-Z\d]{50})/;
+/** Most of a seed of any role, wherever it stands in letters and digits alone. */
+const seedForm = /S[ACNOUX][A-Z2-7]{50}/;
+
+/** A word, or a whole text, of a seed's length: in any case, and with wrong digits. */
+const damagedSeedForm = /^\W*s[acnoux][a-z\d]{50,58}\W*$/i;
 
 /** The public key of a user, or a JWT, which begins with the base64 of its first brace. */
 const keyForm = /^U[A-Z2-7]{55}$|^eyJ[\w-]+\./;

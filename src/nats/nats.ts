@@ -134,7 +134,7 @@ export class NatsStore
     const { ack, id } = await this.#publish(payload, "", deadline, key).catch(
       (error: unknown) => {
         if (error instanceof StoreError && error.code === "full")
-          this.emit("full");
+          queueMicrotask(() => this.emit("full"));
         throw error;
       }
     );
@@ -158,7 +158,10 @@ export class NatsStore
       if (!stored?.headers.includes(id)) return { json, isReplay: true };
     }
     this.#inFlight.session.reportRecovery();
-    this.emit("batch", 1, performance.now() - begunAt);
+
+    // A listener that throws does not change the outcome.
+    const millis = performance.now() - begunAt;
+    queueMicrotask(() => this.emit("batch", 1, millis));
     return { json, receipt: { seq } };
   }
 

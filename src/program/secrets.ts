@@ -43,11 +43,12 @@ export function readTlsPair(certPath: string, keyPath: string, host: Host) {
       throw new TypeError(
         `expected the key of the first certificate in ${certPath}, found another`
       );
-    const { namedCurve } = own.asymmetricKeyDetails ?? {};
-    if (namedCurve !== undefined && !curves.includes(namedCurve))
+    const { asymmetricKeyType: type = "", asymmetricKeyDetails } = own;
+    const { namedCurve } = asymmetricKeyDetails ?? {};
+    if (type === "dsa" || (namedCurve && !curves.includes(namedCurve)))
       throw new TypeError(
         `expected RSA, Ed25519, or EC with P-256, P-384 or P-521: clients of TLS take no other; ` +
-          `found ${namedCurve}`
+          `found ${namedCurve ?? type}`
       );
     const notAfter = new Date(leaf.validTo);
     const third = (+notAfter - Date.parse(leaf.validFrom)) / 3;

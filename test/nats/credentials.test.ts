@@ -162,6 +162,19 @@ describe("the credentials", { timeout }, () => {
       "token x\ns3cret\n",
       { user: "token x", pass: "s3cret" }
     ],
+    ...[
+      "so-this-is-a-long-passphrase-that-somebody-chose-for-safety-and-more",
+      "correct horse battery staple such a wonderful set of words that nobody guesses it",
+      "SO9".repeat(30),
+      "sa".repeat(40)
+    ].map(
+      (pass) =>
+        [
+          `a long password, ${pass.slice(0, 9)}`,
+          `plants\n${pass}`,
+          { user: "plants", pass }
+        ] as const
+    ),
     ["a seed", `${seed}\n`, { nkey }],
     ["a seed behind a byte order mark", `\uFEFF${seed}\r\n`, { nkey }],
     ["a seed with white space around it", `\n  ${seed}\t\n \n`, { nkey }],

@@ -1,6 +1,6 @@
 /** Certificate and key: what is served, files that are refused, SIGHUP under load, the end of validity. */
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -298,6 +298,19 @@ const refused: readonly (readonly [
         copyFileSync(join(cwd, `weak.${end}`), join(cwd, end));
     },
     /TLS certificate crt: .* no weaker than RSA of 2048 bits; found CERTIFICATE in block 1 of 1, RSA of 512 bits(?:;|$)/m
+  ],
+  [
+    "a DSA key, which no client takes",
+    (cwd) => {
+      const parameters = join(cwd, "dsa.pem");
+      execFileSync("openssl", ["dsaparam", "-out", parameters, "2048"], {
+        stdio: "ignore"
+      });
+      certify(cwd, "dsa", { days: 30, kind: [`dsa:${parameters}`] });
+      for (const end of ["crt", "key"])
+        copyFileSync(join(cwd, `dsa.${end}`), join(cwd, end));
+    },
+    /TLS key key: expected RSA, Ed25519, or EC .* found dsa/
   ],
   [
     "a key that its group can write",

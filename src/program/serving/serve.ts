@@ -137,12 +137,13 @@ const failToListen =
  * connection, and Node does not report it.
  */
 function boundedLimits({ limits }: Config, host: Host) {
-  const room = Math.max(host.openFilesMax() - filesBesidesConnections, 1);
+  const files = host.openFilesMax();
+  const room = Math.max(files - filesBesidesConnections, 1);
   if (room >= limits.connectionsMax) return limits;
   host.log(
     "warn",
     `at most ${room} connections, not ${limits.connectionsMax}: the system's limit of open files ` +
-      `is ${host.openFilesMax()} (ulimit -n, LimitNOFILE)`
+      `is ${files} (ulimit -n, LimitNOFILE)`
   );
   return { ...limits, connectionsMax: room };
 }
