@@ -99,12 +99,14 @@ export async function runWine(
   args: readonly string[],
   cwd = temporaryFolder()
 ) {
-  const { ended, stdout, stderr } = wine(args, cwd);
-  return {
-    code: await ended,
-    stdout: stdout(),
-    stderr: complaintsOf(stderr())
-  };
+  for (let tries = 1; ; tries++) {
+    const { ended, stdout, stderr } = wine(args, cwd);
+    const code = await ended;
+
+    // Wine itself fails now and then, without a byte of output: no command of ours ends so.
+    if (code === 1 && stdout() === "" && stderr() === "" && tries < 3) continue;
+    return { code, stdout: stdout(), stderr: complaintsOf(stderr()) };
+  }
 }
 
 /** Ends the program as a closed window or Ctrl-Break does: under Wine it has no console. */
