@@ -114,11 +114,16 @@ describe("the address", () => {
       "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&tls-first&domain=hub&inbox=_INBOX_plants.x&subject=plants.new"
     );
     assert.deepEqual(
-      hosts.map(({ host, port, shown }) => [host, port, shown]),
+      hosts.map(({ host, port, shown, servername }) => [
+        host,
+        port,
+        shown,
+        servername
+      ]),
       [
-        ["h1", 4222, "h1"],
-        ["::1", 4223, "[::1]:4223"],
-        ["10.0.0.1", 1, "10.0.0.1:1"]
+        ["h1", 4222, "h1", "h1"],
+        ["::1", 4223, "[::1]:4223", ""],
+        ["10.0.0.1", 1, "10.0.0.1:1", ""]
       ]
     );
     assert.deepEqual(rest, {
