@@ -1,8 +1,8 @@
 /** How parts fail: exit codes, the error of an engine, and helpers for errors. */
 
 /**
- * Exit codes of sysexits(3) by their causes: those of a JournalError, of an EngineError, and of the
- * program itself.
+ * Exit codes by their causes: those of a JournalError, of an EngineError, and of the program itself.
+ * They are those of sysexits(3), but for a torn end, which is no failure.
  */
 export const exitCodes = {
   done: 0,

@@ -30,6 +30,7 @@ export interface PlantOptions {
   readonly onResponse?: ResponseListener | undefined;
 }
 
+/** What `typeof` says of an option that is set; undefined: it is checked below. */
 const types = {
   store: undefined,
   tokens: undefined,

@@ -76,5 +76,7 @@ function failure({ name, nesting, file, line, details }, started) {
     typeof error === "string" ? error : inspect(error, { depth: 10 });
   const { exitCode, signal } = details.error ?? {};
   const end = exitCode || signal ? ` (ended with ${exitCode || signal})` : "";
-  return `\nnot ok ${[...started.slice(0, nesting), name].join(" > ")}${end}\n  at ${sourceOf(file)}:${line ?? 1}\n${indented(text)}\n`;
+  const title = [...started.slice(0, nesting), name].join(" > ");
+  const place = `${sourceOf(file)}:${line ?? 1}`;
+  return `\nnot ok ${title}${end}\n  at ${place}\n${indented(text)}\n`;
 }

@@ -111,11 +111,10 @@ async function askServers(
 
   // Only a restart changes the setting. It is seen here, or it changes the server's id.
   for (const { name, isUp } of silent) if (!isUp) verified.delete(name);
+  for (const [name, at] of verified)
+    if (now - at > limits.verifiedMillis) verified.delete(name);
   return {
-    missing: silent.find(({ name, isUp }) => {
-      const ageMillis = now - (verified.get(name) ?? -Infinity);
-      return isUp && ageMillis > limits.verifiedMillis;
-    }),
+    missing: silent.find(({ name, isUp }) => isUp && !verified.has(name)),
     warnings: silent.map(({ name, isUp }) =>
       isUp
         ? `${name} does not respond at its monitor's port: it was verified, which counts for an hour at most`

@@ -76,7 +76,7 @@ export type Log = (
   fields?: LogFields
 ) => void;
 
-/** Parts of an event, by their names in pino's logs. A line of text has these, and no other. */
+/** Parts of an event, by their names in pino's logs. A line of text shows those that are named here. */
 export interface LogFields {
   readonly seq?: number | undefined;
 

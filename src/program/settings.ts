@@ -185,7 +185,7 @@ export const settingTable = {
     min: 0,
     max: 100_000,
     meaning:
-      "log lines a second for failed requests: a flood must not fill a disk"
+      "log lines a second for failed requests and connections: a flood must not fill a disk"
   },
   logRequests: {
     flag: "log-requests",

@@ -2,8 +2,9 @@
  * Requests made from seeds, valid and mutated, are sent to the program. Every response is compared
  * with fuzzmodel.ts, and the journal with the responses.
  *
- * PLANT_TEST_FUZZ_SECONDS=600 runs for 600 s, and shows that other programs are noticed; PLANT_TEST_FUZZ_SEED=n runs one case and prints it;
- * PLANT_TEST_FUZZ_FROM=n begins with another seed; PLANT_TEST_NODE is another node binary.
+ * PLANT_TEST_FUZZ_SECONDS=600 runs for 600 s, and shows that other programs are noticed;
+ * PLANT_TEST_FUZZ_SEED=n runs one case and prints it; PLANT_TEST_FUZZ_FROM=n begins with another
+ * seed; PLANT_TEST_NODE is another node binary.
  */
 import assert from "node:assert/strict";
 import { createReadStream } from "node:fs";

@@ -1,8 +1,8 @@
 /**
  * Every kind of client sees the early response to an 8 MB upload, every time: clients that read while
- * they write (curl, fetch, node:http), and one that writes all before it reads. limits.test.ts tests how much is read, and for how long. framing.test.ts tests each
- * response once, on raw sockets. PLANT_TEST_EARLY=30 sets the rounds; without it, each client makes every other
- * upload once.
+ * they write (curl, fetch, node:http), and one that writes all before it reads. limits.test.ts tests
+ * how much is read, and for how long. framing.test.ts tests each response once, on raw sockets.
+ * PLANT_TEST_EARLY=30 sets the rounds; without it, each client makes every other upload once.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * Requests and responses, row by row: what the description declares, the order of the checks, and what messages say. The
- * hostile tables have the other rows of each status.
+ * Requests and responses, row by row: what the description declares, the order of the checks, and
+ * what messages say. The hostile tables have the other rows of each status.
  */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

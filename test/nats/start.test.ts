@@ -501,7 +501,9 @@ describe("at start", { concurrency: 8 }, () => {
     ],
     [{ storage: "memory", max_age: 1 }, /storage: .*; max_age: /]
   ] as const) {
-    test(`a stream with ${JSON.stringify(config)} is ${pattern ? "refused" : "taken"}${query} ${JSON.stringify(limits)}`, async () => {
+    const outcome = pattern ? "refused" : "taken";
+    const given = `${query} ${JSON.stringify(limits)}`;
+    test(`a stream with ${JSON.stringify(config)} is ${outcome} with${given}`, async () => {
       const fake = await Fake.start({
         config: { max_msgs_per_subject: -1, ...config }
       });

@@ -973,6 +973,11 @@ test("--help has the commands and the settings of a first day on one screen", as
     "help all"
   ])
     assert.match(stdout, RegExp(`(?<![\\w-])${word}(?![\\w-])`));
+  assert.equal(
+    stdout.match(/^ {2}--/gm)?.length,
+    10,
+    "each setting of the list is known"
+  );
   assert.match(
     stdout,
     /^ {2}--port +port to listen on; 0: any free one \(8080\)$/m

@@ -21,6 +21,7 @@ import {
   assertSamples,
   hangUp,
   metricsOf,
+  preload,
   pageOf,
   statusOf,
   stranger,
@@ -321,6 +322,20 @@ test(
     assert.equal(messages.filter((each) => each === line).length, 10);
   }
 );
+
+test("the limit of descriptors is read without the open sockets, for which Node would ask DNS", async () => {
+  const server = await startProcess({
+    nodeArgs: preload(
+      "const { getReport } = process.report;" +
+        "process.report.getReport = function () {" +
+        "  if (!this.excludeNetwork) throw new Error('it asks DNS');" +
+        "  return getReport.call(this);" +
+        "};"
+    ),
+    args: ["--admin", "0"]
+  });
+  assert.equal(await server.end(), 0, server.stderr());
+});
 
 test("with enough descriptors the limit of connections stays", async () => {
   const files = 1_024 + filesBesidesConnections;

@@ -146,7 +146,8 @@ test(
       new RegExp(
         "^plant-store: tokens file tokens: line 1: .*; the old " +
           "tokens stay\nplant-store: rotated: now writing to .*/plants\\.ndjson\n" +
-          "plant-store: tokens reloaded: PLANTS_TOKEN, alice\nplant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
+          "plant-store: tokens reloaded: PLANTS_TOKEN, alice\n" +
+          "plant-store: .*plants\\.ndjson: is not a regular file; still writing to the old file\n$"
       )
     );
   }

@@ -41,8 +41,11 @@ for (const [version, isServed] of [
   ["21.0.0", true],
   ["100.0.0", true]
 ] as const) {
-  test(`a program that finds Node ${version} ${isServed ? "runs" : "says which one it needs, and ends with 78"}`, () => {
-    const pretend = `Object.defineProperty(process, "versions", { value: { ...process.versions, node: "${version}" } })`;
+  const outcome = isServed ? "runs" : "says which one it needs, ends with 78";
+  test(`a program that finds Node ${version} ${outcome}`, () => {
+    const pretend =
+      'Object.defineProperty(process, "versions", ' +
+      `{ value: { ...process.versions, node: "${version}" } })`;
     const { status, said } = command(
       temporaryFolder(),
       process.execPath,

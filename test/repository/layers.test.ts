@@ -148,7 +148,7 @@ test("no import of the built program is missed in the source", () => {
   }
 });
 
-test("only the program behind its entry, an engine, the admin listener, and import and export are loaded on demand", () => {
+test("only what the table names is loaded on demand", () => {
   const found = modules
     .filter((module) => module.onDemand.length > 0)
     .map((module) => [module.name, module.onDemand]);

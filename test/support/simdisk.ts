@@ -5,8 +5,9 @@
  * returns is durable, and has NULs before it where the bytes there are not (ext4 under O_DSYNC).
  * What a write or a sync that failed has left is read and counts as clean: neither a later write
  * there nor a sync makes it durable, only a truncation lets it go. A name is durable once its
- * directory is synced. The time of a file's last write is as durable as its bytes. A crash comes before any change, or lets a part of
- * a write through; `restart` brings back what the cache knew, or only what was durable.
+ * directory is synced. The time of a file's last write is as durable as its bytes. A crash comes
+ * before any change, or lets a part of a write through; `restart` brings back what the cache knew,
+ * or only what was durable.
  */
 import type { PathLike } from "node:fs";
 import { getSystemErrorName } from "node:util";

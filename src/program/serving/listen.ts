@@ -1,7 +1,6 @@
 /** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
 import { existsSync, lstatSync, statSync, unlinkSync } from "node:fs";
-
 import { createServer, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
 import { messageOf } from "../../failure.ts";
@@ -9,7 +8,7 @@ import { probe } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
 import { ExitError } from "../exit.ts";
 import type { Log } from "../host.ts";
-import type { Config } from "../settings.ts";
+import { isStream, type Config } from "../settings.ts";
 
 /** The options of `listen`, with the descriptor that node's types leave out. */
 type Address = ListenOptions & { readonly fd?: number };
@@ -45,7 +44,8 @@ export async function listen(server: Server, at: Address, log: Log) {
     if (at.fd === undefined) throw error;
     throw new ExitError(
       "config",
-      `LISTEN_FDS: descriptor ${at.fd} must be a stream socket that listens, as a systemd socket unit with Accept=no has: ${messageOf(error)}`
+      `LISTEN_FDS: descriptor ${at.fd} must be a stream socket that listens, ` +
+        `as a systemd socket unit with Accept=no has: ${messageOf(error)}`
     );
   }
 
@@ -72,7 +72,7 @@ export async function listen(server: Server, at: Address, log: Log) {
  */
 export async function tryToListen(config: Config, log: Log) {
   const { isInherited, store } = config;
-  if (isInherited || store.includes("://") || existsSync(store)) return;
+  if (isInherited || isStream(store) || existsSync(store)) return;
   const server = createServer();
   await listen(server, addressOf(config), log);
   await once(server.close(), "close");
