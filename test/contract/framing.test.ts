@@ -223,7 +223,7 @@ const nodes = (process.env["PLANT_TEST_NODES"] ?? "")
   .filter(Boolean);
 for (const each of new Set([node, ...nodes])) {
   test(
-    `what Node's parser keeps from us is as the README lists it: ${each}`,
+    `where Node's parser decides is as the README lists it: ${each}`,
     { timeout },
     async () => {
       const readme = readFileSync(
@@ -231,9 +231,8 @@ for (const each of new Set([node, ...nodes])) {
         "utf8"
       );
       const list =
-        /^## What Node's parser keeps from us\n\n((?:- .*\n)+)/m.exec(
-          readme
-        )?.[1] ?? "";
+        /^## Where Node's parser decides\n\n((?:- .*\n)+)/m.exec(readme)?.[1] ??
+        "";
       const listed = list.trimEnd().split("\n");
       assert.equal(new Set(lenient.map(([item]) => item)).size, listed.length);
       const running = await startProcess({ node: each });
