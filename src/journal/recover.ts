@@ -116,16 +116,27 @@ export function examine(file: Bytes) {
  * Returns a function that returns what is wrong with each line of a file, called in their order. A
  * header within begins another journal: its lines are checked from there on.
  *
+ * Bytes that were lost or added are one damaged spot, although every later line stands elsewhere
+ * than it says: the first write that begins after a spot shows by how much.
+ *
  * @param areJoined whether the file may be several journals, one after another
  */
 export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
   // No record precedes the first one: its own offset is the only valid `synced`.
   const beginning = { seq: 0, synced: -1 };
-  let start = 0;
-  let last: Position | undefined = beginning;
+
+  /** The record before; undefined if it is unknown. */
+  let last: Position | undefined;
+
+  /** What to subtract from an offset, to compare it with `synced`; undefined if unknown. */
+  let start: number | undefined = 0;
+
   return (line: Line) => {
     const { offset, text, record } = line;
-    const problem = problemOf({ ...line, offset: offset - start }, last);
+    if (record && last && record.synced > last.synced)
+      start ??= offset - record.synced;
+    const placed = { ...line, offset: offset - (start ?? 0) };
+    const problem = problemOf(placed, last);
     const headerIndex = record ? -1 : (text?.lastIndexOf(headerMark) ?? -1);
     if (text && headerIndex >= 0 && decodeHeader(text.subarray(headerIndex))) {
       // The journal before it may have ended within a line.
@@ -133,9 +144,8 @@ export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
       last = beginning;
       return areJoined && headerIndex === 0 ? undefined : problem;
     }
-
-    // After a damaged spot, the position that the next record must continue is unknown.
-    if (offset > 0) last = record;
+    last = record;
+    if (problem !== undefined) start = undefined;
     return problem;
   };
 }

@@ -92,19 +92,17 @@ function readLines(
       copySpot = undefined;
     }
 
-    if (!isWhole) {
-      const reason = `the last ${next.end - offset} bytes are not a whole line`;
-      if (!isWritten) report(offset, reason);
-      break;
-    }
-    const problem = check(next);
+    if (!isWhole && isWritten) break;
+    const problem = isWhole
+      ? check(next)
+      : `the last ${next.end - offset} bytes are not a whole line`;
     if (problem !== undefined) {
       if (offset >= certifiedEnd) break;
       report(offset, problem);
-      badOffset = Math.min(badOffset, offset);
+      if (isWhole) badOffset = Math.min(badOffset, offset);
     }
-    if (line === 1) continue;
 
+    // A record that lacks only its LF is one: an opening keeps it.
     if (text && record) range = widened(record, idOf(text), range);
   }
 
@@ -174,6 +172,8 @@ function openingOf({ copy, verdict }: OpeningPlan) {
     first +
     (verdict.kind === "clean"
       ? "uses it as it is"
-      : `repairs it from offset ${verdict.end}`)
+      : verdict.kind === "unterminated"
+        ? "adds the LF that its last line lacks"
+        : `repairs it from offset ${verdict.end}`)
   );
 }

@@ -65,7 +65,7 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
       text.slice(0, -1),
       "torn",
       [third],
-      `repairs it from offset ${text.length - 1}`
+      "adds the LF that its last line lacks"
     ],
     ["NULs", `${begun}${"\0".repeat(40)}\n`, "torn", [third], repairs],
     ["a byte", `${begun}x`, "torn", [third], repairs],
@@ -118,6 +118,9 @@ test("verify reports what a journal is, each bad spot, and what opening does, fo
     );
     assert.equal(readFileSync(join(folder, name), "utf8"), contents);
   }
+  // An opening keeps the record that lacks only its LF.
+  assert.equal((await verified(folder, "no LF")).records, 3);
+  assert.equal((await verified(folder, "unfinished")).records, 2);
   writeFileSync(join(folder, "a.gz"), gzipSync(text));
   assert.match(
     (await run(["verify", "a.gz"], {}, folder)).stderr,
@@ -437,6 +440,64 @@ test("after a damaged spot the record before is unknown: it is one spot", async 
   ]);
   assert.equal(records, 2);
 });
+
+/** The lines of a journal of ten writes: each has one record, or three in turn. */
+function linesOfWrites(): string[] {
+  const lines = [header];
+  let offset = header.length;
+  for (let write = 0; write < 10; write++) {
+    const synced = offset;
+    for (let count = write % 2 === 0 ? 1 : 3; count > 0; count--) {
+      const line = record(lines.length, synced);
+      lines.push(line);
+      offset += line.length;
+    }
+  }
+  return lines;
+}
+
+for (const [what, change, line] of [
+  ["a byte that was lost", (text: string) => text.replace("F", ""), 5],
+  ["a byte that was added", (text: string) => `${text[0]}${text}`, 5],
+  ["a byte that was changed", (text: string) => text.replace("F", "f"), 5],
+  ["a line that was lost", () => "", 5],
+  ["the last line of a write that was lost", () => "", 4],
+  ["a line that was added", (text: string) => `new\n${text}`, 5],
+  ["an LF that was lost", (text: string) => text.slice(0, -1), 5],
+  ["a first record that was lost", () => "", 1],
+  ["a header that was lost", () => "", 0],
+  ["a header without its LF", (text: string) => text.slice(0, -1), 0],
+  ["a header with a byte less", (text: string) => text.slice(1), 0]
+] as const) {
+  test(`${what} is one damaged spot, whatever follows`, async () => {
+    const lines = linesOfWrites();
+    const offset = lines.slice(0, line).join("").length;
+    lines[line] = change(lines[line] ?? "");
+    const text = lines.join("");
+    const found = verifyJournal(bytesIn(Buffer.from(text)));
+    assert.deepEqual(
+      found.spots.map((spot) => spot.offset),
+      [offset]
+    );
+
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, "plants.ndjson"), text);
+    const { code, stdout, stderr } = await run(
+      ["cat", "plants.ndjson"],
+      {},
+      folder
+    );
+    assert.equal(code, 65);
+    assert.match(stderr, new RegExp(`^.* at offset ${offset}, .*\n$`));
+    assert.equal(stdout.split("\n").length, found.records + 1);
+
+    // A later record with a wrong `synced` is a spot of its own.
+    lines[17] = record(17, 1_000);
+    const { spots } = verifyJournal(bytesIn(Buffer.from(lines.join(""))));
+    assert.match(spots[1]?.reason ?? "", /^expected synced .*, found 1000$/);
+    assert.equal(spots.length, 2);
+  });
+}
 
 test("beside a live server, lines that it truncates and rewrites are not damaged spots", () => {
   const textOf = (length: number): string =>
