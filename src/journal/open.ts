@@ -31,7 +31,7 @@ import {
 } from "./files.ts";
 import type { KeyWindow } from "./keys.ts";
 import { checkSystem, type Release, type Warn } from "./lock.ts";
-import { fillChecksums, headerText } from "./record.ts";
+import { fillChecksums, headerBytes, headerText } from "./record.ts";
 import { refuseCompressed } from "./recover.ts";
 import {
   copyBytesMax,
@@ -96,7 +96,7 @@ export async function openFile(options: OpenOptions) {
       await repair(options, path, file, plan);
     } catch (error) {
       // An empty file that stays keeps logrotate's notifempty from ever rotating again.
-      if (!before && plan.kind === "new") removeFile(disk, path, identity);
+      if (!before && plan.kind === "new") removeNewFile(disk, path, identity);
       throw error;
     }
     const { seq, uuid } = plan;
@@ -107,10 +107,15 @@ export async function openFile(options: OpenOptions) {
   }
 }
 
-/** Removes a file, unless its path leads to another one by now. */
-const removeFile = (disk: Disk, path: string, identity: string) =>
+/**
+ * Removes a file that was created here, unless its path leads to another one by now, or another
+ * process has written more than a header to it: somebody may be copying a backup to the path.
+ */
+const removeNewFile = (disk: Disk, path: string, identity: string) =>
   ifPossible(() => {
-    if (disk.look(path)?.identity === identity) disk.remove(path);
+    const found = disk.look(path);
+    if (found?.identity === identity && found.bytes <= headerBytes)
+      disk.remove(path);
   });
 
 /**

@@ -955,6 +955,34 @@ for (const [says, code, make, message = /./] of [
   });
 }
 
+for (const [says, bytes, left] of [
+  ["no longer than a header is removed: the control", headerBytes, undefined],
+  ["that is longer is left as it is", headerBytes + 1, headerBytes + 1]
+] as const) {
+  test(`a file that another process writes to the path during a first start ${says}`, async () => {
+    const { path } = placeIn();
+    let copied = 0;
+    const disk: Disk = {
+      ...realDisk,
+      openBeside(name) {
+        // As `cp BACKUP plants.ndjson`, which writes to the file that the start has created.
+        copied++;
+        writeFileSync(path, nuls(bytes));
+        return realDisk.openBeside(name);
+      }
+    };
+    await assert.rejects(
+      openJournal(path, { disk }),
+      /another process writes to it/
+    );
+    assert.equal(copied, 1);
+    assert.equal(
+      existsSync(path) ? readFileSync(path).length : undefined,
+      left
+    );
+  });
+}
+
 test("a clock in the year 10000 makes no journal until it is set", async (t) => {
   const clock = t.mock.method(
     Date.prototype,
