@@ -76,13 +76,13 @@ const b64token = "[A-Za-z0-9._~+/-]+=*";
 export const tokenForm = new RegExp(`^${b64token}$`);
 
 /**
- * Returns what keeps a text from being a b64token: the first character that does not fit, by its
- * code and place. The rest of the text may be a token. Returns undefined for a b64token.
+ * Returns what a text must be, and the first character that does not fit, by its code and place:
+ * the rest may be a token. Returns undefined for a b64token.
  */
 export function describeMisfit(text: string) {
   if (tokenForm.test(text)) return undefined;
   const expected =
-    "expected letters, digits and -._~+/, with = at the end only";
+    "must be of letters, digits and -._~+/, with = at the end only";
   const index = text.search(/[^A-Za-z0-9._~+/=-]|=+[^=]|^=/);
   if (index < 0)
     return `${expected}, found an empty text: is PLANTS_TOKEN set?`;
@@ -104,14 +104,22 @@ export const tokenDigest = (token: string) =>
 /** The form of a token's digest. */
 export const digestForm = /^sha256:[0-9a-f]{64}$/;
 
+/** What a script makes of a variable that is not set. No request can have an empty token. */
+export const emptyDigest = tokenDigest("");
+
 /** Returns the bytes to compare for a configured token or digest. */
 function digestOf(token: string) {
-  if (digestForm.test(token)) return Buffer.from(token);
-  const misfit = describeMisfit(token);
-  if (misfit)
+  if (token === emptyDigest)
     throw new TypeError(
-      `a token must be a b64token or sha256: and 64 digits: ${misfit}`
+      "a token's digest is that of an empty text: is PLANTS_TOKEN set?"
     );
+  if (digestForm.test(token)) return Buffer.from(token);
+  if (token.startsWith("sha256:"))
+    throw new TypeError(
+      "a token's digest must be sha256: and 64 lower-case hexadecimal digits"
+    );
+  const misfit = describeMisfit(token);
+  if (misfit) throw new TypeError(`a token ${misfit}`);
   return Buffer.from(tokenDigest(token));
 }
 

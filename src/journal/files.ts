@@ -124,6 +124,10 @@ export const realDisk = {
   }
 };
 
+/** @throws Error unless the process may read and write a file, or create files in a directory */
+export const checkAccess = (path: string) =>
+  fs.accessSync(path, fs.constants.R_OK | fs.constants.W_OK);
+
 /** Opens a file for reading only. */
 export const openToRead = (path: string): JournalFile =>
   openedFile(fs.openSync(path, O_RDONLY));

@@ -19,12 +19,14 @@
  */
 import { ok as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
-import { basename } from "node:path";
+import { basename, dirname } from "node:path";
 import { checkFlushed, markUnflushed, takeClosedMark } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
 import { ifPossible } from "../failure.ts";
 import {
   appendAll,
+  checkAccess,
+  realDisk,
   replaceFile,
   type Disk,
   type JournalFile
@@ -64,8 +66,8 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
  * @throws JournalError `unreadable` for what cannot be read, `failed` for most else
  */
 export async function openFile(options: OpenOptions) {
-  const { disk, path: link, userId, warn } = options;
-  const path = attempt("failed", link, () => disk.resolve(link, userId));
+  const { disk, userId, warn } = options;
+  const { path, before } = findFile(options);
   const releases: Release[] = [];
 
   // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
@@ -74,10 +76,6 @@ export async function openFile(options: OpenOptions) {
     for (const each of releases) ifPossible(each);
   };
   try {
-    checkPath(path);
-    const before = attempt("unreadable", path, () => disk.look(path));
-    if (before?.isFile === false)
-      throw new JournalError("unreadable", path, "is not a regular file");
     const file = attempt(before ? "unreadable" : "failed", path, () =>
       disk.open(path, userId)
     );
@@ -105,6 +103,33 @@ export async function openFile(options: OpenOptions) {
     release();
     throw asJournalError("failed", path, error);
   }
+}
+
+/** Finds the file behind a path; `before` is undefined if there is none. */
+function findFile({
+  disk,
+  path: link,
+  userId
+}: Pick<OpenOptions, "disk" | "path" | "userId">) {
+  const path = attempt("failed", link, () => disk.resolve(link, userId));
+  attempt("failed", path, () => checkPath(path));
+  const before = attempt("unreadable", path, () => disk.look(path));
+  if (before?.isFile === false)
+    throw new JournalError("unreadable", path, "is not a regular file");
+  return { path, before };
+}
+
+/**
+ * Checks what can be known of a journal without opening it: its path, and whether the process may
+ * open or create it.
+ *
+ * @throws JournalError as `openFile` does
+ */
+export function checkJournal(link: string, userId: number | undefined) {
+  const { path, before } = findFile({ disk: realDisk, path: link, userId });
+  attempt(before ? "unreadable" : "failed", path, () =>
+    checkAccess(before ? path : dirname(path))
+  );
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type JournalError,
   type PlantStore
 } from "../index.ts";
+import { checkJournal } from "../journal/open.ts";
 import type { NatsOptions } from "../nats/nats.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
@@ -65,11 +66,16 @@ export async function openStream(
   });
 }
 
-/** Checks a stream without a connection. @throws EngineError with a line for each mistake */
-export async function checkStream(config: Config, host: Host) {
-  if (!isStream(config.store)) return;
+/**
+ * Checks what can be known of a store without opening it.
+ *
+ * @throws JournalError, or EngineError with a line for each mistake
+ */
+export async function checkStore(config: Config, host: Host) {
+  const { store } = config;
+  if (!isStream(store)) return checkJournal(store, host.userId);
   const { settingsOf } = await loadEngine();
-  settingsOf(config.store, streamSecrets(config, host));
+  settingsOf(store, streamSecrets(config, host));
 }
 
 /** Returns what reads the secret files of a stream. */
@@ -82,7 +88,9 @@ const streamSecrets = (
       ? undefined
       : readCredentialsFile(storeCredentials, host),
   tls: () => ({
-    ...(storeTlsCert && readTlsPair(storeTlsCert, storeTlsKey, host)),
+    ...(storeTlsCert &&
+      storeTlsKey &&
+      readTlsPair(storeTlsCert, storeTlsKey, host)),
     ...(storeTlsCa && {
       ca: readCertificates("TLS authority", storeTlsCa, host)
     })

@@ -34,9 +34,10 @@ async function runCommand(host: Host): Promise<unknown> {
     return host.print(help(args.includes("all") ? "all" : "first"));
   if (asksFor("version")) return host.print(version);
 
-  const { command, operands, flags, config } = readCommand(host);
+  const { command, operands, flags, config, refusal } = readCommand(host);
+  if (command === "check") return check(config, refusal, host);
+  if (refusal) throw refusal;
   if (command === "serve") return serve(config, host);
-  if (command === "check") return check(config, host);
   if (command === "verify") return verify(operands, flags.has("json"), host);
   if (command === "cat") return cat(operands, flags, host);
   if (command === "token") return printToken(operands, host);

@@ -357,7 +357,7 @@ function isInherited({ environment, pid, mistakes }: Input) {
 function checkToken({ environment, mistakes }: Input) {
   const { [tokenVariable]: token } = environment;
   const misfit = token && describeMisfit(token);
-  if (misfit) mistakes.push(`${tokenVariable} must be a b64token: ${misfit}`);
+  if (misfit) mistakes.push(`${tokenVariable} ${misfit}`);
 }
 
 /** Checks the settings that need or bound one another. */

@@ -14,6 +14,7 @@ import {
   createPlantHandler,
   createPlantServer,
   openJournal,
+  tokenDigest,
   type ResponseListener
 } from "../../src/index.ts";
 import { openNats } from "../../src/nats/nats.ts";
@@ -124,7 +125,17 @@ const bad: readonly (readonly [
   [
     "an invalid token",
     { store, tokens: ["a b"] },
-    /^a token must be a b64token/
+    /^a token must be of letters, .*, found U\+0020 as character 2$/
+  ],
+  [
+    "a digest with too few digits",
+    { store, tokens: ["sha256:ab"] },
+    /^a token's digest must be sha256: and 64 lower-case/
+  ],
+  [
+    "the digest of an empty token",
+    { store, tokens: [tokenDigest("")] },
+    /^a token's digest is that of an empty text: is PLANTS_TOKEN set\?$/
   ],
   [
     "a token that is undefined",

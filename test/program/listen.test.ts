@@ -323,7 +323,9 @@ test(
     for (const at of [
       ["--port", busy],
       ["--host", "192.0.2.1", "--port", "0"],
-      ["--socket", join("nowhere", "s")]
+      ["--socket", join("nowhere", "s")],
+      ["--port", "0", "--admin", busy],
+      ["--port", "0", "--admin", join("nowhere", "s")]
     ]) {
       const cwd = temporaryFolder();
       const { code, stderr } = await run(at, {}, cwd);

@@ -71,7 +71,7 @@ for (const existing of [[], ["plants.ndjson"]]) {
     assert.deepEqual(left, existing);
     assert.equal(
       stderr,
-      `plant-store: cannot listen: ENOENT: no such file or directory, stat '${folder}'\n`
+      `plant-store: cannot listen: ENOENT: no such file or directory, access '${folder}', from --socket\n`
     );
   });
 }

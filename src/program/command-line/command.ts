@@ -11,20 +11,23 @@ import { entries, hintFor, quoted, readConfig } from "../settings.ts";
  * `export FILE`, `token [NAME]`, `openapi`. A setting that the command does not take has its
  * default.
  *
- * @throws ExitError with a line for each mistake: `usage` if the command line is wrong, or any
- *   mistake names a flag that is on it; else `config`
+ * @returns also the `refusal`, undefined without a mistake, with a line for each: `usage` if the
+ * command line is wrong, or any mistake names a flag that is on it; else `config`
  */
 export function readCommand(host: Pick<Host, "args" | "environment" | "pid">) {
   const mistakes: string[] = [];
   const line = readLine(host.args, mistakes);
   const isLineWrong = mistakes.length > 0;
   const config = readConfig({ ...host, ...line, mistakes });
-  if (mistakes.length === 0) return { ...line, config };
   const message = mistakes.join("\n");
   const isUsage =
     isLineWrong ||
     [...line.flags.keys()].some((flag) => message.includes(`--${flag}`));
-  throw new ExitError(isUsage ? "usage" : "config", message);
+  const refusal =
+    message === ""
+      ? undefined
+      : new ExitError(isUsage ? "usage" : "config", message);
+  return { ...line, config, refusal };
 }
 
 const serveFlags = entries.map(({ flag }) => flag);

@@ -4,22 +4,24 @@
  */
 import { createServer, type IncomingMessage } from "node:http";
 import { optionsOf } from "../../http/strict-server.ts";
-import { messageOf } from "../../failure.ts";
 import { internalErrorMessage } from "../exit.ts";
-import { listen } from "./listen.ts";
+import { listen, type Address } from "./listen.ts";
 import { createMetrics, type Metrics, type Sources } from "./metrics.ts";
-import { adminForm, type Config } from "../settings.ts";
+import type { Config } from "../settings.ts";
 
 /** Enough for a few machines that ask now and then. */
 const connectionsMax = 16;
 
 /**
- * Listens at [HOST:]PORT, on loopback by default, or at a path. Heads and timeouts have the limits
- * of the public listener.
+ * Listens at an address. Heads and timeouts have the limits of the public listener.
  *
  * @throws Error if the address cannot be had
  */
-export async function openAdmin({ admin, limits }: Config, sources: Sources) {
+export async function openAdmin(
+  address: Address,
+  { limits }: Config,
+  sources: Sources
+) {
   const metrics = createMetrics(sources);
   const options = { ...optionsOf(limits), requireHostHeader: true };
   const server = createServer(options, (request, response) => {
@@ -37,16 +39,7 @@ export async function openAdmin({ admin, limits }: Config, sources: Sources) {
   server.maxConnections = connectionsMax;
   server.timeout = limits.idleMillis;
 
-  const [, name, ipv6, port] = adminForm.exec(admin) ?? [];
-  const address =
-    port === undefined
-      ? { path: admin }
-      : { host: name ?? ipv6 ?? "127.0.0.1", port: Number(port) };
-  const { base } = await listen(server, address, sources.host.log).catch(
-    (error: unknown) => {
-      throw new Error(`${messageOf(error)}, from --admin`);
-    }
-  );
+  const { base } = await listen(server, address, sources.host.log);
 
   // The admin listener alone does not keep the process running.
   server.unref();

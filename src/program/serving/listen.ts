@@ -1,6 +1,12 @@
 /** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
-import { existsSync, lstatSync, statSync, unlinkSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  lstatSync,
+  unlinkSync
+} from "node:fs";
 import { createServer, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
 import { messageOf } from "../../failure.ts";
@@ -8,10 +14,16 @@ import { probe } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
 import { ExitError } from "../exit.ts";
 import type { Log } from "../host.ts";
-import { isStream, type Config } from "../settings.ts";
+import { adminForm, isStream, type Config } from "../settings.ts";
 
-/** The options of `listen`, with the descriptor that node's types leave out. */
-type Address = ListenOptions & { readonly fd?: number };
+/** The options of `listen`. */
+export type Address = ListenOptions & {
+  /** The descriptor, which node's types leave out. */
+  readonly fd?: number;
+
+  /** The flag that an error names. */
+  readonly source?: string;
+};
 
 /**
  * Returns the public address: the inherited socket, which is the first descriptor after stderr
@@ -23,7 +35,21 @@ export const addressOf = ({
   host,
   port
 }: Config): Address =>
-  isInherited ? { fd: 3 } : socket === "" ? { port, host } : { path: socket };
+  isInherited
+    ? { fd: 3 }
+    : socket === ""
+      ? { port, host }
+      : { path: socket, source: "--socket" };
+
+/** Returns the address of the admin listener; undefined if there is none. */
+export function adminAddressOf({ admin }: Config): Address | undefined {
+  if (admin === "") return undefined;
+  const source = "--admin";
+  const [, name, ipv6, port] = adminForm.exec(admin) ?? [];
+  return port === undefined
+    ? { path: admin, source }
+    : { host: name ?? ipv6 ?? "127.0.0.1", port: Number(port), source };
+}
 
 /**
  * Listens, and returns where: `base` is the URL with the actual port, or `unix:` and the path or
@@ -35,13 +61,14 @@ export const addressOf = ({
  * @throws Error if the address cannot be had, ExitError if the inherited socket cannot
  */
 export async function listen(server: Server, at: Address, log: Log) {
-  const { path } = at;
-  if (path !== undefined) await removeAbandoned(path);
+  const { path, source } = at;
   try {
+    if (path !== undefined) await removeAbandoned(path);
     server.listen(at);
     await once(server, "listening");
   } catch (error) {
-    if (at.fd === undefined) throw error;
+    if (at.fd === undefined)
+      throw source ? new Error(`${messageOf(error)}, from ${source}`) : error;
     throw new ExitError(
       "config",
       `LISTEN_FDS: descriptor ${at.fd} must be a stream socket that listens, ` +
@@ -65,28 +92,59 @@ export async function listen(server: Server, at: Address, log: Log) {
 }
 
 /**
- * Listens for a moment if the journal is yet to be created: a start that cannot listen would leave
- * an empty one behind.
+ * Listens at each address for a moment if the journal is yet to be created: a start that cannot
+ * listen would leave an empty one behind.
  *
  * @throws as `listen` does
  */
 export async function tryToListen(config: Config, log: Log) {
-  const { isInherited, store } = config;
-  if (isInherited || isStream(store) || existsSync(store)) return;
-  const server = createServer();
-  await listen(server, addressOf(config), log);
-  await once(server.close(), "close");
+  if (isStream(config.store) || existsSync(config.store)) return;
+  for (const at of addressesOf(config)) {
+    // An inherited socket listens already, and closing it would take it away.
+    if (at.fd !== undefined) continue;
+    const server = createServer();
+    await listen(server, at, log);
+    await once(server.close(), "close");
+  }
 }
+
+/** Checks the sockets' paths without listening. @throws ExitError with a line for each mistake */
+export function checkSockets(config: Config) {
+  const mistakes: string[] = [];
+  for (const { path, source } of addressesOf(config))
+    try {
+      if (path !== undefined) isSocketAt(path);
+    } catch (error) {
+      mistakes.push(`cannot listen: ${messageOf(error)}, from ${source}`);
+    }
+  if (mistakes[0] !== undefined)
+    throw new ExitError("unavailable", mistakes.join("\n"));
+}
+
+/** Returns the addresses of both listeners. */
+const addressesOf = (config: Config) =>
+  [addressOf(config), adminAddressOf(config)].filter((at) => at !== undefined);
 
 /** Removes a Unix socket on which nobody listens any more, and nothing else. */
 async function removeAbandoned(path: string) {
-  // Names a missing directory, which the message of `listen` does not.
-  statSync(dirname(path));
-  if (!lstatSync(path, { throwIfNoEntry: false })?.isSocket()) return;
+  if (!isSocketAt(path)) return;
   const listener = await probe(path);
   if (listener !== undefined)
     throw new Error(`something else is at ${path}: ${listener}`);
   unlinkSync(path);
+}
+
+/**
+ * Whether a Unix socket is at a path.
+ *
+ * @throws Error if none can be made there: `listen` does not name a missing directory
+ */
+function isSocketAt(path: string) {
+  accessSync(dirname(path), constants.W_OK);
+  const stat = lstatSync(path, { throwIfNoEntry: false });
+  if (stat && !stat.isSocket())
+    throw new Error(`what is at ${path} is not a socket`);
+  return stat !== undefined;
 }
 
 const loopbackForm = new RegExp(String.raw`^(?:127\.|::1$|::ffff:127\.)`);

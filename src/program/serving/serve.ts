@@ -7,10 +7,17 @@ import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
 import { filesBesidesConnections, version } from "../../config.ts";
 import type { Host, Log } from "../host.ts";
-import { addressOf, announcement, listen, tryToListen } from "./listen.ts";
+import {
+  addressOf,
+  adminAddressOf,
+  announcement,
+  checkSockets,
+  listen,
+  tryToListen
+} from "./listen.ts";
 import { createLog } from "./log.ts";
-import { checkStream, openStore } from "../open-store.ts";
-import { dayMillis, readTls, readTlsPair } from "../secrets.ts";
+import { checkStore, openStore } from "../open-store.ts";
+import { dayMillis, readBoth, readTls, readTlsPair } from "../secrets.ts";
 import { warnOfUnknown, type Config } from "../settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -53,19 +60,35 @@ export async function serve(config: Config, host: Host) {
 }
 
 /**
- * Checks settings and secret files as `serve` does, and opens neither store nor port. Reports each
- * mistake.
+ * Checks settings, secret files and paths as `serve` does, and opens neither store nor port.
+ * Reports each mistake, and resolves with the exit code of the first.
+ *
+ * @param refusal what is wrong with the settings: `config` has defaults in their place
  */
-export async function check(config: Config, host: Host) {
+export async function check(
+  config: Config,
+  refusal: ExitError | undefined,
+  host: Host
+) {
   warnOfUnknown(host);
-  let code: number = exitCodes.done;
-  for (const read of [openTokens, readTls, checkStream])
+  let code: number = refusal ? reportError(refusal, host) : exitCodes.done;
+  for (const step of [readSecrets, checkSockets, checkStore])
     try {
-      await read(config, host);
+      await step(config, host);
     } catch (error) {
-      code = reportError(error, host);
+      const ofStep = reportError(error, host);
+      code ||= ofStep;
     }
   return code || host.print("the settings can be used");
+}
+
+/** Reads the tokens, and certificate and key. @throws ExitError with the mistakes of all files */
+function readSecrets(config: Config, host: Host) {
+  const [tokens, tls] = readBoth(
+    () => openTokens(config, host),
+    () => readTls(config, host)
+  );
+  return { tokens, tls };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
@@ -76,12 +99,7 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const secrets = {
-    tokens: openTokens(config, host),
-
-    /** The current certificate and key. */
-    tls: readTls(config, host)
-  };
+  const secrets = readSecrets(config, host);
   await tryToListen(config, log).catch(failToListen(config));
   const store = await openStore(config, host);
   store.once("failed", (error) => {
@@ -93,12 +111,12 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
 
   try {
     // First, so that it can report that the start is in progress.
+    const adminAddress = adminAddressOf(config);
     const admin =
-      config.admin === ""
-        ? undefined
-        : await import("./admin.ts").then(({ openAdmin }) =>
-            openAdmin(config, { store, host, health, secrets })
-          );
+      adminAddress &&
+      (await import("./admin.ts").then(({ openAdmin }) =>
+        openAdmin(adminAddress, config, { store, host, health, secrets })
+      ));
     const server = createPlantServer({
       store,
       tokens: secrets.tokens.accepted,

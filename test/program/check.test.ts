@@ -1,0 +1,204 @@
+/** `check`: what is wrong with settings, secret files and paths, without a store or a port. */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { tokenDigest } from "../../src/index.ts";
+import { run } from "../support/in-process.ts";
+import { header } from "../support/journals.ts";
+import { timeout } from "../support/serving.ts";
+import { cleanEnvironment, temporaryFolder } from "../support/support.ts";
+import { readableByAll } from "../support/tools.ts";
+
+/** The words of a command line, parted by single spaces. */
+const words = (line: string): string[] => (line === "" ? [] : line.split(" "));
+
+for (const [what, line, code, messages] of [
+  [
+    "a journal in a folder that is missing",
+    "--store none/plants.ndjson",
+    74,
+    [/none\/plants\.ndjson: there is no directory .*none$/]
+  ],
+  ["a folder as the journal", "--store .", 65, [/: is not a regular file$/]],
+  [
+    "sockets in folders that are missing",
+    "--socket none/a --admin none/b",
+    69,
+    [
+      /cannot listen: ENOENT: .*none'.*, from --socket$/,
+      /cannot listen: ENOENT: .*none'.*, from --admin$/
+    ]
+  ],
+  [
+    "a file at the path of a socket",
+    "--socket file",
+    69,
+    [/cannot listen: what is at file is not a socket, from --socket$/]
+  ],
+  [
+    "malformed lines in the tokens file",
+    "--tokens tokens",
+    78,
+    [/tokens file tokens: lines 1, 3, 4, 5, 6 and 2 more: expected NAME/]
+  ],
+  [
+    "certificate and key",
+    "--tls-cert none --tls-key tokens",
+    78,
+    [/TLS certificate none: ENOENT/, /TLS key tokens: expected PEM/]
+  ],
+  [
+    "settings, files and paths in one go, with the code of the first",
+    "--port x --tls-cert file --tokens none --socket none/s --store none/t",
+    64,
+    [
+      /--port must be/,
+      /--tls-cert and --tls-key need each other$/,
+      /tokens file none: ENOENT/,
+      /cannot listen: ENOENT/,
+      /there is no directory/
+    ]
+  ]
+] as const) {
+  test(`check reports ${what}`, async () => {
+    const cwd = temporaryFolder();
+    const bad = "bad\n";
+    const good = `alice ${tokenDigest("one")}\n`;
+    writeFileSync(join(cwd, "tokens"), bad + good + bad.repeat(6));
+    writeFileSync(join(cwd, "file"), "text");
+    chmodSync(join(cwd, "tokens"), 0o600);
+    const before = readdirSync(cwd);
+    const found = await run(["check", ...words(line)], {}, cwd);
+    assert.equal(found.code, code);
+    assert.equal(found.stdout, "");
+    const lines = found.stderr.trimEnd().split("\n");
+    assert.equal(lines.length, messages.length, found.stderr);
+    for (const [index, message] of messages.entries())
+      assert.match(lines[index] ?? "", message);
+    assert.deepEqual(readdirSync(cwd), before);
+
+    // What needs no store and no port is refused by `serve`, too, with the same code.
+    assert.equal((await run(["serve", ...words(line)], {}, cwd)).code, code);
+    assert.deepEqual(readdirSync(cwd), before);
+  });
+}
+
+test("check reports a folder or a journal that its user may not write, as serve does", () => {
+  // Root may write everywhere: then another user does it, with a copy of the program.
+  const isRoot = process.getuid?.() === 0;
+  const user = isRoot ? { uid: 65_534, gid: 65_534 } : {};
+  const readable = readableByAll();
+  const cwd = temporaryFolder();
+  chmodSync(cwd, 0o755);
+  mkdirSync(join(cwd, "folder"), { mode: 0o555 });
+  writeFileSync(join(cwd, "journal"), header, { mode: 0o444 });
+  for (const [store, code] of [
+    ["folder/plants.ndjson", 74],
+    ["journal", 65]
+  ] as const)
+    for (const command of ["check", "serve"]) {
+      const { status, stderr } = spawnSync(
+        process.execPath,
+        [readable, command, "--port", "0", "--store", store],
+        { ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout }
+      );
+      assert.match(stderr, /EACCES/);
+      assert.equal(status, code);
+    }
+});
+
+test("check and serve report a name or a token that occurs twice, and accept it", async () => {
+  const cwd = temporaryFolder();
+  const [one, two] = ["one", "two"].map(tokenDigest);
+  writeFileSync(
+    join(cwd, "tokens"),
+    `alice ${one}\n# a new one\nalice ${two}\nbob ${one}\n`,
+    { mode: 0o600 }
+  );
+  const found = await run(["check", "--tokens", "tokens"], {}, cwd);
+  assert.deepEqual(found, {
+    code: 0,
+    stdout: "the settings can be used\n",
+    stderr:
+      "plant-store: tokens file tokens: line 3: the name occurs before: the log cannot tell the two apart\n" +
+      "plant-store: tokens file tokens: line 4: the token occurs before: it counts until each is removed\n"
+  });
+});
+
+test("check reports all mistakes of settings and secret files, and opens neither store nor port", async () => {
+  const cwd = temporaryFolder();
+  const stream = [
+    "--store",
+    "nats://h/p?replica=3",
+    "--store-credentials",
+    "none",
+    "--store-tls-ca",
+    "none"
+  ];
+  const good = await run(["check"], { PLANTS_TOKENS: "x" }, cwd);
+  const bad = await run(
+    [
+      "check",
+      "--tokens",
+      "none",
+      "--tls-cert",
+      "none",
+      "--tls-key",
+      "none",
+      ...stream
+    ],
+    {},
+    cwd
+  );
+  const usage = await run(
+    ["check", "--port", "x"],
+    { PLANTS_TOKEN: "S3cret x" },
+    cwd
+  );
+  assert.deepEqual(good, {
+    code: 0,
+    stdout: "the settings can be used\n",
+    stderr:
+      "plant-store: unknown variables are ignored: PLANTS_TOKENS (did you mean PLANTS_TOKEN?)\n"
+  });
+  assert.equal(bad.code, 78);
+  assert.equal(bad.stdout, "");
+  assert.equal(usage.code, 64);
+  assert.match(
+    bad.stderr,
+    new RegExp(
+      "^plant-store: tokens file none: .*\nplant-store: TLS certificate none: .*\nplant-store: TLS key none: .*\n" +
+        "plant-store: the store's address: expected nats:.*\nplant-store: the store's credentials: credentials file none: .*\n" +
+        "plant-store: the store's certificates: TLS authority none: .*\n$"
+    )
+  );
+  assert.match(
+    usage.stderr,
+    /^plant-store: --port .*\nplant-store: PLANTS_TOKEN .*\n$/
+  );
+  assert.deepEqual(readdirSync(cwd), []);
+  // As serve refuses them; a good one, whose server is not asked.
+  writeFileSync(join(cwd, "creds"), "S3cret\n", { mode: 0o600 });
+  for (const [store, message] of [
+    [
+      "nats://h/p?replicas=6",
+      /^78 .*the store's address: expected nats:.* without credentials\n$/
+    ],
+    ["nats://h/p?x", /^78 .*address/],
+    [
+      "nats://h/p --store-credentials creds",
+      /^78 plant-store: the store's credentials: expected a \.creds file/
+    ],
+    ["tls://h/p", /^0 $/]
+  ] as const) {
+    const { code: found, stderr } = await run(
+      ["check", "--store", ...words(store)],
+      {},
+      cwd
+    );
+    assert.match(`${found} ${stderr}`, message);
+    assert.doesNotMatch(stderr, /S3cret/);
+  }
+});
