@@ -1,6 +1,6 @@
 /**
  * How little memory the program needs: the recipe for small machines in a memory cgroup, under 100
- * plants a second.
+ * plants a second, each with a key. The journal has grown to more than the default window of keys.
  *
  * `node --import tsx test/bench/board.ts [SECONDS [MIB,MIB… [NODE…]]]`, as root on Linux, prints one
  * table for each Node. Each run has a copy of Node and of its libraries that is not in the page
@@ -24,6 +24,7 @@ import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import { journalWithKeys } from "../support/journals.ts";
 
 const root = dirname(dirname(import.meta.dirname));
 const [seconds = "10", limits = "96,80,72,64,60,56,52,48,44", ...given] =
@@ -39,6 +40,8 @@ const readme = readFileSync(
 );
 const [, recipe = ""] = /^```sh small\nnode ([^`]+)```$/m.exec(readme) ?? [];
 const args = recipe.replaceAll("\\\n", " ").trim().split(/\s+/);
+
+const grown = journalWithKeys(70 * 2 ** 20);
 
 /** A memory cgroup of its own: version 2, or version 1. */
 const version2 = "/sys/fs/cgroup";
@@ -102,8 +105,9 @@ function copyOf(node: string): string {
 function post(url: string, agent: Agent, id: number): Promise<number> {
   const begun = performance.now();
   const headers = {
-    Authorization: "Bearer garden",
-    "Content-Type": "application/json"
+    "Authorization": "Bearer garden",
+    "Content-Type": "application/json",
+    "Idempotency-Key": `plant-${id}`
   };
   return new Promise((resolve, reject) => {
     const sent = request(
@@ -131,6 +135,10 @@ async function measure(
   mebibytes: number
 ): Promise<readonly string[]> {
   const copy = copyOf(node);
+  const store = join(folder, `${process.hrtime.bigint()}.ndjson`);
+  writeFileSync(store, grown);
+  run("sync", store);
+  run("dd", `if=${store}`, "iflag=nocache", "count=0", "status=none");
   mkdirSync(group);
   writeFileSync(join(group, limitFile), String(mebibytes * 2 ** 20));
   if (isVersion2) writeFileSync(join(group, "memory.swap.max"), "0");
@@ -146,7 +154,7 @@ async function measure(
       "--port",
       "0",
       "--store",
-      join(folder, `${process.hrtime.bigint()}.ndjson`)
+      store
     ],
     {
       cwd: folder,
@@ -207,6 +215,7 @@ async function measure(
     agent.destroy();
     child.kill("SIGKILL");
     await ended;
+    rmSync(store);
     for (let tries = 0; existsSync(group) && tries < 50; tries++) {
       try {
         rmdirSync(group);

@@ -55,6 +55,21 @@ export const header = lineOf(headerStart());
 export const record = (...given: Parameters<typeof recordStart>): string =>
   lineOf(recordStart(...given));
 
+/** A journal of at least so many bytes, each record of which has a key of its own. */
+export function journalWithKeys(bytes: number): string {
+  const lines = [header];
+  let offset = header.length;
+  while (offset < bytes) {
+    const seq = lines.length;
+    const key = Buffer.from(`${seq}`.padStart(16, "0")).toString("base64url");
+    const start = `{"seq":${seq},"at":"${at}","synced":${offset},"key":"${key}"`;
+    const line = lineOf(`${start},"plant":{"id":${seq},"name":"Fern"}`);
+    lines.push(line);
+    offset += line.length;
+  }
+  return lines.join("");
+}
+
 interface Found {
   readonly seq: number;
   readonly synced: number;
