@@ -385,8 +385,9 @@ function startExample(node: string, name: string, text: string, env = {}) {
 
     /** Returns the server's port. */
     listening: async () => {
-      await child.until(() => child.stdout() !== "", "it listens");
-      return Number(child.stdout());
+      const port = () => /^\d+$/m.exec(child.stdout())?.[0];
+      await child.until(() => port() !== undefined, "it listens");
+      return Number(port());
     },
 
     /** Returns the names of what stands beside the journal: a lock, while it is open. */
