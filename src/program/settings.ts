@@ -211,9 +211,10 @@ export const tokenVariable = "PLANTS_TOKEN";
 
 /** Returns the variable of an entry: its own, or one made from the flag. */
 export const environmentOf = (entry: Entry) =>
-  "environment" in entry
-    ? entry.environment
-    : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
+  "environment" in entry ? entry.environment : variableOf(entry.flag);
+
+const variableOf = (flag: string) =>
+  `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
 
 /** What a command reads its settings from, and the mistakes found so far. */
 export interface Input extends Pick<Host, "environment" | "pid"> {
@@ -423,12 +424,21 @@ export function warnOfUnknown({
   log
 }: Pick<Host, "environment" | "log">) {
   const known = [...entries.map(environmentOf), tokenVariable];
+
+  // A flag's name comes first: PLANTS_TOKENS is not meant as PLANTS_TOKEN, which would take the
+  // path of the file for a token.
+  const hintOf = (name: string) => {
+    const entry = entries.find(({ flag }) => variableOf(flag) === name);
+    return entry
+      ? `did you mean ${environmentOf(entry)}?`
+      : hintFor(name, known);
+  };
   const names = Object.keys(environment)
     .filter(
       (name) =>
         name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
     )
-    .map((name) => `${name} (${hintFor(name, known)})`);
+    .map((name) => `${name} (${hintOf(name)})`);
   if (names[0])
     log("warn", `unknown variables are ignored: ${names.join(", ")}`);
 }

@@ -161,7 +161,7 @@ test("check reports all mistakes of settings and secret files, and opens neither
     code: 0,
     stdout: "the settings can be used\n",
     stderr:
-      "plant-store: unknown variables are ignored: PLANTS_TOKENS (did you mean PLANTS_TOKEN?)\n"
+      "plant-store: unknown variables are ignored: PLANTS_TOKENS (did you mean PLANTS_TOKENS_FILE?)\n"
   });
   assert.equal(bad.code, 78);
   assert.equal(bad.stdout, "");

@@ -907,7 +907,7 @@ test("one warning names all unknown variables, with suggestions and without thei
       PLANTS_STOER: ""
     }),
     "warn unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), " +
-      "PLANTS_TOKENS (did you mean PLANTS_TOKEN?), PLANTS_PORT (did you mean PORT?), " +
+      "PLANTS_TOKENS (did you mean PLANTS_TOKENS_FILE?), PLANTS_PORT (did you mean PORT?), " +
       "PLANTS_ (see --help), PLANTS_MAXBODY (did you mean PLANTS_MAX_BODY?), " +
       "PLANTS_COLOUR (see --help), PLANTS_SERVICE_HOST (see --help), " +
       "PLANTS_PORT_80_TCP (see --help)"
