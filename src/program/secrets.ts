@@ -131,8 +131,9 @@ function inPem<T>(
 
 /** Returns what OpenSSL does not take in a file, as far as it can be told, and in which block. */
 function faultIn(kind: "CERTIFICATE" | "PRIVATE KEY", text: string) {
-  if (text.includes("\\n")) return "\\n spelled out in place of line ends";
   const blocks = text.match(/-----BEGIN [^]*?(?=-----BEGIN |$)/g) ?? [];
+  if (blocks.some((block) => block.includes("\\n")))
+    return "\\n spelled out in place of line ends";
   const labels = blocks.map((block) => /BEGIN ([A-Z ]+)/.exec(block)?.[1]);
   for (const [index, block] of blocks.entries()) {
     const label = labels[index] ?? "";

@@ -251,6 +251,11 @@ const refused: readonly (readonly [
     /TLS certificate crt: expected PEM of a CERTIFICATE, .* found no PEM/
   ],
   [
+    "no PEM, but a \\n",
+    (cwd) => writeFileSync(join(cwd, "crt"), "0\\n0"),
+    /TLS certificate crt: .* found no PEM/
+  ],
+  [
     "a chain with a broken block",
     (cwd) =>
       writeFileSync(
