@@ -345,7 +345,7 @@ for (const [failures, shown, leftOut] of [
         leftOut.map((count) => [
           40,
           count,
-          `${count} more failed requests are not shown`
+          `${count} more failed requests and connections are not shown`
         ])
       );
     }

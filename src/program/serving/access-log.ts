@@ -77,7 +77,11 @@ function boundFailures(log: Log, failedLinesMax: number) {
     const leftOut = failed - failedLinesMax;
     failed = 0;
     if (leftOut > 0)
-      log("warn", `${leftOut} more failed requests are not shown`, { leftOut });
+      log(
+        "warn",
+        `${leftOut} more failed requests and connections are not shown`,
+        { leftOut }
+      );
   };
   return {
     reportSkipped,
