@@ -192,7 +192,7 @@ function planRepair(
     throw new JournalError(
       "damaged",
       path,
-      `${verdict.reason}; the file is untouched; "verify ${path}" shows every damaged spot`,
+      `${verdict.reason}; the file is untouched; "plant-store verify ${path}" shows every damaged spot`,
       verdict.offset
     );
   }

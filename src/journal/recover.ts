@@ -158,7 +158,10 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  *
  * @param last the record before; undefined if that is unknown
  */
-export function problemOf({ record, text, offset }: Line, last?: Position) {
+export function problemOf(
+  { record, text, offset, isWhole }: Line,
+  last?: Position
+) {
   if (offset === 0) return headerProblemOf(text);
 
   if (!text) return `the line has over ${lineBytesMax} bytes`;
@@ -167,6 +170,7 @@ export function problemOf({ record, text, offset }: Line, last?: Position) {
     if (decodeHeader(text)) return "another journal begins here";
     if (hasValidChecksum(text))
       return "the line has a valid checksum, but is not a record";
+    if (!isWhole) return describeUnfinished(text.length);
     return isCrlf(text) ? endsInCrlf : wrongChecksum;
   }
   if (!last) return undefined;
@@ -184,6 +188,10 @@ function headerProblemOf(text: Buffer | undefined) {
   if (text && decodeHeader(text)) return undefined;
   return text && isCrlf(text) ? endsInCrlf : noHeader;
 }
+
+/** Says that a file, or an input, ends within a line. */
+export const describeUnfinished = (bytes: number) =>
+  `the last ${bytes} bytes are not a whole line`;
 
 /** Whether a line would be valid without its CR, as a conversion of line ends leaves it. */
 const isCrlf = (text: Buffer) =>

@@ -1,7 +1,7 @@
 /** Verifies a whole journal: reports every damaged spot, while opening looks at the end alone. */
 import { linesOf, type Bytes } from "./lines.ts";
 import { plantIn, type DecodedRecord } from "./record.ts";
-import { lineChecker } from "./recover.ts";
+import { describeUnfinished, lineChecker } from "./recover.ts";
 import { planOpening, type OpeningPlan } from "./rewrite.ts";
 
 /** The most spots listed; more are only counted: in a file of another format every line is one. */
@@ -95,7 +95,7 @@ function readLines(
     if (!isWhole && isWritten) break;
     const problem = isWhole
       ? check(next)
-      : `the last ${next.end - offset} bytes are not a whole line`;
+      : describeUnfinished(next.end - offset);
     if (problem !== undefined) {
       if (offset >= certifiedEnd) break;
       report(offset, problem);

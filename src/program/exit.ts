@@ -31,6 +31,12 @@ export function reportError(error: unknown, host: Host) {
   return code;
 }
 
+/** Returns the code of several files: damage comes first, a torn end last. */
+export const worstOf = (codes: readonly number[]) =>
+  codes.includes(exitCodes.damaged)
+    ? exitCodes.damaged
+    : Math.max(exitCodes.done, ...codes);
+
 /** One line without a stack, which would show paths of the program. */
 export const internalErrorMessage = (error: unknown) =>
   `internal error: ${messageOf(error)}`;

@@ -241,6 +241,14 @@ for (const [says, args, files, stdout, code, stderr] of [
     74,
     /^plant-store: none: does not exist\n$/
   ],
+  [
+    "goes on after files that it cannot read, and ends with the code of the worst",
+    "none a b",
+    { a: gzipSync(whole), b: whole },
+    printed,
+    65,
+    /^plant-store: none: does not exist\nplant-store: a: is compressed: .*\n$/
+  ],
   ["needs a file", "--seq", {}, "", 64, /cat needs the path of a journal/]
 ] as const) {
   test(`cat ${says}`, { timeout }, async () => {
@@ -297,7 +305,11 @@ test(
     );
     assert.deepEqual(
       await catOf(whole.slice(0, -9)),
-      [65, `${plants[0]}\n`, damage],
+      [
+        65,
+        `${plants[0]}\n`,
+        `plant-store: -: at offset ${offset}, the last ${bytes - offset - 9} bytes are not a whole line\n`
+      ],
       "a torn end"
     );
     assert.match(

@@ -5,34 +5,40 @@ import { blockBytes, linesOf, type Line } from "../../journal/lines.ts";
 import { decodeRecord, lineBytesMax, plantIn } from "../../journal/record.ts";
 import { lineChecker, noHeader } from "../../journal/recover.ts";
 import { planOpening, type OpeningPlan } from "../../journal/rewrite.ts";
-import { reportError } from "../exit.ts";
+import { reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
 import { readJournal, withoutBeside } from "./read-journal.ts";
 
 /**
- * Prints the plants of each file, as an opening would leave it; `-` is standard input. A closed
- * pipe ends the command. Resolves with the exit code.
+ * Prints the plants of each file, as an opening would leave it; `-` is standard input. A file that
+ * cannot be read is reported, and a closed pipe ends the command. Resolves with the exit code.
  */
 export async function cat(
   files: readonly string[],
   flags: ReadonlyMap<string, unknown>,
   host: Host
 ) {
-  let code: number = exitCodes.done;
+  const codes: number[] = [];
   for (const path of withoutBeside(files, host)) {
     const print = (lines: Lines, verdict?: OpeningPlan["verdict"]) =>
       printPlants(path, lines, verdict, flags, host);
-    const outcome = await (path === "-"
-      ? print(linesOfStream(host.stdin()))
-      : readJournal(path, host, (file, { copy, isSettled }) => {
-          const plan = planOpening(file, copy);
-          const lines = linesAsOpened(path, plan, isSettled, host);
-          return print(lines, plan.verdict);
-        }));
-    if (outcome === "closed") break;
-    if (outcome === "damaged") code = exitCodes.damaged;
+    try {
+      const outcome = await (path === "-"
+        ? print(linesOfStream(host.stdin()))
+        : readJournal(path, host, (file, { copy, isSettled }) => {
+            const plan = planOpening(file, copy);
+            const lines = linesAsOpened(path, plan, isSettled, host);
+            return print(lines, plan.verdict);
+          }));
+      if (outcome === "closed") break;
+      if (outcome === "damaged") codes.push(exitCodes.damaged);
+    } catch (error) {
+      // A file that cannot be read does not keep the others from being printed.
+      if (!(error instanceof JournalError)) throw error;
+      codes.push(reportError(error, host));
+    }
   }
-  return code;
+  return worstOf(codes);
 }
 
 type Lines = Iterable<Line> | AsyncIterable<Line>;
@@ -84,7 +90,8 @@ async function* linesOfStream(
       unfinished = "";
     }
   }
-  if (unfinished !== "" || droppedBytes > 0) yield next(unfinished);
+  if (unfinished !== "" || droppedBytes > 0)
+    yield { ...next(unfinished), isWhole: false };
 }
 
 /**

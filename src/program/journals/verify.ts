@@ -2,7 +2,7 @@
 import { verifyJournal } from "../../journal/verify.ts";
 import { noHeader } from "../../journal/recover.ts";
 import { exitCodes } from "../../failure.ts";
-import { ExitError, reportError } from "../exit.ts";
+import { ExitError, reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
 import { readJournal, withoutBeside } from "./read-journal.ts";
 
@@ -41,9 +41,7 @@ export async function verify(
     await host.print(format(path, report));
     codes.push(codeOf[report.verdict]);
   }
-  return codes.includes(exitCodes.damaged)
-    ? exitCodes.damaged
-    : Math.max(...codes);
+  return worstOf(codes);
 }
 
 const codeOf = {
