@@ -3,6 +3,7 @@
  * plant of a library's caller is checked here.
  */
 import { ok as assert } from "node:assert";
+import { isError } from "./failure.ts";
 import {
   newPlantOf,
   plantExpected,
@@ -45,7 +46,7 @@ async function appendToHost(
     const receipt = typeof result === "object" ? result : undefined;
     return { json, isReplay: result === "replayed", receipt };
   } catch (cause) {
-    if (cause instanceof Error) throw cause;
+    if (isError(cause)) throw cause;
     throw new Error("the store rejected without an error", { cause });
   }
 }

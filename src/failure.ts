@@ -46,12 +46,22 @@ export function ifPossible<T>(step: () => T) {
   }
 }
 
+/**
+ * Whether a thrown value is an error of any realm. Jest evaluates modules in a realm of its own:
+ * there, errors of Node and of a host are not `instanceof Error`. They have a message all the same.
+ */
+export const isError = (thrown: unknown): thrown is Error =>
+  typeof thrown === "object" &&
+  thrown !== null &&
+  "message" in thrown &&
+  typeof thrown.message === "string";
+
 export const messageOf = (error: unknown) =>
-  error instanceof Error ? error.message : String(error);
+  isError(error) ? error.message : String(error);
 
 /** Whether an error is the system's, with this code. */
 export const hasCode = (error: unknown, code: string) => codeOf(error) === code;
 
 /** Returns the code of an error of the system, as ENOENT; undefined for another error. */
 export const codeOf = (error: unknown) =>
-  error instanceof Error && "code" in error ? error.code : undefined;
+  isError(error) && "code" in error ? error.code : undefined;

@@ -12,6 +12,7 @@ import {
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
 import type { Connections } from "./connection.ts";
+import { codeOf } from "../failure.ts";
 import { trackSockets } from "./sockets.ts";
 
 /** The application, as far as the server needs it. */
@@ -124,10 +125,7 @@ function createSecure(tls: TlsOptions, options: TlsOptions) {
 
 /** Returns an error without OpenSSL's text and without a cause that shows it. */
 function tlsRefusal(error: unknown) {
-  const code =
-    error instanceof Error && "code" in error
-      ? String(error.code)
-      : "without a code";
+  const code = String(codeOf(error) ?? "without a code");
   return new TypeError(`tls has options that node refuses: ${code}`);
 }
 

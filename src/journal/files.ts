@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { isLinux, isWindows } from "../system.ts";
-import { hasCode } from "../failure.ts";
+import { hasCode, isError } from "../failure.ts";
 import { takeLocks } from "./lock.ts";
 
 const {
@@ -212,7 +212,7 @@ function sync(fd: number) {
   try {
     fs.fsyncSync(fd);
   } catch (error) {
-    if (!(error instanceof Error && "permission" in error)) throw error;
+    if (!(isError(error) && "permission" in error)) throw error;
   }
 }
 

@@ -21,7 +21,7 @@ import {
   type StoreEvents
 } from "../store.ts";
 import { attempt, JournalError } from "./error.ts";
-import { ifPossible } from "../failure.ts";
+import { ifPossible, isError } from "../failure.ts";
 import { markClosed } from "./closed.ts";
 import { appendAll, realDisk, type Disk } from "./files.ts";
 import { openFile, type OpenFile, type OpenOptions } from "./open.ts";
@@ -335,7 +335,7 @@ export class Journal
     file.truncate(end);
 
     const isFull =
-      error instanceof Error && "errno" in error && noSpace.has(error.errno);
+      isError(error) && "errno" in error && noSpace.has(error.errno);
     if (!isFull) throw error;
     this.#queue.settle(
       new StoreError("full", "there is no space left", { cause: error })

@@ -16,7 +16,7 @@ import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { checkNames, checkOptionTypes } from "../config.ts";
-import { messageOf, EngineError } from "../failure.ts";
+import { isError, messageOf, EngineError } from "../failure.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
 
@@ -103,7 +103,7 @@ function orRefused<T>(what: string, get: () => T) {
   try {
     return get();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : "cannot be read";
+    const reason = isError(error) ? error.message : "cannot be read";
     throw new EngineError("refused", `the store's ${what}: ${reason}`);
   }
 }

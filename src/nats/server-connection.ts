@@ -7,7 +7,7 @@ import { hostname } from "node:os";
 import { pid } from "node:process";
 import { connect as connectTls } from "node:tls";
 import { version } from "../config.ts";
-import { EngineError } from "../failure.ts";
+import { isError, EngineError } from "../failure.ts";
 import type { Endpoint, StreamSettings } from "./address.ts";
 import {
   expectedOf,
@@ -285,7 +285,7 @@ export class ServerConnection {
   /** @throws what is neither an error of the connection nor of the server: an internal error */
   #errorOf(error: unknown) {
     if (error instanceof EngineError) return error;
-    if (!(error instanceof Error && "code" in error)) throw error;
+    if (!(isError(error) && "code" in error)) throw error;
 
     // An error of the system names its call. Any other error over TLS is about trust.
     const isTrust = "authorized" in this.#socket && !("syscall" in error);

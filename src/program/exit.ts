@@ -1,6 +1,6 @@
 /** How the program ends: its errors, which carry an exit code, and how errors are reported. */
 import { JournalError } from "../journal/error.ts";
-import { messageOf, EngineError, exitCodes } from "../failure.ts";
+import { isError, messageOf, EngineError, exitCodes } from "../failure.ts";
 import type { Host } from "./host.ts";
 
 /** Ends the program with a code; each line of the message is reported by itself. */
@@ -47,6 +47,6 @@ function exitCodeOf(error: unknown) {
   if (error instanceof EngineError) return exitCodes[error.code];
 
   // An error of the operating system has a number.
-  const isSystemError = error instanceof Error && "errno" in error;
+  const isSystemError = isError(error) && "errno" in error;
   return isSystemError ? exitCodes.failed : exitCodes.internal;
 }
