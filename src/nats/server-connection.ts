@@ -75,6 +75,9 @@ export class ServerConnection {
   /** The TCP socket, or the TLS socket on it. */
   #socket = this.#tcp;
 
+  /** What CONNECT logs in with; undefined until it is sent. */
+  #login: object | undefined;
+
   /** Why the connection ends. */
   #reason: unknown;
 
@@ -120,10 +123,8 @@ export class ServerConnection {
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.info["nonce"] ?? "");
-      const hello = JSON.stringify({
-        ...introduction,
-        ...this.#settings.login(nonce)
-      });
+      this.#login = this.#settings.login(nonce);
+      const hello = JSON.stringify({ ...introduction, ...this.#login });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
       this.#askPermissions();
       for await (const frame of frames) {
@@ -275,7 +276,8 @@ export class ServerConnection {
           line
             .replaceAll(this.#inbox, this.#settings.inbox)
             .slice(5, 205)
-            .replace(/[^ -~]/g, "?")
+            .replace(/[^ -~]/g, "?"),
+          this.#login
         );
       default:
         throw protocolError("an unknown operation");
@@ -299,16 +301,27 @@ export class ServerConnection {
   }
 }
 
-/** Returns the end of the connection. A denied message gets no other response, so this is its end,
- * too. */
-function serverError(text: string) {
-  const hint = text.includes("STREAM.MSG.GET")
-    ? ": keys of plants, import and export need this permission"
-    : "";
-  const isDenied = /permissions violation/i.test(text);
-  const isRefused = /authori/i.test(text);
-  return new EngineError(
-    isDenied ? "config" : isRefused ? "refused" : "unreachable",
-    text + hint
-  );
+/**
+ * Returns the end of the connection. A denied message gets no other response, so this is its end,
+ * too.
+ *
+ * @param login what CONNECT has logged in with; undefined before it
+ */
+function serverError(text: string, login: object | undefined) {
+  if (/permissions violation/i.test(text)) {
+    const hint = text.includes("STREAM.MSG.GET")
+      ? ": keys of plants, import and export need this permission"
+      : "";
+    return new EngineError("config", text + hint);
+  }
+  if (!/authori/i.test(text)) return new EngineError("unreachable", text);
+  return new EngineError("refused", text + (login ? loginHint(login) : ""));
 }
+
+const loginHint = (login: object) => {
+  const mistake =
+    Object.keys(login).length === 0
+      ? "no credentials were given; set"
+      : "the server does not accept the given credentials; correct";
+  return `: ${mistake} --store-credentials (in a library, the option credentials)`;
+};

@@ -108,7 +108,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
       "a wrong password",
       { credentials: "writer\nwrong-pw" },
       "refused",
-      /Authorization Violation/
+      /Authorization Violation': the server does not accept the given credentials; correct .*option credentials/
     ],
     [
       "an unknown user",
@@ -120,7 +120,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
       "a user without credentials",
       { credentials: () => undefined },
       "refused",
-      /Authorization Violation/
+      /Authorization Violation': no credentials were given; set .*option credentials/
     ],
     [
       "a user that may not ask for the stream",

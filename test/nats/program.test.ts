@@ -72,23 +72,36 @@ test(
   }
 );
 
-test(
-  "credentials come from a file, and refused ones are not shown: 78",
-  { timeout },
-  async () => {
-    const fake = await Fake.start({
-      onConnect: "-ERR 'Authorization Violation'\r\n"
-    });
-    const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
-    const { code, stderr, stdout } = await run([], env, temporaryFolder());
-    assert.equal(code, 78);
-    assert.match(
-      stderr,
-      /plant-store: 127\.0\.0\.1:\d+: 'Authorization Violation'/
-    );
-    assert.doesNotMatch(stdout + stderr, /s3cret/);
-  }
-);
+for (const [what, text, advice] of [
+  ["no", undefined, "no credentials were given; set"],
+  [
+    "wrong",
+    "u\ns3cret\n",
+    "the server does not accept the given credentials; correct"
+  ]
+] as const)
+  test(
+    `a server that refuses ${what} credentials: 78, with the flag and without a secret`,
+    { timeout },
+    async () => {
+      const fake = await Fake.start({
+        onConnect: "-ERR 'Authorization Violation'\r\n"
+      });
+      const url = `nats://${fake.host}/plants`;
+      const env =
+        text === undefined ? { PLANTS_STORE: url } : environmentFor(url, text);
+      const { code, stderr, stdout } = await run([], env, temporaryFolder());
+      assert.equal(code, 78);
+      assert.ok(
+        stderr.includes(
+          `plant-store: ${fake.host}: 'Authorization Violation': ${advice} ` +
+            "--store-credentials (in a library, the option credentials)\n"
+        ),
+        stderr
+      );
+      assert.doesNotMatch(stdout + stderr, /s3cret/);
+    }
+  );
 
 const files: readonly (readonly [
   what: string,
