@@ -142,18 +142,28 @@ function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
     name: stream,
     deny_delete: true,
     deny_purge: true,
+
+    // Of a new stream: an existing one has its own, -1 included.
+    max_bytes: exampleBytesMax,
     ...actual,
     ...required
   };
+  const create = `by ${api}.STREAM.CREATE.${stream} with`;
   const advice = error
-    ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it"
-    : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another`;
+    ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it " +
+      `${create} this, its max_bytes below each server's max_file_store:`
+    : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another ${create}`;
   throw new EngineError(
     "config",
-    `the stream ${stream}: ${problems.join("; ")}\n` +
-      `${advice} by ${api}.STREAM.CREATE.${stream} with\n${JSON.stringify(corrected)}`
+    `the stream ${stream}: ${problems.join("; ")}\n${advice}\n${JSON.stringify(corrected)}`
   );
 }
+
+/**
+ * The `max_bytes` of the stream in the README. Without one, the stream may fill a disk, and a full
+ * disk disables JetStream on its server.
+ */
+const exampleBytesMax = 1_500_000_000;
 
 /** Returns the settings that a stream must have: its own, corrected where they could lose a plant
  * or leave it without an acknowledgement. */

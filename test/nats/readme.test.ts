@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { openNats } from "../../src/nats/nats.ts";
 import { exportStream } from "../../src/program/journals/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
 import {
@@ -82,6 +83,27 @@ test(
     assert.equal(await child.end(), 0);
   }
 );
+
+test("the JSON for a missing stream has the settings of the README's stream, max_bytes included", async () => {
+  const fake = await Fake.start({
+    stream: {
+      error: { code: 404, err_code: 10059, description: "stream not found" }
+    }
+  });
+  let message = "";
+  await assert.rejects(
+    openNats(`nats://${fake.host}/plants`),
+    (error: Error) => {
+      ({ message } = error);
+      return true;
+    }
+  );
+  assert.match(message, /its max_bytes below each server's max_file_store:\n/);
+  const inReadme = JSON.parse(blockOf("json", "stream"));
+  const made = JSON.parse(message.slice(message.indexOf("\n{")));
+  assert.deepEqual({ ...inReadme, ...made }, inReadme);
+  assert.equal(made.max_bytes, inReadme.max_bytes);
+});
 
 describe(
   "the README's servers, stream and users",
