@@ -244,7 +244,9 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     await refused(
       imported(store, paths),
       "data",
-      new RegExp(`the stream has messages after the ${records} records`)
+      new RegExp(
+        `the stream has messages after the ${records} records: import into an empty stream`
+      )
     );
   });
   test("each record keeps its key, also where a journal has one key twice", async () => {
@@ -322,7 +324,7 @@ describe("moving journals", { ...withCluster, timeout }, () => {
     await refused(
       imported(store, [path]),
       "data",
-      /message 1 of the stream is not record 1/
+      /message 1 of the stream is not record 1 of the journals: import into an empty stream/
     );
     assert.equal((await cluster.read(stream)).length, 1);
   });

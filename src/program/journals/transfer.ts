@@ -127,7 +127,7 @@ export async function importJournals(
   await proceedTo(known, async (place, message) => {
     if (!(await stream.messageAt(place)).payload.equals(message))
       throw data(
-        `message ${place} of the stream is not record ${place} of the journals`
+        `message ${place} of the stream is not record ${place} of the journals: ${advice}`
       );
   });
   await proceedTo(records, (place, message) =>
@@ -135,9 +135,14 @@ export async function importJournals(
   );
   if (!messages.next().done) throw changed;
   if ((await stream.state()).lastSeq > records)
-    throw data(`the stream has messages after the ${records} records`);
+    throw data(
+      `the stream has messages after the ${records} records: ${advice}`
+    );
   return records - known;
 }
+
+const advice =
+  "import into an empty stream, or continue an import of the same journals";
 
 /** Returns the next messages, at most `most` and half of what a store may have in flight. */
 function nextBatch(messages: Iterator<Buffer>, most: number) {
