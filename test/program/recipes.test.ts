@@ -15,6 +15,7 @@ import {
   utimesSync,
   writeFileSync
 } from "node:fs";
+import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
@@ -27,6 +28,7 @@ import { fetchPlant, logged } from "../support/operator.ts";
 import { journalWith } from "../support/journals.ts";
 import { command } from "../support/package.ts";
 import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
+import { listen } from "../support/serving.ts";
 import {
   cleanEnvironment,
   program,
@@ -601,7 +603,7 @@ test(
  *
  * @returns the ids in the journal, and what the last run printed
  */
-async function loadWithKills(script: string) {
+async function loadWithKills(script: string, ...args: readonly string[]) {
   const cwd = temporaryFolder();
   const lines = Array.from(
     { length: 900 },
@@ -612,16 +614,19 @@ async function loadWithKills(script: string) {
     join(cwd, "plants.txt"),
     ['{"id":1}', "", ...lines, '{"id":1}'].join("\n")
   );
-  const server = await startProcess({ cwd, args: ["--key-window", "65536"] });
+  const server = await startProcess({
+    cwd,
+    args: ["--key-window", "65536", ...args]
+  });
   const env = cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token });
   const journal = join(cwd, "plants.ndjson");
   const idsNow = () => idsOf(readFileSync(journal, "latin1"));
-  const args = ["load.mjs", "plants.txt"];
+  const words = ["load.mjs", "plants.txt"];
 
   const progress = join(cwd, "plants.txt.loaded");
   for (let kills = 0, unrecorded = 0; unrecorded === 0; kills++) {
     assert.ok(kills < 20, "no kill met a line that is stored and not recorded");
-    const loading = spawn(process.execPath, args, { cwd, env });
+    const loading = spawn(process.execPath, words, { cwd, env });
     const exited = once(loading, "exit");
     // A hundred records have more bytes than that.
     const { size } = statSync(journal);
@@ -634,30 +639,104 @@ async function loadWithKills(script: string) {
       2 -
       Number(readFileSync(progress, "utf8").split(" ")[1]);
   }
-  const last = spawnSync(process.execPath, args, {
+  const last = spawnSync(process.execPath, words, {
     cwd,
     env,
     encoding: "utf8"
   });
   await server.end();
-  return { ...last, ids: idsNow(), lines };
+  return { ...last, ids: idsNow(), lines, log: server.stderr() };
+}
+
+for (const [connections, refused] of [
+  ["1024", /^(?![^]*a connection is refused)/],
+  ["4", /a connection is refused: 4 are open/]
+] as const) {
+  test(
+    `load.mjs, killed while it posts to a server with ${connections} connections and run again, stores each line once, and names all it cannot store`,
+    { timeout },
+    async () => {
+      const { status, stdout, stderr, ids, lines, log } = await loadWithKills(
+        recipeOf("load.mjs"),
+        "--max-connections",
+        connections
+      );
+      assert.match(
+        stderr,
+        /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/
+      );
+      assert.equal(status, 1);
+      assert.equal(stdout, "903 lines are done, 2 of them refused\n");
+      assert.equal(ids.length, lines.length);
+      assert.equal(new Set(ids).size, lines.length);
+      assert.match(log, refused, "the control");
+    }
+  );
 }
 
 test(
-  "load.mjs, killed while it posts and run again, stores each line once, and names all it cannot store",
+  "load.mjs loads a file into a server with one connection",
   { timeout },
   async () => {
-    const { status, stdout, stderr, ids, lines } = await loadWithKills(
-      recipeOf("load.mjs")
+    const cwd = temporaryFolder();
+    const ids = Array.from({ length: 200 }, (_, index) => index);
+    const lines = ids.map((id) => `{"id":${id},"name":"Fern"}\n`);
+    writeFileSync(join(cwd, "load.mjs"), recipeOf("load.mjs"));
+    writeFileSync(join(cwd, "plants.txt"), lines.join(""));
+    const server = await startProcess({
+      cwd,
+      args: ["--max-connections", "1"]
+    });
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      ["load.mjs", "plants.txt"],
+      {
+        cwd,
+        encoding: "utf8",
+        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
+      }
     );
+    assert.equal(status, 0, stderr);
+    assert.equal(await server.end(), 0);
+    assert.match(server.stderr(), /a connection is refused: 1 are open/);
+    const stored = idsOf(readFileSync(join(cwd, "plants.ndjson"), "utf8"));
+    assert.deepEqual(
+      stored.toSorted((a, b) => a - b),
+      ids
+    );
+  }
+);
+
+test(
+  "load.mjs ends with 2, and names a line, if a server closes each connection",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    writeFileSync(
+      join(cwd, "load.mjs"),
+      recipeWith("load.mjs", {
+        "repeatMillis = windowMillis / 2": "repeatMillis = 1_000"
+      })
+    );
+    writeFileSync(join(cwd, "a"), '\n{"id":1,"name":"Fern"}');
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections++;
+      socket.destroy();
+    });
+    const url = `http://127.0.0.1:${await listen(server)}`;
+    const loading = runningOf(
+      spawn(process.execPath, ["load.mjs", "a"], {
+        cwd,
+        env: cleanEnvironment({ PLANTS_URL: url, PLANTS_TOKEN: token })
+      })
+    );
+    assert.equal(await loading.ended, 2);
     assert.match(
-      stderr,
-      /^line 1 is not stored: \{"error":40014,.*\nline 903 is not stored: \{"error":40014,.*\n$/
+      loading.stderr(),
+      /^line 2 got no response for 1 s \(.*\): the server is stuck, or it closes each connection, as it does beyond its --max-connections\. .*\n$/
     );
-    assert.equal(status, 1);
-    assert.equal(stdout, "903 lines are done, 2 of them refused\n");
-    assert.equal(ids.length, lines.length);
-    assert.equal(new Set(ids).size, lines.length);
+    assert.ok(connections > 1, "it was tried again");
   }
 );
 
@@ -688,14 +767,15 @@ test(
         [join(root, "src/program/recipes/load.mjs"), "a"],
         { cwd, encoding: "utf8", env }
       ).stderr;
-    const isRefused = /^connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
+    const isRefused =
+      /^line 1 got no response: connect ECONNREFUSED 127\.0\.0\.1:2\n$/;
     assert.match(load(), isRefused);
     assert.match(load(), isRefused);
     const before = Date.now() / 1000 - 300;
     utimesSync(join(cwd, "a.loaded"), before, before);
     assert.match(
       load(),
-      /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nconnect/
+      /^a\.loaded is 30\d s old: .* up to 64 lines after line 0 may be stored twice\nline 1 got no response: connect/
     );
   }
 );
@@ -710,7 +790,7 @@ test(
     for (const [file, PLANTS_TOKEN, says] of [
       ["", token, "usage: PLANTS_TOKEN=TOKEN node load.mjs FILE"],
       ["a", "", "PLANTS_TOKEN is not set: it must be a token of the server"],
-      ["a", token, "connect ECONNREFUSED 127.0.0.1:2"],
+      ["a", token, "line 1 got no response: connect ECONNREFUSED 127.0.0.1:2"],
       ["b", token, "b has changed since b.loaded was written"]
     ] as const) {
       const args = [join(root, "src/program/recipes/load.mjs"), file].filter(

@@ -15,9 +15,14 @@ import {
   statSync,
   writeFileSync
 } from "node:fs";
+import { text as textOf } from "node:stream/consumers";
+import { setTimeout } from "node:timers/promises";
 
 const { PLANTS_URL: url = "http://127.0.0.1:8080", PLANTS_TOKEN: token } =
   process.env;
+const { Agent, request } = await import(
+  url.startsWith("https:") ? "node:https" : "node:http"
+);
 const [path] = process.argv.slice(2);
 const [loaded, refused] = [`${path}.loaded`, `${path}.refused`];
 
@@ -28,6 +33,12 @@ const bytesMax = 2_000_000;
 // How long a stream knows a key at least: the server takes no stream with a shorter
 // duplicate_window. A journal's window is in bytes.
 const windowMillis = 120_000;
+
+// How long a connection may be silent, and for how long a line without a response is repeated.
+const silenceMillis = 30_000;
+const repeatMillis = windowMillis / 2;
+
+const agent = new Agent({ keepAlive: true, maxSockets: linesMax });
 
 async function load() {
   if (!path) throw new Error("usage: PLANTS_TOKEN=TOKEN node load.mjs FILE");
@@ -104,24 +115,69 @@ async function* linesOf(path) {
 
 /** Returns a message if no server can take the line. Anything else that fails ends this run. */
 async function postLine({ text, line }, digest) {
-  const response = await fetch(`${url.replace(/\/$/, "")}/plants`, {
-    method: "POST",
-    headers: {
-      Authorization: `Bearer ${token}`,
-      "Content-Type": "application/json",
-      "Idempotency-Key": `${digest}-${line}`
-    },
-    body: Buffer.from(text, "latin1")
-  });
-  const answer = await response.text();
-  if (response.ok) return "";
+  const body = Buffer.from(text, "latin1");
+  const key = `${digest}-${line}`;
+  const { status, answer } = await sendUntilAnswered(body, key).catch(
+    (error) => {
+      throw new Error(`line ${line} got no response${reasonOf(error)}`);
+    }
+  );
+  if (status === 200) return "";
   const message = `line ${line} is not stored: ${answer.trim().replaceAll(/\s+/g, " ")}\n`;
-  if (response.status !== 400 && response.status !== 413)
-    throw new Error(message.trimEnd());
+  if (status !== 400 && status !== 413) throw new Error(message.trimEnd());
   return message;
 }
 
+/**
+ * Sends a line again if its connection was closed without a response: its key makes that safe. A
+ * server closes each connection beyond its --max-connections, so the agent uses one less then.
+ */
+async function sendUntilAnswered(body, key) {
+  for (const begun = Date.now(); ; await setTimeout(1_000)) {
+    try {
+      return await send(body, key);
+    } catch (error) {
+      const age = Date.now() - begun;
+      if (!isClosed(error) || age > repeatMillis) throw error;
+      agent.maxSockets = Math.max(1, agent.maxSockets - 1);
+    }
+  }
+}
+
+function send(body, key) {
+  const headers = {
+    Authorization: `Bearer ${token}`,
+    "Content-Type": "application/json",
+    "Idempotency-Key": key
+  };
+  const options = { method: "POST", headers, agent, timeout: silenceMillis };
+  return new Promise((resolve, reject) => {
+    const sent = request(`${url.replace(/\/$/, "")}/plants`, options);
+    sent.on("error", reject);
+    sent.on("timeout", () => sent.destroy());
+    sent.on("response", (response) =>
+      textOf(response).then(
+        (answer) => resolve({ status: response.statusCode, answer }),
+        reject
+      )
+    );
+    sent.end(body);
+  });
+}
+
+const isClosed = ({ code }) =>
+  ["ECONNRESET", "ECONNABORTED", "EPIPE"].includes(code);
+
+/** Returns what a failed request means. An error of several addresses has no message. */
+function reasonOf(error) {
+  if (!isClosed(error)) return `: ${error.message || error.code}`;
+  return (
+    ` for ${repeatMillis / 1_000} s (${error.message}): the server is stuck, or it closes each connection, ` +
+    "as it does beyond its --max-connections. The line may be stored. Run load.mjs again"
+  );
+}
+
 await load().catch((error) => {
-  console.error(error.cause?.message || error.message);
+  console.error(error.message);
   process.exitCode = 2;
 });
