@@ -674,6 +674,17 @@ for (const [connections, refused] of [
   );
 }
 
+test("the lines that load.mjs may repeat fit in the window of keys of a small machine", () => {
+  const numberIn = (recipe: string, form: RegExp) =>
+    Number(form.exec(recipeOf(recipe))?.[1]?.replaceAll("_", ""));
+  const window = numberIn("small", /--key-window (\d+)/);
+  // A record has at most 300 bytes more than its line.
+  const records =
+    numberIn("load.mjs", /bytesMax = (\d[\d_]*);/) +
+    numberIn("load.mjs", /linesMax = (\d+);/) * 300;
+  assert.ok(records < window, `${records} bytes`);
+});
+
 test(
   "load.mjs loads a file into a server with one connection",
   { timeout },
