@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer as createHttpServer } from "node:http";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -19,7 +20,8 @@ import {
   StoreError
 } from "../../src/index.ts";
 import { ENOSPC, simulated } from "../support/journals.ts";
-import { recipeWith } from "../support/recipes.ts";
+import { modules } from "../support/package.ts";
+import { recipeOf, recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
 import {
   answerTo,
@@ -402,7 +404,13 @@ for (const [name, field, skip] of [
           const file = join(temporaryFolder(), name);
           writeFileSync(
             file,
-            recipeWith(name, { "http://127.0.0.1:8080": url, ...replaced })
+            recipeWith(name, {
+              "http://127.0.0.1:8080": url,
+              ...(name === "retry" && {
+                "PLANTS_TOKEN=garden": "PLANTS_TOKEN=a"
+              }),
+              ...replaced
+            })
           );
           const [command, args] =
             name === "retry"
@@ -429,6 +437,8 @@ for (const [name, field, skip] of [
   );
 }
 
+const loader = pathToFileURL(join(modules, "tsx", "dist", "loader.mjs"));
+
 /** What a server, or a proxy before it, does with one request. */
 type Behaviour =
   | "loses the request"
@@ -454,13 +464,13 @@ const retries: readonly (readonly [
     "ends after five refusals, without a last pause, and says that nothing was stored",
     [50301, 50303, 50304, 50305, 50306].map((error) => failed(error, "1")),
     allPauses,
-    /^(?![^]*unknown)[^]*Error: nothing was stored: try again later with the key /
+    /^(?![^]*unknown)[^]*^nothing was stored: try again later with the key [-\da-f]{36}; the last try got: \{"error":50306,.*\n$/m
   ],
   [
     "says that the outcome is unknown if one of five requests was lost",
     [lost, ...Array.from({ length: 4 }, () => failed(50301))],
     allPauses,
-    /Error: it is unknown whether the plant was stored: try again later with the key /
+    /^it is unknown whether the plant was stored: try again later with the key /m
   ],
   [
     "says that the outcome is unknown if one of five errors says so",
@@ -470,13 +480,13 @@ const retries: readonly (readonly [
       ...[50301, 50301, 50301].map((error) => failed(error))
     ],
     allPauses,
-    /Error: it is unknown whether/
+    /^it is unknown whether/m
   ],
   [
     "says that the outcome is unknown if a proxy fails",
     Array.from({ length: 5 }, () => proxyFailed),
     allPauses,
-    /Error: it is unknown whether[^]*Bad Gateway/
+    /^it is unknown whether[^]*Bad Gateway/m
   ],
   [
     "waits as long as Retry-After says",
@@ -550,6 +560,69 @@ for (const [says, behaviours, pauses, output] of retries) {
   });
 }
 
+test("the README's retry.mts says in one line that no server listens", async () => {
+  const file = join(temporaryFolder(), "retry.mts");
+  const recipe = recipeWith("retry.mts", {
+    "http://127.0.0.1:8080": "http://127.0.0.1:2",
+    // Takes no pause.
+    'import { setTimeout } from "node:timers/promises";':
+      "const setTimeout = async () => undefined;"
+  });
+  writeFileSync(file, recipe);
+  const failed: unknown = await promisify(execFile)(
+    process.execPath,
+    ["--import", "tsx", file],
+    { cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }) }
+  ).catch((error: unknown) => error);
+  assert.equal(Object(failed).code, 1);
+  assert.match(
+    spawnedOutput(failed).stderr,
+    /^it is unknown whether .*; the last try got: connect ECONNREFUSED 127\.0\.0\.1:2\n$/
+  );
+});
+
+test(
+  "the examples of the README on HTTP run in one shell, in order, and leave no server",
+  { skip: missing(["curl", "--retry-all-errors", "--version"]) },
+  async () => {
+    const cwd = temporaryFolder();
+    const tools = temporaryFolder();
+    symlinkSync(join(root, "dist"), join(cwd, "dist"));
+    symlinkSync(process.execPath, join(tools, "node"));
+    writeFileSync(join(cwd, "retry.mts"), recipeOf("retry.mts"));
+    const page = readFileSync(join(root, "src/http/README.md"), "utf8");
+    const examples = [
+      ...page.matchAll(/^```(console|sh)\b.*\n([^]*?)^```$/gm)
+    ].map(([, language, text = ""]) =>
+      language === "sh" ? text : (text.match(/(?<=^\$ ).*\n/gm) ?? []).join("")
+    );
+    const start = "node dist/server.js &\n";
+    const [before = "", after] = examples.join("").split(start);
+    assert.ok(after, "one server is started");
+    const script = [
+      // On any port. A reader waits for the first line, too.
+      `${before}node dist/server.js --port 0 > listening &`,
+      "until [ -s listening ]; do sleep 0.1; done",
+      "export PLANTS_URL=$(sed 's/.* //' listening)",
+      after
+        .replaceAll("http://127.0.0.1:8080", "$PLANTS_URL")
+        .replace("node retry.mts", `node --import '${loader}' retry.mts`),
+      "wait $!"
+    ].join("\n");
+    const { stdout } = await promisify(execFile)("sh", ["-ec", script], {
+      cwd,
+      env: cleanEnvironment({ PATH: `${tools}:${process.env["PATH"]}` }),
+      timeout: 30_000
+    });
+    assert.match(
+      stdout,
+      /^\{"error":40014,.*\n\{"name":"Moss"\}\n\{"name":"Moss"\}\n$/
+    );
+    const journal = readFileSync(join(cwd, "plants.ndjson"), "utf8");
+    assert.equal(journal.match(/^\{"seq":/gm)?.length, 2);
+  }
+);
+
 /** What a command printed, whether it succeeded or failed. */
 function spawnedOutput(result: unknown) {
   const { stdout, stderr } = Object(result);
@@ -565,6 +638,7 @@ test(
       "-ec",
       recipeWith("retry", {
         "http://127.0.0.1:8080": `http://127.0.0.1:${port}`,
+        "PLANTS_TOKEN=garden": "PLANTS_TOKEN=a",
         Moss: name
       })
     ];
