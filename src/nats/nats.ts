@@ -54,7 +54,7 @@ export class NatsStore
   readonly #idPrefix = randomId();
   #count = 0;
 
-  /** The number of the message that was acknowledged last, of those that were new. */
+  /** The highest number of an acknowledged message that was new, on the stream that is used now. */
   #lastSeq = 0;
 
   /**
@@ -129,6 +129,7 @@ export class NatsStore
 
   async #store(json: string, key?: string): Promise<Outcome> {
     const begunAt = performance.now();
+    const seqBefore = this.#lastSeq;
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
     const { ack, id } = await this.#publish(payload, "", deadline, key).catch(
@@ -140,12 +141,16 @@ export class NatsStore
     );
     const seq = Number(ack["seq"]);
     if (ack["duplicate"] !== true) {
-      // Numbers only grow, unless another stream has taken the place of this one.
-      if (seq <= this.#lastSeq)
+      // A message gets a higher number than all that were acknowledged before it was sent, unless
+      // another stream has taken the place of this one. Acknowledgements of messages that are in
+      // flight together may arrive in any order, as after a change of the leader. `#lastSeq` is the
+      // lower number if another stream was already found while the message was in flight.
+      const isPassed = seq <= Math.min(seqBefore, this.#lastSeq);
+      if (isPassed)
         this.#inFlight.session.ready?.close(
           "it acknowledged a number that was passed before: the stream may be another"
         );
-      this.#lastSeq = seq;
+      this.#lastSeq = isPassed ? seq : Math.max(seq, this.#lastSeq);
     } else if (key !== undefined) {
       // Never trusts an id alone: reads what the stream has under that number.
       const stored = await this.messageAt(seq, deadline).catch(() => undefined);

@@ -394,6 +394,53 @@ describe("the stream of a connection that is used", () => {
     await stores(store);
     await until("it is known", () => !store.stats.isReachable);
   });
+  test("is the same one when acknowledgements of messages in flight arrive in another order", async () => {
+    const replies: string[] = [];
+    const { fake, store, warnings } = await open(
+      {
+        onPlant: ({ reply }) => {
+          if (replies.push(reply) < 3) return undefined;
+          const messages = replies.map((to, index) => {
+            const text = ack(index + 1);
+            return `MSG ${to} 1 ${text.length}\r\n${text}\r\n`;
+          });
+          return { raw: messages.reverse().join("") };
+        }
+      },
+      { checkMillis: 3_600_000 }
+    );
+    const before = warnings.length;
+    const plants = [fern, fern, fern].map((plant) => store.append(plant));
+    assert.deepEqual(
+      (await Promise.all(plants)).map(({ seq }) => seq),
+      [1, 2, 3]
+    );
+    fake.script = { onPlant: () => ack(4) };
+    assert.equal(await stores(store), true);
+    assert.equal(fake.connections, 1);
+    assert.deepEqual(warnings.slice(before), []);
+
+    fake.script = { onPlant: () => ack(2) };
+    assert.equal(await stores(store), true);
+    await until(
+      "the control: a number from before closes",
+      () => fake.connections > 1
+    );
+  });
+  test("is checked once when it becomes another while many messages are in flight", async () => {
+    let seq = 1_000;
+    const { fake, store, warnings } = await open(
+      { onPlant: () => ack(seq++) },
+      { checkMillis: 3_600_000 }
+    );
+    assert.equal(await stores(store), true);
+    seq = 1;
+    const plants = Array.from({ length: 100 }, () => stores(store));
+    assert.ok((await Promise.all(plants)).every(Boolean));
+    assert.equal(await stores(store), true);
+    assert.equal(fake.connections, 2);
+    assert.equal(warnings.join("\n").match(/passed before/g)?.length, 1);
+  });
   test("without a leader is waited for, as one that is not wrong", async () => {
     const { fake, store } = await open(
       {},
