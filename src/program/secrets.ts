@@ -243,7 +243,7 @@ export function parseTokensFile(text: string, log: Log) {
   }
   if (malformed.length > 0)
     throw new TypeError(
-      `${linesOf(malformed)}: expected NAME sha256:HEX with 64 lower-case digits` +
+      `${describeLines(malformed)}: expected NAME sha256:HEX with 64 lower-case digits` +
         (text.includes("\0") ? ", found UTF-16" : "") +
         (text.includes(emptyDigest) ? ", found that of an empty token" : "")
     );
@@ -252,7 +252,7 @@ export function parseTokensFile(text: string, log: Log) {
 }
 
 /** Returns `line 3`, or `lines 3, 5 and 9`, or `lines 1, 2, 3, 4, 5 and 9 more`. */
-function linesOf(numbers: readonly number[]) {
+function describeLines(numbers: readonly number[]) {
   const shown = numbers.slice(0, linesNamedMax);
   const last =
     numbers.length > linesNamedMax

@@ -30,7 +30,7 @@ const commands = `plant-store ${version}: takes plants over HTTP and keeps them
 
   plant-store [serve] [options]   serve POST /plants; SIGTERM ends it; SIGHUP reloads tokens and
                                   certificate, and begins a new journal if the old one was renamed
-  plant-store check [options]     check settings and secret files for serve; opens nothing else
+  plant-store check [options]     check settings, secret files and paths; open no store or port
   plant-store verify FILE...      check whole journals; --json for programs
   plant-store cat FILE...         print each plant as a line of JSON; --seq and --at add its number
                                   and time
