@@ -215,7 +215,10 @@ for (const [says, args, files, stdout, code, stderr] of [
     { a: `${first}${record(3, offset, plants[1])}x\n` },
     printed,
     65,
-    /^plant-store: a: at offset \d+, expected seq 2, found 3\nplant-store: a: at offset \d+, the line's checksum is wrong\n$/
+    new RegExp(
+      "^plant-store: a: at offset \\d+, expected seq 2, found 3\n" +
+        "plant-store: a: at offset \\d+, the line's checksum is wrong\n$"
+    )
   ],
   [
     "reports what is no journal in one line, however many it has",

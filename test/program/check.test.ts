@@ -169,8 +169,11 @@ test("check reports all mistakes of settings and secret files, and opens neither
   assert.match(
     bad.stderr,
     new RegExp(
-      "^plant-store: tokens file none: .*\nplant-store: TLS certificate none: .*\nplant-store: TLS key none: .*\n" +
-        "plant-store: the store's address: expected nats:.*\nplant-store: the store's credentials: credentials file none: .*\n" +
+      "^plant-store: tokens file none: .*\n" +
+        "plant-store: TLS certificate none: .*\n" +
+        "plant-store: TLS key none: .*\n" +
+        "plant-store: the store's address: expected nats:.*\n" +
+        "plant-store: the store's credentials: credentials file none: .*\n" +
         "plant-store: the store's certificates: TLS authority none: .*\n$"
     )
   );
