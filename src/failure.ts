@@ -1,9 +1,6 @@
-/** How parts fail: exit codes, the error of an engine, and helpers for errors. */
+/** How parts fail: exit codes, the error that carries one, and helpers for errors. */
 
-/**
- * Exit codes by their causes: those of a JournalError, of an EngineError, and of the program itself.
- * They are those of sysexits(3), but for a torn end, which is no failure.
- */
+/** Exit codes by their causes: those of sysexits(3), but for a torn end, which is no failure. */
 export const exitCodes = {
   done: 0,
   torn: 1,
@@ -20,20 +17,25 @@ export const exitCodes = {
   refused: 78
 } as const;
 
-/** Why an engine cannot work. A StoreError says what became of a single plant. */
-export class EngineError extends Error {
-  override readonly name = "EngineError";
+export type ExitCause = keyof typeof exitCodes;
 
-  /**
-   * `config`: the operator must correct something; `refused`: the same for one host, and another
-   * host may accept; `unreachable`: may pass by itself; `data`: a stream or file has other content
-   * than it must have.
-   */
-  readonly code: "config" | "refused" | "unreachable" | "data";
+/**
+ * Why a store or the program cannot work. The program reports each line of the message by itself,
+ * and ends with the code. A StoreError says what became of a single plant.
+ *
+ * Of a stream, `config`: the operator must correct something; `refused`: the same for one host, and
+ * another host may accept; `unreachable`: may pass by itself; `data`: it has other content than it
+ * must have.
+ */
+export class ExitError<Cause extends ExitCause = ExitCause> extends Error {
+  override readonly name: string = "ExitError";
+  readonly code: Cause;
+  readonly exitCode: number;
 
-  constructor(code: EngineError["code"], message: string) {
-    super(message);
+  constructor(code: Cause, message: string, options?: ErrorOptions) {
+    super(message, options);
     this.code = code;
+    this.exitCode = exitCodes[code];
   }
 }
 

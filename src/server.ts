@@ -3,9 +3,9 @@
  * The entry point of the program: the only file that has the process, its streams, its signals and
  * its exit status. The other files get what they may use of these: see `program/host.ts`.
  */
-import { ExitError, internalErrorMessage } from "./program/exit.ts";
+import { internalErrorMessage } from "./program/exit.ts";
 import type { Host } from "./program/host.ts";
-import { exitCodes } from "./failure.ts";
+import { ExitError, exitCodes } from "./failure.ts";
 
 const { stdout, stderr } = process;
 

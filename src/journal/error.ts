@@ -1,6 +1,6 @@
 /** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
-import { exitCodes, messageOf } from "../failure.ts";
+import { ExitError, messageOf } from "../failure.ts";
 
 export type JournalErrorCode =
   "damaged" | "unreadable" | "internal" | "failed" | "locked";
@@ -12,14 +12,12 @@ export type JournalErrorCode =
  * `locked`: another process has it open; `internal`: an assertion failed; `failed`: any other
  * error.
  */
-export class JournalError extends Error {
+export class JournalError extends ExitError<JournalErrorCode> {
   override readonly name = "JournalError";
-  readonly code: JournalErrorCode;
   readonly path: string;
 
   /** The byte offset of the damage, or of the failed write; undefined for the whole file. */
   readonly offset: number | undefined;
-  readonly exitCode: number;
 
   constructor(
     code: JournalErrorCode,
@@ -30,13 +28,13 @@ export class JournalError extends Error {
     const isInternal = cause instanceof AssertionError;
     const place = offset === undefined ? "" : `at offset ${offset}, `;
     const reason = messageOf(cause);
-    super(`${path}: ${place}${isInternal ? "internal error: " : ""}${reason}`, {
-      cause
-    });
-    this.code = isInternal ? "internal" : code;
+    super(
+      isInternal ? "internal" : code,
+      `${path}: ${place}${isInternal ? "internal error: " : ""}${reason}`,
+      { cause }
+    );
     this.path = path;
     this.offset = offset;
-    this.exitCode = exitCodes[this.code];
   }
 }
 

@@ -16,7 +16,7 @@ import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { checkNames, checkOptionTypes } from "../config.ts";
-import { isError, messageOf, EngineError } from "../failure.ts";
+import { isError, messageOf, ExitError } from "../failure.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
 
@@ -57,7 +57,7 @@ export type Endpoint = StreamSettings["hosts"][number];
 /**
  * Checks an address and options, credentials and certificates included.
  *
- * @throws EngineError `config` with a line for each mistake in address, credentials and
+ * @throws ExitError `config` with a line for each mistake in address, credentials and
  * certificates; RangeError for a limit, TypeError for an unknown option or limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
@@ -93,18 +93,18 @@ export function settingsOf(address: string, options: NatsOptions) {
     } catch (error) {
       mistakes.push(messageOf(error));
     }
-  if (mistakes.length > 0) throw new EngineError("config", mistakes.join("\n"));
+  if (mistakes.length > 0) throw new ExitError("config", mistakes.join("\n"));
   const target = parseAddress(address);
   return { ...target, limits, login, keys, isReadOnly, tlsOptions, warn };
 }
 
-/** Returns what a function returns. @throws EngineError `refused` with its error's message */
+/** Returns what a function returns. @throws ExitError `refused` with its error's message */
 function orRefused<T>(what: string, get: () => T) {
   try {
     return get();
   } catch (error) {
     const reason = isError(error) ? error.message : "cannot be read";
-    throw new EngineError("refused", `the store's ${what}: ${reason}`);
+    throw new ExitError("refused", `the store's ${what}: ${reason}`);
   }
 }
 
@@ -118,7 +118,7 @@ const addressForm = new RegExp(
   `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
 );
 
-/** @throws EngineError `config` with the expected form */
+/** @throws ExitError `config` with the expected form */
 function parseAddress(address: string) {
   const [, protocol, hosts = "", stream = "", query] =
     addressForm.exec(address) ?? [];
@@ -145,7 +145,7 @@ function parseAddress(address: string) {
       inbox: options.get("inbox") ?? "_INBOX"
     };
   } catch {
-    throw new EngineError(
+    throw new ExitError(
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
         "?replicas=1-5&monitor=PORT&tls-first&domain=NAME" +

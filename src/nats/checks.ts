@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { get } from "node:http";
 import { setTimeout } from "node:timers/promises";
-import { EngineError } from "../failure.ts";
+import { ExitError } from "../failure.ts";
 import {
   endpointsOf,
   subjectForm,
@@ -27,7 +27,7 @@ import type { ServerConnection } from "./server-connection.ts";
  * @param patienceMillis the time to wait for a leader that responds
  * @returns the stream's JetStream domain, if it has one, and a warning for each server that could
  *   not be asked
- * @throws EngineError `config` for a wrong setting, `unreachable` if a server does not respond
+ * @throws ExitError `config` for a wrong setting, `unreachable` if a server does not respond
  */
 export async function check(
   connection: ServerConnection,
@@ -68,7 +68,7 @@ export async function check(
       giveUpAt = Math.min(giveUpAt, performance.now() + noProgressMillis);
     }
     if (!connection.isOpen || performance.now() > giveUpAt)
-      throw new EngineError("unreachable", problem);
+      throw new ExitError("unreachable", problem);
     await pause;
   }
 }
@@ -123,13 +123,13 @@ async function askServers(
   };
 }
 
-/** @throws EngineError `config` with the problems of a stream and the JSON of a right one */
+/** @throws ExitError `config` with the problems of a stream and the JSON of a right one */
 function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
   const { api, stream, subject } = settings;
   const actual = objectOf(config);
   const found = String(actual["subjects"] ?? "");
   if (found !== subject && subjectForm.test(found))
-    throw new EngineError(
+    throw new ExitError(
       "config",
       `the stream ${stream} takes the subject ${found}: the address needs subject=${found}`
     );
@@ -153,7 +153,7 @@ function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
     ? "name its JetStream domain in the address (domain=NAME) if it is in another, or create it " +
       `${create} this, its max_bytes below each server's max_file_store:`
     : `correct it by ${api}.STREAM.UPDATE.${stream}, or, where that is refused, create another ${create}`;
-  throw new EngineError(
+  throw new ExitError(
     "config",
     `the stream ${stream}: ${problems.join("; ")}\n${advice}\n${JSON.stringify(corrected)}`
   );
@@ -235,7 +235,7 @@ const differences = (actual: JsonObject, required: JsonObject) =>
  *
  * @returns the server's name and id if it does; nothing if the monitor redirects, is silent, or
  *   does not end
- * @throws EngineError `config` for a server that does not
+ * @throws ExitError `config` for a server that does not
  */
 async function askMonitor(endpoint: Endpoint, settings: StreamSettings) {
   const { monitorPort: port, limits } = settings;
@@ -267,7 +267,7 @@ async function askMonitor(endpoint: Endpoint, settings: StreamSettings) {
       ? "sync_interval: always; without it, a power cut loses acknowledged plants"
       : expectedOf(version);
   if (lacks !== "")
-    throw new EngineError(
+    throw new ExitError(
       "config",
       `${endpoint.host}:${port}/varz: expected ${lacks}`
     );

@@ -9,7 +9,7 @@
  */
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreError } from "../store.ts";
-import type { EngineError } from "../failure.ts";
+import type { ExitError } from "../failure.ts";
 import type { StreamSettings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
@@ -191,7 +191,7 @@ export class InFlight implements SessionHandlers {
   }
 
   /** Fails as unknown what was sent: the server does not say which message the error is about. */
-  onDenied(error: EngineError) {
+  onDenied(error: ExitError) {
     for (const entry of this.#entries.values())
       if (entry.mayBeStored) this.#settle(entry, error);
   }

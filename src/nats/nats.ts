@@ -12,7 +12,7 @@ import {
   type Receipt,
   type StoreEvents
 } from "../store.ts";
-import { EngineError } from "../failure.ts";
+import { ExitError } from "../failure.ts";
 import {
   settingsOf,
   type NatsOptions,
@@ -29,7 +29,7 @@ import { headersOf, objectOf, randomId, type JsonObject } from "./protocol.ts";
  * Resolves when the stream has passed its check. If no host can be reached, it resolves, too: the
  * store keeps trying, and refuses plants meanwhile.
  *
- * @throws EngineError if address, credentials, servers or stream have to be corrected, RangeError
+ * @throws ExitError if address, credentials, servers or stream have to be corrected, RangeError
  * for a limit
  */
 export async function openNats(
@@ -291,4 +291,4 @@ function judgeAck(
     : new StoreError(meaning ?? "unknown", reason);
 }
 
-export { EngineError, settingsOf, type NatsLimits, type NatsOptions };
+export { ExitError, settingsOf, type NatsLimits, type NatsOptions };

@@ -7,7 +7,7 @@
  * https://docs.nats.io/reference/reference-protocols/nats-protocol
  */
 import { randomBytes } from "node:crypto";
-import { EngineError } from "../failure.ts";
+import { ExitError } from "../failure.ts";
 import type { NatsLimits } from "./limits.ts";
 
 export interface Frame {
@@ -28,7 +28,7 @@ const crlf = Buffer.from("\r\n");
 /**
  * Parses chunks of any size into frames.
  *
- * @throws EngineError `unreachable` for bytes that are not NATS, or exceed a limit
+ * @throws ExitError `unreachable` for bytes that are not NATS, or exceed a limit
  */
 export async function* framesOf(
   chunks: AsyncIterable<Buffer>,
@@ -105,7 +105,7 @@ export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 /**
  * Reads JSON without members named toString, which would break its conversion to a text.
  *
- * @throws EngineError `unreachable` for text that is not JSON, or is nested too deeply
+ * @throws ExitError `unreachable` for text that is not JSON, or is nested too deeply
  */
 export function readObject(json: Buffer | string) {
   try {
@@ -128,4 +128,4 @@ export function expectedOf(version: unknown) {
 }
 
 export const protocolError = (found: string) =>
-  new EngineError("unreachable", `expected the NATS protocol, found ${found}`);
+  new ExitError("unreachable", `expected the NATS protocol, found ${found}`);

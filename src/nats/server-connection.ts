@@ -7,7 +7,7 @@ import { hostname } from "node:os";
 import { pid } from "node:process";
 import { connect as connectTls } from "node:tls";
 import { version } from "../config.ts";
-import { isError, EngineError } from "../failure.ts";
+import { isError, ExitError } from "../failure.ts";
 import type { Endpoint, StreamSettings } from "./address.ts";
 import {
   expectedOf,
@@ -197,7 +197,7 @@ export class ServerConnection {
 
   /** Ends the connection. Only the first call's reason counts. */
   close(reason: string) {
-    this.#end(new EngineError("unreachable", reason));
+    this.#end(new ExitError("unreachable", reason));
   }
 
   /** Ends the connection, and sends nothing more: what the kernel still has could arrive minutes
@@ -231,7 +231,7 @@ export class ServerConnection {
     this.#write("PING\r\n");
   }
 
-  /** @throws EngineError for a server that is not safe, or that lacks what this client needs */
+  /** @throws ExitError for a server that is not safe, or that lacks what this client needs */
   #checkServer() {
     const { version, headers, tls_required, tls_available } = this.info;
     if (version === undefined) throw protocolError("no INFO");
@@ -241,7 +241,7 @@ export class ServerConnection {
       (!headers && "headers") ||
       (needsTls && !tls_required && !tls_available && "TLS");
     if (lacks)
-      throw new EngineError("refused", `expected a server with ${lacks}`);
+      throw new ExitError("refused", `expected a server with ${lacks}`);
   }
 
   #onFrame(frame: Frame) {
@@ -286,7 +286,7 @@ export class ServerConnection {
 
   /** @throws what is neither an error of the connection nor of the server: an internal error */
   #errorOf(error: unknown) {
-    if (error instanceof EngineError) return error;
+    if (error instanceof ExitError) return error;
     if (!(isError(error) && "code" in error)) throw error;
 
     // An error of the system names its call. Any other error over TLS is about trust.
@@ -294,7 +294,7 @@ export class ServerConnection {
 
     // The message of OpenSSL is a record of its own over two lines: its reason is the text in it.
     const text = "reason" in error ? String(error.reason) : error.message;
-    return new EngineError(
+    return new ExitError(
       isTrust ? "refused" : "unreachable",
       text || "cannot connect"
     );
@@ -312,10 +312,10 @@ function serverError(text: string, login: object | undefined) {
     const hint = text.includes("STREAM.MSG.GET")
       ? ": keys of plants, import and export need this permission"
       : "";
-    return new EngineError("config", text + hint);
+    return new ExitError("config", text + hint);
   }
-  if (!/authori/i.test(text)) return new EngineError("unreachable", text);
-  return new EngineError("refused", text + (login ? loginHint(login) : ""));
+  if (!/authori/i.test(text)) return new ExitError("unreachable", text);
+  return new ExitError("refused", text + (login ? loginHint(login) : ""));
 }
 
 const loginHint = (login: object) => {

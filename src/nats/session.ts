@@ -5,7 +5,7 @@
  *   address -> handshake -> check -> ready -> lost -> the next address …
  */
 import { setTimeout } from "node:timers/promises";
-import { EngineError } from "../failure.ts";
+import { ExitError } from "../failure.ts";
 import { endpointsOf, type Endpoint, type StreamSettings } from "./address.ts";
 import { check } from "./checks.ts";
 import { ServerConnection, type ResponseHandler } from "./server-connection.ts";
@@ -15,7 +15,7 @@ export interface SessionHandlers extends ResponseHandler {
   onReady(): void;
 
   /** Called when something is not permitted; the server does not say which message it was. */
-  onDenied(error: EngineError): void;
+  onDenied(error: ExitError): void;
 }
 
 export class Session {
@@ -65,7 +65,7 @@ export class Session {
    * Connects, and reconnects until `close`. Resolves once a connection has passed its check, or
    * every address was tried once. In the second case, the session keeps trying.
    *
-   * @throws EngineError for a mistake that somebody has to correct
+   * @throws ExitError for a mistake that somebody has to correct
    */
   start(): Promise<void> {
     return new Promise((resolve, reject) => void this.#run(resolve, reject));
@@ -95,7 +95,7 @@ export class Session {
     if (!this.#isClosed) this.#settings.warn?.(text.replace(/\s+/g, " "));
   }
 
-  async #run(resolve: () => void, reject: (error: EngineError) => void) {
+  async #run(resolve: () => void, reject: (error: ExitError) => void) {
     const { monitorPort, limits } = this.#settings;
     if (monitorPort === null)
       this.#warn(
@@ -156,7 +156,7 @@ export class Session {
       this.#patienceMillis = this.#settings.limits.unreachableMillis;
     }
     this.#isReady = false;
-    const error = new EngineError(code, `${endpoint.shown}: ${message}`);
+    const error = new ExitError(code, `${endpoint.shown}: ${message}`);
     if (code === "config") {
       this.#lostAt = -Infinity;
       this.#handlers.onDenied(error);
@@ -167,7 +167,7 @@ export class Session {
   /**
    * Checks a connection at intervals, and makes it ready after the first check.
    *
-   * @throws EngineError
+   * @throws ExitError
    */
   async #serve(connection: ServerConnection, onChecked: () => void) {
     const { appendMillis, checkMillis, noProgressMillis, unaskedMillis } =

@@ -1,17 +1,6 @@
-/** How the program ends: its errors, which carry an exit code, and how errors are reported. */
-import { JournalError } from "../journal/error.ts";
-import { isError, messageOf, EngineError, exitCodes } from "../failure.ts";
+/** How errors end the program, and how they are reported. */
+import { ExitError, exitCodes, isError, messageOf } from "../failure.ts";
 import type { Host } from "./host.ts";
-
-/** Ends the program with a code; each line of the message is reported by itself. */
-export class ExitError extends Error {
-  readonly exitCode: number;
-
-  constructor(exit: keyof typeof exitCodes, message: string) {
-    super(message);
-    this.exitCode = exitCodes[exit];
-  }
-}
 
 /**
  * Reports an error, each line by itself so that grep finds them, and returns its exit code. The
@@ -42,9 +31,7 @@ export const internalErrorMessage = (error: unknown) =>
   `internal error: ${messageOf(error)}`;
 
 function exitCodeOf(error: unknown) {
-  if (error instanceof ExitError || error instanceof JournalError)
-    return error.exitCode;
-  if (error instanceof EngineError) return exitCodes[error.code];
+  if (error instanceof ExitError) return error.exitCode;
 
   // An error of the operating system has a number.
   const isSystemError = isError(error) && "errno" in error;

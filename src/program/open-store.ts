@@ -30,7 +30,7 @@ export interface Store
   rotate?: Journal["rotate"];
 }
 
-/** Opens the store. @throws JournalError, EngineError */
+/** Opens the store. @throws JournalError, ExitError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
   if (isStream(config.store)) return openStream(config, host);
 
@@ -69,7 +69,7 @@ export async function openStream(
 /**
  * Checks what can be known of a store without opening it.
  *
- * @throws JournalError, or EngineError with a line for each mistake
+ * @throws JournalError, or ExitError with a line for each mistake
  */
 export async function checkStore(config: Config, host: Host) {
   const { store } = config;

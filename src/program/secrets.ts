@@ -9,9 +9,8 @@ import {
 } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm, emptyDigest } from "../http/bearer.ts";
-import { ifPossible, messageOf } from "../failure.ts";
+import { ExitError, ifPossible, messageOf } from "../failure.ts";
 import { isWindows } from "../system.ts";
-import { ExitError } from "./exit.ts";
 import type { Host, Log } from "./host.ts";
 import type { Config } from "./settings.ts";
 

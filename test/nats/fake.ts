@@ -18,7 +18,7 @@ import {
   type NatsStore
 } from "../../src/nats/nats.ts";
 import { StoreError } from "../../src/store.ts";
-import { EngineError } from "../../src/failure.ts";
+import { ExitError } from "../../src/failure.ts";
 import { rightStream } from "./cluster.ts";
 
 export interface Published {
@@ -373,14 +373,14 @@ export async function open(
   return { fake, store, warnings };
 }
 
-/** Asserts that something fails with an EngineError, and that its message shows no secret. */
+/** Asserts that something fails with an ExitError, and that its message shows no secret. */
 export const refused = (
   work: Promise<unknown>,
   code: string,
   pattern: RegExp
 ): Promise<void> =>
   assert.rejects(work, (error) => {
-    assert.ok(error instanceof EngineError, String(error));
+    assert.ok(error instanceof ExitError, String(error));
     assert.equal(error.code, code);
     assert.match(error.message, pattern);
     assert.doesNotMatch(error.message, /s3cret|pw\b/);

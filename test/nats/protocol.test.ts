@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import { natsLimits } from "../../src/nats/limits.ts";
 import { framesOf } from "../../src/nats/protocol.ts";
 import { settingsOf } from "../../src/nats/address.ts";
-import { EngineError } from "../../src/failure.ts";
+import { ExitError } from "../../src/failure.ts";
 
 async function read(chunks: readonly (Buffer | string)[], limits = natsLimits) {
   const found: (readonly (string | number)[])[] = [];
@@ -98,7 +98,7 @@ describe("the bytes of a server", () => {
   ] as const) {
     test(`${isGood ? "takes" : "refuses"} ${name}`, async () => {
       if (isGood) await assert.doesNotReject(read([bytes]));
-      else await assert.rejects(read([bytes]), EngineError);
+      else await assert.rejects(read([bytes]), ExitError);
     });
   }
 });
@@ -194,7 +194,7 @@ describe("the address", () => {
       assert.throws(
         () => settingsOf(address, {}),
         (error) =>
-          error instanceof EngineError &&
+          error instanceof ExitError &&
           error.code === "config" &&
           !/s3|@|u:/.test(error.message)
       );

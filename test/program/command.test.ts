@@ -13,7 +13,7 @@ import {
   type Config
 } from "../../src/program/settings.ts";
 import { openTokens } from "../../src/program/serving/tokens.ts";
-import { ExitError } from "../../src/program/exit.ts";
+import { ExitError } from "../../src/failure.ts";
 import type { Host } from "../../src/program/host.ts";
 import { run } from "../support/in-process.ts";
 import { limitOf, limits, orderedLimits } from "../support/limits.ts";

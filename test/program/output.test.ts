@@ -4,7 +4,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExitError } from "../../src/program/exit.ts";
+import { ExitError } from "../../src/failure.ts";
 import type { Host } from "../../src/program/host.ts";
 import { begin } from "../support/in-process.ts";
 import { fern, journalWith } from "../support/journals.ts";

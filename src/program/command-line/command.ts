@@ -1,7 +1,7 @@
 /** The command line: the command, its positionals and flags. All mistakes are reported at once. */
 import { parseArgs } from "node:util";
 import { limitTable } from "../../config.ts";
-import { ExitError } from "../exit.ts";
+import { ExitError } from "../../failure.ts";
 import type { Host } from "../host.ts";
 import { isTokenName } from "../secrets.ts";
 import { entries, hintFor, quoted, readConfig } from "../settings.ts";

@@ -14,8 +14,7 @@ import { fromMessage, toMessage } from "../../nats/message.ts";
 import { attempt, JournalError } from "../../journal/error.ts";
 import { headerText, fillChecksums } from "../../journal/record.ts";
 import { StoreError } from "../../store.ts";
-import { EngineError } from "../../failure.ts";
-import { ExitError } from "../exit.ts";
+import { ExitError } from "../../failure.ts";
 import type { Host } from "../host.ts";
 import { openStream } from "../open-store.ts";
 import { progressOf, reportOn, type OnProgress } from "./verify.ts";
@@ -59,9 +58,9 @@ export async function transfer(
     }
   } catch (error) {
     if (!(error instanceof StoreError)) throw error;
-    if (error.cause instanceof EngineError) throw error.cause;
+    if (error.cause instanceof ExitError) throw error.cause;
     if (error.code === "tooLarge") throw data(error.message);
-    throw new EngineError("unreachable", `${error.message}; run it again`);
+    throw new ExitError("unreachable", `${error.message}; run it again`);
   } finally {
     await stream.close();
   }
@@ -70,7 +69,7 @@ export async function transfer(
 /**
  * Verifies a journal, and returns the number of its records.
  *
- * @throws EngineError `data` if it is damaged, or if opening would repair it; JournalError `locked`
+ * @throws ExitError `data` if it is damaged, or if opening would repair it; JournalError `locked`
  * for a journal that may grow, or be truncated, while it is read
  */
 async function recordsOf(path: string, host: Host) {
@@ -95,7 +94,7 @@ async function recordsOf(path: string, host: Host) {
  * Compares the messages that the stream has already, then sends the others.
  *
  * @returns the number of records that were sent
- * @throws EngineError `data` if the stream or a journal has other content than expected
+ * @throws ExitError `data` if the stream or a journal has other content than expected
  */
 export async function importJournals(
   stream: NatsStore,
@@ -174,7 +173,7 @@ function* messagesOf(paths: readonly string[]) {
  * Writes the whole stream as a journal, at a path where no file exists.
  *
  * @returns the number of its records
- * @throws EngineError `data` if the stream has holes, or a message that is not a record
+ * @throws ExitError `data` if the stream has holes, or a message that is not a record
  */
 export async function exportStream(
   stream: NatsStore,
@@ -220,4 +219,4 @@ export async function exportStream(
   return lastSeq;
 }
 
-const data = (message: string) => new EngineError("data", message);
+const data = (message: string) => new ExitError("data", message);

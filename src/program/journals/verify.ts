@@ -1,8 +1,8 @@
 /** `verify`: reports on whole journals, as text for people and as JSON for programs. */
 import { verifyJournal } from "../../journal/verify.ts";
 import { noHeader } from "../../journal/recover.ts";
-import { exitCodes } from "../../failure.ts";
-import { ExitError, reportError, worstOf } from "../exit.ts";
+import { ExitError, exitCodes } from "../../failure.ts";
+import { reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
 import { readJournal, withoutBeside } from "./read-journal.ts";
 

@@ -9,10 +9,9 @@ import {
 } from "node:fs";
 import { createServer, type ListenOptions, type Server } from "node:net";
 import { dirname } from "node:path";
-import { messageOf } from "../../failure.ts";
+import { ExitError, messageOf } from "../../failure.ts";
 import { probe } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
-import { ExitError } from "../exit.ts";
 import type { Log } from "../host.ts";
 import { adminForm, isStream, type Config } from "../settings.ts";
 

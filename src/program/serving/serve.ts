@@ -1,9 +1,9 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../../index.ts";
-import { messageOf, exitCodes } from "../../failure.ts";
+import { ExitError, messageOf, exitCodes } from "../../failure.ts";
 import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
-import { ExitError, internalErrorMessage, reportError } from "../exit.ts";
+import { internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
 import { filesBesidesConnections, version } from "../../config.ts";
 import type { Host, Log } from "../host.ts";
