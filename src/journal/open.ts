@@ -70,10 +70,11 @@ export async function openFile(options: OpenOptions) {
   const { path, before } = findFile(options);
   const releases: Release[] = [];
 
-  // An error here loses nothing: acknowledged records are durable, and the descriptor is closed all
-  // the same.
+  // The lock goes before the descriptor: a deleted file's inode is free once it is closed, and a new
+  // file must not meet a lock that is named by it. An error here loses nothing: acknowledged records
+  // are durable, and the descriptor is closed all the same.
   const release = () => {
-    for (const each of releases) ifPossible(each);
+    for (const each of releases.toReversed()) ifPossible(each);
   };
   try {
     const file = attempt(before ? "unreadable" : "failed", path, () =>

@@ -904,3 +904,23 @@ test("an opening that fails keeps no lock, though its file can't be closed eithe
   });
   await (await openJournal(path)).close();
 });
+
+test("a file keeps its inode until its lock is released, so that no new file meets the lock", async () => {
+  const path = join(socketFolder(), "plants.ndjson");
+  const steps: string[] = [];
+  const disk = {
+    ...diskWith((file) => ({
+      close() {
+        steps.push("the descriptor is closed");
+        file.close();
+      }
+    })),
+    async lock(...given: Parameters<typeof realDisk.lock>) {
+      const [, , releases] = given;
+      await realDisk.lock(...given);
+      releases.push(() => steps.push("the lock is released"));
+    }
+  };
+  await (await openJournal(path, { disk })).close();
+  assert.deepEqual(steps, ["the lock is released", "the descriptor is closed"]);
+});
