@@ -77,10 +77,6 @@ test(
       join(cwd, unit),
       recipeWith(unit, { "/usr/bin/node": process.execPath })
     );
-    writeFileSync(
-      join(cwd, "plant-store.socket"),
-      recipeOf("plant-store.socket")
-    );
     const secure = ["security", "--offline=yes", "--threshold=12", `./${unit}`];
     const found = analyze(...secure);
     assert.equal(found.status, 0, found.stdout);
@@ -88,7 +84,17 @@ test(
       found.stdout,
       /exposure level for plant-store\.service: 1\.[0-2] OK/
     );
-    for (const name of [unit, "plant-store.socket"]) {
+    const others = [
+      "plant-store.socket",
+      "plant-store-verify.service",
+      "plant-store-verify.timer"
+    ];
+    for (const name of others)
+      writeFileSync(
+        join(cwd, name),
+        recipeOf(name).replace("/usr/bin/node", process.execPath)
+      );
+    for (const name of [unit, ...others]) {
       const verified = analyze("verify", `./${name}`);
       assert.equal(verified.status, 0);
       assert.equal(verified.stderr, "");
@@ -103,34 +109,66 @@ test(
   }
 );
 
+/** Returns the arguments of a unit's command for the program, with a folder in the place of its own. */
+function argumentsOf(name: string, folder: string): readonly string[] {
+  const [, line = ""] =
+    /^ExecStart=(.*)$/m.exec(
+      recipeWith(name, {
+        "/opt/plant-store/dist/server.js": "PROGRAM",
+        "/var/lib/plant-store": "FOLDER"
+      })
+    ) ?? [];
+  // The folder takes its place after the split: its path may have spaces.
+  const [, path, ...args] = line
+    .replace("${CREDENTIALS_DIRECTORY}", "FOLDER")
+    .split(" ")
+    .map((word) => word.replace("FOLDER", folder));
+  assert.equal(path, "PROGRAM");
+  return args;
+}
+
 test("the unit's command serves with a credential as systemd provides it, mode 0440", async () => {
   const folder = temporaryFolder();
   const tokens = join(folder, "tokens");
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
   chmodSync(tokens, 0o440);
-  const [, line = ""] =
-    /^ExecStart=(.*)$/m.exec(
-      recipeWith(unit, {
-        "/opt/plant-store/dist/server.js": "PROGRAM",
-        "/var/lib/plant-store": "FOLDER",
-        "${CREDENTIALS_DIRECTORY}": "FOLDER"
-      })
-    ) ?? [];
-  // The folder takes its place after the split: its path may have spaces.
-  const [, path = "", ...args] = line
-    .split(" ")
-    .map((word) => word.replace("FOLDER", folder));
-  assert.equal(path, "PROGRAM");
+  const args = argumentsOf(unit, folder);
   const server = await startProcess({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await post(server.url, 1), 200);
   assert.equal(await server.end(), 0);
   assert.ok(existsSync(join(folder, "plants.ndjson")));
 });
 
-test("the unit waits longer for the end than the drain, and restarts only where that helps", () => {
+test("the command of the verification fails for a damaged journal, not for a torn one", async () => {
+  const name = "plant-store-verify.service";
+  const folder = temporaryFolder();
+  const path = join(folder, "plants.ndjson");
+  await journalWith(path, { id: 1n, name: "Fern" });
+  const whole = readFileSync(path, "utf8");
+  const [, success] = /^SuccessExitStatus=(.*)$/m.exec(recipeOf(name)) ?? [];
+  for (const [text, code] of [
+    [whole, 0],
+    [whole.slice(0, -7), Number(success)],
+    [whole.replace("Fern", "Farn"), 65]
+  ] as const) {
+    writeFileSync(path, text);
+    const { code: found } = await run(argumentsOf(name, folder));
+    assert.equal(found, code);
+  }
+});
+
+/** A place that starts a container gives it more seconds to end than the server's drain takes. */
+function assertOutlastsDrain(seconds: string | undefined) {
+  assert.ok(Number(seconds) * 1_000 > limitTable.drainMillis.defaultValue);
+}
+
+test("the unit waits longer for the end than the drain, and restarts for ever, where that helps", () => {
   const text = recipeOf(unit);
-  const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
-  assert.ok(seconds * 1_000 > limitTable.drainMillis.defaultValue);
+  assertOutlastsDrain(/^TimeoutStopSec=(\d+)$/m.exec(text)?.[1]);
+  assert.match(text, /^StartLimitIntervalSec=0$/m);
+  assert.match(text, /^RestartSec=5$/m);
+  // A connection that waits would start the service in a loop, after each exit that is not restarted.
+  assert.match(recipeOf("plant-store.socket"), /^TriggerLimitBurst=5$/m);
   const [, codes = ""] = /^RestartPreventExitStatus=(.*)$/m.exec(text) ?? [];
   assert.deepEqual(codes.split(" "), ["64", "65", "75", "78"]);
   const readme = readFileSync(join(root, "src/program/README.md"), "utf8");
@@ -140,7 +178,7 @@ test("the unit waits longer for the end than the drain, and restarts only where 
 
 const noSystemctl = missing(["systemctl", "--version"]);
 test(
-  "the commands for systemd install the program and a token, and systemctl enables both units",
+  "the commands for systemd install the program and a token, and systemctl enables the units",
   { skip: noSystemctl },
   async () => {
     const folder = temporaryFolder();
@@ -160,6 +198,9 @@ test(
     ]);
     assert.deepEqual(readdirSync(join(units, "sockets.target.wants")), [
       "plant-store.socket"
+    ]);
+    assert.deepEqual(readdirSync(join(units, "timers.target.wants")), [
+      "plant-store-verify.timer"
     ]);
     const { code } = await run(
       ["check", "--tokens", join(folder, "etc/plant-store/tokens")],
@@ -189,10 +230,11 @@ test("the container's commands work from a clone, up to what podman does", async
     encoding: "utf8",
     env: cleanEnvironment({ PATH: `${tools}:${process.env["PATH"]}` })
   });
-  const [, tag = "", file = "", args] =
-    /^secret create tokens -\nbuild --tag (\S+) --file (\S+) \.\nrun .* --secret tokens .* \1 (.*)\n$/.exec(
+  const [, tag = "", file = "", seconds, args] =
+    /^secret create tokens -\nbuild --tag (\S+) --file (\S+) \.\nrun --stop-timeout (\d+) .* --secret tokens .* \1 (.*)\n$/.exec(
       stdout
     ) ?? [];
+  assertOutlastsDrain(seconds);
   assert.equal(args, "--tokens /run/secrets/tokens", stdout);
   assert.ok(recipeOf("kubernetes.yaml").includes(`image: ${tag}\n`), tag);
   const copied = [
@@ -249,7 +291,8 @@ const noLogrotate = missing(["logrotate", "--version"]);
 function rotate(
   cwd: string,
   then: string,
-  replaced: Readonly<Record<string, string>> = {}
+  replaced: Readonly<Record<string, string>> = {},
+  force: readonly string[] = ["-f"]
 ): void {
   const config = recipeWith("logrotate.conf", {
     "/var/lib/plant-store": cwd,
@@ -260,7 +303,7 @@ function rotate(
   const { status, said } = command(
     cwd,
     "logrotate",
-    "-f",
+    ...force,
     "-s",
     "state",
     "conf"
@@ -310,6 +353,25 @@ test(
     assert.deepEqual([...posting.refused], []);
     const sorted = (ids: readonly number[]) => ids.toSorted((a, b) => a - b);
     assert.deepEqual(sorted(idsIn(cwd)), sorted(posting.acknowledged));
+  }
+);
+
+test(
+  "logrotate leaves a journal with a header alone, and rotates it once it has a plant",
+  { skip: noLogrotate },
+  async () => {
+    const cwd = temporaryFolder();
+    const path = join(cwd, "plants.ndjson");
+    const rotatedAfterAWeek = () => {
+      const state = `logrotate state -- version 2\n"${path}" 2020-1-1-0:0:0\n`;
+      writeFileSync(join(cwd, "state"), state, { mode: 0o600 });
+      rotate(cwd, "true", {}, []);
+      return readdirSync(cwd).some((name) => name.startsWith("plants.ndjson-"));
+    };
+    await journalWith(path);
+    assert.equal(rotatedAfterAWeek(), false);
+    await journalWith(path, { id: 1n, name: "" });
+    assert.equal(rotatedAfterAWeek(), true);
   }
 );
 
