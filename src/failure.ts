@@ -7,7 +7,6 @@ export const exitCodes = {
   usage: 64,
   damaged: 65,
   unreadable: 65,
-  data: 65,
   unavailable: 69,
   unreachable: 69,
   internal: 70,
@@ -24,8 +23,7 @@ export type ExitCause = keyof typeof exitCodes;
  * and ends with the code. A StoreError says what became of a single plant.
  *
  * Of a stream, `config`: the operator must correct something; `refused`: the same for one host, and
- * another host may accept; `unreachable`: may pass by itself; `data`: it has other content than it
- * must have.
+ * another host may accept; `unreachable`: may pass by itself.
  */
 export class ExitError<Cause extends ExitCause = ExitCause> extends Error {
   override readonly name: string = "ExitError";

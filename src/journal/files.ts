@@ -132,9 +132,6 @@ export const checkAccess = (path: string) =>
 export const openToRead = (path: string): JournalFile =>
   openedFile(fs.openSync(path, O_RDONLY));
 
-/** Gives a file another name; fails if that is taken, while `rename` would replace it. */
-export const link = fs.linkSync;
-
 /** Appends all bytes durably: writes the rest of a short write. */
 export async function appendAll(file: JournalFile, bytes: Buffer) {
   for (let index = 0; index < bytes.length;) {

@@ -30,9 +30,6 @@ export interface NatsOptions {
   /** Whether plants may have keys: reading the stream must be permitted then. Default: true. */
   readonly keys?: boolean;
 
-  /** Whether the store only reads: publishing plants need not be permitted then. Default: false. */
-  readonly isReadOnly?: boolean;
-
   /** Limits that replace the defaults of limits.ts. */
   readonly limits?: Partial<NatsLimits>;
 
@@ -64,7 +61,6 @@ export function settingsOf(address: string, options: NatsOptions) {
   checkOptionTypes(options, {
     credentials: "string or function",
     keys: "boolean",
-    isReadOnly: "boolean",
     limits: undefined,
     tls: "object or function",
     warn: "function"
@@ -75,7 +71,7 @@ export function settingsOf(address: string, options: NatsOptions) {
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
-  const { credentials, keys = true, isReadOnly, tls, warn } = options;
+  const { credentials, keys = true, tls, warn } = options;
   const login = (nonce: string) =>
     orRefused("credentials", () =>
       loginOf(
@@ -95,7 +91,7 @@ export function settingsOf(address: string, options: NatsOptions) {
     }
   if (mistakes.length > 0) throw new ExitError("config", mistakes.join("\n"));
   const target = parseAddress(address);
-  return { ...target, limits, login, keys, isReadOnly, tlsOptions, warn };
+  return { ...target, limits, login, keys, tlsOptions, warn };
 }
 
 /** Returns what a function returns. @throws ExitError `refused` with its error's message */

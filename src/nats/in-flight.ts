@@ -28,11 +28,8 @@ interface Message {
   readonly headers: string;
   readonly payload: Buffer;
 
-  /**
-   * The time to give up, in milliseconds of performance.now(). Undefined: `appendMillis` after the
-   * last progress of any message; such a message must be safe to send at any later time.
-   */
-  readonly deadline: number | undefined;
+  /** The time to give up, in milliseconds of performance.now(). */
+  readonly deadline: number;
 
   /** How many times the limits may be in flight for it: 2 for replays and what they need, so that
    * a full queue still replays. */
@@ -51,7 +48,7 @@ interface Entry extends Message {
   readonly bytes: number;
 
   /** The time from which the stream may have forgotten its id. The wall clock gives it: a
-   * suspended machine stops the monotonic one. A message without a deadline needs no id. */
+   * suspended machine stops the monotonic one. */
   readonly forgottenAtDate: number;
 
   /** The time of the latest attempt. */
@@ -133,10 +130,7 @@ export class InFlight implements SessionHandlers {
         resolve,
         reject,
         bytes,
-        forgottenAtDate:
-          message.deadline === undefined
-            ? Infinity
-            : Date.now() + duplicateWindowMillis(this.#limits),
+        forgottenAtDate: Date.now() + duplicateWindowMillis(this.#limits),
         sentAt: 0,
         mustResend: false,
         mayBeStored: false,
@@ -224,13 +218,12 @@ export class InFlight implements SessionHandlers {
 
   /** Runs every `retryMillis` while a message is in flight. */
   #tick() {
-    const { appendMillis, bytesPerMilliMin, noProgressMillis, retryMillis } =
-      this.#limits;
+    const { bytesPerMilliMin, noProgressMillis, retryMillis } = this.#limits;
     const now = performance.now();
     const { ready, isReachable } = this.session;
     if (ready?.isReceiving) this.#progressAt = now;
     for (const entry of this.#entries.values()) {
-      const { deadline = this.#progressAt + appendMillis, mayBeStored } = entry;
+      const { deadline, mayBeStored } = entry;
 
       // Gives up one turn early: a drain that began together with the message must not last longer.
       const isOver = now >= deadline - retryMillis;
@@ -259,11 +252,10 @@ export class InFlight implements SessionHandlers {
   /**
    * Returns whether to send a message again on the same connection. Its response may still be on
    * its way until a later attempt, of any message, has one: a copy would only wait behind it.
-   * Requests without a deadline are not sent again, because their responses keep no order.
    */
-  #isDue({ sentAt, mustResend, deadline }: Entry, now: number) {
+  #isDue({ sentAt, mustResend }: Entry, now: number) {
     const { retryMillis, ackTimeoutMillis } = this.#limits;
-    const isLost = deadline !== undefined && sentAt < this.#answeredAt;
+    const isLost = sentAt < this.#answeredAt;
     const pauseMillis = mustResend ? retryMillis : ackTimeoutMillis;
     return (mustResend || isLost) && now >= sentAt + pauseMillis;
   }

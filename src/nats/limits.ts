@@ -76,13 +76,4 @@ export const natsLimits = {
   messageBytesMax: 8 * mib
 } as const;
 
-/** The limits of import and export. */
-export const transferLimits = {
-  /** The time without progress after which they fail: an election takes 4 to 9 s. */
-  noProgressMillis: 30_000,
-
-  /** Messages that an export asks for at once: each may be as long as `messageBytesMax`. */
-  fetchRecordsMax: 32
-} as const;
-
 export type NatsLimits = { readonly [name in keyof typeof natsLimits]: number };

@@ -11,14 +11,10 @@
  * TIME, KEY, NEWPLANT and CRC are those of record.ts. A message has no seq and no offset: the
  * stream numbers it.
  */
-import { ifPossible } from "../failure.ts";
 import {
-  decodeRecord,
   fillChecksums,
   keyText,
   placeholderCrc,
-  plantIn,
-  recordText,
   timeOf
 } from "../journal/record.ts";
 
@@ -42,27 +38,4 @@ export function decodeMessage(message: Buffer) {
   return at && encodeMessage(at, plant, key).equals(message)
     ? { at, key, plant }
     : undefined;
-}
-
-/** Returns a journal's line, without its LF, as a message; undefined if it is not a record. */
-export function toMessage(line: Buffer): Buffer | undefined {
-  const record = decodeRecord(line);
-  return (
-    record && encodeMessage(record.at, plantIn(line).toString(), record.key)
-  );
-}
-
-/**
- * Returns a message as a journal's line, for `fillChecksums`; undefined if its bytes are not those
- * of a message, or its key or plant is not valid.
- */
-export function fromMessage(message: Buffer, seq: number, offset: number) {
-  const decoded = decodeMessage(message);
-  if (!decoded) return undefined;
-  const { at, key, plant } = decoded;
-
-  // Any client of the stream may have sent it: a journal's line must stay JSON.
-  if (ifPossible(() => JSON.parse(plant)) === undefined) return undefined;
-  const line = recordText(seq, at, offset, plant, key);
-  return decodeRecord(fillChecksums(line).subarray(0, -1)) ? line : undefined;
 }

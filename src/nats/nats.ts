@@ -90,29 +90,22 @@ export class NatsStore
     () => this.#inFlight.room
   );
 
-  /** Adds a message as the one after number `seq`, and only there, however often it is sent. */
-  async publishAfter(seq: number, payload: Buffer) {
-    await this.#publish(payload, `Nats-Expected-Last-Sequence: ${seq}\r\n`);
-  }
-
-  /** The number of the stream's messages, and the last one's number. */
-  async state() {
-    const { state } = await this.#ask("STREAM.INFO");
-    const { messages, last_seq: lastSeq } = objectOf(state);
-    return { messages: Number(messages), lastSeq: Number(lastSeq) };
-  }
-
   /** Reads a message by its number from the leader: another replica's copy may lag behind. One that
    * is not there is empty. */
-  async messageAt(
-    seq: number,
-    deadline?: number
-  ): Promise<{ payload: Buffer; headers: Buffer }> {
-    const { message } = await this.#ask(
-      "STREAM.MSG.GET",
-      `{"seq":${seq}}`,
-      deadline
-    );
+  async #messageAt(seq: number, deadline: number) {
+    const { api, stream } = this.#settings;
+    const { message } = await this.#inFlight.send({
+      subject: `${api}.STREAM.MSG.GET.${stream}`,
+      headers: headersOf(),
+      payload: Buffer.from(`{"seq":${seq}}`),
+      deadline,
+      limitFactor: 2,
+      judge: (result) => {
+        // Any response of the leader's is a result, and so is 10037: there is no such message.
+        const { err_code: code = 10037 } = objectOf(result["error"]);
+        return code === 10037 ? result : "again";
+      }
+    });
     const { data = "", hdrs = "" } = objectOf(message);
     const decode = (text: unknown) => Buffer.from(String(text), "base64");
     return { payload: decode(data), headers: decode(hdrs) };
@@ -132,7 +125,7 @@ export class NatsStore
     const seqBefore = this.#lastSeq;
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
-    const { ack, id } = await this.#publish(payload, "", deadline, key).catch(
+    const { ack, id } = await this.#publish(payload, deadline, key).catch(
       (error: unknown) => {
         if (error instanceof StoreError && error.code === "full")
           queueMicrotask(() => this.emit("full"));
@@ -153,7 +146,9 @@ export class NatsStore
       this.#lastSeq = isPassed ? seq : Math.max(seq, this.#lastSeq);
     } else if (key !== undefined) {
       // Never trusts an id alone: reads what the stream has under that number.
-      const stored = await this.messageAt(seq, deadline).catch(() => undefined);
+      const stored = await this.#messageAt(seq, deadline).catch(
+        () => undefined
+      );
       const record = stored && decodeMessage(stored.payload);
       if (record?.key !== key)
         throw unknown("cannot read the message that has the key");
@@ -173,16 +168,10 @@ export class NatsStore
   /**
    * Publishes a record.
    *
-   * @param moreHeaders lines of further headers
    * @param key a client's key: the stream stores one message with it
    * @returns the acknowledgement, and an id that no other message has
    */
-  async #publish(
-    payload: Buffer,
-    moreHeaders: string,
-    deadline?: number,
-    key?: string
-  ) {
+  async #publish(payload: Buffer, deadline: number, key?: string) {
     if (this.#isClosed) throw new StoreError("closed", "the store is closed");
 
     // A snapshot of the machine copies this process, and the copy counts the same numbers. An id
@@ -193,8 +182,7 @@ export class NatsStore
       headers: headersOf(
         `Nats-Msg-Id: ${key ?? id}\r\n`,
         `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
-        key === undefined ? "" : `Plant-Message-Id: ${id}\r\n`,
-        moreHeaders
+        key === undefined ? "" : `Plant-Message-Id: ${id}\r\n`
       ),
       payload,
       deadline,
@@ -211,22 +199,6 @@ export class NatsStore
         )
     });
     return { ack, id };
-  }
-
-  /** Asks the stream's leader. */
-  #ask(request: string, body = "", deadline?: number) {
-    return this.#inFlight.send({
-      subject: `${this.#settings.api}.${request}.${this.#settings.stream}`,
-      headers: headersOf(),
-      payload: Buffer.from(body),
-      deadline,
-      limitFactor: 2,
-      judge: (result) => {
-        // Any response of the leader's is a result, and so is 10037: there is no such message.
-        const { err_code: code = 10037 } = objectOf(result["error"]);
-        return code === 10037 ? result : "again";
-      }
-    });
   }
 }
 

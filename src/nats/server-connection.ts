@@ -75,9 +75,6 @@ export class ServerConnection {
   /** The TCP socket, or the TLS socket on it. */
   #socket = this.#tcp;
 
-  /** What CONNECT logs in with; undefined until it is sent. */
-  #login: object | undefined;
-
   /** Why the connection ends. */
   #reason: unknown;
 
@@ -104,9 +101,7 @@ export class ServerConnection {
     const { limits, needsTls, isTlsFirst } = this.#settings;
     let pings: NodeJS.Timeout | undefined;
     setTimeout(() => {
-      const isHeard = isTlsFirst || this.#socket.bytesRead > 0;
-      const hint = isHeard ? "" : ": does it begin with TLS (tls-first)?";
-      if (!pings) this.close(`no handshake in time${hint}`);
+      if (!pings) this.close("no handshake in time");
     }, limits.handshakeMillis).unref();
     try {
       this.#socket.connect(endpoint);
@@ -123,8 +118,8 @@ export class ServerConnection {
 
       // No secret has been sent before this line: over TLS, node handshakes before it sends this.
       const nonce = String(this.info["nonce"] ?? "");
-      this.#login = this.#settings.login(nonce);
-      const hello = JSON.stringify({ ...introduction, ...this.#login });
+      const login = this.#settings.login(nonce);
+      const hello = JSON.stringify({ ...introduction, ...login });
       this.#write(`CONNECT ${hello}\r\nSUB ${this.#inbox}.* 1\r\n`);
       this.#askPermissions();
       for await (const frame of frames) {
@@ -143,12 +138,11 @@ export class ServerConnection {
 
   /** Publishes what must be permitted: the server refuses it before it answers PING. */
   #askPermissions() {
-    const { api, keys, isReadOnly, stream, subject } = this.#settings;
+    const { api, keys, stream, subject } = this.#settings;
     if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
 
     // The stream stores nothing, since the message expects another one.
-    if (!isReadOnly)
-      this.publish(subject, "0", headersOf("Nats-Expected-Stream: .\r\n"));
+    this.publish(subject, "0", headersOf("Nats-Expected-Stream: .\r\n"));
     this.#write("PING\r\n");
   }
 
@@ -276,8 +270,7 @@ export class ServerConnection {
           line
             .replaceAll(this.#inbox, this.#settings.inbox)
             .slice(5, 205)
-            .replace(/[^ -~]/g, "?"),
-          this.#login
+            .replace(/[^ -~]/g, "?")
         );
       default:
         throw protocolError("an unknown operation");
@@ -301,27 +294,10 @@ export class ServerConnection {
   }
 }
 
-/**
- * Returns the end of the connection. A denied message gets no other response, so this is its end,
- * too.
- *
- * @param login what CONNECT has logged in with; undefined before it
- */
-function serverError(text: string, login: object | undefined) {
-  if (/permissions violation/i.test(text)) {
-    const hint = text.includes("STREAM.MSG.GET")
-      ? ": keys of plants, import and export need this permission"
-      : "";
-    return new ExitError("config", text + hint);
-  }
-  if (!/authori/i.test(text)) return new ExitError("unreachable", text);
-  return new ExitError("refused", text + (login ? loginHint(login) : ""));
+/** Returns the end of the connection. A denied message gets no other response, so this is its end,
+ * too. */
+function serverError(text: string) {
+  if (/permissions violation/i.test(text)) return new ExitError("config", text);
+  const code = /authori/i.test(text) ? "refused" : "unreachable";
+  return new ExitError(code, text);
 }
-
-const loginHint = (login: object) => {
-  const mistake =
-    Object.keys(login).length === 0
-      ? "no credentials were given; set"
-      : "the server does not accept the given credentials; correct";
-  return `: ${mistake} --store-credentials (in a library, the option credentials)`;
-};

@@ -7,7 +7,6 @@ import {
   type PlantStore
 } from "../index.ts";
 import { checkJournal } from "../journal/open.ts";
-import type { NatsOptions } from "../nats/nats.ts";
 import type { StoreEvents } from "../store.ts";
 import type { Host } from "./host.ts";
 import {
@@ -33,7 +32,6 @@ export interface Store
 /** Opens the store. @throws JournalError, ExitError */
 export async function openStore(config: Config, host: Host): Promise<Store> {
   if (isStream(config.store)) return openStream(config, host);
-
   return openJournal(config.store, {
     limits: config.limits,
     userId: host.userId,
@@ -44,12 +42,8 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
 /** Loads the engine on demand: a server with a journal never does. */
 const loadEngine = () => import("../nats/nats.ts");
 
-/** Opens a stream by the settings and other options. Reads its files at each connection. */
-export async function openStream(
-  config: Config,
-  host: Host,
-  { limits, ...options }: NatsOptions = {}
-) {
+/** Opens a stream by the settings. Reads its files at each connection. */
+async function openStream(config: Config, host: Host) {
   const { openNats } = await loadEngine();
   return openNats(config.store, {
     warn: (message) => host.log("warn", message),
@@ -58,10 +52,8 @@ export async function openStream(
     keys: config.limits.keysBytesMax > 0,
     limits: {
       appendMillis: config.storeAppendMillis,
-      handshakeMillis: config.storeHandshakeMillis,
-      ...limits
+      handshakeMillis: config.storeHandshakeMillis
     },
-    ...options,
     ...streamSecrets(config, host)
   });
 }

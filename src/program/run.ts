@@ -41,10 +41,7 @@ async function runCommand(host: Host): Promise<unknown> {
   if (command === "verify") return verify(operands, flags.has("json"), host);
   if (command === "cat") return cat(operands, flags, host);
   if (command === "token") return printToken(operands, host);
-  if (command === "openapi")
-    return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));
-  const { transfer } = await import("./journals/transfer.ts");
-  return transfer(command, operands, config, host);
+  return host.print(JSON.stringify(describeApi(config.limits), undefined, 2));
 }
 
 /**

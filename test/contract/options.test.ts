@@ -240,7 +240,7 @@ test("an unknown option is a TypeError that lists the known ones", async () => {
     [
       "url",
       openNats.bind(null, "nats://a/B"),
-      "credentials, keys, isReadOnly, limits, tls, warn"
+      "credentials, keys, limits, tls, warn"
     ]
   ] as const) {
     const options = {
@@ -323,7 +323,6 @@ for (const [says, open, message] of [
     ["warn", 5, "function"],
     ["credentials", 5, "string or function"],
     ["keys", "no", "boolean"],
-    ["isReadOnly", 1, "boolean"],
     ["tls", true, "object or function"]
   ].map(
     ([name, value, type]) =>

@@ -203,7 +203,7 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     assert.equal(next?.status, 200);
     await store.close();
   });
-  test("a user that may read but not store plants is refused, and may export", async () => {
+  test("a user that may read but not store plants is refused", async () => {
     await cluster.create("denied");
     const denied = /Permissions Violation for Publish to "denied"/;
     await refused(cluster.open("denied", { user: "half" }), "config", denied);
@@ -214,12 +214,6 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     );
     assert.equal(code, 78);
     assert.match(stderr, denied);
-    const exported = await run(
-      ["export", "out.ndjson"],
-      cluster.env("denied", "half"),
-      temporaryFolder()
-    );
-    assert.equal(exported.code, 0, exported.stderr);
   });
   test("the check of a user's permissions stores nothing", async () => {
     await cluster.create("asked");

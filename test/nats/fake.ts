@@ -415,9 +415,3 @@ export const found = (
       time: "2026-11-21T10:47:01.516123456Z"
     }
   });
-
-/** The response to STREAM.INFO of a stream with so many messages. */
-export const holding = (count: number) => ({
-  config: patientStream(),
-  state: { messages: count, last_seq: count }
-});

@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { after, type TestContext } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
-import { fromMessage } from "../../src/nats/message.ts";
+import { decodeMessage } from "../../src/nats/message.ts";
 import type { PlantStore } from "../../src/store.ts";
 import { sendInTurn } from "../support/load.ts";
 import { listen } from "../support/serving.ts";
@@ -85,7 +85,7 @@ export async function compare(
   const found = new Map<number, number>();
   for (const [index, message] of messages.entries()) {
     assert.ok(
-      fromMessage(Buffer.from(message), index + 1, 1),
+      decodeMessage(Buffer.from(message)),
       `message ${index + 1}: ${message}`
     );
     const {

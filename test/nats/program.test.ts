@@ -1,21 +1,24 @@
-/** The program on a stream: start, refusals, two processes on one stream, import and export. A
+/** The program on a stream: start, refusals, two processes on one stream, loading a journal. A
  * server with a journal loads none of this. */
 import assert from "node:assert/strict";
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { chmodSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openJournal } from "../../src/journal/journal.ts";
 import { run, start } from "../support/in-process.ts";
-import { header, journalWith } from "../support/journals.ts";
 import {
   answerTo,
-  exchange,
+  cleanEnvironment,
   post,
+  root,
+  runningOf,
   startProcess,
-  temporaryFolder
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
-import { ack, fails, Fake, holding, type Script } from "./fake.ts";
+import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
 
 const timeout = 120_000;
@@ -43,45 +46,12 @@ test(
   }
 );
 
-test(
-  "import and export end with 69 at once if no server can be reached at their start",
-  { timeout },
-  async () => {
-    const folder = temporaryFolder();
-    writeFileSync(join(folder, "whole"), header);
-    for (const [command, name] of [
-      ["import", "whole"],
-      ["export", "out"]
-    ] as const) {
-      const begunAt = performance.now();
-      const { code, stderr } = await run(
-        [command, name, "--store", "nats://127.0.0.1:1/plants"],
-        {},
-        folder
-      );
-      assert.equal(code, 69, stderr);
-      assert.match(
-        stderr,
-        /ECONNREFUSED 127.0.0.1:1\n.*: no connected server has completed the request; run it again\n$/
-      );
-      assert.ok(
-        performance.now() - begunAt < 15_000,
-        "an outage after the start has 30 s"
-      );
-    }
-  }
-);
-
-for (const [what, text, advice] of [
-  ["no", undefined, "no credentials were given; set"],
-  [
-    "wrong",
-    "u\ns3cret\n",
-    "the server does not accept the given credentials; correct"
-  ]
+for (const [what, text] of [
+  ["no", undefined],
+  ["wrong", "u\ns3cret\n"]
 ] as const)
   test(
-    `a server that refuses ${what} credentials: 78, with the flag and without a secret`,
+    `a server that refuses ${what} credentials: 78, and no secret is shown`,
     { timeout },
     async () => {
       const fake = await Fake.start({
@@ -94,8 +64,7 @@ for (const [what, text, advice] of [
       assert.equal(code, 78);
       assert.ok(
         stderr.includes(
-          `plant-store: ${fake.host}: 'Authorization Violation': ${advice} ` +
-            "--store-credentials (in a library, the option credentials)\n"
+          `plant-store: ${fake.host}: 'Authorization Violation'\n`
         ),
         stderr
       );
@@ -128,26 +97,23 @@ const files: readonly (readonly [
     /the store's credentials: expected a \.creds file/
   ]
 ];
-for (const command of [[], ["import", "plants.ndjson"]]) {
-  for (const [what, text, mode, pattern] of files) {
-    test(
-      `${command[0] ?? "serve"}: a file of credentials that ${what} ends with 78 before any server is asked`,
-      { timeout },
-      async () => {
-        const cwd = temporaryFolder();
-        await journalWith(join(cwd, "plants.ndjson"));
-        const fake = await Fake.start({});
-        const env = environmentFor(`nats://${fake.host}/plants`, text);
-        if (mode === 0) env.PLANTS_STORE_CREDENTIALS = join(cwd, "none");
-        else chmodSync(env.PLANTS_STORE_CREDENTIALS, mode);
-        const { code, stderr, stdout } = await run(command, env, cwd);
-        assert.equal(code, 78, stderr);
-        assert.match(stderr, pattern);
-        assert.doesNotMatch(stdout + stderr, /s3cret/);
-        assert.equal(fake.connections, 0);
-      }
-    );
-  }
+for (const [what, text, mode, pattern] of files) {
+  test(
+    `a file of credentials that ${what} ends with 78 before any server is asked`,
+    { timeout },
+    async () => {
+      const cwd = temporaryFolder();
+      const fake = await Fake.start({});
+      const env = environmentFor(`nats://${fake.host}/plants`, text);
+      if (mode === 0) env.PLANTS_STORE_CREDENTIALS = join(cwd, "none");
+      else chmodSync(env.PLANTS_STORE_CREDENTIALS, mode);
+      const { code, stderr, stdout } = await run([], env, cwd);
+      assert.equal(code, 78, stderr);
+      assert.match(stderr, pattern);
+      assert.doesNotMatch(stdout + stderr, /s3cret/);
+      assert.equal(fake.connections, 0);
+    }
+  );
 }
 
 test(
@@ -210,58 +176,6 @@ test(
   }
 );
 
-const acknowledge: Script["onPlant"] = ({ headers }) =>
-  ack(Number(/Sequence: (\d+)/.exec(headers)?.[1]) + 1);
-const imports: readonly (readonly [
-  what: string,
-  script: Script,
-  code: number,
-  said: RegExp
-])[] = [
-  [
-    "of 17 MB, whose connection is cut, goes on by itself",
-    {
-      onPlant: (plant, count, fake) =>
-        count === 3 ? void fake.cut() : acknowledge(plant, count, fake)
-    },
-    0,
-    /^the stream has all 17 records, 17 new\n/
-  ],
-  [
-    "of a record that the servers do not take ends with 65",
-    { info: { max_payload: 1_000 } },
-    65,
-    /no message of this size/
-  ],
-  [
-    "into a full stream ends with 69, and says to run it again",
-    { onPlant: () => fails(10023) },
-    69,
-    /; run it again\n$/
-  ]
-];
-for (const [what, script, code, said] of imports) {
-  test(`an import ${what}`, { timeout }, async () => {
-    const fake = await Fake.start({ stream: holding(0), ...script });
-    const cwd = temporaryFolder();
-    const journal = await openJournal(join(cwd, "plants.ndjson"));
-    for (let id = 1n; id <= 17n; id++)
-      await journal.append({ id, name: "x".repeat(1_000_000) });
-    await journal.close();
-    const {
-      code: found,
-      stdout,
-      stderr
-    } = await run(
-      ["import", "plants.ndjson"],
-      environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"),
-      cwd
-    );
-    assert.equal(found, code, stderr);
-    assert.match(stdout + stderr, said);
-  });
-}
-
 describe("the program on a stream", { ...withCluster, timeout }, () => {
   test("a missing stream ends with 78 and the JSON that creates it", async () => {
     const { code, stderr, stdout } = await run(
@@ -311,74 +225,43 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     assert.equal(await server.end(), 0, server.stderr());
     assert.equal((await compare(cluster, load.acknowledged)).missing, 0);
   });
-  test("import and export: exit codes, output, and a journal that verify accepts", async () => {
+  test("a journal is loaded twice by load.mjs: each plant is stored once, with its exact id", async () => {
     const folder = temporaryFolder();
-    await cluster.create("moved");
-    const env = cluster.env("moved", "admin");
-    const server = await start({ cwd: folder });
-    for (let id = 1; id <= 20; id++)
-      await exchange(server.port, fern(id), { answers: 1 });
-    const locked = await run(["import", "plants.ndjson"], env, folder);
-    assert.equal(locked.code, 75, locked.stderr);
-    assert.equal(await server.end(), 0);
-    const words: string[] = [];
-    for (let time = 0; time < 2; time++) {
-      const { code, stdout, stderr } = await run(
-        ["import", "plants.ndjson"],
-        env,
-        folder
+    const journal = await openJournal(join(folder, "plants.ndjson"));
+    for (let first = 1; first <= 10_000; first += 1_000)
+      await Promise.all(
+        Array.from({ length: 1_000 }, (_, index) =>
+          journal.append({
+            id: 2n ** 63n - BigInt(first + index),
+            name: 'Fern ä€😀\n\u0000"\\'
+          })
+        )
       );
-      assert.equal(code, 0, stderr);
-      words.push(stdout);
-    }
-    assert.deepEqual(words, [
-      "the stream has all 20 records, 20 new\n",
-      "the stream has all 20 records, 0 new\n"
-    ]);
-    const { PLANTS_STORE, PLANTS_STORE_CREDENTIALS: file } = env;
-    const args = [
-      "export",
-      "--store",
-      PLANTS_STORE,
-      "--store-credentials",
-      file,
-      "out.ndjson"
-    ];
-    const out = await run(args, {}, folder);
-    assert.equal(
-      `${out.code} ${out.stdout}`,
-      "0 out.ndjson has all 20 records of the stream\n"
-    );
-    assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
-    const plants = (name: string) =>
-      readFileSync(join(folder, name), "utf8")
-        .split("\n")
-        .slice(1)
-        .map((line) => /"plant":\{.*\}(?=,"crc")/.exec(line)?.[0]);
-    assert.deepEqual(plants("out.ndjson"), plants("plants.ndjson"));
-    const again = await run(["export", "out.ndjson"], env, folder);
-    assert.equal(again.code, 65);
-    assert.match(again.stderr, /out\.ndjson exists/);
-    const nowhere = await run(["export", "none/out.ndjson"], env, folder);
-    assert.deepEqual(
-      [nowhere.code, nowhere.stderr],
-      [
-        74,
-        `plant-store: none/out.ndjson: there is no directory ${join(folder, "none")}\n`
-      ]
-    );
-    const missing = await run(["import", "none.ndjson"], env, folder);
-    assert.equal(missing.code, 74);
-    // A journal goes on where the export ends.
-    const journal = await start({
-      cwd: folder,
-      args: ["--store", "out.ndjson"]
+    await journal.close();
+    const { stdout } = await run(["cat", "plants.ndjson"], {}, folder);
+    const plants = join(folder, "plants.txt");
+    writeFileSync(plants, stdout);
+
+    await cluster.create("moved");
+    const server = await startProcess({ env: cluster.env("moved", "admin") });
+    const env = cleanEnvironment({
+      PLANTS_URL: `http://127.0.0.1:${server.port}`,
+      PLANTS_TOKEN: token
     });
-    assert.equal((await answerTo(journal.port, fern(21))).status, 200);
-    await journal.end();
-    assert.equal((await run(["verify", "out.ndjson"], {}, folder)).code, 0);
-    for (const each of [locked, out, again, missing]) {
-      assert.doesNotMatch(each.stderr + each.stdout, /adminpw/);
+    const script = join(root, "src/program/recipes/load.mjs");
+    for (let time = 0; time < 2; time++) {
+      rmSync(`${plants}.loaded`, { force: true });
+      const child = runningOf(
+        spawn(process.execPath, [script, plants], { env })
+      );
+      assert.equal(await child.ended, 0, child.stderr());
+      assert.match(child.stdout(), /^10000 lines are done, 0 of them refused/);
     }
+    assert.equal(await server.end(), 0, server.stderr());
+    const messages = await cluster.read("moved");
+    assert.deepEqual(
+      messages.map((text) => /"plant":(\{.*\}),"crc"/.exec(text)?.[1]).sort(),
+      stdout.trimEnd().split("\n").sort()
+    );
   });
 });

@@ -105,8 +105,10 @@ describe("the bytes of a server", () => {
 
 describe("the address", () => {
   const read = (address: string) => {
-    const { limits, login, keys, isReadOnly, warn, tlsOptions, ...target } =
-      settingsOf(address, {});
+    const { limits, login, keys, warn, tlsOptions, ...target } = settingsOf(
+      address,
+      {}
+    );
     return target;
   };
   test("has hosts, a stream and options", () => {

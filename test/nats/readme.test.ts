@@ -5,7 +5,6 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { openNats } from "../../src/nats/nats.ts";
-import { exportStream } from "../../src/program/journals/transfer.ts";
 import { blockOf } from "../repository/documents.ts";
 import {
   answerTo,
@@ -117,11 +116,6 @@ describe(
         cluster.open("plants", { warn: (line) => warnings.push(line) })
       );
       assert.match(warnings.join("\n"), /^not verified: .*monitor=PORT/);
-
-      const path = join(temporaryFolder(), "out.ndjson");
-      const writer = await cluster.open("plants");
-      assert.equal(await exportStream(writer, path, () => undefined), 1);
-      await writer.close();
 
       const cwd = temporaryFolder();
       symlinkSync(join(root, "dist"), join(cwd, "dist"));

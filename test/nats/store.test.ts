@@ -2,13 +2,11 @@
 import assert from "node:assert/strict";
 import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
-import { join } from "node:path";
 import { describe, test } from "node:test";
 import { natsLimits } from "../../src/nats/limits.ts";
-import { encodeMessage } from "../../src/nats/message.ts";
+import { decodeMessage, encodeMessage } from "../../src/nats/message.ts";
 import { settingTable } from "../../src/program/settings.ts";
-import { exportStream } from "../../src/program/journals/transfer.ts";
-import { temporaryFolder } from "../support/support.ts";
+import { plantText } from "../../src/plant.ts";
 import { until } from "./cluster.ts";
 import {
   ack,
@@ -17,7 +15,6 @@ import {
   Fake,
   fern,
   found,
-  holding,
   nobody,
   open,
   openFake,
@@ -283,30 +280,59 @@ describe("an append", { concurrency: 8 }, () => {
   });
 });
 
-describe("a slow link", () => {
-  const payload = encodeMessage(
-    "2026-11-21T10:47:01.578Z",
-    '{"id":1,"name":"Fern"}'
-  );
+describe("a message of a stream", () => {
+  const at = "2026-11-21T10:47:01.578Z";
+  const plant = '{"id":9007199254740993,"name":"Fern"}';
+  const key = "AAAAAAAAAAAAAAAAAAAAAA";
 
-  /** Exports so many messages, whose responses come in pieces; returns the server. */
-  async function exportSlowly(
-    count: number,
-    piecesOf: (raws: string[]) => string[]
-  ): Promise<Fake> {
-    const raws: string[] = [];
+  test("has its key between time and plant", () => {
+    const keyed = encodeMessage(at, plant, key);
+    assert.match(
+      keyed.toString(),
+      new RegExp(`^\\{"at":"${at}","key":"${key}","plant":`)
+    );
+    assert.deepEqual(decodeMessage(keyed), { at, key, plant });
+    assert.deepEqual(decodeMessage(encodeMessage(at, plant)), {
+      at,
+      key: undefined,
+      plant
+    });
+  });
+  for (const [what, change] of [
+    ["a bad checksum", (text) => text.replace(/[\da-f]{8}"}$/, '00000000"}')],
+    ["another name", (text) => text.replace("Fern", "Moss")],
+    ["a byte more", (text) => `${text} `],
+    ["another member", (text) => text.replace('"plant"', '"x":1,"plant"')],
+    ["no plant", () => "{}"]
+  ] as const satisfies readonly (readonly [
+    string,
+    (text: string) => string
+  ])[]) {
+    test(`with ${what} is not a record`, () => {
+      const message = encodeMessage(at, plant).toString();
+      assert.equal(decodeMessage(Buffer.from(change(message))), undefined);
+    });
+  }
+});
+
+describe("a slow link", () => {
+  test("delivers a message that takes longer than every time limit, and nothing is asked for twice", async () => {
+    const key = "A".repeat(22);
     const fake = await Fake.start({
-      stream: holding(count),
-      onPlant: ({ reply, payload: request }, asked, server) => {
-        const text = found(
-          (JSON.parse(request) as { seq: number }).seq,
-          payload
-        );
-        raws.push(`MSG ${reply} 1 ${text.length}\r\n${text}\r\n`);
-        if (asked !== count) return undefined;
+      onPlant: ({ reply, subject }, _, server) => {
+        if (!subject.includes("MSG.GET")) return ack(1, duplicate);
+
         // A PONG can't come within a message.
         server.script = { ...server.script, onPing: "" };
-        const pieces = piecesOf(raws);
+        const message = encodeMessage(
+          "2026-11-21T10:47:01.578Z",
+          plantText(fern, Infinity) ?? "",
+          key
+        );
+        const text = found(1, message);
+        const pieces =
+          `MSG ${reply} 1 ${text.length}\r\n${text}\r\n`.match(/[^]{1,10}/g) ??
+          [];
         const timer = setInterval(() => {
           server.say(pieces.shift() ?? "");
           if (pieces.length === 0) clearInterval(timer);
@@ -316,36 +342,16 @@ describe("a slow link", () => {
     });
     const store = await openFake([fake], {
       limits: {
-        appendMillis: 1_500,
         ackTimeoutMillis: 100,
         noProgressMillis: 1_000,
         pingMillis: 300,
         pingsMissedMax: 3
       }
     });
-    const path = join(temporaryFolder(), "slow.ndjson");
-    assert.equal(await exportStream(store, path, () => undefined), count);
-    return fake;
-  }
-
-  for (const [what, count, piecesOf] of [
-    [
-      "a message that takes longer than every time limit",
-      1,
-      (raws) => raws.join("").match(/[^]{1,6}/g) ?? []
-    ],
-    ["messages in any order", 30, (raws) => raws.toReversed()]
-  ] as const satisfies readonly (readonly [
-    string,
-    number,
-    (raws: string[]) => string[]
-  ])[]) {
-    test(`delivers ${what}, and nothing is asked for twice`, async () => {
-      const { plants, connections } = await exportSlowly(count, piecesOf);
-      assert.equal(plants.length, count);
-      assert.equal(connections, 1);
-    });
-  }
+    assert.equal(await store.appendOnce?.(fern, key), "replayed");
+    assert.equal(fake.plants.length, 2);
+    assert.equal(fake.connections, 1);
+  });
   test("gets the time to carry what is in flight before its connection counts as stuck", async () => {
     const { fake, store } = await open(
       { onPlant: () => undefined },
@@ -551,24 +557,26 @@ describe("the limits", () => {
       fake.script = {};
     }
   });
-  test("let no message in that is too large to be read back: what is acknowledged can be exported", async () => {
-    const kept: Published[] = [];
-    const fake = await Fake.start({ onPlant: storing(kept) });
+  test("let no message in that is too large to be read back: what is acknowledged can be replayed", async () => {
+    const fake = await Fake.start({ onPlant: storing([]) });
     const messageBytesMax = 16_384;
-    const store = await openFake([fake], { limits: { messageBytesMax } });
+    const { appendOnce = assert.fail("no keys") } = await openFake([fake], {
+      limits: { messageBytesMax }
+    });
     let first = 0;
     for (let length = 0; length < 1.2 * messageBytesMax; length += 7) {
-      const outcome = await append(store, "x".repeat(length));
+      const key = `${length}`.padEnd(21, "_");
+      const once = () =>
+        outcomeOf(appendOnce({ ...fern, name: "x".repeat(length) }, `${key}A`));
+      const outcome = await once();
       if (first === 0 && outcome === "tooLarge") first = length;
       assert.equal(outcome, first === 0 ? "stored" : "tooLarge");
+      if (first === 0) assert.equal(await once(), "replayed");
     }
     assert.ok(
       first > 0.6 * messageBytesMax && first < 0.75 * messageBytesMax,
       `${first}`
     );
-    fake.script = { ...fake.script, stream: holding(kept.length) };
-    const path = join(temporaryFolder(), "large.ndjson");
-    assert.equal(await exportStream(store, path, () => undefined), kept.length);
   });
 });
 

@@ -647,17 +647,11 @@ for (const [line, command, operands = [], switches = []] of others) {
   });
 }
 
-test("openapi reads the setting that changes the description, and import those of a stream", () => {
+test("openapi reads the setting that changes the description", () => {
   const configOf = (line: string, environment: Environment = {}): Config =>
     readCommand({ args: words(line), environment, pid }).config;
   assert.equal(configOf("openapi --key-window 0").limits.keysBytesMax, 0);
-  const { store, storeCredentials, port } = configOf(
-    "import a --store nats://h/p",
-    { PLANTS_STORE: "x", PLANTS_STORE_CREDENTIALS: "c", PORT: "1" }
-  );
-  assert.equal(store, "nats://h/p");
-  assert.equal(storeCredentials, "c");
-  assert.equal(port, 8080);
+  assert.equal(configOf("openapi", { PORT: "1" }).port, 8080);
 });
 
 /** Every mistake is in the message, each in a line of its own. */
@@ -823,12 +817,6 @@ const mistakes: readonly Mistakes[] = [
     {},
     64,
     [/^--store must be .* without credentials, found a text with an @$/]
-  ],
-  [
-    "export a --store nats://u:S3cret@h/p",
-    {},
-    64,
-    [/^--store must be .*, found a text with an @$/]
   ],
   [
     "nats://u:S3cret@h/p",
@@ -1002,8 +990,6 @@ test("--help all lists every flag and variable, on stdout, and ends with 0", asy
     "serve",
     "check",
     "verify",
-    "import",
-    "export",
     "token",
     "openapi",
     "--help",
@@ -1069,12 +1055,6 @@ test("--version prints package.json's version and nothing else", async () => {
 test("mistakes are lines of stderr, without a stack, and nothing is touched", async () => {
   const cwd = temporaryFolder();
   for (const [line, environment, code, stderr] of [
-    [
-      "import a",
-      {},
-      64,
-      /^plant-store: import needs a stream as --store or PLANTS_STORE\n$/
-    ],
     [
       "--bogus --port x",
       {},

@@ -41,8 +41,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/journal/open.ts",
     "src/json/parse.ts",
     "src/program/serving/access-log.ts",
-    "src/program/secrets.ts",
-    "src/program/journals/transfer.ts"
+    "src/program/secrets.ts"
   ],
   "node:diagnostics_channel": ["src/program/serving/access-log.ts"],
   "node:os": [

@@ -7,9 +7,8 @@ import { isTokenName } from "../secrets.ts";
 import { entries, hintFor, quoted, readConfig } from "../settings.ts";
 
 /**
- * Reads `[serve] [options]`, `check [options]`, `verify FILE...`, `cat FILE...`, `import FILE...`,
- * `export FILE`, `token [NAME]`, `openapi`. A setting that the command does not take has its
- * default.
+ * Reads `[serve] [options]`, `check [options]`, `verify FILE...`, `cat FILE...`, `token [NAME]`,
+ * `openapi`. A setting that the command does not take has its default.
  *
  * @returns also the `refusal`, undefined without a mistake, with a line for each: `usage` if the
  * command line is wrong, or any mistake names a flag that is on it; else `config`
@@ -31,7 +30,6 @@ export function readCommand(host: Pick<Host, "args" | "environment" | "pid">) {
 }
 
 const serveFlags = entries.map(({ flag }) => flag);
-const storeFlags = serveFlags.filter((flag) => flag.startsWith("store"));
 
 /** Flags of each command, and the least and the greatest number of positionals. */
 const commands = new Map<
@@ -42,8 +40,6 @@ const commands = new Map<
   ["check", [serveFlags, 0, 0]],
   ["verify", [["json"], 1, Infinity]],
   ["cat", [["seq", "at"], 1, Infinity]],
-  ["import", [storeFlags, 1, Infinity]],
-  ["export", [storeFlags, 1, 1]],
   ["token", [[], 0, 1]],
   ["openapi", [[limitTable.keysBytesMax.flag], 0, 0]]
 ]);

@@ -34,8 +34,6 @@ const commands = `plant-store ${version}: takes plants over HTTP and keeps them
   plant-store verify FILE...      check whole journals; --json for programs
   plant-store cat FILE...         print each plant as a line of JSON; --seq and --at add its number
                                   and time
-  plant-store import FILE...      append journals to a stream: --store nats://HOSTS/STREAM
-  plant-store export FILE         write a stream as a journal: --store nats://HOSTS/STREAM
   plant-store token [NAME]        generate a token: the token on stderr, its line for a tokens file
                                   on stdout
   plant-store openapi             print the OpenAPI description; --key-window 0: without keys
