@@ -21,7 +21,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { run } from "../support/in-process.ts";
-import { fetchPlant, logged } from "../support/operator.ts";
+import { fetchPlant, logged, preload } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { fern } from "../support/requests.ts";
 import { listen } from "../support/serving.ts";
@@ -594,6 +594,63 @@ for (const name of Object.keys(tables)) {
     );
   });
 }
+
+/** Arguments of node that write to stderr what it loads. */
+const loadHook = preload(`import { register } from "node:module";
+  register(${JSON.stringify(
+    `data:text/javascript,${encodeURIComponent(String.raw`import { writeSync } from "node:fs";
+    export function load(url, context, next) {
+      writeSync(2, "LOADS " + url + "\n");
+      return next(url, context);
+    }`)}`
+  )});`);
+
+/** The files of the source whose builds a child has loaded up to now. */
+const loadedIn = (stderr: string): readonly string[] =>
+  [...stderr.matchAll(/^LOADS .*\/dist\/(.*)\.js$/gm)]
+    .map(([, name]) => `src/${name}.ts`)
+    .sort();
+
+test("the table of what is loaded names what a load hook sees", async () => {
+  const [, section = ""] =
+    /^## What is loaded$([^]*?)^## /m.exec(documentOf("src/README.md").text) ??
+    [];
+  const rows = [...section.matchAll(/^\| (.*) \| (.*) \|$/gm)].map(
+    ([, what, names = ""]) => {
+      const files = [...names.matchAll(/`(src\/[^`]*)`/g)];
+      const isNamed = (each: string): boolean =>
+        files.some(([, name = ""]) => each.startsWith(name));
+      return { what, files: sourceNames.filter(isNamed) };
+    }
+  );
+  const named = (what: string): readonly string[] => {
+    const files = rows.find((row) => row.what === what)?.files ?? [];
+    assert.notEqual(files.length, 0, what);
+    return files;
+  };
+  const library = named("the library alone");
+  const later = rows.flatMap(({ files }) => (files === library ? [] : files));
+  const first = sourceNames.filter((name) => !later.includes(name));
+
+  const served = async (...args: readonly string[]) => {
+    const server = await startProcess({ args, nodeArgs: loadHook });
+    await server.end();
+    return loadedIn(server.stderr());
+  };
+  assert.deepEqual(await served(), first);
+  const admin = [...first, ...named("`--admin` adds")];
+  assert.deepEqual(await served("--admin", "0"), admin.sort());
+  const stream = [...first, ...named("`--store nats://…` adds")];
+  const address = "nats://127.0.0.1:2/plants";
+  assert.deepEqual(await served("--store", address), stream.sort());
+  const { stderr } = spawnSync(
+    process.execPath,
+    [...loadHook, "--input-type=module", "--eval", 'import "plant-store"'],
+    { cwd: root, encoding: "utf8" }
+  );
+  const alone = first.filter((name) => !library.includes(name));
+  assert.deepEqual(loadedIn(stderr), alone);
+});
 
 test("the table of exit codes has those of the code, and no other", () => {
   const [, table = ""] =
