@@ -45,6 +45,7 @@ const epoch = "1970-01-01T00:00:00.000Z";
 /** The end of a line before `fillChecksums`. */
 export const placeholderCrc = ',"crc":"00000000"}';
 const digitsIndex = placeholderCrc.indexOf("0");
+const crcDigits = 8;
 
 /** A header with its LF, and a placeholder for its checksum. */
 export const headerText = (file: string, at: string) =>
@@ -99,8 +100,9 @@ export function fillChecksums(lines: string): Buffer {
   while (start < bytes.length) {
     const end = bytes.indexOf(lineFeed, start);
     const crcIndex = end - placeholderCrc.length;
-    const digits = checksum(bytes.subarray(start, crcIndex));
-    bytes.write(digits, crcIndex + digitsIndex, "latin1");
+    const crc = crc32(bytes.subarray(start, crcIndex));
+    for (let index = 0; index < crcDigits; index++)
+      bytes[crcIndex + digitsIndex + index] = digitOf(crc, index);
     start = end + 1;
   }
   return bytes;
@@ -196,18 +198,23 @@ export function hasValidChecksum(bytes: Buffer, start = 0, end = bytes.length) {
   // Bytes are compared, not texts, because a start checks each line of the window of keys.
   const crc = crc32(bytes.subarray(start, crcIndex));
   for (let index = 0; index < placeholder.length; index++) {
-    const shift = 4 * (digitsIndex + 7 - index);
-    const isDigit = shift >= 0 && shift < 32;
-    const expected = isDigit
-      ? hexDigits[(crc >>> shift) & 15]
-      : placeholder[index];
+    const digit = index - digitsIndex;
+    const expected =
+      digit >= 0 && digit < crcDigits
+        ? digitOf(crc, digit)
+        : placeholder[index];
     if (bytes[crcIndex + index] !== expected) return false;
   }
   return true;
 }
 
 const placeholder = Buffer.from(placeholderCrc);
-const hexDigits = Buffer.from("0123456789abcdef");
+
+/** Returns the byte of one of the hex digits of a CRC. */
+function digitOf(crc: number, index: number) {
+  const digit = (crc >>> (28 - 4 * index)) & 15;
+  return digit + (digit < 10 ? 0x30 : 0x57);
+}
 
 /** Returns the CRC-32 of bytes, in hex digits. */
 export const checksum = (bytes: Buffer) =>
