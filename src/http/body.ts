@@ -50,6 +50,11 @@ export class BodyBudget {
     }
   }
 
+  /** Returns why the largest body is refused. */
+  refusal() {
+    return new ApiError("bodies", `the limit is ${this.#bytesMax} bytes`);
+  }
+
   /** Stops counting a body. A body that is not counted is ignored. */
   release(body: Body) {
     if (this.#bodies.delete(body)) this.#bytes -= body.bytes;
@@ -95,7 +100,7 @@ export function readBody(
   };
   const body: Body = {
     bytes: 0,
-    refuse: () => finish(new ApiError("bodies"))
+    refuse: () => finish(budget.refusal())
   };
   const end = () => finish(buffer.subarray(0, body.bytes));
 

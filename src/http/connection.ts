@@ -184,7 +184,7 @@ export class Connection {
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
-    const error = parserErrorOf(code, packet);
+    const error = parserErrorOf(code, packet, this.#connections.limits);
     const { latest } = this.#progress;
     if (latest === undefined || latest.req.complete) this.#answerRaw(error);
     else if (latest.headersSent) this.#afterLatest(() => this.#closeGently());

@@ -26,17 +26,9 @@ export function checkContent(
   // Nearly every client writes it this way: there is nothing to parse then.
   if (contentType !== "application/json") checkMediaType(contentType);
 
-  must(
-    contentCoding.toLowerCase() === "identity",
-    "contentCoding",
-    shown(contentCoding)
-  );
+  must(contentCoding.toLowerCase() === "identity", "contentCoding");
   must(!(Number(length) > bodyBytesMax), "declaredSize", bodyBytesMax);
-  must(
-    Number(length) > 0 || transferCoding !== undefined,
-    "empty",
-    length === undefined ? "found no Content-Length" : undefined
-  );
+  must(Number(length) > 0 || transferCoding !== undefined, "empty");
 }
 
 const token = String.raw`[\w!#$%&'*+.^\`|~-]+`;
@@ -51,11 +43,7 @@ const parameterForm = new RegExp(
 /** media-type = type "/" subtype parameters (RFC 9110, 8.3.1), names in any case */
 function checkMediaType(contentType = "") {
   const essence = contentType.replace(/[ \t;].*/, "");
-  must(
-    essence.toLowerCase() === "application/json",
-    "mediaType",
-    shown(essence)
-  );
+  must(essence.toLowerCase() === "application/json", "mediaType");
 
   // JSON is UTF-8 (RFC 8259, 8.1). A client that declares another charset, or two, may have sent
   // other bytes.
@@ -74,27 +62,7 @@ function checkMediaType(contentType = "") {
     const charset = (parameter[2] ?? "")
       .replace(/^"|"$/g, "")
       .replace(/\\(.)/g, "$1");
-    must(
-      !isCharsetKnown && charset.toLowerCase() === "utf-8",
-      "charset",
-      isCharsetKnown ? "found it twice" : shown(charset)
-    );
+    must(!isCharsetKnown && charset.toLowerCase() === "utf-8", "charset");
     isCharsetKnown = true;
   }
 }
-
-/** Names that clients send by mistake. A message repeats no other: it may be a misplaced token. */
-const common = new RegExp(
-  "^(?:(?:text|application)/(?:" +
-    "(?:x-)?(?:json5?|ndjson|jsonl|json-?lines|json-seq|javascript|yaml|protobuf|msgpack)|" +
-    "(?:ld|hal|problem|geo|merge-patch|json-patch|cloudevents|vnd\\.api)\\+json|" +
-    "cbor|grpc|plain|html|csv|xml|octet-stream|x-www-form-urlencoded)|" +
-    "multipart/form-data|x-gzip|gzip|deflate|br|zstd|" +
-    "utf-?(?:16|32)(?:[bl]e)?|utf8|us-ascii|latin-?1|iso-8859-15?|windows-125[0-8])$",
-  "i"
-);
-
-const shown = (name: string) =>
-  name === ""
-    ? "found no value"
-    : `found ${common.test(name) ? name : "another one"}`;

@@ -1,4 +1,5 @@
 /** The catalogue of errors: every response that is not a success. */
+import type { Limits } from "../config.ts";
 import { JsonError } from "../json/parse.ts";
 import { StoreError, storeErrorCodes } from "../store.ts";
 
@@ -49,14 +50,26 @@ export const catalogue = {
     "Content-Length or Transfer-Encoding must give one length",
     close
   ],
-  repeated: [40005, "A field that must be single is repeated", close],
+  repeated: [
+    40005,
+    "Content-Type, Content-Length and Idempotency-Key must be single",
+    close
+  ],
   credentials: [
     40006,
     "Authorization must be Bearer, a space and a token of letters, digits and -._~+/, with = at the end only",
     invalidRequest
   ],
-  manyCredentials: [40007, "Authorization is repeated", invalidRequest, close],
-  empty: [40008, "The body is empty, expected a NewPlant"],
+  manyCredentials: [
+    40007,
+    "Authorization must be single",
+    invalidRequest,
+    close
+  ],
+  empty: [
+    40008,
+    "The body is empty, expected a NewPlant, with Content-Length or in chunks"
+  ],
   utf8: [40009, "The body is not UTF-8"],
   json: [40010, "The body is not JSON"],
   duplicate: [40011, "An object has a repeated member name"],
@@ -71,7 +84,7 @@ export const catalogue = {
   idempotencyKey: [40016, "The Idempotency-Key is invalid"],
   anonymous: [
     40101,
-    "Authorization must be present, with the scheme Bearer",
+    "Authorization must be present, as Bearer, a space and a token",
     ["WWW-Authenticate", bearer]
   ],
   token: [
@@ -90,7 +103,11 @@ export const catalogue = {
   timeout: [40801, "The request did not arrive in time", close],
   declaredSize: [41301, "Content-Length is over the limit"],
   size: [41302, "The body is over the limit in bytes, as counted", close],
-  chunkExtensions: [41303, "The chunk extensions are too long", close],
+  chunkExtensions: [
+    41303,
+    "The extensions of a chunk have more than 16384 bytes",
+    close
+  ],
   tooLarge: [41304, "The plant is too large for the store; nothing was stored"],
   mediaType: [41501, "Content-Type must be application/json"],
   charset: [
@@ -170,7 +187,7 @@ export class ApiError extends Error {
   /** An Error as JSON. Its LF keeps a terminal's prompt on a line of its own. */
   readonly body: string;
 
-  /** @param detail what more can be said: the limit, what was found, what was expected */
+  /** @param detail what more can be said: the limit, the place, what was expected */
   constructor(cause: Cause, detail?: string | number) {
     const [error, what, ...fields]: Row = catalogue[cause];
     const message = detail === undefined ? `${what}.` : `${what}: ${detail}.`;
@@ -186,7 +203,11 @@ export class ApiError extends Error {
   }
 }
 
-/** Throws an ApiError unless `holds`. */
+/**
+ * Throws an ApiError unless `holds`.
+ *
+ * @param detail a constant: a text that is made for the request would be made for every request
+ */
 export function must(
   holds: boolean,
   cause: Cause,
@@ -215,11 +236,23 @@ export function apiErrorOf(thrown: unknown) {
  *
  * @param packet the bytes in which the error is
  */
-export function parserErrorOf(code: string, packet: string) {
-  const cause = parserCauses.get(code);
-  if (cause) return new ApiError(cause);
-  const [, protocol] = prefaces.find(([form]) => form.test(packet)) ?? [];
-  return new ApiError("malformed", protocol);
+export function parserErrorOf(code: string, packet: string, limits: Limits) {
+  const cause = parserCauses.get(code) ?? "malformed";
+  return new ApiError(cause, detailOf(cause, packet, limits));
+}
+
+function detailOf(cause: Cause, packet: string, limits: Limits) {
+  const { headBytesMax, headMillis, requestMillis } = limits;
+  switch (cause) {
+    case "headBytes":
+      return headBytesMax;
+    case "timeout":
+      return `${headMillis} ms for the header section, ${requestMillis} ms in all`;
+    case "malformed":
+      return prefaces.find(([form]) => form.test(packet))?.[1];
+    default:
+      return undefined;
+  }
 }
 
 /** How other protocols begin that a load balancer or a client may be set to. */

@@ -15,6 +15,10 @@ export const keyForm = new RegExp(
   `^(?:"(${quoted}{1,${charactersMax}})"|${unquoted}{1,${charactersMax}})$`
 );
 
+const expected =
+  `expected 1 to ${charactersMax} ASCII characters, as a quoted String, ` +
+  "or without quotes, spaces, commas and backslashes";
+
 /**
  * Returns the key that a field's value spells, with or without quotes.
  *
@@ -22,11 +26,6 @@ export const keyForm = new RegExp(
  */
 export function readIdempotencyKey(value: string) {
   const match = keyForm.exec(value);
-  must(
-    match !== null,
-    "idempotencyKey",
-    `expected 1 to ${charactersMax} ASCII characters, as a quoted String, ` +
-      "or without quotes, spaces, commas and backslashes"
-  );
+  must(match !== null, "idempotencyKey", expected);
   return match[1]?.replace(/\\(.)/g, "$1") ?? value;
 }

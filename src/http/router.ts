@@ -1,5 +1,5 @@
 /** Routes method and path to the one operation. */
-import { must } from "./errors.ts";
+import { ApiError, must } from "./errors.ts";
 
 export const plantsPath = "/plants";
 
@@ -15,6 +15,6 @@ export function checkRoute(
   expected: string
 ) {
   must(method !== "CONNECT", "connect");
-  must(path === expected, "path", `expected ${expected}`);
+  if (path !== expected) throw new ApiError("path", `expected ${expected}`);
   must(method === "POST", "method");
 }

@@ -43,10 +43,7 @@ export function decodeUtf8(body: Buffer) {
   while (again[offset] === body[offset]) offset++;
   // If it is a later byte of a truncated character, the first byte of that is the wrong one.
   while (((again[offset] ?? 0) & 0xc0) === 0x80) offset--;
-  throw new JsonError(
-    "utf8",
-    `at byte ${offset}, found a byte that is not UTF-8`
-  );
+  throw new JsonError("utf8", `at byte offset ${offset}`);
 }
 
 /**
@@ -103,7 +100,7 @@ const unknownEscape = new RegExp(String.raw`\\(?!u)`, "y");
  *     exp    = "e" [ "-" / "+" ] 1*DIGIT
  */
 const scalar = new RegExp(
-  String.raw`true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
+  String.raw`true|false|null|-?(?:0(?!\d)|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`,
   "y"
 );
 
@@ -112,6 +109,11 @@ const scalar = new RegExp(
  * so that a client could make all names of one length collide.
  */
 const hashedLengthMax = 16_383;
+
+const valueExpected =
+  "a JSON value: strings in double quotes, numbers without leading zeros";
+const characterExpected =
+  "a character or the closing quote: control characters must be escaped, as \\n";
 
 /** Positions are in the decoded text; an error's byte offset is counted when it is thrown. */
 class Reader {
@@ -151,7 +153,7 @@ class Reader {
     if (first === "{") this.#items("}");
     else if (first === "[") this.#items("]");
     else if (first === '"') this.#string();
-    else if (!this.#match(scalar)) this.#fail("a JSON value");
+    else if (!this.#match(scalar)) this.#fail(valueExpected);
     return start;
   }
 
@@ -163,11 +165,7 @@ class Reader {
    */
   #items(end: "}" | "]") {
     if (++this.#nesting > this.#nestingMax) {
-      this.#fail(
-        `at most ${this.#nestingMax} levels`,
-        "nesting",
-        "one more level of nesting"
-      );
+      this.#fail(`at most ${this.#nestingMax} levels`, "nesting");
     }
     this.#next++;
     if (!this.#skip(end)) {
@@ -186,7 +184,7 @@ class Reader {
   #member(names: Set<string>) {
     this.#space();
     const start = this.#next;
-    if (this.#text[start] !== '"') this.#fail("a member name in quotes");
+    if (this.#text[start] !== '"') this.#fail("a member name in double quotes");
     this.#string();
     const text = this.#text.slice(start, this.#next);
     const name = text.includes("\\") ? JSON.stringify(JSON.parse(text)) : text;
@@ -198,11 +196,7 @@ class Reader {
       name.length > hashedLengthMax ? hash("sha256", name, "hex") : name;
     if (names.has(entry)) {
       this.#next = start;
-      this.#fail(
-        "each name once",
-        "duplicate",
-        "a member name for the second time"
-      );
+      this.#fail("each name once", "duplicate");
     }
     names.add(entry);
 
@@ -221,17 +215,11 @@ class Reader {
     while (this.#text[this.#next] !== '"') {
       if (this.#match(characters)) continue;
       if (this.#text[this.#next] !== "\\") {
-        this.#fail(
-          "a character, control characters escaped, or the string's closing quote"
-        );
+        this.#fail(characterExpected);
       }
       if (this.#match(unknownEscape)) this.#fail('one of " \\ / b f n r t u');
       if (this.#match(digitMissing)) this.#fail("a hexadecimal digit");
-      this.#fail(
-        "a high and a low one",
-        "surrogate",
-        "half of a surrogate pair"
-      );
+      this.#fail("a high and a low one", "surrogate");
     }
     this.#next++;
   }
@@ -262,25 +250,8 @@ class Reader {
   }
 
   /** Throws for the character that is next. */
-  #fail(
-    expected: string,
-    code: JsonError["code"] = "json",
-    found = this.#found()
-  ): never {
+  #fail(expected: string, code: JsonError["code"] = "json"): never {
     const offset = Buffer.byteLength(this.#text.slice(0, this.#next));
-    throw new JsonError(
-      code,
-      `at byte ${offset}, found ${found}, expected ${expected}`
-    );
-  }
-
-  /** Names the next character. A response repeats no more of what a client sent. */
-  #found() {
-    const point = this.#text.codePointAt(this.#next);
-    if (point === undefined) return "the end of the body";
-    if (point === 0xfeff) return "a byte order mark";
-    if (point > 0x20 && point < 0x7f)
-      return JSON.stringify(String.fromCodePoint(point));
-    return `U+${point.toString(16).toUpperCase().padStart(4, "0")}`;
+    throw new JsonError(code, `at byte offset ${offset}, expected ${expected}`);
   }
 }

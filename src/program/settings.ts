@@ -11,7 +11,7 @@ import {
   type Limit,
   type Limits
 } from "../config.ts";
-import { describeMisfit } from "../http/bearer.ts";
+import { tokenExpected, tokenForm } from "../http/bearer.ts";
 import { isWindows } from "../system.ts";
 import type { Host } from "./host.ts";
 
@@ -357,8 +357,8 @@ function isInherited({ environment, pid, mistakes }: Input) {
 /** Checks the token without quoting it: a mistyped token is still nearly a token. */
 function checkToken({ environment, mistakes }: Input) {
   const { [tokenVariable]: token } = environment;
-  const misfit = token && describeMisfit(token);
-  if (misfit) mistakes.push(`${tokenVariable} ${misfit}`);
+  if (token && !tokenForm.test(token))
+    mistakes.push(`${tokenVariable} must be ${tokenExpected}`);
 }
 
 /** Checks the settings that need or bound one another. */

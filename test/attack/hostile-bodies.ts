@@ -84,9 +84,9 @@ const broken: readonly Case[] = [
   ),
   [
     "chunk extensions over the limit",
-    "32 KiB",
-    withSize(`${size};a=${"x".repeat(32_768)}`),
-    "400|413"
+    "16,385 bytes",
+    withSize(`${size};a=${"x".repeat(16_384)}`),
+    "41303"
   ],
   ...casesOf("RFC 9112, 7.1.2", "400", withTrailer, {
     "no field": "x\r\n",
@@ -136,6 +136,11 @@ const pieces: readonly Case[] = [
     "within the limits",
     "extensions of 20 KiB on many chunks",
     ofChunks(`1;a=${"x".repeat(200)}\r\n \r\n`.repeat(100) + chunks(evil))
+  ],
+  [
+    "within the limits",
+    "extensions of 16,384 bytes on one chunk",
+    withSize(`${size};a=${"x".repeat(16_383)}`)
   ],
   ["within the limits", "a body of 1 MiB", ofBody(evil.padEnd(limit))],
   [

@@ -100,7 +100,7 @@ const causes: Readonly<Record<Cause, Case>> = {
   json: body("{"),
   duplicate: body('{"id":1,"id":1,"name":"Fern"}'),
   surrogate: body('{"id":1,"name":"\\ud800"}'),
-  nesting: body(nested(65)),
+  nesting: { ...body(nested(65)), limits: { nestingMax: 64 } },
   schema: body("{}"),
   truncated: { bytes: halfBody, halfClose: true },
   anonymous: replaced(`Bearer ${token}`, "Basic x"),
@@ -122,7 +122,7 @@ const causes: Readonly<Record<Cause, Case>> = {
   contentCoding: fields("Content-Encoding: gzip\r\n"),
   expectation: fields("Expect: 200-ok\r\n"),
   headBytes: { bytes: withHeadBytes(1_001), limits: { headBytesMax: 1_000 } },
-  headFields: { bytes: withFields(101) },
+  headFields: { bytes: withFields(101), limits: { headFieldsMax: 100 } },
   fault: { bytes: post(fern), fails: new Error("secret") },
   bodyTaken: { bytes: post(fern), host: taken },
   transferCoding: {
@@ -218,10 +218,12 @@ describe("every cause of the catalogue is reached, with its number and its heade
       const port = await listen(server);
       if (before) await send(await open(server, port), before);
       const [answer] = await exchange(port, bytes, { answers: 1, halfClose });
-      assert.equal(
-        assertError(answer, [Math.floor(number / 100)]).error,
-        number
-      );
+      const { error, message } = assertError(answer, [
+        Math.floor(number / 100)
+      ]);
+      assert.equal(error, number);
+      const [limit = ""] = Object.values(limits);
+      assert.ok(message.includes(`${limit}`), `the limit in: ${message}`);
       const { headers = {} } = answer ?? {};
       const found = Object.entries(headers).filter(([name]) =>
         optional.includes(name)

@@ -152,121 +152,39 @@ table(
 );
 
 table(
-  "a 415 repeats what was sent if clients send it by mistake, and nothing else",
+  "a 415 says what was expected, and repeats nothing that was sent",
   [
     [
-      "curl's default",
-      "Type",
-      "application/x-www-form-urlencoded",
-      /^Content-Type must be application\/json: found application\/x-www-form-urlencoded\.$/
+      "a media type",
+      { type: "Content-Type: S3cret\r\n" },
+      "Content-Type must be application/json."
     ],
+    ["no media type", { type: "" }, "Content-Type must be application/json."],
     [
-      "a form with a boundary",
-      "Type",
-      "multipart/form-data; boundary=a",
-      /: found multipart\/form-data\.$/
-    ],
-    ["in capitals", "Type", "Text/Plain", /: found Text\/Plain\.$/],
-    ["JSON as text", "Type", "text/json", /: found text\/json\.$/],
-    [
-      "JSON as text, with a charset",
-      "Type",
-      "text/json; charset=utf-8",
-      /: found text\/json\.$/
-    ],
-    [
-      "lines of JSON",
-      "Type",
-      "application/x-ndjson",
-      /: found application\/x-ndjson\.$/
-    ],
-    [
-      "lines of JSON by another name",
-      "Type",
-      "application/jsonl",
-      /: found application\/jsonl\.$/
-    ],
-    [
-      "a kind of JSON",
-      "Type",
-      "application/vnd.api+json",
-      /: found application\/vnd\.api\+json\.$/
-    ],
-    [
-      "a kind of JSON that may be a token",
-      "Type",
-      "application/S3cret+json",
-      /^(?!.*S3cret).*found another one\.$/
-    ],
-    [
-      "nothing",
-      "Type",
-      undefined,
-      /^Content-Type must be application\/json: found no value\.$/
-    ],
-    [
-      "a token, misplaced",
-      "Type",
-      "S3cret",
-      /^(?!.*S3cret).*found another one\.$/
+      "a parameter",
+      { type: "Content-Type: application/json; S3cret\r\n" },
+      "Content-Type must be application/json: expected its parameters as name=value."
     ],
     [
       "a charset",
-      "Type",
-      "application/json; charset=ISO-8859-1",
-      /^The charset of Content-Type must be utf-8, once, or absent: found ISO-8859-1\.$/
-    ],
-    [
-      "a charset, twice",
-      "Type",
-      "application/json; charset=utf-8; charset=utf-8",
-      /: found it twice\.$/
-    ],
-    [
-      "a charset that is a token",
-      "Type",
-      "application/json; charset=S3cret",
-      /^(?!.*S3cret).*found another one\.$/
+      { type: "Content-Type: application/json; charset=S3cret\r\n" },
+      "The charset of Content-Type must be utf-8, once, or absent."
     ],
     [
       "a coding",
-      "Encoding",
-      "gzip",
-      /^Content-Encoding must be identity or absent: found gzip\.$/
-    ],
-    [
-      "an empty coding",
-      "Encoding",
-      "",
-      /^Content-Encoding must be identity or absent: found no value\.$/
-    ],
-    ["utf8", "Type", "application/json; charset=utf8", /: found utf8\.$/],
-    [
-      "a charset of Windows",
-      "Type",
-      "application/json; charset=windows-1252",
-      /: found windows-1252\.$/
-    ],
-    ["another coding", "Encoding", "deflate", /: found deflate\.$/],
-    [
-      "a coding that is a token",
-      "Encoding",
-      "S3cret",
-      /^(?!.*S3cret).*another one\.$/
+      { fields: "Content-Encoding: S3cret\r\n" },
+      "Content-Encoding must be identity or absent."
     ]
   ] as const,
-  async ([, name, value, expected]) => {
-    const field = value === undefined ? "" : `Content-${name}: ${value}\r\n`;
-    const answer = await responseTo(
-      name === "Type" ? { type: field } : { fields: field }
-    );
-    assert.match(assertError(answer, [415]).message, expected);
+  async ([, parts, expected]) => {
+    const answer = await responseTo(parts);
+    assert.equal(assertError(answer, [415]).message, expected);
   }
 );
 
 const head = `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n`;
 table(
-  "an error says what is wrong with what other programs send",
+  "an error names the rule and the place",
   [
     [
       "LF after the version",
@@ -284,7 +202,7 @@ table(
       "no length",
       400,
       head,
-      /^The body is empty, expected a NewPlant: found no Content-Length\.$/
+      /^The body is empty, expected a NewPlant, with Content-Length or in chunks\.$/
     ],
     [
       "the PROXY protocol",
@@ -319,14 +237,14 @@ table(
     [
       "malformed JSON",
       400,
-      `${head}Content-Length: 1\r\n\r\n{`,
-      /^The body is not JSON: at byte 1, found the end/
+      `${head}Content-Length: 8\r\n\r\n{'id':1}`,
+      /^The body is not JSON: at byte offset 1, expected a member name in double quotes\.$/
     ],
     [
       "a name twice",
       400,
       `${head}Content-Length: 13\r\n\r\n{"a":1,"a":1}`,
-      /^An object has a repeated member name: at byte 7/
+      /^An object has a repeated member name: at byte offset 7,/
     ]
   ] as const,
   async ([, status, bytes, expected]) => {

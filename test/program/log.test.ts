@@ -233,7 +233,7 @@ test(
       ],
       [
         40,
-        "GET 401 Authorization must be present, with the scheme Bearer: found none.",
+        "GET 401 Authorization must be present, as Bearer, a space and a token.",
         "GET",
         undefined,
         401,

@@ -39,7 +39,7 @@ function errorOf(body: Buffer | string, nesting = nestingMax) {
     return {
       code,
       message,
-      offset: Number(/^at byte (\d+)/.exec(message)?.[1])
+      offset: Number(/^at byte offset (\d+)/.exec(message)?.[1])
     };
   }
 }
@@ -151,8 +151,8 @@ const invalid: Readonly<
     ["undefined", 0],
     ["-", 0],
     ["+1", 0],
-    ["01", 1],
-    ["-01", 2],
+    ["01", 0],
+    ["-01", 0],
     ["1.", 1],
     [".5", 0],
     ["1.e5", 1],
@@ -249,29 +249,41 @@ const errors = Object.entries(invalid).flatMap(([code, texts]) =>
   texts.map(([text, offset]) => [text, code, offset] as const)
 );
 for (const [text, code, offset] of errors) {
-  test(`${shown(text)} is refused at byte ${offset} as ${code}`, () => {
+  test(`${shown(text)} is refused at offset ${offset} as ${code}`, () => {
     const error = errorOf(text);
     assert.equal(error?.code, code);
     assert.equal(error?.offset, offset);
-    // Safe in any log: one line, no more than a character of what was sent.
+    // Safe in any log: one line, and nothing of what was sent.
     assert.match(
       error?.message ?? "",
-      new RegExp(`^at byte ${offset}, found [ -~]{1,150}$`)
+      new RegExp(`^at byte offset ${offset}, expected [ -~]{1,90}$`)
     );
   });
 }
 
-test("a message names an invisible character by its number, and a byte order mark by its name", () => {
-  const found = (text: string): string | undefined =>
-    /, found (.*), expected/.exec(errorOf(text)?.message ?? "")?.[1];
-  assert.deepEqual(["~", "\x7f", " \u00a0", " \ufeff", "\ufeff1"].map(found), [
-    '"~"',
-    "U+007F",
-    "U+00A0",
-    "a byte order mark",
-    "a byte order mark"
-  ]);
-});
+for (const [text, expected] of [
+  ["{'id':1}", "a member name in double quotes"],
+  [
+    "'a'",
+    "a JSON value: strings in double quotes, numbers without leading zeros"
+  ],
+  [
+    "007",
+    "a JSON value: strings in double quotes, numbers without leading zeros"
+  ],
+  [
+    '"a\nb"',
+    "a character or the closing quote: control characters must be escaped, as \\n"
+  ],
+  ["[1 2]", '"," or "]"'],
+  ["{}{}", "the end of the body"],
+  ["[[]]", "at most 1 levels"]
+] as const) {
+  test(`the message for ${shown(text)} says what was expected`, () => {
+    assert.match(errorOf(text, 1)?.message ?? "", / expected /);
+    assert.equal(errorOf(text, 1)?.message.split(", expected ")[1], expected);
+  });
+}
 
 /** Bytes, and the position of the first that are not part of a well-formed character. */
 for (const [what, hex, offset] of [
@@ -291,7 +303,7 @@ for (const [what, hex, offset] of [
   ["FF after a whole value", "31ff", 1],
   ["FF in a name", "7b22ff223a317d", 2]
 ] as const) {
-  test(`${what} (${hex}) is refused at byte ${offset} as not UTF-8`, () => {
+  test(`${what} (${hex}) is refused at offset ${offset} as not UTF-8`, () => {
     const error = errorOf(Buffer.from(hex, "hex"));
     assert.equal(error?.code, "utf8");
     assert.equal(error?.offset, offset);
