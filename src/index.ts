@@ -44,6 +44,7 @@ export {
   type Journal,
   type JournalOptions
 } from "./journal/journal.ts";
+export { readJournal, type JournalRecord } from "./journal/read.ts";
 export { JournalError, type JournalErrorCode } from "./journal/error.ts";
 export {
   StoreError,

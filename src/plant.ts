@@ -169,8 +169,13 @@ const newPlantText = (
 export const plantJson = (json: string) =>
   `{${json.slice(json.indexOf(",") + 1)}`;
 
-/** Parses a text of `newPlantText`. JSON.parse would round the `id`, its first member. */
-export const newPlantOf = (json: string): NewPlant => ({
-  ...JSON.parse(json),
-  id: BigInt(json.slice(6, json.indexOf(",")))
-});
+/**
+ * Parses a text of `newPlantText`. JSON.parse would round the `id`, its first member.
+ *
+ * @throws Error for another text
+ */
+export function newPlantOf(json: string): NewPlant {
+  const [, id] = /^{"id":(-?\d+),/.exec(json) ?? [];
+  if (id === undefined) throw new TypeError("expected a plant with an id");
+  return { ...JSON.parse(json), id: BigInt(id) };
+}

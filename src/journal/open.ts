@@ -34,7 +34,6 @@ import {
 import type { KeyWindow } from "./keys.ts";
 import { checkSystem, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerBytes, headerText } from "./record.ts";
-import { refuseCompressed } from "./recover.ts";
 import {
   copyBytesMax,
   copyPath,
@@ -179,7 +178,6 @@ function planRepair(
   path: string,
   file: JournalFile
 ) {
-  refuseCompressed(file);
   checkFlushed(disk, path, file);
   const copyBytes = readCopy(disk, path);
   const size = file.size();

@@ -72,9 +72,6 @@ export function timeOf(at: string) {
   throw new RangeError(`the clock says ${at}: expected a year of four digits`);
 }
 
-/** How every header begins. */
-export const headerMark = '{"journal":"plant-store",';
-
 const emptyHeader = headerText("00000000-0000-0000-0000-000000000000", epoch);
 
 /** The length of every header, with its LF. */

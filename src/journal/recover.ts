@@ -10,7 +10,6 @@ import {
   decodeHeader,
   hasValidChecksum,
   headerBytes,
-  headerMark,
   isPartOfHeader,
   lineBytesMax,
   lineFeed,
@@ -28,25 +27,6 @@ export const noHeader = "expected the header of a journal, version 1";
 export const damagedBefore = (certified: number) =>
   `what stands before offset ${certified} was on stable storage, and is damaged`;
 
-/** The first bytes of a compressed file, in Latin-1, and the program that reads it. */
-const compressions = [
-  ["\x1f\x8b", "gzip"],
-  ["\x28\xb5\x2f\xfd", "zstd"],
-  ["\xfd7zXZ\0", "xz"],
-  ["BZh", "bzip2"],
-  ["\x04\x22\x4d\x18", "lz4"]
-] as const;
-
-/** @throws Error for a compressed file: people compress rotated journals, and forget it */
-export function refuseCompressed(file: Bytes) {
-  const start = file.read(0, Math.min(file.size(), 6)).toString("latin1");
-  for (const [mark, program] of compressions)
-    if (start.startsWith(mark))
-      throw new Error(
-        `is compressed: use "${program} -dc FILE | plant-store cat -"`
-      );
-}
-
 /**
  * Examines the end of a file.
  *
@@ -62,8 +42,7 @@ export function examine(file: Bytes) {
   const lf = head.indexOf(lineFeed);
   const header = lf < 0 ? head : head.subarray(0, lf);
   const uuid = decodeHeader(header);
-  if (uuid === undefined)
-    return damaged(0, headerProblemOf(header) ?? noHeader);
+  if (uuid === undefined) return damaged(0, noHeader);
 
   const known = findCertified(file, size);
   if (!known)
@@ -113,39 +92,25 @@ export function examine(file: Bytes) {
 }
 
 /**
- * Returns a function that returns what is wrong with each line of a file, called in their order. A
- * header within begins another journal: its lines are checked from there on.
- *
- * Bytes that were lost or added are one damaged spot, although every later line stands elsewhere
- * than it says: the first write that begins after a spot shows by how much.
+ * Returns a function that returns what is wrong with each line of a file, called in their order.
  *
  * @param areJoined whether the file may be several journals, one after another
  */
 export function lineChecker({ areJoined }: { readonly areJoined: boolean }) {
-  // No record precedes the first one: its own offset is the only valid `synced`.
-  const beginning = { seq: 0, synced: -1 };
-
-  /** The record before; undefined if it is unknown. */
+  // The record before; undefined if it is unknown.
   let last: Position | undefined;
 
-  /** What to subtract from an offset, to compare it with `synced`; undefined if unknown. */
-  let start: number | undefined = 0;
+  // Where the journal begins.
+  let start = 0;
 
   return (line: Line) => {
     const { offset, text, record } = line;
-    if (record && last && record.synced > last.synced)
-      start ??= offset - record.synced;
-    const placed = { ...line, offset: offset - (start ?? 0) };
-    const problem = problemOf(placed, last);
-    const headerIndex = record ? -1 : (text?.lastIndexOf(headerMark) ?? -1);
-    if (text && headerIndex >= 0 && decodeHeader(text.subarray(headerIndex))) {
-      // The journal before it may have ended within a line.
-      start = offset + headerIndex;
-      last = beginning;
-      return areJoined && headerIndex === 0 ? undefined : problem;
-    }
-    last = record;
-    if (problem !== undefined) start = undefined;
+    const isHeader = text && !record && decodeHeader(text) !== undefined;
+    if (isHeader && areJoined) start = offset;
+    const problem = problemOf(line, last, start);
+
+    // No record precedes the first one: its own offset is the only valid `synced`.
+    last = isHeader ? { seq: 0, synced: -1 } : record;
     return problem;
   };
 }
@@ -157,21 +122,23 @@ export type Position = Pick<DecodedRecord, "seq" | "synced">;
  * Returns why a line cannot stand where it does; undefined if it can.
  *
  * @param last the record before; undefined if that is unknown
+ * @param start where the journal begins
  */
 export function problemOf(
-  { record, text, offset, isWhole }: Line,
-  last?: Position
+  { record, text, offset: place, isWhole }: Line,
+  last?: Position,
+  start = 0
 ) {
-  if (offset === 0) return headerProblemOf(text);
-
+  const offset = place - start;
+  if (offset === 0) return text && decodeHeader(text) ? undefined : noHeader;
   if (!text) return `the line has over ${lineBytesMax} bytes`;
   if (text.length === 0) return "the line is blank";
   if (!record) {
     if (decodeHeader(text)) return "another journal begins here";
     if (hasValidChecksum(text))
       return "the line has a valid checksum, but is not a record";
-    if (!isWhole) return describeUnfinished(text.length);
-    return isCrlf(text) ? endsInCrlf : wrongChecksum;
+    if (!isWhole) return `the last ${text.length} bytes are not a whole line`;
+    return wrongChecksum;
   }
   if (!last) return undefined;
 
@@ -183,21 +150,6 @@ export function problemOf(
   return `expected synced ${last.synced} or ${offset}, found ${synced}`;
 }
 
-/** Returns why a file's first line is no header; undefined if it is one. */
-function headerProblemOf(text: Buffer | undefined) {
-  if (text && decodeHeader(text)) return undefined;
-  return text && isCrlf(text) ? endsInCrlf : noHeader;
-}
-
-/** Says that a file, or an input, ends within a line. */
-export const describeUnfinished = (bytes: number) =>
-  `the last ${bytes} bytes are not a whole line`;
-
-/** Whether a line would be valid without its CR, as a conversion of line ends leaves it. */
-const isCrlf = (text: Buffer) =>
-  text.at(-1) === 0x0d && hasValidChecksum(text.subarray(0, -1));
-
-const endsInCrlf = "the line ends in CRLF";
 const wrongChecksum = "the line's checksum is wrong";
 
 /** Finds C, and the start of a line at or before the last certified one; undefined if too far. */

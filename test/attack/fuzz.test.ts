@@ -436,13 +436,8 @@ async function fuzzing(
     assert.equal(server.stderr(), "");
     const records = await tally.checkJournal(join(cwd, "plants.ndjson"));
     const verified = await run(["verify", "--json", "plants.ndjson"], {}, cwd);
-    const report = JSON.parse(verified.stdout) as {
-      records: number;
-      spotsTotal: number;
-    };
     assert.equal(verified.code, 0);
-    assert.equal(report.records, records);
-    assert.equal(report.spotsTotal, 0);
+    assert.equal(JSON.parse(verified.stdout).records, records);
     return { tally, records, lastSeed: seed - 1, resident };
   } finally {
     await server.end("SIGKILL");

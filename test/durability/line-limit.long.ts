@@ -17,6 +17,7 @@ import { test } from "node:test";
 import { openJournal, StoreError, type NewPlant } from "../../src/index.ts";
 import { frameBytesMax, lineBytesMax } from "../../src/journal/record.ts";
 import { examine } from "../../src/journal/recover.ts";
+import { planOpening } from "../../src/journal/rewrite.ts";
 import { verifyJournal } from "../../src/journal/verify.ts";
 import {
   bytesIn,
@@ -120,11 +121,11 @@ test("two of the longest records and a third that is torn, NULs after it: it is 
   });
 });
 
-test("a line of 64 MiB is read by verify, one byte more is one damaged spot", () => {
+test("a line of 64 MiB is read by verify, with one byte more it is damaged", () => {
   const fill = (bytes: number): string =>
     `{"id":1,"name":"${"x".repeat(bytes)}"}`;
   const rest = Buffer.from(record(1, headerBytes, fill(0))).length;
-  for (const [lineBytes, spotsTotal] of [
+  for (const [lineBytes, badLines] of [
     [lineBytesMax, 0],
     [lineBytesMax + 1, 1]
   ] as const) {
@@ -132,19 +133,17 @@ test("a line of 64 MiB is read by verify, one byte more is one damaged spot", ()
     assert.equal(long.length, lineBytes);
     const after = Buffer.from(record(2, headerBytes + lineBytes, fill(4)));
     const file = Buffer.concat([Buffer.from(header), long, after]);
-    const report = verifyJournal(bytesIn(file));
+    const plan = planOpening(bytesIn(file), undefined);
+    const report = verifyJournal(plan, false, () => {});
     const opening =
-      spotsTotal === 0
+      badLines === 0
         ? "uses it as it is"
         : `refuses it at offset ${headerBytes}`;
-    assert.equal(report.records, 2 - spotsTotal);
-    assert.equal(report.spotsTotal, spotsTotal);
+    assert.equal(report.records, 2 - badLines);
+    assert.equal(report.badLines, badLines);
     assert.equal(report.opening, opening);
     const reason = `the line has over ${lineBytesMax} bytes`;
-    assert.equal(
-      report.spots[0]?.reason,
-      spotsTotal === 0 ? undefined : reason
-    );
+    assert.equal(report.damage?.reason, badLines === 0 ? undefined : reason);
   }
 });
 
@@ -215,7 +214,7 @@ const small = (seq: number, offset: number): Buffer =>
 const one = small(1, headerBytes);
 const begin = Buffer.concat([Buffer.from(header), one]);
 
-test("a hole of 700 MiB in the middle is one damaged spot, and what follows is read", () => {
+test("a hole of 700 MiB in the middle is damage, and what follows is read", () => {
   const folder = temporaryFolder();
   const next = begin.length + 700 * mib;
   const two = Buffer.concat([small(7, next + 9), small(8, next + 9)]);
@@ -235,13 +234,12 @@ test("a hole of 700 MiB in the middle is one damaged spot, and what follows is r
     "hole"
   );
   assert.equal(status, 65, stderr);
-  const { bytes, records, idMax, opening, spots } = JSON.parse(stdout);
+  const { bytes, records, opening, damage } = JSON.parse(stdout);
   assert.equal(bytes, size);
   assert.equal(records, 4);
-  assert.equal(idMax, "9");
   assert.equal(opening, "uses it as it is");
   const reason = `the line has over ${lineBytesMax} bytes`;
-  assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
+  assert.deepEqual(damage, { offset: begin.length, reason });
   assert.ok(mebibytes > 32 && mebibytes < 200, `${mebibytes} MiB`);
 });
 
@@ -251,11 +249,11 @@ test("700 MiB of NULs after a journal are 65 for verify and for serve, in bounde
   sparse(join(folder, "padded"), size, [0, begin]);
   const verified = measured(folder, "verify", "--json", "padded");
   assert.equal(verified.status, 65, verified.stderr);
-  const { records, opening, spots } = JSON.parse(verified.stdout);
+  const { records, opening, damage } = JSON.parse(verified.stdout);
   assert.equal(records, 1);
   assert.equal(opening, `refuses it at offset ${size - 4 * lineBytesMax}`);
-  const reason = `the last ${size - begin.length} bytes are not a whole line`;
-  assert.deepEqual(spots, [{ offset: begin.length, line: 3, reason }]);
+  const reason = `the line has over ${lineBytesMax} bytes`;
+  assert.deepEqual(damage, { offset: begin.length, reason });
   const served = measured(folder, "--store", "padded", "--port", "0");
   assert.equal(served.status, 65);
   assert.match(

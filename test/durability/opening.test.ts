@@ -583,12 +583,7 @@ const linesAtX = [
     "torn torn refused, torn torn torn"
   ],
   ["NULs", `${"\0".repeat(20)}\n`, "torn torn refused, torn torn torn"],
-  ["a blank line", "\n", "refused refused refused"],
-  [
-    "a line in CRLF",
-    record(2, X).replace("\n", "\r\n"),
-    "refused refused refused, torn torn refused"
-  ]
+  ["a blank line", "\n", "refused refused refused"]
 ] as const;
 
 /** What follows the line at X; a claim is a line that certifies what is before it. */

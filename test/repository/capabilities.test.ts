@@ -47,6 +47,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:os": [
     "src/nats/server-connection.ts",
     "src/journal/journal.ts",
+    "src/journal/read.ts",
     "src/journal/sockets.ts",
     "src/program/serving/log.ts",
     "src/system.ts"

@@ -1,0 +1,195 @@
+/** Reads whole journals, also beside a live server: an opening reads the end alone. */
+import { userInfo } from "node:os";
+import { setImmediate } from "node:timers/promises";
+import { ifPossible } from "../failure.ts";
+import { newPlantOf, type NewPlant } from "../plant.ts";
+import { checkFlushed } from "./closed.ts";
+import { asJournalError, attempt, JournalError } from "./error.ts";
+import { openToRead, realDisk } from "./files.ts";
+import { blockBytes, linesOf, type Bytes, type Line } from "./lines.ts";
+import { isLocked } from "./lock.ts";
+import { readCopy } from "./open.ts";
+import { plantIn } from "./record.ts";
+import { lineChecker, noHeader } from "./recover.ts";
+import { planOpening, type OpeningPlan } from "./rewrite.ts";
+
+/** A plant as a journal keeps it. */
+export interface JournalRecord {
+  /** The number of the record in its file: 1, 2, 3 … */
+  readonly seq: number;
+
+  /** When the write that holds the record began, RFC 3339, UTC. */
+  readonly at: string;
+
+  /** Digest of the client's token and `Idempotency-Key`, if it sent one. */
+  readonly key?: string | undefined;
+  readonly plant: NewPlant;
+}
+
+/**
+ * Yields the records that an opening of the journal keeps; a server may have it open. Reads every
+ * plant that was acknowledged before the first record is asked for, or throws.
+ *
+ * @throws JournalError `damaged` for the first damage, after all records; `locked` if another
+ * process changed the file meanwhile, and it must be read again
+ */
+export async function* readJournal(
+  path: string
+): AsyncGenerator<JournalRecord, void> {
+  const userId = ifPossible(() => userInfo().uid);
+  const { plan, isOpen, close } = await openWhole(path, userId);
+  try {
+    const lines = checkedLines(plan, isOpen);
+    let pauseOffset = blockBytes;
+    for await (const { offset, record, plant } of recordsIn(path, lines)) {
+      const { seq, at, key } = record;
+      yield { seq, at, key, plant: plantOf(path, offset, plant) };
+
+      // Reading waits for nothing: without a pause, a server in this process would stand still.
+      if (offset < pauseOffset) continue;
+      pauseOffset = offset + blockBytes;
+      await setImmediate();
+    }
+  } finally {
+    close();
+  }
+}
+
+function plantOf(path: string, offset: number, text: string) {
+  try {
+    return newPlantOf(text);
+  } catch (error) {
+    throw new JournalError("damaged", path, error, offset);
+  }
+}
+
+/**
+ * Opens a file, and plans an opening of the journal. Every record that was acknowledged before is in
+ * its `checkedLines`, or reading them throws, whatever other processes do.
+ *
+ * @throws JournalError also for a file that is not regular: a pipe may be endless, or never begin;
+ * and for one of which a flush has failed
+ */
+export async function openWhole(path: string, userId: number | undefined) {
+  const resolved = attempt("failed", path, () =>
+    realDisk.resolve(path, userId)
+  );
+  const found = attempt("failed", path, () => realDisk.look(resolved));
+  if (found?.isFile === false)
+    throw new JournalError("unreadable", path, "is not a regular file");
+  const file = attempt("failed", path, () => openToRead(resolved));
+  try {
+    // The notes in a directory that cannot be listed are unknown.
+    if (ifPossible(() => realDisk.listBeside(resolved, "")))
+      checkFlushed(realDisk, resolved, file);
+
+    // The open file's identity: a rotation may have put another file at the path since.
+    const { identity } = file.look();
+    const isOpen = await isLocked(resolved, identity);
+
+    // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
+    // without a copy, at least one of two sizes around the look for it is not the truncated one.
+    const size = file.size();
+    const copy = readCopy(realDisk, resolved);
+    const bytes = upTo(Math.max(size, file.size()), file, path);
+    if (copy && realDisk.look(resolved)?.identity !== identity)
+      throw readAgain(path, "was moved while it was read");
+
+    const plan = planOpening(bytes, copy);
+    if (isOpen && plan.verdict.kind === "new")
+      throw readAgain(path, "has no header yet");
+    return { plan, isOpen, close: () => file.close() };
+  } catch (error) {
+    file.close();
+    throw asJournalError("unreadable", path, error);
+  }
+}
+
+/** Returns a file as it is up to a size; reading throws a JournalError if it has become shorter. */
+const upTo = (size: number, file: Bytes, path: string): Bytes => ({
+  size: () => size,
+  read(offset, length) {
+    const bytes = attempt("unreadable", path, () => file.read(offset, length));
+    if (offset + bytes.length < Math.min(offset + length, size))
+      throw readAgain(path, "was truncated while it was read");
+    return bytes;
+  }
+});
+
+const readAgain = (path: string, state: string) =>
+  new JournalError("locked", path, `${state}: read it again`);
+
+export interface CheckedLine {
+  readonly line: Line;
+
+  /** What is wrong with the line; undefined for a good one. */
+  readonly problem: string | undefined;
+}
+
+/**
+ * Yields each line that an opening keeps, or all if it refuses the file. The last one may have a
+ * problem of the whole file, and no text.
+ *
+ * Where a server has the file open, a bad line that no line certifies may be one that it writes or
+ * truncates, so the lines end there.
+ */
+export function* checkedLines(
+  { completed, verdict }: OpeningPlan,
+  isOpen: boolean
+): Generator<CheckedLine, void> {
+  const certified =
+    isOpen && verdict.kind !== "new" ? verdict.certified : undefined;
+  const isWritten = (offset: number) => offset >= (certified ?? Infinity);
+  const size = verdict.kind === "torn" ? verdict.end : completed.size();
+  const check = lineChecker({ areJoined: false });
+  let isDamaged = false;
+  for (const line of linesOf(completed, 0, size)) {
+    const problem = check(line);
+    if (problem !== undefined && isWritten(line.offset)) return;
+    isDamaged ||= problem !== undefined;
+    yield { line, problem };
+  }
+
+  if (isDamaged) return;
+  if (verdict.kind === "new") yield problemAt(0, noHeader);
+  if (verdict.kind === "damaged" && !isWritten(verdict.offset))
+    yield problemAt(verdict.offset, verdict.reason);
+}
+
+/** Returns a problem that no line shows. */
+export const problemAt = (offset: number, problem: string): CheckedLine => ({
+  line: {
+    offset,
+    end: offset,
+    isWhole: true,
+    text: undefined,
+    record: undefined
+  },
+  problem
+});
+
+/**
+ * Yields the records of lines, also those after a bad line, with the texts of their plants.
+ *
+ * @throws JournalError `damaged` at the end, for the first bad line
+ */
+export async function* recordsIn(
+  path: string,
+  lines: Iterable<CheckedLine> | AsyncIterable<CheckedLine>
+) {
+  let first: CheckedLine | undefined;
+  let badLines = 0;
+  for await (const checked of lines) {
+    const { text, record, offset } = checked.line;
+    if (checked.problem !== undefined) {
+      first ??= checked;
+      badLines++;
+    }
+    if (text && record)
+      yield { offset, record, plant: plantIn(text).toString() };
+  }
+  if (!first) return;
+  const { line, problem } = first;
+  const reason = `${problem}; bad lines: ${badLines}`;
+  throw new JournalError("damaged", path, reason, line.offset);
+}

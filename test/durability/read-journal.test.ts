@@ -1,0 +1,125 @@
+/** The library's `readJournal`: exact plants, beside a live server, and its errors. */
+import assert from "node:assert/strict";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
+import { test } from "node:test";
+import {
+  JournalError,
+  openJournal,
+  readJournal,
+  type JournalRecord
+} from "../../src/index.ts";
+import { header, journalWith, record } from "../support/journals.ts";
+import { placeIn, temporaryFolder } from "../support/support.ts";
+
+const key = "GZvgPTXzRR2v5tOmMDnAFg";
+
+async function all(path: string): Promise<readonly JournalRecord[]> {
+  const records = [];
+  for await (const found of readJournal(path)) records.push(found);
+  return records;
+}
+
+test("readJournal yields each plant as it was appended, with number, time and key", async () => {
+  const { path } = placeIn();
+  const plants = [
+    { id: -(2n ** 63n), name: "" },
+    { id: 2n ** 63n - 1n, name: 'F\u00e4rn\u0000\u2028"', tag: "shade" },
+    { id: 9007199254740993n, name: "__proto__", tag: "" }
+  ];
+  const journal = await openJournal(path);
+  for (const plant of plants) await journal.append(plant);
+  await journal.appendOnce?.({ id: 4n, name: "Moss" }, key);
+  await journal.close();
+  const records = await all(path);
+  assert.deepEqual(
+    records.map(({ seq, plant }) => [seq, plant]),
+    [...plants, { id: 4n, name: "Moss" }].map((plant, index) => [
+      index + 1,
+      plant
+    ])
+  );
+  assert.deepEqual(
+    records.map((found) => found.key),
+    [undefined, undefined, undefined, key]
+  );
+  for (const { at } of records)
+    assert.ok(Math.abs(Date.parse(at) - Date.now()) < 600_000, at);
+});
+
+test("readJournal beside a journal that this process writes has every plant acknowledged before, and lets it write", async () => {
+  const { path } = placeIn();
+  const journal = await openJournal(path);
+  const name = "x".repeat(10_000);
+  let acknowledged = 0;
+  let isWriting = true;
+  const writing = (async () => {
+    for (; isWriting && acknowledged < 1_000_000; acknowledged++)
+      await journal.append({ id: BigInt(acknowledged + 1), name });
+  })();
+  while (acknowledged < 30) await setImmediate();
+  for (let round = 0; round < 20; round++) {
+    const before = acknowledged;
+    let seq = 0;
+    for await (const { plant, ...found } of readJournal(path)) {
+      assert.equal(found.seq, ++seq);
+      assert.equal(plant.id, BigInt(seq));
+    }
+    assert.ok(seq >= before, `${seq} of ${before}`);
+    if (before > 200) assert.ok(acknowledged > before, "it has written on");
+  }
+  isWriting = false;
+  await writing;
+  await journal.close();
+});
+
+test("readJournal closes its file when its reader stops early", async () => {
+  const { path } = placeIn();
+  await journalWith(path, { id: 1n, name: "Fern" }, { id: 2n, name: "Moss" });
+  const open = (): number => readdirSync("/proc/self/fd").length;
+  const before = open();
+  for (let round = 0; round < 20; round++)
+    for await (const { seq } of readJournal(path)) if (seq === 1) break;
+  assert.ok(open() < before + 20);
+});
+
+for (const [says, contents, seqs, code, message] of [
+  ["nothing at the path", undefined, [], "failed", /: ENOENT: /],
+  ["a directory", "a directory", [], "unreadable", /: is not a regular file$/],
+  ["an empty file", "", [], "damaged", /at offset 0, expected the header/],
+  [
+    "damage",
+    `${header}x\n${record(2, 135)}`,
+    [2],
+    "damaged",
+    /at offset 133, the line's checksum is wrong; bad lines: 1$/
+  ],
+  [
+    "a record whose plant has no id",
+    header + record(1, 133) + record(2, 133, "{}"),
+    [1],
+    "damaged",
+    /at offset \d+, expected a plant with an id$/
+  ]
+] as const)
+  test(`readJournal rejects with a JournalError for ${says}`, async () => {
+    const folder = temporaryFolder();
+    const path =
+      contents === "a directory" ? folder : join(folder, "plants.ndjson");
+    if (contents !== undefined && path !== folder)
+      writeFileSync(path, contents);
+    const found: number[] = [];
+    const reading = (async () => {
+      for await (const { seq } of readJournal(path)) found.push(seq);
+    })();
+    await assert.rejects(
+      reading,
+      (error) =>
+        error instanceof JournalError &&
+        error.code === code &&
+        error.path === path &&
+        message.test(error.message)
+    );
+    assert.deepEqual(found, seqs);
+  });
