@@ -1,18 +1,19 @@
 /**
- * The credentials of a NATS user, as a text in one of two forms. A .creds file is one of an nkey.
+ * The credentials of a NATS user, as a text in one of two forms. A .creds file is one of a key.
  *
- *   credentials = nkey / user EOL password EOL
- *   nkey        = seed EOL [public-key EOL] [jwt EOL]     ; in any order, with comments
+ *   credentials = login / key
+ *   login       = "user" 1*SP NAME EOL "password" 1*SP TEXT EOL
+ *   key         = seed EOL [public-key EOL] [jwt EOL]     ; in any order, with comments
  *   comment     = a line that is not one word of letters, digits, "_", "-" and "."
+ *   NAME, TEXT  = printable ASCII
  *   EOL         = CR / LF / CRLF                          ; the last one may be missing
  *   seed        = "SU" 56( A-Z / 2-7 )
  *
- * It is printable ASCII, after a byte order mark or none. Blank lines, and white space around a
- * line, do not count.
+ * The text may begin with a byte order mark. Blank lines, and white space around a line, do not
+ * count.
  *
  * A seed is base32 of two bytes of prefix, the 32 bytes of an ed25519 key, and a CRC-16 in
- * little-endian order. A text with a seed, even a damaged one, is never sent to a server as
- * anything else.
+ * little-endian order. No text but a login is sent to a server.
  *
  * https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_intro/nkey_auth
  */
@@ -26,26 +27,13 @@ import { createPrivateKey, createPublicKey, sign } from "node:crypto";
  */
 export function loginOf(text: string | undefined, nonce: string) {
   if (text === undefined) return {};
-  const ascii = text.replace(/^\uFEFF/, "");
-  if (ascii.includes("\0"))
-    throw new TypeError("expected ASCII, found UTF-16, or a NUL");
-  const other = /[^\t\r\n -~]/u.exec(ascii)?.[0].codePointAt(0);
-  if (other !== undefined)
-    throw new TypeError(
-      `expected ASCII, found U+${other.toString(16).toUpperCase().padStart(4, "0")}`
-    );
-  const lines = ascii
+  // trim() removes a byte order mark, too.
+  const lines = text
     .split(/[\r\n]/)
     .map((line) => line.trim())
     .filter(Boolean);
-  const [user, pass] = lines;
-  const isKey =
-    lines.some((line) => keyForm.test(line)) ||
-    seedForm.test(ascii.replace(/[^a-z\d]/gi, "")) ||
-    [ascii.replace(/\s/g, ""), ...ascii.split(/\s+/)].some((text) =>
-      damagedSeedForm.test(text)
-    );
-  if (lines.length === 2 && !isKey) return { user, pass };
+  const [, user, pass] = loginForm.exec(lines.join("\n")) ?? [];
+  if (pass !== undefined) return { user, pass };
   const words = lines.filter((line) => /^\w[\w.-]*$/.test(line));
   const seed = words.find((word) => word.startsWith("S")) ?? "";
   const jwt = words.find((word) => word.startsWith("eyJ"));
@@ -56,14 +44,7 @@ export function loginOf(text: string | undefined, nonce: string) {
   return { jwt, nkey, sig };
 }
 
-/** Most of a seed of any role, wherever it stands in letters and digits alone. */
-const seedForm = /S[ACNOUX][A-Z2-7]{50}/;
-
-/** A word, or a whole text, of a seed's length: in any case, and with wrong digits. */
-const damagedSeedForm = /^\W*s[acnoux][a-z\d]{50,58}\W*$/i;
-
-/** The public key of a user, or a JWT, which begins with the base64 of its first brace. */
-const keyForm = /^U[A-Z2-7]{55}$|^eyJ[\w-]+\./;
+const loginForm = /^user +([ -~]+)\npassword +([ -~]+)$/;
 
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -76,8 +57,7 @@ const pkcs8 = Buffer.from("302e020100300506032b657004220420", "hex");
 
 const notCredentials = () =>
   new TypeError(
-    "expected a .creds file, an nkey seed of a user (alone, or with its public key or JWT), " +
-      "or two lines (user, password)"
+    'expected "user NAME" and "password TEXT" on two lines, a .creds file, or the seed of a user\'s nkey'
   );
 
 /** @throws TypeError for a text that is not a seed of a user, as a whole */

@@ -59,7 +59,8 @@ export interface OpenOptions extends NatsOptions {
 }
 
 /** Each user of the tests' servers has its name and "pw" as the password. */
-export const credentialsOf = (user: string): string => `${user}\n${user}pw\n`;
+export const credentialsOf = (user: string): string =>
+  `user ${user}\npassword ${user}pw\n`;
 
 /** The environment of a program on a stream: the address, and a file with the credentials. */
 export function environmentFor(PLANTS_STORE: string, credentials: string) {

@@ -351,7 +351,7 @@ export async function openFake(
 ): Promise<NatsStore> {
   const hosts = fakes.map(({ host }) => host).join();
   const store = await openNats(`nats://${hosts}/plants${query}`, {
-    credentials: "writer\ns3cret\n",
+    credentials: "user writer\npassword s3cret\n",
     limits: { ...patient, ...limits },
     ...options
   });

@@ -48,7 +48,7 @@ test(
 
 for (const [what, text] of [
   ["no", undefined],
-  ["wrong", "u\ns3cret\n"]
+  ["wrong", "user u\npassword s3cret\n"]
 ] as const)
   test(
     `a server that refuses ${what} credentials: 78, and no secret is shown`,
@@ -86,7 +86,7 @@ const files: readonly (readonly [
   ],
   [
     "others can write",
-    "u\ns3cret\n",
+    "user u\npassword s3cret\n",
     0o602,
     /credentials file .*: expected .* cannot write it, found mode 602/
   ],
@@ -94,7 +94,7 @@ const files: readonly (readonly [
     "has one line",
     "s3cret\n",
     0o600,
-    /the store's credentials: expected a \.creds file/
+    /the store's credentials: expected "user NAME"/
   ]
 ];
 for (const [what, text, mode, pattern] of files) {
@@ -121,7 +121,10 @@ test(
   { timeout },
   async () => {
     const fake = await Fake.start({});
-    const env = environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n");
+    const env = environmentFor(
+      `nats://${fake.host}/plants`,
+      "user u\npassword s3cret\n"
+    );
     chmodSync(env.PLANTS_STORE_CREDENTIALS, 0o644);
     const server = await start({ env });
     const hasLoggedIn = (user: string, pass: string): boolean =>
@@ -129,7 +132,7 @@ test(
         said.includes(`"user":"${user}","pass":"${pass}"`)
       );
     assert.ok(hasLoggedIn("u", "s3cret"), fake.said.join());
-    writeFileSync(env.PLANTS_STORE_CREDENTIALS, "v\ns3cret2\n");
+    writeFileSync(env.PLANTS_STORE_CREDENTIALS, "user v\npassword s3cret2\n");
     fake.cut();
     await until("it is connected again", () =>
       Promise.resolve(hasLoggedIn("v", "s3cret2"))
@@ -157,7 +160,10 @@ test(
   async () => {
     const fake = await Fake.start({ greeting: "" });
     const server = await start({
-      env: environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n")
+      env: environmentFor(
+        `nats://${fake.host}/plants`,
+        "user u\npassword s3cret\n"
+      )
     });
     const refusal = await answerTo(server.port, fern(1));
     assert.match(`${refusal.status} ${refusal.body}`, /^503 \{"error":50306,/);

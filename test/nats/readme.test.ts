@@ -63,7 +63,10 @@ test(
     );
     const fake = await Fake.start();
     const env = {
-      ...environmentFor(`nats://${fake.host}/plants`, "u\ns3cret\n"),
+      ...environmentFor(
+        `nats://${fake.host}/plants`,
+        "user u\npassword s3cret\n"
+      ),
       PLANTS_TOKEN: token
     };
     const child = runningOf(

@@ -576,7 +576,9 @@ describe("at start", { concurrency: 8 }, () => {
   test("tls:// is not served by a server without TLS: nothing is said in the clear", async () => {
     const fake = await Fake.start();
     await refused(
-      openNats(`tls://${fake.host}/plants`, { credentials: "writer\ns3cret" }),
+      openNats(`tls://${fake.host}/plants`, {
+        credentials: "user writer\npassword s3cret"
+      }),
       "refused",
       /expected a server with TLS/
     );

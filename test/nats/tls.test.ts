@@ -117,7 +117,7 @@ describe("over TLS", { ...withCluster, timeout, concurrency: 6 }, () => {
     const fake = await Fake.start();
     await assert.rejects(
       openNats(`tls://${fake.host}/plants?tls-first`, {
-        credentials: "u\ns3cret"
+        credentials: "user u\npassword s3cret"
       }),
       { code: "refused" }
     );

@@ -311,7 +311,7 @@ test(
     const fake = await Fake.start({ greeting: "" });
     const address = `nats://${fake.host}/plants`;
     const env = {
-      ...environmentFor(address, "u\ns3cret\n"),
+      ...environmentFor(address, "user u\npassword s3cret\n"),
       PLANTS_STORE_HANDSHAKE_TIMEOUT: "300"
     };
     const server = await startWithAdmin({ env });

@@ -192,7 +192,7 @@ test("check reports all mistakes of settings and secret files, and opens neither
     ["nats://h/p?x", /^78 .*address/],
     [
       "nats://h/p --store-credentials creds",
-      /^78 plant-store: the store's credentials: expected a \.creds file/
+      /^78 plant-store: the store's credentials: expected "user NAME"/
     ],
     ["tls://h/p", /^0 $/]
   ] as const) {
