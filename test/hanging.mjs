@@ -1,17 +1,21 @@
 /**
- * Names a test that hangs. `quick.mjs` loads this into each file's process: Node's own limit counts
+ * Names a test that hangs. `runner.mjs` loads this into each file's process: Node's own limit counts
  * for whole files in Node 20 and 22, and its message names no test.
  *
- * A test fails here after `testMillis`, unless its own option `timeout` is shorter. A test that
- * never leaves the processor ends by its file's limit. The names of the tests that run are in a file,
- * which `quick.mjs` prints if they did not end.
+ * A test fails here after `testMillis`, unless its own option `timeout` is shorter. The names of the
+ * tests that run are in a file, which `runner.mjs` prints if their process could not do that.
  */
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach } from "node:test";
 
-const testMillis = 300_000;
-const { NODE_TEST_CONTEXT, RUNNING_TESTS_FOLDER: folder } = process.env;
+const {
+  NODE_TEST_CONTEXT,
+  PLANT_TEST_SLOWNESS = "1",
+  RUNNING_TESTS_FOLDER: folder,
+  RUNNING_TESTS_SECONDS: seconds = "300"
+} = process.env;
+const testMillis = Number(seconds) * 1_000 * Number(PLANT_TEST_SLOWNESS);
 
 // The runner itself loads this, too.
 if (NODE_TEST_CONTEXT !== undefined && folder !== undefined) {
@@ -24,8 +28,7 @@ if (NODE_TEST_CONTEXT !== undefined && folder !== undefined) {
 
   beforeEach(({ name }) => {
     const fail = () => {
-      process.off("exit", remove);
-      write([name]);
+      console.error(`timed out after ${testMillis / 1_000} s: ${name}`);
       process.exit(1);
     };
     timers.set(name, setTimeout(fail, testMillis).unref());

@@ -3,9 +3,8 @@
  * SUBJECT.long.ts, and the quick ones that read one of the numbers below, which the environment may
  * set, too. Arguments are options of Node's test runner.
  */
-import { spawnSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
+import { runTests, testFiles } from "./runner.mjs";
 
 const numbers = {
   PLANT_TEST_ROUNDS: "200",
@@ -23,36 +22,14 @@ const readsNumber = (name) => {
   return Object.keys(numbers).some((number) => text.includes(number));
 };
 
-const files = readdirSync("test")
-  .filter((name) => statSync(join("test", name)).isDirectory())
-  .flatMap((folder) =>
-    readdirSync(join("test", folder)).map((name) => join("test", folder, name))
-  )
-  .filter(
-    (name) =>
-      name.endsWith(".long.ts") ||
-      (name.endsWith(".test.ts") && readsNumber(name))
-  );
-
-const given = process.argv.slice(2);
-const reporter = given.some((each) => each.startsWith("--test-reporter"))
-  ? []
-  : [
-      "--test-reporter=./test/reporter.mjs",
-      "--test-reporter-destination=stdout"
-    ];
-
-const { status } = spawnSync(
-  process.execPath,
-  [
-    "--import",
-    "tsx",
-    "--test",
-    "--test-concurrency=2",
-    ...reporter,
-    ...given,
-    ...files
-  ],
-  { stdio: "inherit", env: { ...numbers, ...process.env } }
+const files = testFiles().filter(
+  (name) =>
+    name.endsWith(".long.ts") ||
+    (name.endsWith(".test.ts") && readsNumber(name))
 );
-process.exitCode = status ?? 1;
+
+await runTests(files, {
+  idleMinutes: 30,
+  options: ["--import=tsx", "--test-concurrency=2"],
+  env: { ...numbers, RUNNING_TESTS_SECONDS: "7200" }
+});

@@ -14,8 +14,9 @@ import {
   statusesOf
 } from "../support/serving.ts";
 import { answerTo, post, readAnswers, token } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 30_000;
+const timeout = seconds(60);
 const mib = 1_048_576;
 const head =
   `POST /plants HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${token}\r\n` +

@@ -15,8 +15,9 @@ import {
   startProcess,
   temporaryFolder
 } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 120_000;
+const timeout = seconds(120);
 const connectionCount = 10;
 
 /** 64 KiB of small requests without a token. */

@@ -14,8 +14,9 @@ import { nameOf, runRow, titleOf } from "./hostile.ts";
 import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
 import { answerTo, startProcess, temporaryFolder } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 180_000;
+const timeout = seconds(180);
 const rows = [...heads, ...bodies, ...orders];
 
 test("of at least 200 rows no two have the same name", () => {

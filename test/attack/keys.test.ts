@@ -20,6 +20,7 @@ import {
   type Running
 } from "../support/support.ts";
 import { memoryOf } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 const [requests, connections] =
   process.env["PLANT_TEST_ROUNDS"] === undefined
@@ -127,7 +128,7 @@ const keyOf = (id: number, start = "A".repeat(16)): string =>
 
 test(
   "30,000 keys that share their first 96 bits do not share a chain",
-  { timeout: 60_000 },
+  { timeout: seconds(60) },
   () => {
     const window = new KeyWindow(2 ** 30);
     for (let id = 0; id < 30_000; id++) window.add(keyOf(id), fernJson, 140);

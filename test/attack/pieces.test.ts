@@ -28,8 +28,9 @@ import {
   startProcess,
   type RawAnswer
 } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 60_000;
+const timeout = seconds(60);
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
 const stride = isLong ? 1 : 5;
 const kept: NewPlant[] = [];

@@ -25,6 +25,7 @@ import {
   readAnswers,
   startProcess
 } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 const last = post('{"id":1,"name":"Fern"}', "Connection: close\r\n");
 const early = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234";
@@ -83,7 +84,7 @@ for (const [what, bytes, statuses, then] of [
     );
     assert.equal(timers(), before + 1, "the control: the server waits");
     then(ends.client);
-    while (timers() !== before) await new Promise(setImmediate);
+    await until("the server waits no more", () => timers() === before);
     ends.client.destroy();
     await closed(ends.ours);
   });

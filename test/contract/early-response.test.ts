@@ -20,11 +20,12 @@ import {
   token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath, PLANT_TEST_EARLY: given } =
   process.env;
 const rounds = Number(given ?? 1);
-const timeout = 60_000 + rounds * 60_000;
+const timeout = seconds(60 + rounds * 60);
 const server = await startProcess({ node });
 after(() => server.end());
 

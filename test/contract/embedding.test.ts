@@ -45,6 +45,7 @@ import {
 } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 import { command } from "../support/package.ts";
+import { seconds, until } from "../support/until.ts";
 
 const folder = temporaryFolder();
 const store = new HeldStore();
@@ -401,7 +402,7 @@ test(
     );
     assert.equal((await answerTo(port, plant)).status, 504);
     slowStore.release();
-    while (slowStore.names.length === 0) await new Promise(setImmediate);
+    await until("the plant is stored", () => slowStore.names.length > 0);
     assert.deepEqual(faults, []);
   }
 );
@@ -479,7 +480,7 @@ for (const [what, onRequest, onResponse] of [
 ] as const) {
   test(
     `an early response that ${what} has made the last one is seen`,
-    { timeout: 60_000 },
+    { timeout: seconds(60) },
     async () => {
       const port = await hostThat((_, response) => onRequest?.(response), {
         onResponse: (_, __, response) =>

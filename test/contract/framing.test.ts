@@ -17,9 +17,10 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
-const timeout = 30_000;
+const timeout = seconds(60);
 
 /** A server with a journal that can be counted. */
 async function open() {

@@ -22,6 +22,7 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const folder = temporaryFolder();
@@ -61,7 +62,7 @@ function table<Row extends readonly [string, ...unknown[]]>(
   rows: readonly Row[],
   check: (row: Row) => Promise<void>
 ): void {
-  test(name, { timeout: 30_000 }, async (t) => {
+  test(name, { timeout: seconds(60) }, async (t) => {
     for (const row of rows) {
       await t.test(row[0], () => check(row));
     }

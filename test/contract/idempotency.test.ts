@@ -33,6 +33,7 @@ import {
   token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 interface Sent {
   readonly key?: string;
@@ -422,7 +423,7 @@ for (const [name, field, skip] of [
             {
               cwd: root,
               env: cleanEnvironment({ PLANTS_TOKEN: "a" }),
-              timeout: 30_000
+              timeout: seconds(60)
             }
           );
           assert.equal(
@@ -612,7 +613,7 @@ test(
     const { stdout } = await promisify(execFile)("sh", ["-ec", script], {
       cwd,
       env: cleanEnvironment({ PATH: `${tools}:${process.env["PATH"]}` }),
-      timeout: 30_000
+      timeout: seconds(60)
     });
     assert.match(
       stdout,

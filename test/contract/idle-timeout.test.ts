@@ -22,14 +22,21 @@ import {
   timeout
 } from "../support/serving.ts";
 import { post, readAnswers, socketFolder } from "../support/support.ts";
+import { seconds, until } from "../support/until.ts";
 
-const limits = { idleMillis: 1_000, checkMillis: 20, discardMillis: never };
+const limits = {
+  idleMillis: seconds(1),
+  checkMillis: 20,
+  discardMillis: never,
+  headMillis: never,
+  requestMillis: never
+};
 const certified = temporaryTls();
 const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
 
 type Client = Ends["client"];
 
-/** Writes a piece every 20 ms, until the socket closes or the pieces end. */
+/** Writes a piece every 20 ms of an idle machine, until the socket closes or the pieces end. */
 async function trickle(
   client: Client,
   pieces: readonly string[]
@@ -37,7 +44,7 @@ async function trickle(
   for (const piece of pieces) {
     if (client.destroyed) return;
     client.write(piece);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, seconds(0.02)));
   }
 }
 
@@ -68,7 +75,11 @@ describe("the idle timeout", { concurrency: true }, () => {
   /** Sends plants until a response waits for the client to read. */
   async function leaveUnread(ends: Ends, nameBytes: number): Promise<void> {
     const request = post(`{"id":1,"name":"${"x".repeat(nameBytes)}"}`);
-    while (ends.ours.writableLength === 0) await send(ends, request);
+    await until("a response waits", async () => {
+      await send(ends, request);
+      assert.ok(!ends.ours.destroyed, "the server has closed");
+      return ends.ours.writableLength > 0;
+    });
   }
 
   // Node stops reading after large responses, not after small ones. The system keeps far less of a
@@ -85,10 +96,9 @@ describe("the idle timeout", { concurrency: true }, () => {
         `a client that does not read ${nameBytes} bytes is idle, with ${what} after its requests`,
         { timeout },
         async () => {
-          const slow = { headMillis: never, requestMillis: never };
           const path = join(socketFolder(), "socket");
           const { ends } = await connected({
-            limits: { ...limits, ...slow },
+            limits,
             path
           });
           await leaveUnread(ends, nameBytes);
@@ -164,7 +174,7 @@ test(
   { timeout },
   async () => {
     const { server, port } = await serve({
-      limits: { ...limits, idleMillis: 2_000 }
+      limits: { ...limits, idleMillis: seconds(2) }
     });
     const silent = await open(server, port);
     const ends = await open(server, port);
@@ -189,19 +199,23 @@ test(
   async () => {
     const bytes = 4_000_000;
     const path = join(socketFolder(), "socket");
-    const slow = { ...limits, idleMillis: 2_000, bodyBytesMax: bytes + 100 };
+    const slow = {
+      ...limits,
+      idleMillis: seconds(2),
+      bodyBytesMax: bytes + 100
+    };
     const { server } = await serve({ limits: slow, path });
     const { client, ours } = await open(server, path);
     client.write(post(`{"id":1,"name":"${"x".repeat(bytes)}"}`));
     let readBytes = 0;
-    while (ours.bytesWritten === 0) await new Promise(setImmediate);
+    await until("it responds", () => ours.bytesWritten > 0);
     const checked = performance.now();
     while (ours.writableLength > 0 && !ours.destroyed) {
       readBytes += (client.read(8_000) ?? "").length;
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await new Promise((resolve) => setTimeout(resolve, seconds(0.005)));
     }
     assert.ok(
-      performance.now() - checked > 2_000,
+      performance.now() - checked > slow.idleMillis,
       "it was slow enough to be a test"
     );
     client.on("data", (chunk) => {

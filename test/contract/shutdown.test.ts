@@ -4,7 +4,6 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import { fern } from "../support/requests.ts";
 import {
@@ -31,15 +30,22 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
+import { seconds, until } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 const large = `{"id":1,"name":"${"x".repeat(500_000)}"}`;
 
+/** Waits until a response of at least so many bytes is in the kernel. */
+const sent = ({ ours }: Ends, bytes = 1): Promise<void> =>
+  until(
+    "the response is sent",
+    () => ours.bytesWritten >= bytes && ours.writableLength === 0
+  );
+
 /** Waits until a large response that the client has not read is in the kernel. */
 async function answered(ends: Ends): Promise<void> {
   await send(ends, post(large));
-  while (ends.ours.bytesWritten < 500_000 || ends.ours.writableLength > 0)
-    await turn();
+  await sent(ends, 500_000);
 }
 
 const ways = ["drain", "close", "closeIdleConnections"] as const;
@@ -57,8 +63,10 @@ for (const way of ways) {
         await send(ends, next);
         void server[way]();
         // A byte that arrives at a closed socket makes the kernel drop what it has not sent yet.
-        while (!ends.ours.destroyed && !ends.ours.writableFinished)
-          await turn();
+        await until(
+          "the server has ended",
+          () => ends.ours.destroyed || ends.ours.writableFinished
+        );
         await send(ends, post(fern).subarray(next.length));
         const text = await readAll(ends);
         assert.deepEqual(statusesOf(text), [200]);
@@ -95,7 +103,7 @@ for (const [says, bytes, status] of [
     async () => {
       const { server, ends } = await connected();
       await send(ends, bytes);
-      while (!ends.ours.writableFinished) await turn();
+      await until("the server has ended", () => ends.ours.writableFinished);
       const drained = server.drain();
       await send(ends, "x".repeat(1_000_000));
       assert.deepEqual(statusesOf(await readAll(ends)), [status]);
@@ -115,7 +123,7 @@ const slow: readonly (readonly [
     true,
     async (ends) => {
       await send(ends, post(fern, "Connection: close\r\n"));
-      while (!ends.ours.writableEnded) await turn();
+      await until("the server ends", () => ends.ours.writableEnded);
     }
   ],
   [
@@ -123,8 +131,7 @@ const slow: readonly (readonly [
     true,
     async (ends) => {
       await send(ends, post(fern));
-      while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0)
-        await turn();
+      await sent(ends);
     }
   ],
   [
@@ -132,8 +139,7 @@ const slow: readonly (readonly [
     true,
     async (ends) => {
       await send(ends, `${post(fern)}`.replace("/plants", "/x").slice(0, -5));
-      while (ends.ours.bytesWritten === 0 || ends.ours.writableLength > 0)
-        await turn();
+      await sent(ends);
     }
   ],
   ["garbage", true, (ends) => send(ends, "garbage\r\n\r\n")],
@@ -181,7 +187,7 @@ for (const [says, isDrained, begin] of slow) {
         isDrained,
         "one that has gone, or has its response, is none"
       );
-      while (!ends.ours.closed) await turn();
+      await until("it is closed", () => ends.ours.closed);
     }
   );
 }
@@ -225,7 +231,7 @@ for (const [says, bytes] of [
       const { server, store, ends } = await connected();
       store.hold();
       await send(ends, post(fern));
-      while (store.waiting === 0) await turn();
+      await until("the store has the plant", () => store.waiting > 0);
       await send(ends, bytes);
       const drained = server.drain();
       store.release();
@@ -269,8 +275,12 @@ test(
     ]) {
       const { client, ours } = await open(server, port);
       client.once("end", () => client.end()).write(bytes);
-      while (ours.bytesRead < bytes.length) await turn();
-      while (bytes.startsWith("GET") && ours.bytesWritten === 0) await turn();
+      await until(
+        "it is read, and a request has its response",
+        () =>
+          ours.bytesRead >= bytes.length &&
+          (!bytes.startsWith("GET") || ours.bytesWritten > 0)
+      );
       client.resume();
     }
     assert.equal(await server.drain(), true);
@@ -299,7 +309,7 @@ test(
       ends,
       "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234"
     );
-    while (ends.ours.bytesWritten === 0) await turn();
+    await sent(ends);
     const drained = server.drain();
     await send(ends, "56789");
     assert.deepEqual(statusesOf(await text), [401]);
@@ -309,7 +319,7 @@ test(
 
 test(
   "a reader that does not read stderr does not delay the exit",
-  { timeout: 60_000 },
+  { timeout: seconds(60) },
   async () => {
     const child = spawn(node, [program, "--port", "0", "--log-requests"], {
       cwd: temporaryFolder(),

@@ -28,6 +28,7 @@ import {
   timeout
 } from "../support/serving.ts";
 import { readAnswers, socketFolder, token } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 const tls = temporaryTls();
 
@@ -80,7 +81,7 @@ async function holding(limits: Partial<Limits>, path?: string) {
   store.hold();
   const to = path ?? port;
   const { client, answers } = await underWay(to, tls.cert);
-  while (store.waiting === 0) await new Promise(setImmediate);
+  await until("the store has the plant", () => store.waiting > 0);
   return { server, store, to, client, answers };
 }
 

@@ -135,7 +135,7 @@ async function cutBy(
       stdio: ["ignore", "pipe", "ignore"]
     })
   );
-  await running.changed();
+  await running.until(() => running.stdout() !== "", "it listens");
   return () => running.end("SIGKILL");
 }
 const standsStill = () =>

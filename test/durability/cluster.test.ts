@@ -18,10 +18,11 @@ import {
   type Running
 } from "../support/support.ts";
 import { outcomeOf, patched } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 const rounds = Number(process.env["PLANT_TEST_ROUNDS"] ?? 1);
 /** A worker that does not end by itself is a failure, and no test that never ends. */
-const bounded = { timeout: 60_000 + rounds * 10_000 };
+const bounded = { timeout: seconds(60 + rounds * 10) };
 
 function killAll(): void {
   for (const worker of Object.values(cluster.workers ?? {}))

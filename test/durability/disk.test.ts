@@ -38,6 +38,7 @@ import {
   leavesNoDescriptor,
   noDescriptors
 } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 test(
   "on Linux all that is written is flushed by the write itself",
@@ -110,7 +111,7 @@ test("a journal that is left open, and its locks, keep no process alive", () => 
       cwd: temporaryFolder(),
       env: cleanEnvironment(),
       encoding: "utf8",
-      timeout: 30_000
+      timeout: seconds(60)
     }
   );
   assert.equal(status, 0, stderr);
@@ -189,7 +190,7 @@ for (const [says, act] of [
 
 test(
   "a client of a lock's socket is disconnected at once: no descriptor stays open",
-  { timeout: 20_000 },
+  { timeout: seconds(60) },
   async (t) => {
     const cwd = socketFolder();
     await startProcess({ cwd });

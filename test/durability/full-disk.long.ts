@@ -22,6 +22,7 @@ import { launch } from "../support/launch.ts";
 import { makeFullDisk, ownMounts } from "../support/full-disk.ts";
 import { program, temporaryFolder } from "../support/support.ts";
 import { missing, patched } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 type Disk = ReturnType<typeof makeFullDisk>;
 const scenario = process.env["FULL_DISK_SCENARIO"];
@@ -181,7 +182,7 @@ function resultOf(name: string) {
       {
         encoding: "utf8",
         env: { ...process.env, FULL_DISK_SCENARIO: name },
-        timeout: 120_000,
+        timeout: seconds(120),
         killSignal: "SIGKILL"
       }
     );

@@ -33,6 +33,7 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
 const mib = 2 ** 20;
 
@@ -165,7 +166,7 @@ test("the most escapes that a line can have are appended and opened in a heap of
     }
     console.log("opened");`
     ],
-    { cwd: temporaryFolder(), encoding: "utf8", timeout: 120_000 }
+    { cwd: temporaryFolder(), encoding: "utf8", timeout: seconds(120) }
   );
   assert.equal(status, 0, stderr.slice(-500));
   assert.equal(stdout.trim(), "opened", stderr.slice(-500));

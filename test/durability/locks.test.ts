@@ -325,7 +325,7 @@ test(
     const squatter = runningOf(
       spawn(command ?? "", rest, { stdio: ["ignore", "pipe", "inherit"] })
     );
-    await squatter.changed();
+    await squatter.until(() => squatter.stdout() !== "", "it listens");
     const outcome = await launch({ store: path }).then(
       () => "it serves",
       String
@@ -582,7 +582,7 @@ for (const [says, skip, command, script, wrapper, message] of [
           stdio: ["ignore", "pipe", "inherit"]
         })
       );
-      await other.changed();
+      await other.until(() => other.stdout() !== "", "it listens");
       await refused(
         message,
         join(folder, "plants.ndjson"),

@@ -31,6 +31,7 @@ import {
   simulated
 } from "../support/journals.ts";
 import { temporaryFolder } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 const limits = { rotationMillis: 10, keysBytesMax: 65_536 };
 
@@ -85,7 +86,7 @@ test("a renamed file waits for its rotation as long as it may, and no longer", a
     isSettled = true;
   });
   // It is written, and its path looked at: from there on it waits.
-  while (!disk.calls.includes("append")) await turn();
+  await until("it is written", () => disk.calls.includes("append"));
   for (let turns = 0; turns < 100; turns++) await turn();
   assert.equal(isSettled, false);
   assert.equal(await journal.rotate(), true);
@@ -241,7 +242,9 @@ for (const [says, expected, change] of [
     const { journal, moved } = await renamed(60_000);
     journal.on("failed", () => undefined);
     const appended = append(journal, 1n);
-    while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
+    await until("it is written", () =>
+      readFileSync(moved, "utf8").includes("Fern")
+    );
     // The write is in the file. That it returns, and the path is looked at, takes a few turns.
     for (let turns = 0; turns < 20; turns++) await turn();
     change(moved);
@@ -254,7 +257,9 @@ for (const [says, expected, change] of [
 test("a plant that waits for its rotation is stored where its file is put back", async () => {
   const { path, journal, moved } = await renamed(300);
   const appended = append(journal, 1n);
-  while (!readFileSync(moved, "utf8").includes("Fern")) await turn();
+  await until("it is written", () =>
+    readFileSync(moved, "utf8").includes("Fern")
+  );
   renameSync(moved, path);
   assert.equal(await appended, "stored");
   assert.equal(await append(journal, 2n), "stored");

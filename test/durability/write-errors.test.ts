@@ -11,7 +11,6 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { openJournal } from "../../src/journal/journal.ts";
 import {
   append,
@@ -29,6 +28,7 @@ import {
 import type { SimulatedDisk } from "../support/simdisk.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 test("the rest of a short write is written before the plants are acknowledged", async () => {
   for (const bytes of [1, 50, 200]) {
@@ -213,7 +213,7 @@ for (const [says, errno] of [
     disk.fail("append", { errno }, 1);
     const outcomes = append(journal, fern, fern);
     // The journal has looked at the file, and its write waits after the other process's.
-    while (!disk.calls.includes("look")) await setImmediate();
+    await until("the journal looks", () => disk.calls.includes("look"));
     disk.resume();
     await other;
     assert.deepEqual(await outcomes, ["unknown", "unknown"]);

@@ -11,14 +11,14 @@ import {
 import {
   Cluster,
   rightStream,
-  until,
   withCluster,
   type OpenOptions
 } from "./cluster.ts";
 import { refused } from "./fake.ts";
 import { serve } from "./load.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 120_000;
+const timeout = seconds(120);
 
 const cluster = await Cluster.start({ hasAddresses: true });
 

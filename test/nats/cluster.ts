@@ -16,6 +16,7 @@ import {
   type NatsStore
 } from "../../src/nats/nats.ts";
 import { temporaryFolder } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 /** The server's binary, or why there is none. */
 function findBinary():
@@ -507,18 +508,6 @@ export async function storeOne(opened: Promise<NatsStore>): Promise<void> {
   const store = await opened;
   await store.append({ id: 1n, name: "Fern" });
   await store.close();
-}
-
-/** Asks again and again, for at most a minute. */
-export async function until(
-  what: string,
-  holds: () => Promise<boolean> | boolean
-): Promise<void> {
-  const giveUpAt = performance.now() + 60_000;
-  while (!(await holds())) {
-    assert.ok(performance.now() < giveUpAt, `within a minute: ${what}`);
-    await setTimeout(50);
-  }
 }
 
 function fetchText(

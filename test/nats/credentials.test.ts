@@ -8,12 +8,13 @@ import { version } from "../../src/config.ts";
 import { loginOf } from "../../src/nats/credentials.ts";
 import { openNats, type NatsOptions } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
-import { Cluster, storeOne, until, withCluster } from "./cluster.ts";
+import { Cluster, storeOne, withCluster } from "./cluster.ts";
 import { Fake, openFake, refused } from "./fake.ts";
 import { proxied } from "./load.ts";
 import { createKey, credsOf, jwtOf } from "./nkeys.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 60_000;
+const timeout = seconds(60);
 
 /** The seed and public key of the NATS documentation. */
 const seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";

@@ -4,9 +4,10 @@ import { describe, test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { Cluster, withCluster } from "./cluster.ts";
 import { proxied, underLoad } from "./load.ts";
+import { seconds } from "../support/until.ts";
 
 const outageMillis = 20_000;
-const timeout = 180_000;
+const timeout = seconds(180);
 const cluster = await Cluster.start();
 
 describe(

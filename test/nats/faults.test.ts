@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Cluster, withCluster } from "./cluster.ts";
 import { underLoad } from "./load.ts";
+import { seconds } from "../support/until.ts";
 
 const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
-const timeout = 60_000 + rounds * 60_000;
+const timeout = seconds(60 + rounds * 60);
 const cluster = await Cluster.start();
 
 describe(

@@ -5,7 +5,7 @@ import { describe, test } from "node:test";
 import type { NatsStore } from "../../src/nats/nats.ts";
 import type { NewPlant } from "../../src/plant.ts";
 import { fern } from "../support/journals.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
+import { Cluster, withCluster } from "./cluster.ts";
 import {
   ack,
   Fake,
@@ -18,8 +18,9 @@ import {
   type Published,
   type Script
 } from "./fake.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 120_000;
+const timeout = seconds(120);
 const moss = { id: 1n, name: "Moss" };
 const duplicate = ',"duplicate":true';
 let keys = 0;

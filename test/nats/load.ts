@@ -9,7 +9,8 @@ import type { PlantStore } from "../../src/store.ts";
 import { sendInTurn } from "../support/load.ts";
 import { listen } from "../support/serving.ts";
 import { post, token } from "../support/support.ts";
-import { until, type Cluster, type OpenOptions } from "./cluster.ts";
+import { type Cluster, type OpenOptions } from "./cluster.ts";
+import { until } from "../support/until.ts";
 
 /** A server of this process on a free port. */
 export const serve = (store: PlantStore): Promise<number> =>

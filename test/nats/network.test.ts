@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fern } from "../support/journals.ts";
-import { Cluster, freePorts, storeOne, until, withCluster } from "./cluster.ts";
+import { Cluster, freePorts, storeOne, withCluster } from "./cluster.ts";
 import { outcomeOf, refused } from "./fake.ts";
 import { proxied, underLoad } from "./load.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 60_000;
+const timeout = seconds(60);
 const [leafPort = 0] = await freePorts(1);
 const toHub = `leafnodes { remotes: [
   { url: "nats-leaf://admin:adminpw@127.0.0.1:${leafPort}", account: PLANTS } ] }`;
@@ -160,7 +161,7 @@ const rounds = 1 + Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
 
 describe(
   "what was acknowledged is there",
-  { ...withCluster, timeout: 120_000, concurrency: 1 },
+  { ...withCluster, timeout: seconds(120), concurrency: 1 },
   () => {
     for (const isControl of [false, true]) {
       test(

@@ -17,11 +17,12 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
-import { Cluster, environmentFor, until, withCluster } from "./cluster.ts";
+import { Cluster, environmentFor, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 120_000;
+const timeout = seconds(120);
 const cluster = await Cluster.start();
 const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 

@@ -18,6 +18,7 @@ import {
 import { outcomeOf } from "../support/tools.ts";
 import { Cluster, environmentFor, storeOne, withCluster } from "./cluster.ts";
 import { Fake } from "./fake.ts";
+import { seconds } from "../support/until.ts";
 
 /** A file among the secrets of the Kubernetes recipe. */
 function secretOf(name: string): string {
@@ -46,7 +47,7 @@ const cluster = await Cluster.start({
 
 test(
   "the example stream.mjs works as written, but for its port",
-  { timeout: 60_000 },
+  { timeout: seconds(60) },
   async () => {
     const folder = temporaryFolder();
     mkdirSync(join(folder, "node_modules"));
@@ -109,7 +110,7 @@ test("the JSON for a missing stream has the settings of the README's stream, max
 
 describe(
   "the README's servers, stream and users",
-  { ...withCluster, timeout: 60_000 },
+  { ...withCluster, timeout: seconds(60) },
   () => {
     test("work as written: each user can do what its comment says, and no more", async () => {
       await cluster.create("plants", JSON.parse(blockOf("json", "stream")));

@@ -6,11 +6,12 @@ import { describe, test, type TestContext } from "node:test";
 import { RetryingClients } from "../support/load.ts";
 import { startProcess } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
-import { Cluster, until, withCluster } from "./cluster.ts";
+import { Cluster, withCluster } from "./cluster.ts";
 import { compare } from "./load.ts";
+import { seconds, until } from "../support/until.ts";
 
 const rounds = Number(process.env["PLANT_TEST_CLUSTER_ROUNDS"] ?? 1);
-const timeout = 300_000 + rounds * 60_000;
+const timeout = seconds(300 + rounds * 60);
 const more = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "1s"';
 const cluster = await Cluster.start();
 const { PLANT_TEST_NATS_OLD: old = "" } = process.env;

@@ -9,7 +9,6 @@ import { after, describe, mock, test } from "node:test";
 import { natsLimits } from "../../src/nats/limits.ts";
 import { openNats, type NatsLimits } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
-import { until } from "./cluster.ts";
 import {
   ack,
   Fake,
@@ -22,6 +21,7 @@ import {
   type Script,
   type Varz
 } from "./fake.ts";
+import { until } from "../support/until.ts";
 
 // Hosts are tried in the order of the address.
 const { random } = Math;

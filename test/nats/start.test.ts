@@ -9,8 +9,8 @@ import { openNats } from "../../src/nats/nats.ts";
 import { listen } from "../support/serving.ts";
 import { temporaryFolder } from "../support/support.ts";
 import { certify } from "../support/tools.ts";
-import { until } from "./cluster.ts";
 import { ack, append, Fake, open, openFake, patient, refused } from "./fake.ts";
+import { until } from "../support/until.ts";
 
 // Hosts are tried in the order of the address.
 mock.method(Math, "random", () => 0.5);

@@ -7,7 +7,6 @@ import { natsLimits } from "../../src/nats/limits.ts";
 import { decodeMessage, encodeMessage } from "../../src/nats/message.ts";
 import { settingTable } from "../../src/program/settings.ts";
 import { plantText } from "../../src/plant.ts";
-import { until } from "./cluster.ts";
 import {
   ack,
   append,
@@ -24,6 +23,7 @@ import {
   type Answer,
   type Published
 } from "./fake.ts";
+import { until } from "../support/until.ts";
 
 const duplicate = ', "duplicate": true';
 

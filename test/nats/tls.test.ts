@@ -13,13 +13,13 @@ import {
   credentialsOf,
   environmentFor,
   storeOne,
-  until,
   withCluster
 } from "./cluster.ts";
 import { Fake, refused } from "./fake.ts";
 import { Proxy } from "./load.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 60_000;
+const timeout = seconds(60);
 
 const good = certify(temporaryFolder(), "good", { names: "IP:127.0.0.1" });
 const other = certify(temporaryFolder(), "other", {

@@ -6,7 +6,7 @@ import { type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { environmentFor, until } from "../nats/cluster.ts";
+import { environmentFor } from "../nats/cluster.ts";
 import { Fake } from "../nats/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
@@ -34,6 +34,7 @@ import {
   startProcess,
   token
 } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 test("there are three pages, without a token", { timeout }, async () => {
   const server = await startWithAdmin();
@@ -145,10 +146,12 @@ test(
 
 /** Asks until it is not what it was. */
 async function readyAfter(server: Running, before: string): Promise<string> {
-  for (;;) {
-    const now = await readyOf(server);
-    if (now !== before) return now;
-  }
+  let now = before;
+  await until("it is another", async () => {
+    now = await readyOf(server);
+    return now !== before;
+  });
+  return now;
 }
 
 test(

@@ -19,8 +19,9 @@ import {
   temporaryFolder
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 30_000;
+const timeout = seconds(60);
 const noJq = missing(["jq", "--version"]);
 const plants = [
   '{"id":9223372036854775807,"name":"Färn \\u0000\\"","tag":"shade"}',

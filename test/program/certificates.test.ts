@@ -15,7 +15,6 @@ import { connect as connectPlain } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
 import { connect, type ConnectionOptions, type TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
@@ -32,6 +31,7 @@ import {
   type RunningProcess
 } from "../support/support.ts";
 import { certify } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 /** Pairs, made once. */
 const pairs = temporaryFolder();
@@ -403,11 +403,11 @@ test(
     client.resume().end(plant);
     await once(client, "close");
     let read = 0;
-    while (read === 0)
-      read =
-        (await metricsOf(server)).get(
-          "plant_store_http_received_bytes_total"
-        ) ?? 0;
+    await until("its bytes are counted", async () => {
+      const name = "plant_store_http_received_bytes_total";
+      read = (await metricsOf(server)).get(name) ?? 0;
+      return read > 0;
+    });
     assert.ok(
       read > plant.length,
       "the bytes on the wire are counted, the handshake included"
@@ -495,7 +495,10 @@ test(
     );
     fresh.destroy();
     // A connection's other end needs some turns to be closed.
-    while (descriptors(server) > before) await ask(port, kept);
+    await until("it is closed", async () => {
+      await ask(port, kept);
+      return descriptors(server) <= before;
+    });
     kept.destroy();
     assert.equal(await server.end(), 0);
     assert.doesNotMatch(server.stderr(), /stay/);
@@ -556,7 +559,10 @@ test(
 /** Waits until so many handshakes are counted as failed. */
 async function failed(server: Running, count: number): Promise<void> {
   const name = "plant_store_tls_handshakes_failed_total";
-  while ((await metricsOf(server)).get(name) !== count) await turn();
+  await until(
+    `${count} have failed`,
+    async () => (await metricsOf(server)).get(name) === count
+  );
 }
 
 const failing: readonly (readonly [

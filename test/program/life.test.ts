@@ -19,8 +19,9 @@ import { postPlant, ways, type Way } from "../support/life.ts";
 import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
 import { readAnswers, temporaryFolder } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 240_000;
+const timeout = seconds(240);
 
 /** An id that a double cannot hold, and the least one. */
 const id = "9007199254740993";

@@ -42,6 +42,7 @@ import {
   token
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 /** Those that tell of a request. */
 const answersOf = (server: Running): LogEvent[] =>
@@ -675,7 +676,7 @@ test(
       { cwd, env: cleanEnvironment(), stdio: ["ignore", "pipe", "inherit"] }
     );
     const server = runningOf(child);
-    await server.changed();
+    await server.until(() => server.stdout() !== "", "it listens");
     const asked = async (count: number): Promise<void> => {
       const socket = connect(join(cwd, "s"));
       const answers = readAnswers(socket, count);
@@ -721,11 +722,10 @@ test(
     child.stdout.setEncoding("utf8").on("data", (more: string) => {
       text += more;
     });
-    while (!/ info: serving /.test(text)) await once(child.stdout, "data");
+    await until("it listens", () => / info: serving /.test(text));
     const socket = connect(join(cwd, "s"));
     socket.write(stranger);
-    while (!/ warn: GET 401 .*\r?\n/.test(text))
-      await once(child.stdout, "data");
+    await until("it is logged", () => / warn: GET 401 .*\r?\n/.test(text));
     socket.destroy();
     // The terminal's own way to say so.
     child.stdin.write("\x03");

@@ -14,7 +14,6 @@ import {
   metricTable
 } from "../../src/program/serving/metrics.ts";
 import type { Store } from "../../src/program/open-store.ts";
-import { until } from "../nats/cluster.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
   adminOf,
@@ -36,6 +35,7 @@ import {
   temporaryFolder
 } from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
+import { until } from "../support/until.ts";
 
 /** The parts of the metrics that count answers. */
 const requests = (status: number, error: number | ""): string =>
@@ -389,8 +389,10 @@ test(
     const first = statusOf(server);
     const second = statusOf(server);
     let metrics = await metricsOf(server);
-    while (metrics.get("plant_store_queue_records") !== 2)
+    await until("both wait", async () => {
       metrics = await metricsOf(server);
+      return metrics.get("plant_store_queue_records") === 2;
+    });
     assert.equal(
       metrics.get("plant_store_queue_bytes"),
       2 * '{"id":1,"name":"Fern"}'.length

@@ -10,6 +10,7 @@ import { metricTable } from "../../src/program/serving/metrics.ts";
 import { recipeOf } from "../support/recipes.ts";
 import { root, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { seconds } from "../support/until.ts";
 
 const folder = join(root, "src", "program", "recipes");
 const textOf = (name: string): string =>
@@ -262,7 +263,7 @@ test("the container's health check succeeds beside a server, and fails when it h
     check.replaceAll(place, admin?.port ?? "")
   ) as readonly string[];
   const isWell = () =>
-    spawnSync(process.execPath, args, { timeout: 20_000 }).status;
+    spawnSync(process.execPath, args, { timeout: seconds(60) }).status;
   assert.equal(isWell(), 0);
   await server.end();
   assert.equal(isWell(), 1);

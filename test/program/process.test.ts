@@ -28,7 +28,6 @@ import {
   post,
   readyOf,
   statusOf,
-  stranger,
   timeout,
   underWay,
   withToken
@@ -43,6 +42,7 @@ import {
   startProcess,
   temporaryFolder
 } from "../support/support.ts";
+import { until } from "../support/until.ts";
 
 test("an internal error ends with 70 and one line, without a stack", async () => {
   const server = await startProcess({ nodeArgs: internalError });
@@ -113,9 +113,9 @@ test("a journal that fails while the program ends still makes the end 74", async
   renameSync(join(cwd, "plants.ndjson"), join(cwd, "old.ndjson"));
   const answered = statusOf(server);
   // The plant is written, and waits for a rotation that does not come, when the end is asked for.
-  while (!readFileSync(join(cwd, "old.ndjson"), "utf8").includes('"seq":1')) {
-    await ask(server, stranger);
-  }
+  await until("it is written", () =>
+    readFileSync(join(cwd, "old.ndjson"), "utf8").includes('"seq":1')
+  );
   assert.equal(await server.end(), 74);
   assert.equal(await answered, 503);
 });
@@ -201,13 +201,16 @@ test("mv and SIGHUP rotate under load: nothing is refused, each plant is in one 
       acknowledged.push(`${mine}`);
     }
   };
+  const reach = (count: number) =>
+    until(`${count} are acknowledged`, async () => {
+      await statusOf(server, withToken("wrong"));
+      return acknowledged.length >= count;
+    });
   const clients = Array.from({ length: 8 }, client);
-  while (acknowledged.length < 50) await statusOf(server, withToken("wrong"));
+  await reach(50);
   renameSync(path, old);
   await hangUp(server, "now writing to");
-  const before = acknowledged.length;
-  while (acknowledged.length < before + 50)
-    await statusOf(server, withToken("wrong"));
+  await reach(acknowledged.length + 50);
   isOver = true;
   await Promise.all(clients);
   assert.equal(await server.end(), 0);

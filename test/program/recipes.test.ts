@@ -18,7 +18,6 @@ import {
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { setTimeout } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { limitTable } from "../../src/config.ts";
 import { tokenDigest } from "../../src/http/bearer.ts";
@@ -40,8 +39,9 @@ import {
   type RunningProcess
 } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
+import { seconds, until } from "../support/until.ts";
 
-const timeout = 60_000;
+const timeout = seconds(60);
 
 /** Posts a plant: the status, or the error's number. */
 async function post(url: string, id: number): Promise<number> {
@@ -335,9 +335,11 @@ test(
     for (let count = 1; count <= 3; count++) {
       await posting.more(40);
       const nextSecond = Math.floor(Date.now() / 1_000) * 1_000 + 1_000;
-      while (Date.now() < nextSecond + 100) await setTimeout(20);
+      await until("a new second", () => Date.now() >= nextSecond + 100);
       rotate(cwd, hangUp(server));
-      while (!existsSync(join(cwd, "plants.ndjson"))) await setTimeout(1);
+      await until("the server has a new file", () =>
+        existsSync(join(cwd, "plants.ndjson"))
+      );
     }
     await posting.more(40);
     await posting.end();
@@ -690,8 +692,10 @@ async function loadWithKills(script: string, ...args: readonly string[]) {
     const exited = once(loading, "exit");
     // A hundred records have more bytes than that.
     const { size } = statSync(journal);
-    while (loading.exitCode === null && statSync(journal).size < size + 10_000)
-      await setTimeout(1);
+    await until(
+      "it loads",
+      () => loading.exitCode !== null || statSync(journal).size > size + 10_000
+    );
     loading.kill("SIGKILL");
     await exited;
     unrecorded =

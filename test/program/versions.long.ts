@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { nodes, noOtherNode } from "../support/recipes.ts";
 import { cleanEnvironment, root, runningOf } from "../support/support.ts";
+import { seconds } from "../support/until.ts";
 
 /** Files whose server runs in the process of the tests, or on PLANT_TEST_NODE. */
 const behaviours = [
@@ -27,7 +28,7 @@ test("PLANT_TEST_NODES names Nodes to test on", { skip: noOtherNode }, (t) => {
 
 for (const { path: node, version } of nodes.slice(1)) {
   const name = `Node ${version} ends and logs connections as this one does`;
-  test(name, { timeout: 300_000 }, async () => {
+  test(name, { timeout: seconds(300) }, async () => {
     const files = behaviours.map((file) =>
       join(root, "test", `${file}.test.ts`)
     );

@@ -33,8 +33,9 @@ import {
   windowsNodes,
   windowsPath
 } from "../support/wine.ts";
+import { seconds } from "../support/until.ts";
 
-const timeout = 240_000;
+const timeout = seconds(240);
 const id = "9007199254740993";
 const nodes: (readonly [node: string, version: string])[] = [];
 for (const node of windowsNodes)

@@ -4,7 +4,6 @@
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import {
   appendFileSync,
   existsSync,
@@ -19,7 +18,6 @@ import {
 import { connect, createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { run } from "../support/in-process.ts";
 import { fetchPlant, logged, preload } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
@@ -48,6 +46,7 @@ import {
 } from "./documents.ts";
 import { sourceNames } from "./modules.ts";
 import { findTable, tables } from "./tables.ts";
+import { seconds, until } from "../support/until.ts";
 
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const frontPage = documentOf("README.md");
@@ -65,7 +64,7 @@ const shell = (command: string, cwd: string, env = {}) =>
     cwd,
     encoding: "utf8",
     env: cleanEnvironment(env),
-    timeout: 60_000
+    timeout: seconds(60)
   });
 
 /** Makes a folder with a link to dist, in which the README's commands run. */
@@ -274,8 +273,10 @@ test("the commands to verify end well on a valid journal, after a rotation by it
     shell(rotation, folder, { PID: `${server.process.pid}` }).status,
     0
   );
-  while (!existsSync(join(folder, "plants.ndjson")))
+  await until("the server has a new file", async () => {
     await fetchPlant(server.url);
+    return existsSync(join(folder, "plants.ndjson"));
+  });
   assert.equal((await fetchPlant(server.url)).status, 200);
   await server.end();
   const verified = shell(
@@ -501,9 +502,6 @@ for (const { name, text } of lasting) {
         const client = connect(port, "127.0.0.1").setEncoding("utf8");
         let found = "";
         client.on("data", (more) => (found += String(more)));
-        const until = async (form: RegExp) => {
-          while (!form.test(found)) await once(client, "data");
-        };
         const [head = "", body = ""] = post(
           fern,
           "Expect: 100-continue\r\nConnection: close\r\n"
@@ -512,11 +510,13 @@ for (const { name, text } of lasting) {
           .replace("/plants", path)
           .split(/(?<=\r\n\r\n)/);
         client.write(head);
-        await until(/^HTTP\/1\.1 100 /);
+        await until("it may send the body", () =>
+          /^HTTP\/1\.1 100 /.test(found)
+        );
         child.signal(signal);
-        while (await isListening(port)) await setImmediate();
+        await until("it drains", async () => !(await isListening(port)));
         client.write(body);
-        await until(/HTTP\/1\.1 200 /);
+        await until("it has a 200", () => /HTTP\/1\.1 200 /.test(found));
         assert.equal(await child.ended, 0, child.stderr());
         assert.match(readFileSync(journal, "utf8"), /"seq":1\b/);
         assert.deepEqual(beside(), []);

@@ -15,9 +15,10 @@ import {
   type Running
 } from "./support.ts";
 import { missing } from "./tools.ts";
+import { seconds } from "./until.ts";
 
 /** For tests that wait for a line or a signal that may not come. */
-export const timeout = 60_000;
+export const timeout = seconds(60);
 
 /** Arguments of node that run a script before the program. */
 export const preload = (script: string): readonly string[] => [

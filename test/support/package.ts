@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { cleanEnvironment, root, temporaryFolder } from "./support.ts";
+import { seconds } from "./until.ts";
 
 /** Where the packages of development are. */
 export const modules = join(root, "node_modules");
@@ -15,7 +16,7 @@ export function command(cwd: string, name: string, ...args: readonly string[]) {
   const { status, stdout, stderr, error } = spawnSync(name, args, {
     cwd,
     encoding: "utf8",
-    timeout: 120_000,
+    timeout: seconds(120),
     // npm keeps its cache and logs in a home, which not every user has.
     env: cleanEnvironment({ npm_config_cache: npmCache })
   });

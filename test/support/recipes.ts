@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { store } from "./operator.ts";
 import { cleanEnvironment, root, temporaryFolder, token } from "./support.ts";
 import { outcomeOf, unless } from "./tools.ts";
+import { seconds } from "./until.ts";
 
 const folders = [
   "src/program",
@@ -55,7 +56,7 @@ export function runRecipe(
     {
       cwd,
       encoding: "utf8",
-      timeout: 120_000,
+      timeout: seconds(120),
       env: cleanEnvironment({
         PATH: `${path}:${process.env["PATH"]}:${commands}`
       })

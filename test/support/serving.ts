@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, type Server, type Socket } from "node:net";
 import { after } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
 import { createPlantServer } from "../../src/index.ts";
 import type {
   DrainableServer,
@@ -15,9 +14,10 @@ import type {
 } from "../../src/index.ts";
 import { temporaryFolder, token } from "./support.ts";
 import { certify } from "./tools.ts";
+import { seconds, until } from "./until.ts";
 
 /** The time of a test, and longer than that. */
-export const timeout = 20_000;
+export const timeout = seconds(50);
 export const never = 60_000;
 
 /** The fields of a good request, and a request that is refused. */
@@ -134,8 +134,10 @@ export async function send(
 ): Promise<void> {
   const end = client.bytesWritten + Buffer.byteLength(bytes);
   client.write(bytes);
-  while (ours.bytesRead < end && !ours.destroyed && !client.destroyed)
-    await turn();
+  await until(
+    "the server has read it",
+    () => ours.bytesRead >= end || ours.destroyed || client.destroyed
+  );
 }
 
 /** Reads until the connection closes. Returns all that arrived, as Latin-1. */
@@ -179,7 +181,7 @@ export async function writeFirst(
     text += data.toString("latin1");
   });
   socket.write(bytes, "latin1", () => socket.resume());
-  while (statusesOf(text).length < answers) await once(socket, "data");
+  await until("it has responses", () => statusesOf(text).length >= answers);
   socket.destroy();
   return text;
 }

@@ -1,7 +1,7 @@
 /** What the tests share: temporary folders, the program as a child process, raw HTTP. */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { EventEmitter, once } from "node:events";
+import { once } from "node:events";
 import {
   mkdtempSync,
   readdirSync,
@@ -15,6 +15,7 @@ import { dirname, join } from "node:path";
 import { after } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { until } from "./until.ts";
 
 /** The checkout: this file is in it, or what `npm test` has made of it, in test/.built. */
 export const root = dirname(
@@ -105,39 +106,32 @@ export class Running {
   /** The same; undefined while it runs. */
   exitCode: number | null | undefined;
   readonly #output = { stdout: "", stderr: "" };
-  readonly #changes = new EventEmitter().setMaxListeners(0);
+  #finish: (code: number | null) => void = () => undefined;
 
   constructor(signal: (name: NodeJS.Signals) => unknown) {
     this.signal = signal;
-    this.ended = new Promise((resolve) => this.#changes.once("end", resolve));
+    this.ended = new Promise((resolve) => {
+      this.#finish = resolve;
+    });
   }
 
   add(stream: "stdout" | "stderr", text: string): void {
     this.#output[stream] += text;
-    this.#changes.emit("change");
   }
 
   finish(code: number | null): void {
     this.exitCode = code;
-    this.#changes.emit("end", code);
-    this.#changes.emit("change");
-  }
-
-  /** Resolves with its next output, or its end. */
-  changed(): Promise<unknown> {
-    return once(this.#changes, "change");
+    this.#finish(code);
   }
 
   /** Waits until its output is as expected. Fails if it ends before. */
   async until(isSo: () => boolean, what: string): Promise<void> {
-    while (!isSo()) {
-      assert.equal(
-        this.exitCode,
-        undefined,
-        `it ended before ${what}: ${this.stderr()}`
-      );
-      await this.changed();
-    }
+    await until(what, () => {
+      if (isSo()) return true;
+      const end = `it ended before ${what}: ${this.stderr()}`;
+      assert.equal(this.exitCode, undefined, end);
+      return false;
+    });
   }
 
   stdout(): string {

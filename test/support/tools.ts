@@ -17,6 +17,7 @@ import {
   temporaryFolder,
   type RunningProcess
 } from "./support.ts";
+import { until } from "./until.ts";
 
 /** Returns why a test cannot run here, or false. Each command is tried once. */
 export function missing(
@@ -155,12 +156,13 @@ export async function outcomeOf(
   child: ChildProcess
 ): Promise<RunningProcess | string> {
   const running = runningOf(child);
-  while (!running.stdout().includes("\n")) {
-    if (running.exitCode !== undefined)
-      return `${running.exitCode} ${running.stderr()}`;
-    await running.changed();
-  }
-  return running;
+  await until(
+    "it listens or ends",
+    () => running.stdout().includes("\n") || running.exitCode !== undefined
+  );
+  return running.exitCode === undefined
+    ? running
+    : `${running.exitCode} ${running.stderr()}`;
 }
 
 /** Returns a process's memory in KiB: what is resident, or its peak; 0 where there is no /proc. */
