@@ -15,7 +15,7 @@ export interface Limit {
   readonly min: number;
   readonly max: number;
 
-  /** The quantity, and after a colon the reason for its limit, which `--help` alone shows. */
+  /** The quantity, and after a colon the reason for its limit, which `help` alone shows. */
   readonly meaning: string;
 }
 
@@ -194,17 +194,11 @@ const pchar = String.raw`[\w.~!$&'()*+,;=:@%-]`;
 export const basePathForm = new RegExp(`^(?:/${pchar}+)*$`);
 export const basePathExpected = "a path such as /v1, with no / at its end";
 
-/**
- * Descriptors that connections leave free, of those that the system allows the program: it has about
- * 25 besides them, a rotation and a reload open some, and the admin listener has up to 16 more.
- */
-export const filesBesidesConnections = 48;
-
 /** A number for each limit, in its unit. */
 export type Limits = { readonly [name in keyof typeof limitTable]: number };
 
 /** Limits of a part, each with that of the whole, which must not be below it. */
-export const orderedLimits = [
+const orderedLimits = [
   // Node requires this, too.
   ["headMillis", "requestMillis"],
   ["bodyBytesMax", "bodiesBytesMax"]
@@ -279,7 +273,10 @@ export function limitsWith(settings: Partial<Limits> = {}): Limits {
 
   for (const [lower, upper] of orderedLimits)
     if (limits[lower] > limits[upper])
-      throw new RangeError(`${lower} must not exceed ${upper}`);
+      throw new RangeError(
+        `--${limitTable[lower].flag} (${lower}) must be at most ` +
+          `--${limitTable[upper].flag} (${upper})`
+      );
   return Object.freeze(limits);
 }
 
@@ -292,7 +289,3 @@ export const isWithin = (
 /** Returns what a limit must be, in words. */
 export const describeBounds = ({ unit, min, max }: Limit) =>
   `a whole number of ${unit}, ${min} to ${max}`;
-
-/** Returns the code of a character, for a message about what its reader may not see. */
-export const codeOf = (character: string) =>
-  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;

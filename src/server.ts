@@ -25,25 +25,12 @@ const host: Host = {
   nodeVersion: process.version,
   cpuUsage: () => process.cpuUsage(),
   residentBytes: () => process.memoryUsage.rss(),
-  openFilesMax,
   onSignal: (signal, listener) => void process.on(signal, listener),
   exit: (code) => process.exit(code)
 };
 
 function warn(message: string) {
   stderr.write(`plant-store: ${message}\n`);
-}
-
-/** Node reports the limit as a number or as "unlimited"; on Windows there is none. */
-function openFilesMax() {
-  // A report with the open sockets would wait for DNS, up to ten seconds for each name.
-  Reflect.set(process.report, "excludeNetwork", true);
-  const { userLimits }: Report = process.report.getReport();
-  return Number(userLimits?.open_files?.soft) || Infinity;
-}
-
-interface Report {
-  readonly userLimits?: { readonly open_files?: { readonly soft: unknown } };
 }
 
 /**

@@ -56,9 +56,6 @@ export interface Host {
   /** @throws Error where /proc cannot be read, as without a free descriptor */
   residentBytes(): number;
 
-  /** The number of files and connections that the process may have open. */
-  openFilesMax(): number;
-
   /** Calls the listener for each such signal. Until then the signal ends the process. */
   onSignal(signal: Signal, listener: () => void): void;
 

@@ -9,9 +9,9 @@ import {
 } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { digestForm, emptyDigest } from "../http/bearer.ts";
-import { ExitError, ifPossible, messageOf } from "../failure.ts";
+import { codeOf, ExitError, messageOf } from "../failure.ts";
 import { isWindows } from "../system.ts";
-import type { Host, Log } from "./host.ts";
+import type { Host } from "./host.ts";
 import type { Config } from "./settings.ts";
 
 /**
@@ -20,13 +20,11 @@ import type { Config } from "./settings.ts";
  * Others may read it, which one info line says: it holds digests only, and systemd, Kubernetes and
  * Docker provide files that way.
  *
- * @throws ExitError that names the file, and its malformed lines
+ * @throws ExitError that names the file, and its first malformed line
  */
 export const readTokensFile = (path: string, host: Host) =>
   readGuarded("tokens file", path, host, "info", (bytes) =>
-    parseTokensFile(`${bytes}`, (level, message) =>
-      host.log(level, `tokens file ${path}: ${message}`)
-    )
+    parseTokensFile(`${bytes}`)
   );
 
 /**
@@ -35,71 +33,23 @@ export const readTokensFile = (path: string, host: Host) =>
  * @throws ExitError that names the file, also if the two do not belong together
  */
 export function readTlsPair(certPath: string, keyPath: string, host: Host) {
-  const [cert, { key, own }] = readBoth(
-    () => readCertificates("TLS certificate", certPath, host),
-    () => readKey(keyPath, host)
-  );
-
-  // OpenSSL accepts a key of another algorithm, and every handshake would fail.
+  const cert = readCertificates("TLS certificate", certPath, host);
   const leaf = new X509Certificate(cert);
-  if (!leaf.checkPrivateKey(own))
-    throw new ExitError(
-      "config",
-      `TLS key ${keyPath}: expected the key of the first certificate in ${certPath}, found another`
+  const key = readGuarded("TLS key", keyPath, host, "warn", (bytes) => {
+    const own = fromPem("PRIVATE KEY", () => createPrivateKey(bytes));
+
+    // OpenSSL accepts a key of another algorithm, and every handshake would fail.
+    if (leaf.checkPrivateKey(own)) return bytes;
+    throw new TypeError(
+      `expected the key of the first certificate in ${certPath}`
     );
-  const notAfter = new Date(leaf.validTo);
-  const third = (+notAfter - Date.parse(leaf.validFrom)) / 3;
-  const warnAfter = +notAfter - Math.min(third, 14 * dayMillis);
-  return { cert, key, notAfter, warnAfter };
+  });
+  return { cert, key, notAfter: new Date(leaf.validTo) };
 }
 
-/** Reads a private key: its bytes, and what OpenSSL made of them. */
-const readKey = (path: string, host: Host) =>
-  readGuarded("TLS key", path, host, "warn", (key) => {
-    const own = inPem("PRIVATE KEY", key, () => createPrivateKey(key));
-    const { asymmetricKeyType: type = "", asymmetricKeyDetails } = own;
-    const { namedCurve } = asymmetricKeyDetails ?? {};
-    if (type === "dsa" || (namedCurve && !curves.includes(namedCurve)))
-      throw new TypeError(
-        `expected RSA, Ed25519, or EC with P-256, P-384 or P-521: clients of TLS take no other; ` +
-          `found ${namedCurve ?? type}`
-      );
-    return { key, own };
-  });
-
-/** OpenSSL's names of the curves. With others it loads a key, and then refuses each handshake. */
-const curves = ["prime256v1", "secp384r1", "secp521r1"];
-
-/** Reads the server's certificate and key, if it has both: `check` reads on after a mistake. */
+/** Reads the server's certificate and key, if it has both: `check` goes on after a mistake. */
 export const readTls = ({ tlsCert, tlsKey }: Config, host: Host) =>
   tlsCert && tlsKey ? readTlsPair(tlsCert, tlsKey, host) : undefined;
-
-/**
- * Reads two things, and returns what the functions return.
- *
- * @throws ExitError with the mistakes of both
- */
-export function readBoth<First, Second>(
-  readFirst: () => First,
-  readSecond: () => Second
-): readonly [First, Second] {
-  const mistakes: string[] = [];
-  const first = readOrCollect(readFirst, mistakes);
-  const second = readOrCollect(readSecond, mistakes);
-  if (first && second) return [first.value, second.value];
-  throw new ExitError("config", mistakes.join("\n"));
-}
-
-/** Returns what a function returns, as `value`; undefined if it has made a mistake, which it adds. */
-function readOrCollect<T>(read: () => T, mistakes: string[]) {
-  try {
-    return { value: read() };
-  } catch (error) {
-    if (!(error instanceof ExitError)) throw error;
-    mistakes.push(error.message);
-    return undefined;
-  }
-}
 
 /** Reads the credentials of a stream. @throws ExitError that names the file */
 export const readCredentialsFile = (path: string, host: Host) =>
@@ -108,51 +58,21 @@ export const readCredentialsFile = (path: string, host: Host) =>
 /** Reads certificates, all of which TLS takes. @throws ExitError that names the file */
 export const readCertificates = (kind: string, path: string, host: Host) =>
   readGuarded(kind, path, host, "public", (cert) => {
-    inPem("CERTIFICATE", cert, () => createSecureContext({ cert }));
+    fromPem("CERTIFICATE", () => createSecureContext({ cert }));
     return cert;
   });
 
-/** Does a step of OpenSSL. @throws TypeError that says what was expected, and what the file has */
-function inPem<T>(
-  kind: "CERTIFICATE" | "PRIVATE KEY",
-  bytes: Buffer,
-  step: () => T
-) {
+/** Does a step of OpenSSL. @throws TypeError with its code, as ERR_OSSL_PEM_NO_START_LINE */
+function fromPem<T>(kind: "CERTIFICATE" | "PRIVATE KEY", step: () => T) {
   try {
     return step();
-  } catch {
+  } catch (error) {
     throw new TypeError(
-      `expected PEM of a ${kind}, whole, with real line ends, without a passphrase, ` +
-        `and no weaker than RSA of 2048 bits; found ${faultIn(kind, `${bytes}`)}`
+      `expected PEM of a ${kind}, whole and without a passphrase: ${codeOf(error)}`,
+      { cause: error }
     );
   }
 }
-
-/** Returns what OpenSSL does not take in a file, as far as it can be told, and in which block. */
-function faultIn(kind: "CERTIFICATE" | "PRIVATE KEY", text: string) {
-  const blocks = text.match(/-----BEGIN [^]*?(?=-----BEGIN |$)/g) ?? [];
-  if (blocks.some((block) => block.includes("\\n")))
-    return "\\n spelled out in place of line ends";
-  const labels = blocks.map((block) => /BEGIN ([A-Z ]+)/.exec(block)?.[1]);
-  for (const [index, block] of blocks.entries()) {
-    const label = labels[index] ?? "";
-    if (!label.endsWith(kind)) continue;
-    const which = `${label} in block ${index + 1} of ${blocks.length}`;
-    if (!block.includes(`-----END ${label}-----`)) return `${which}, cut off`;
-    if (/ENCRYPTED/.test(block)) return `${which}, with a passphrase`;
-    const key = ifPossible(() =>
-      kind === "CERTIFICATE"
-        ? new X509Certificate(block).publicKey
-        : createPrivateKey(block)
-    );
-    if (!key) return `${which}, broken`;
-    const { modulusLength = Infinity } = key.asymmetricKeyDetails ?? {};
-    if (modulusLength < 2048) return `${which}, RSA of ${modulusLength} bits`;
-  }
-  return labels[0] ?? "no PEM";
-}
-
-export const dayMillis = 86_400_000;
 
 const writableByOthers = 0o022;
 const readableByOthers = 0o004;
@@ -204,60 +124,26 @@ function readGuarded<T>(
 
 export const isTokenName = (text: string) => /^[^\s#]\S*$/.test(text);
 
-/** The most malformed lines that a message names: in another file every line is one. */
-const linesNamedMax = 5;
-
 /**
  * Parses lines `NAME sha256:HEX`, blank lines and # comments; returns the names by digest. White
- * space around a line is ignored.
+ * space around a line is ignored. A client that changes its token has two lines.
  *
- * A name or a token that occurs again is only logged: a client that changes its token has two.
- *
- * @throws TypeError with the numbers of the malformed lines
+ * @throws TypeError with the number of the first malformed line
  */
-export function parseTokensFile(text: string, log: Log) {
+export function parseTokensFile(text: string) {
   const names = new Map<string, string>();
-  const known = new Set<string>();
-  const malformed: number[] = [];
   for (const [index, line] of text.split("\n").entries()) {
     // Windows writes CRLF and a byte order mark, which is white space, too.
     const [name = "", digest = "", ...others] = line.trim().split(/[ \t]+/);
     if (/^(?:#|$)/.test(name)) continue;
-    const place = `line ${index + 1}`;
     const isDigest = digestForm.test(digest) && digest !== emptyDigest;
     if (!isTokenName(name) || !isDigest || others.length > 0)
-      malformed.push(index + 1);
-    else if (names.has(digest))
-      log(
-        "warn",
-        `${place}: the token occurs before: it counts until each is removed`
-      );
-    else if (known.has(name))
-      log(
-        "info",
-        `${place}: the name occurs before: the log cannot tell the two apart`
+      throw new TypeError(
+        `line ${index + 1}: expected NAME sha256:HEX with 64 lower-case digits, ` +
+          "not those of an empty token"
       );
     names.set(digest, name);
-    known.add(name);
   }
-  if (malformed.length > 0)
-    throw new TypeError(
-      `${describeLines(malformed)}: expected NAME sha256:HEX with 64 lower-case digits` +
-        (text.includes("\0") ? ", found UTF-16" : "") +
-        (text.includes(emptyDigest) ? ", found that of an empty token" : "")
-    );
   if (names.size > 0) return names;
-  throw new TypeError("line 1: expected at least one token, found none");
-}
-
-/** Returns `line 3`, or `lines 3, 5 and 9`, or `lines 1, 2, 3, 4, 5 and 9 more`. */
-function describeLines(numbers: readonly number[]) {
-  const shown = numbers.slice(0, linesNamedMax);
-  const last =
-    numbers.length > linesNamedMax
-      ? `${numbers.length - linesNamedMax} more`
-      : shown.pop();
-  return shown.length === 0
-    ? `line ${last}`
-    : `lines ${shown.join(", ")} and ${last}`;
+  throw new TypeError("expected at least one line NAME sha256:HEX");
 }

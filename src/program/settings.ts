@@ -3,46 +3,32 @@ import { resolve } from "node:path";
 import {
   basePathForm,
   basePathExpected,
-  codeOf,
   describeBounds,
   isWithin,
   limitTable,
-  orderedLimits,
-  type Limit,
-  type Limits
+  limitsWith,
+  type Limit
 } from "../config.ts";
+import { ExitError, messageOf } from "../failure.ts";
 import { tokenExpected, tokenForm } from "../http/bearer.ts";
 import { isWindows } from "../system.ts";
 import type { Host } from "./host.ts";
 
-/**
- * The start of the form of a path that is meant so: no white space or quotation mark around it, no
- * slash at its end, no comment of an env file after it, and not the `-` that stands for a stream.
- */
-const pathStart = String.raw`(?!["'\s])(?!.*["'\s/]$)(?!.*\s#)(?!-$)`;
-
-/** No control character, and none that is invisible: a file of nearly the same name is another. */
-const pathCharacters = String.raw`[^\p{Cc}\p{Cf}]+`;
-const pathExpected =
-  "a path without quotes, spaces or a # comment around it and without invisible characters";
+const pathExpected = "a path without control characters";
 
 /** A path, or none. */
 const path = {
   defaultValue: "",
-  form: new RegExp(`^${pathStart}${pathCharacters}$`, "u"),
+  form: /^\P{Cc}+$/u,
   expected: pathExpected
 } as const;
 
-/**
- * The path of a Unix socket: what every system but Windows can bind. An abstract name (@) and the
- * scheme of a URL are no part of a path.
- */
-const socketForm = isWindows ? "(?!)" : `${pathStart}(?!@|[a-z]+:)[ -~]{1,107}`;
-const socketExpected =
-  "of at most 107 ASCII characters, without @ or unix: before it";
+/** The path of a Unix socket. Node before 24 does not refuse a longer one: it binds its start. */
+const socketForm = isWindows ? "(?!)" : String.raw`(?=[^]{1,107}$)\P{Cc}+`;
 
 /** What is expected instead of a socket's path or descriptor on Windows. */
 const noSocket = "left out on Windows";
+const socketExpected = `${pathExpected} of at most 107 characters`;
 
 const portForm = String.raw`(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])`;
 const hostForm = String.raw`(?:([\w.-]+)|\[([\w:.%]+)\])`;
@@ -52,16 +38,13 @@ const hostForm = String.raw`(?:([\w.-]+)|\[([\w:.%]+)\])`;
  * in brackets, and the port.
  */
 export const adminForm = new RegExp(
-  `^(?:(?:${hostForm}:)?(${portForm})|(?=.*/)${socketForm})$`
-);
-
-const addressForm = "(?:nats|tls)://[^@\\0]+";
-
-/** The address of a stream, without credentials and hence without @; or a path that is no URL. */
-const storeForm = new RegExp(
-  `^${pathStart}(?:${addressForm}|(?!(?:file|nats|tls):|:memory:|[^./].*://)${pathCharacters})$`,
+  `^(?:(?:${hostForm}:)?(${portForm})|(?=.*/)${socketForm})$`,
   "u"
 );
+
+/** The address of a stream, without credentials and hence without @; or a path that is no URL. */
+const storeForm =
+  /^(?:(?:nats|tls):\/\/[^@\p{Cc}]+|(?!(?:nats|tls):|.*:\/\/)\P{Cc}+)$/u;
 
 /** The settings besides the limits. A value without the form, or out of bounds, is a mistake. */
 export const settingTable = {
@@ -85,8 +68,8 @@ export const settingTable = {
   socket: {
     flag: "socket",
     defaultValue: "",
-    form: new RegExp(`^${socketForm}$`),
-    expected: isWindows ? noSocket : `a path ${socketExpected}`,
+    form: new RegExp(`^${socketForm}$`, "u"),
+    expected: isWindows ? noSocket : socketExpected,
     meaning:
       "Unix socket to listen on instead: under umask 022 its owner alone can connect"
   },
@@ -112,12 +95,14 @@ export const settingTable = {
   storeTlsCert: {
     ...path,
     flag: "store-tls-cert",
+    needs: "store-tls-key",
     meaning:
       "PEM file of the client certificate for a stream, read at each connection"
   },
   storeTlsKey: {
     ...path,
     flag: "store-tls-key",
+    needs: "store-tls-cert",
     meaning: "PEM file of the client's private key, read at each connection"
   },
   storeTlsCa: {
@@ -153,12 +138,14 @@ export const settingTable = {
   tlsCert: {
     ...path,
     flag: "tls-cert",
+    needs: "tls-key",
     meaning:
       "PEM file of the certificate and its chain: serves https; read again on SIGHUP"
   },
   tlsKey: {
     ...path,
     flag: "tls-key",
+    needs: "tls-cert",
     meaning: "PEM file of the certificate's private key, read again on SIGHUP"
   },
   admin: {
@@ -167,7 +154,7 @@ export const settingTable = {
     form: adminForm,
     expected: isWindows
       ? "a port or HOST:PORT"
-      : `a port, HOST:PORT, or a path with a / ${socketExpected}`,
+      : `a port, HOST:PORT, or with a / ${socketExpected}`,
     meaning: "port, HOST:PORT or Unix socket for /livez, /readyz and /metrics"
   },
   logFormat: {
@@ -211,103 +198,75 @@ export const tokenVariable = "PLANTS_TOKEN";
 
 /** Returns the variable of an entry: its own, or one made from the flag. */
 export const environmentOf = (entry: Entry) =>
-  "environment" in entry ? entry.environment : variableOf(entry.flag);
+  "environment" in entry
+    ? entry.environment
+    : `PLANTS_${entry.flag.toUpperCase().replaceAll("-", "_")}`;
 
-const variableOf = (flag: string) =>
-  `PLANTS_${flag.toUpperCase().replaceAll("-", "_")}`;
-
-/** What a command reads its settings from, and the mistakes found so far. */
+/** What a command reads its settings from. */
 export interface Input extends Pick<Host, "environment" | "pid"> {
-  /** Values by flag; empty for a flag that lacks its value. */
+  /** Values by flag. */
   readonly flags: ReadonlyMap<string, string>;
 
   /** The flags that the command takes, and whose variables it reads. */
   readonly allowed: readonly string[];
-
-  /** One line for each. */
-  readonly mistakes: string[];
 }
 
-type Settings = ReturnType<typeof readTable<typeof settingTable>>;
-
 /** An empty text means none. No member is a secret. */
-export type Config = ReturnType<typeof readConfig>;
+export type Config = ReturnType<typeof readConfig>["config"];
 
-/** Reads the settings. Adds each mistake to the list, and uses the default instead. */
+/**
+ * Reads the settings. A mistake leaves the default in its place.
+ *
+ * @returns also the `refusal`, undefined without a mistake, with a line for each: `usage` if one
+ * names a flag that is given, else `config`. No line repeats a value, which may be a secret.
+ */
 export function readConfig(input: Input) {
-  const settings = readTable(settingTable, input);
-  const limits: Limits = readTable(limitTable, input);
+  const mistakes: string[] = [];
+  const settings = readTable(settingTable, input, mistakes);
+  const limits = readTable(limitTable, input, mistakes);
   const isServe = input.allowed.includes("tokens");
-  if (isServe) checkToken(input);
-  checkCompanions(limits, input);
+  if (isServe) checkToken(input, mistakes);
+  const isInherited = isServe && inheritsSocket(input, mistakes);
+  checkCompanions(input, mistakes);
+  try {
+    limitsWith(limits);
+  } catch (error) {
+    mistakes.push(messageOf(error));
+  }
   const { host, logRequests, store } = settings;
-  const isSocketInherited = isServe && isInherited(input);
-  checkPlaces(settings, isSocketInherited, input);
-  return {
+  const config = {
     ...settings,
 
     // An IPv6 address may be in brackets, as in a URL.
     host: host.replace(/^\[|\]$/g, ""),
     logRequests: ["yes", "1", "true"].includes(logRequests),
     store: isStream(store) ? store : resolve(store),
-    isInherited: isSocketInherited,
-
-    /** The flag or variable that `host` is from. */
-    hostSource: lookUp(settingTable.host, input).source,
+    isInherited,
     limits
   };
+  return { config, refusal: refusalOf(mistakes, input) };
+}
+
+function refusalOf(mistakes: readonly string[], { flags }: Input) {
+  if (mistakes.length === 0) return undefined;
+  const words = mistakes.join(" ").split(" ");
+  const isUsage = [...flags.keys()].some((flag) => words.includes(`--${flag}`));
+  return new ExitError(isUsage ? "usage" : "config", mistakes.join("\n"));
 }
 
 /** Whether a value of `--store` is meant as the address of a stream, be it good or bad. */
 export const isStream = (address: string) => /^(?:nats|tls):/.test(address);
 
-/**
- * Returns a short, escaped excerpt of what was given, with the code of each character that a reader
- * cannot see. A text with an @ is not quoted: it may be an address with a password.
- */
-export const quoted = (text: string) =>
-  /.@/s.test(text)
-    ? "a text with an @"
-    : JSON.stringify(text.replace(/(?<=^.{40}).+(?=.{40}$)/s, "...")).replace(
-        /\p{Cf}|(?! )\p{Z}/gu,
-        (character) => `<${codeOf(character)}>`
-      );
-
-/** Returns the known name that was probably meant, as a question; else where to look. */
-export function hintFor(name: string, known: readonly string[]) {
-  const typed = shortened(name);
-  const near = known.find((each) =>
-    shortened(each).some((form) => typed.includes(form))
-  );
-  return near === undefined ? "see --help" : `did you mean ${near}?`;
-}
-
-/**
- * Returns the forms of a flag or variable to compare: without prefix and in lower case, then also
- * without each one of its letters. So two names share a form if they differ by one letter that is
- * added, left out, replaced or moved.
- */
-function shortened(name: string) {
-  const form = name
-    .toLowerCase()
-    .replace(/^plants_|^-+/, "")
-    .replaceAll("_", "-");
-  const letters = Array.from(
-    form,
-    (_, at) => form.slice(0, at) + form.slice(at + 1)
-  );
-  return [form, ...letters];
-}
-
 /** Reads each entry of a table. The result has the table's names: texts, and numbers in bounds. */
 const readTable = <Table extends Readonly<Record<string, Entry>>>(
   table: Table,
-  input: Input
+  input: Input,
+  mistakes: string[]
 ) =>
   Object.fromEntries(
     Object.entries(table).map(([name, entry]) => [
       name,
-      readValue(entry, input)
+      readValue(entry, input, mistakes)
     ])
   ) as {
     readonly [Name in keyof Table]: Table[Name] extends { readonly min: number }
@@ -316,9 +275,9 @@ const readTable = <Table extends Readonly<Record<string, Entry>>>(
   };
 
 /** Returns the value of an entry. If it is bad, adds a mistake and returns the default. */
-function readValue(entry: Entry, input: Input) {
+function readValue(entry: Entry, input: Input, mistakes: string[]) {
   const { source, text } = lookUp(entry, input);
-  if (!text) return entry.defaultValue;
+  if (text === undefined) return entry.defaultValue;
 
   if ("form" in entry && entry.form.test(text)) return text;
 
@@ -326,7 +285,7 @@ function readValue(entry: Entry, input: Input) {
   if ("min" in entry && /^\d+$/.test(text) && isWithin(entry, Number(text)))
     return Number(text);
   const expected = "unit" in entry ? describeBounds(entry) : entry.expected;
-  input.mistakes.push(`${source} must be ${expected}, found ${quoted(text)}`);
+  mistakes.push(`${source} must be ${expected}`);
   return entry.defaultValue;
 }
 
@@ -343,80 +302,34 @@ function lookUp(entry: Entry, { flags, allowed, environment }: Input) {
 }
 
 /** Whether a server inherits a socket to listen on, as from systemd (sd_listen_fds(3)). */
-function isInherited({ environment, pid, mistakes }: Input) {
+function inheritsSocket({ environment, pid }: Input, mistakes: string[]) {
   const { LISTEN_PID, LISTEN_FDS = "0" } = environment;
   if (LISTEN_PID !== `${pid}` || LISTEN_FDS === "0") return false;
   const expected = isWindows ? noSocket : "1";
-  if (LISTEN_FDS !== expected)
-    mistakes.push(
-      `LISTEN_FDS must be ${expected}, found ${quoted(LISTEN_FDS)}`
-    );
+  if (LISTEN_FDS !== expected) mistakes.push(`LISTEN_FDS must be ${expected}`);
   return true;
 }
 
-/** Checks the token without quoting it: a mistyped token is still nearly a token. */
-function checkToken({ environment, mistakes }: Input) {
+function checkToken({ environment }: Input, mistakes: string[]) {
   const { [tokenVariable]: token } = environment;
   if (token && !tokenForm.test(token))
     mistakes.push(`${tokenVariable} must be ${tokenExpected}`);
 }
 
-/** Checks the settings that need or bound one another. */
-function checkCompanions(limits: Limits, input: Input) {
-  const { mistakes } = input;
-  const given = entries
-    .filter((entry) => lookUp(entry, input).text !== undefined)
-    .map(({ flag }) => flag);
-  for (const prefix of ["", "store-"]) {
-    const cert = `${prefix}tls-cert`;
-    const key = `${prefix}tls-key`;
-    if (given.includes(cert) !== given.includes(key))
-      mistakes.push(`--${cert} and --${key} need each other`);
-  }
-  if (!isStream(lookUp(settingTable.store, input).text ?? ""))
-    for (const flag of given)
-      if (flag.startsWith("store-"))
-        mistakes.push(`--${flag} needs a stream as --store`);
-  for (const [lower, upper] of orderedLimits) {
-    const { flag, unit } = limitTable[lower];
-    if (limits[lower] > limits[upper])
-      mistakes.push(
-        `--${flag} must not be above --${limitTable[upper].flag}: ` +
-          `${limits[lower]} and ${limits[upper]} ${unit}`
-      );
+/** Checks the settings that need one another. */
+function checkCompanions(input: Input, mistakes: string[]) {
+  const hasStream = isStream(lookUp(settingTable.store, input).text ?? "");
+  const given = entries.filter(
+    (entry) => lookUp(entry, input).text !== undefined
+  );
+  for (const entry of given) {
+    const { source } = lookUp(entry, input);
+    if (entry.flag.startsWith("store-") && !hasStream)
+      mistakes.push(`${source} must be left out without a stream as --store`);
+    if ("needs" in entry && !given.some(({ flag }) => flag === entry.needs))
+      mistakes.push(`${source} must be given with --${entry.needs}`);
   }
 }
-
-/** Checks that the listeners and the journal are at different places. */
-function checkPlaces(
-  { admin, host, port, socket, store }: Settings,
-  isSocketInherited: boolean,
-  { mistakes }: Input
-) {
-  const [, name, ipv6, adminPort] = adminForm.exec(admin) ?? [];
-  const adminPath = adminPort === undefined ? admin : "";
-  const paths = [
-    ["--store", isStream(store) ? "" : store],
-    ["--socket", socket],
-    ["--admin", adminPath]
-  ] as const;
-  for (const [index, [flag, path]] of paths.entries())
-    for (const [other, otherPath] of paths.slice(index + 1))
-      if (path && otherPath && resolve(path) === resolve(otherPath))
-        mistakes.push(`${other} must not be the path of ${flag}`);
-
-  // An inherited socket, and one at a path, has no port. Port 0 is any free one.
-  const hasPort = !isSocketInherited && socket === "" && port !== 0;
-  const hosts = [host.replace(/^\[|\]$/g, ""), name ?? ipv6 ?? "127.0.0.1"];
-  if (hasPort && port === Number(adminPort) && overlap(hosts))
-    mistakes.push(`--admin must not have the port of --port, ${port}`);
-}
-
-/** Whether two hosts have an address in common: `::` has all, 0.0.0.0 all of IPv4. */
-const overlap = (hosts: readonly string[]) =>
-  hosts[0] === hosts[1] ||
-  hosts.includes("::") ||
-  (hosts.includes("0.0.0.0") && !hosts.some((host) => host.includes(":")));
 
 /** Warns of all unknown PLANTS_ variables, without what they hold: each may be a slip. */
 export function warnOfUnknown({
@@ -424,21 +337,10 @@ export function warnOfUnknown({
   log
 }: Pick<Host, "environment" | "log">) {
   const known = [...entries.map(environmentOf), tokenVariable];
-
-  // A flag's name comes first: PLANTS_TOKENS is not meant as PLANTS_TOKEN, which would take the
-  // path of the file for a token.
-  const hintOf = (name: string) => {
-    const entry = entries.find(({ flag }) => variableOf(flag) === name);
-    return entry
-      ? `did you mean ${environmentOf(entry)}?`
-      : hintFor(name, known);
-  };
-  const names = Object.keys(environment)
-    .filter(
-      (name) =>
-        name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
-    )
-    .map((name) => `${name} (${hintOf(name)})`);
+  const names = Object.keys(environment).filter(
+    (name) =>
+      name.startsWith("PLANTS_") && environment[name] && !known.includes(name)
+  );
   if (names[0])
     log("warn", `unknown variables are ignored: ${names.join(", ")}`);
 }

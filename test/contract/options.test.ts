@@ -431,7 +431,7 @@ for (const { name, min, max, unit } of limits) {
 for (const [lower, upper] of orderedLimits) {
   test(`${lower} may equal ${upper}, and one more is a RangeError`, () => {
     assert.equal(limitsWith({ [lower]: 500, [upper]: 500 })[lower], 500);
-    const message = `${lower} must not exceed ${upper}`;
+    const message = `${limitOf(lower).flag} (${lower}) must be at most ${limitOf(upper).flag} (${upper})`;
     assert.throws(() => limitsWith({ [lower]: 501, [upper]: 500 }), {
       name: "RangeError",
       message

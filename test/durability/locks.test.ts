@@ -559,7 +559,7 @@ for (const [says, skip, command, script, wrapper, message] of [
     "perl",
     datagrams,
     [],
-    /^69 .*something else is at .*\.sock: .*EPROTOTYPE, from --socket\n$/
+    /^69 .*--socket: cannot listen: something else is at .*\.sock: .*EPROTOTYPE\n$/
   ],
   [
     "a socket that may be another user's",
@@ -567,7 +567,7 @@ for (const [says, skip, command, script, wrapper, message] of [
     process.execPath,
     privately,
     as(5001),
-    /^69 .*something else is at .*: a process may listen there: EACCES, from --socket\n$/
+    /^69 .*--socket: cannot listen: something else is at .*: a process may listen there: EACCES\n$/
   ]
 ] as const) {
   test(

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
@@ -222,7 +222,7 @@ for (const [what, open] of [
       );
       assert.match(
         String(await outcomeOf(child)),
-        /^78 plant-store: LISTEN_FDS: descriptor 3 must be a stream socket that listens, .*Accept=no/
+        /^78 plant-store: LISTEN_FDS: cannot listen: /
       );
     }
   );
@@ -237,8 +237,8 @@ test(
     const address = taken.address();
     assert.ok(typeof address === "object" && address !== null);
     for (const [port, admin, source] of [
-      [address.port, 0, ""],
-      [0, address.port, ", from --admin"]
+      [address.port, 0, "--host, --port"],
+      [0, address.port, "--admin"]
     ] as const) {
       const args = ["--port", `${port}`, "--admin", `${admin}`];
       const { code, stdout, stderr } = await run(args, {}, temporaryFolder());
@@ -247,7 +247,7 @@ test(
       assert.match(
         stderr,
         new RegExp(
-          `^plant-store: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}${source}\n$`
+          `^plant-store: ${source}: cannot listen: .*in use 127\\.0\\.0\\.1:${address.port}\n$`
         )
       );
     }
@@ -297,25 +297,12 @@ test(
       temporaryFolder()
     );
     assert.equal(code, 69);
-    assert.match(stderr, /cannot listen: ENOENT: .*none'/);
+    assert.match(stderr, /: --socket: cannot listen: ENOENT: .*none'/);
   }
 );
 
 test(
-  "a host name that does not resolve is named with its variable",
-  { timeout },
-  async () => {
-    // As conda and tcsh set it.
-    const named = await run([], { HOST: "x86-64.invalid" }, temporaryFolder());
-    assert.match(
-      named.stderr,
-      /^plant-store: cannot listen: getaddrinfo E\w+ x86-64\.invalid, from HOST\n$/
-    );
-  }
-);
-
-test(
-  "a start that cannot listen leaves no journal, and an existing one as it was",
+  "a start that cannot listen leaves an empty journal, and an existing one as it was",
   { timeout },
   async () => {
     const other = createServer();
@@ -331,7 +318,7 @@ test(
       const { code, stderr } = await run(at, {}, cwd);
       assert.equal(code, 69, stderr);
       assert.match(stderr, /cannot listen: /);
-      assert.deepEqual(readdirSync(cwd), []);
+      assert.equal((await run(["verify", "plants.ndjson"], {}, cwd)).code, 0);
       writeFileSync(join(cwd, "plants.ndjson"), header);
       assert.equal((await run(at, {}, cwd)).code, 69);
       assert.equal(readFileSync(join(cwd, "plants.ndjson"), "utf8"), header);

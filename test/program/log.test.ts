@@ -165,12 +165,7 @@ test("unknown variables make one warning", { timeout }, async () => {
       .events()
       .filter(({ level }) => level > 30)
       .map(({ level, msg }) => [level, msg]),
-    [
-      [
-        40,
-        "unknown variables are ignored: PLANTS_TOKEN_FILE (did you mean PLANTS_TOKENS_FILE?), PLANTS_X (see --help)"
-      ]
-    ]
+    [[40, "unknown variables are ignored: PLANTS_TOKEN_FILE, PLANTS_X"]]
   );
 });
 
@@ -551,8 +546,6 @@ test(
   }
 );
 
-const trace = "0af7651916cd43dd8448eb211c80319c";
-const rest = "-b7ad6b7169203331-01";
 const ids: readonly (readonly [fields: string, id: string | undefined])[] = [
   ["X-Request-Id: a", "a"],
   [`X-Request-Id: ${"!~".repeat(64)}`, "!~".repeat(64)],
@@ -561,20 +554,7 @@ const ids: readonly (readonly [fields: string, id: string | undefined])[] = [
   ["X-Request-Id: a b", undefined],
   ["X-Request-Id: a\tb", undefined],
   ["X-Request-Id: \xe9", undefined],
-  ["X-Request-Id: a\r\nX-Request-Id: b", undefined],
-  [`traceparent: 00-${trace}${rest}`, trace],
-  [`traceparent: 00-${trace}${rest}-x`, undefined],
-  [`traceparent: 01-${trace}${rest}-x`, trace],
-  [`traceparent: 01-${trace}${rest}x`, undefined],
-  [`traceparent: ff-${trace}${rest}`, undefined],
-  [`traceparent: 0-${trace}${rest}`, undefined],
-  [`traceparent: 00-${"0".repeat(32)}${rest}`, undefined],
-  [`traceparent: 00-${trace}-${"0".repeat(16)}-01`, undefined],
-  [`traceparent: 00-${trace.toUpperCase()}${rest}`, undefined],
-  [`traceparent: 00-${trace}`, undefined],
-  [`traceparent: 00-${trace.slice(1)}${rest}`, undefined],
-  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: mine`, "mine"],
-  [`traceparent: 00-${trace}${rest}\r\nX-Request-Id: not mine`, trace]
+  ["X-Request-Id: a\r\nX-Request-Id: b", undefined]
 ];
 test(
   "a client's well-formed request id is returned, even if nothing is logged",
@@ -627,39 +607,32 @@ test(
   { timeout },
   async () => {
     const server = await start();
-    for (const fields of [
-      `X-Request-Id: ${token}`,
-      `traceparent: 00-${trace}${rest}`
-    ]) {
-      for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
-        const bytes = plant
-          .replace("Host", `${fields}\r\nHost`)
-          .replace(
-            `Authorization: Bearer ${token}\r\n`,
-            bearer && `Authorization: ${bearer}\r\n`
-          );
-        const [answer] = await ask(server, bytes);
-        assert.equal(answer?.status, 401);
-        assert.match(
-          answer.headers["x-request-id"] ?? "",
-          /^[\da-f]{8}-[\da-f-]{27}$/
+    const fields = `X-Request-Id: ${token}`;
+    for (const bearer of ["Bearer wrong", `Basic ${token}`, ""]) {
+      const bytes = plant
+        .replace("Host", `${fields}\r\nHost`)
+        .replace(
+          `Authorization: Bearer ${token}\r\n`,
+          bearer && `Authorization: ${bearer}\r\n`
         );
-      }
+      const [answer] = await ask(server, bytes);
+      assert.equal(answer?.status, 401);
+      assert.match(
+        answer.headers["x-request-id"] ?? "",
+        /^[\da-f]{8}-[\da-f-]{27}$/
+      );
     }
     assert.equal(await server.end(), 0);
     assert.deepEqual(
       answersOf(server).map((event) => event.token),
-      Array(6).fill(undefined)
+      Array(3).fill(undefined)
     );
-    assert.doesNotMatch(
-      JSON.stringify(server.events()),
-      RegExp(`${token}|${trace}`)
-    );
+    assert.doesNotMatch(JSON.stringify(server.events()), RegExp(token));
   }
 );
 
 test(
-  "a log on a full disk continues in a new line, and counts the lost lines",
+  "a log on a full disk continues when there is space, and counts the lost lines",
   { timeout, skip: noLimits },
   async () => {
     const path = join(temporaryFolder(), "log");
@@ -685,22 +658,18 @@ test(
       socket.destroy();
     };
     await asked(1);
-    // Half of the next line fits.
-    limitFiles(child.pid, statSync(path).size + 150);
+    limitFiles(child.pid, statSync(path).size);
     await asked(4);
     limitFiles(child.pid, "unlimited");
     await asked(1);
     await server.end();
-    const lines = readFileSync(path, "utf8").split("\n");
-    const events = eventsOf(lines.join("\n"));
-    const others = lines.filter((line) => line !== "" && !line.endsWith("}"));
-    assert.equal(others.length, 1, `one truncated line: ${others.join()}`);
+    const events = eventsOf(readFileSync(path, "utf8"));
     assert.equal(events.filter(({ res }) => res).length, 2);
     const lost = events.find(({ dropped }) => dropped !== undefined);
-    assert.equal(lost?.["dropped"], 3);
+    assert.equal(lost?.["dropped"], 4);
     assert.match(
       lost.msg,
-      /^3 lines were dropped: stderr is full, or stalled$/
+      /^4 lines were dropped: stderr is full, or stalled$/
     );
   }
 );

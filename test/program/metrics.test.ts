@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { renameSync, statSync, writeFileSync } from "node:fs";
+import { renameSync, statSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { catalogue } from "../../src/http/errors.ts";
-import { filesBesidesConnections, version } from "../../src/config.ts";
+import { version } from "../../src/config.ts";
 import type { Host } from "../../src/program/host.ts";
 import {
   createMetrics,
@@ -20,7 +20,6 @@ import {
   assertSamples,
   hangUp,
   metricsOf,
-  preload,
   pageOf,
   statusOf,
   stranger,
@@ -277,79 +276,6 @@ test(
     );
   }
 );
-
-test(
-  "with few descriptors there are fewer connections: the others are counted and logged, and all requests are served",
-  { timeout },
-  async () => {
-    const launcher = join(temporaryFolder(), "node");
-    writeFileSync(
-      launcher,
-      `#!/bin/sh\nulimit -n 60\nexec "${process.execPath}" "$@"\n`,
-      { mode: 0o755 }
-    );
-    const server = await startProcess({
-      node: launcher,
-      args: ["--admin", "0"]
-    });
-    const room = 60 - filesBesidesConnections;
-    const sockets = await Promise.all(
-      Array.from({ length: 60 }, () => opened(server.port))
-    );
-    const refused = 60 - room;
-    await until(
-      "they are counted",
-      async () =>
-        (await metricsOf(server)).get(
-          "plant_store_connections_refused_total"
-        ) === refused
-    );
-    const taken = sockets.find((socket) => !socket.closed);
-    assert.ok(taken);
-    const answers = readAnswers(taken, 1);
-    taken.write(plant);
-    assert.equal((await answers)[0]?.status, 200);
-    for (const socket of sockets) socket.destroy();
-    await server.end();
-    const messages = server.events().map(({ msg }) => msg);
-    assert.ok(
-      messages.includes(
-        `at most ${room} connections, not 1024: the system's limit of open files is 60 (ulimit -n, LimitNOFILE)`
-      ),
-      messages.join("\n")
-    );
-    const line = `a connection is refused: ${room} are open`;
-    assert.equal(messages.filter((each) => each === line).length, 10);
-  }
-);
-
-test("the limit of descriptors is read without the open sockets, for which Node would ask DNS", async () => {
-  const server = await startProcess({
-    nodeArgs: preload(
-      "const { getReport } = process.report;" +
-        "process.report.getReport = function () {" +
-        "  if (!this.excludeNetwork) throw new Error('it asks DNS');" +
-        "  return getReport.call(this);" +
-        "};"
-    ),
-    args: ["--admin", "0"]
-  });
-  assert.equal(await server.end(), 0, server.stderr());
-});
-
-test("with enough descriptors the limit of connections stays", async () => {
-  const files = 1_024 + filesBesidesConnections;
-  for (const [openFilesMax, isBounded] of [
-    [files, false],
-    [files - 1, true]
-  ] as const) {
-    const server = await startWithAdmin({
-      host: { openFilesMax: () => openFilesMax }
-    });
-    await server.end();
-    assert.equal(server.stderr().includes("at most 1023"), isBounded);
-  }
-});
 
 test(
   "whatever the admin listener throws is logged and answered with 500",

@@ -137,28 +137,6 @@ for (const [command, wanted] of ended) {
   });
 }
 
-const noScript = missing(["script", "--version"]);
-test(
-  "token on a terminal has a label before each line, and none elsewhere",
-  { skip: skip || noScript, timeout },
-  async () => {
-    const cwd = await journals();
-    const typed = shell(
-      'script -qec \'"$node" "$program" token x\' /dev/null < /dev/null',
-      cwd
-    ).stdout;
-    assert.match(
-      typed.replaceAll("\r", ""),
-      new RegExp(
-        "^the token, shown only now:\n[\\w-]{43}\n" +
-          "its line for a tokens file:\nx sha256:[\\da-f]{64}\n$"
-      )
-    );
-    const { stdout, stderr } = shell("plants token x", cwd);
-    assert.match(`${stderr}${stdout}`, /^[\w-]{43}\nx sha256:[\da-f]{64}\n$/);
-  }
-);
-
 const noLimits = missing(["prlimit", "--version"]);
 for (const command of ["openapi", "verify --json sound sound sound"]) {
   test(

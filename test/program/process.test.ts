@@ -5,7 +5,6 @@ import { once } from "node:events";
 import {
   existsSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -16,7 +15,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
 import { begin, run, start, startWithAdmin } from "../support/in-process.ts";
-import { header, idsIn } from "../support/journals.ts";
+import { idsIn } from "../support/journals.ts";
 import {
   adminOf,
   ask,
@@ -57,24 +56,6 @@ test("a command with an internal error ends with 70", async () => {
   assert.equal(await running.ended, 70);
   assert.equal(running.stderr(), "plant-store: internal error: boom\n");
 });
-
-for (const existing of [[], ["plants.ndjson"]]) {
-  const which = existing.length > 0 ? "the journal that was there" : "nothing";
-  test(`a program that cannot listen leaves ${which}, although its admin listener may be open`, async () => {
-    const cwd = temporaryFolder();
-    for (const name of existing) writeFileSync(join(cwd, name), header);
-    const folder = join(socketFolder(), "no");
-    const args = ["--admin", "0", "--socket", join(folder, "socket")];
-    const { code, stderr } = await run(args, {}, cwd);
-    const left = readdirSync(cwd).filter((name) => !name.includes(".closed-"));
-    assert.equal(code, 69);
-    assert.deepEqual(left, existing);
-    assert.equal(
-      stderr,
-      `plant-store: cannot listen: ENOENT: no such file or directory, access '${folder}', from --socket\n`
-    );
-  });
-}
 
 test(
   "a journal that is moved without a rotation ends the server with 503, also of /readyz, and exit code 74, and no SIGHUP rotates it",

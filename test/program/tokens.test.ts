@@ -1,13 +1,25 @@
 /** Tokens as the program meets them: generated, from the environment, from files good and bad. */
 import assert from "node:assert/strict";
 import { execFile, execFileSync, spawnSync } from "node:child_process";
-import { chmodSync, chownSync, renameSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  renameSync,
+  writeFileSync
+} from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
-import { hangUp, statusOf, timeout, withToken } from "../support/operator.ts";
+import {
+  hangUp,
+  readyOf,
+  statusOf,
+  timeout,
+  withToken
+} from "../support/operator.ts";
 import {
   cleanEnvironment,
   type Running,
@@ -60,6 +72,45 @@ test(
       server.stdout().split("\n")[0],
       `plant-store listening on unix:${socket}`
     );
+  }
+);
+
+test(
+  "a folder may have any name: journal, secret files and sockets in it work",
+  { timeout },
+  async () => {
+    const name = "my plants #1 (ü)";
+    const cwd = socketFolder();
+    const at = (file: string): string => join(name, file);
+    mkdirSync(join(cwd, name));
+    certify(join(cwd, name), "localhost");
+    const { stdout: line } = await run(["token", "alice"]);
+    writeFileSync(join(cwd, at("tokens")), line, { mode: 0o600 });
+    const args = [
+      ...["--store", at("plants.ndjson"), "--socket", at("s")],
+      ...["--tls-cert", at("localhost.crt"), "--tls-key", at("localhost.key")]
+    ];
+    const env = { PLANTS_TOKEN: "" };
+    const server = await start({
+      args: [...args, "--admin", at("a")],
+      env,
+      cwd
+    });
+    assert.equal(await paste(server), fernAnswer);
+    assert.equal(await readyOf(server), "200 ready");
+    assert.equal(await server.end(), 0);
+
+    const withTokens = [...args, "--tokens", at("tokens")];
+    assert.equal((await run(["check", ...withTokens], {}, cwd)).code, 0);
+    const again = await start({ args: withTokens, env, cwd });
+    renameSync(join(cwd, at("plants.ndjson")), join(cwd, at("old #1")));
+    await hangUp(again, "rotated: now writing to");
+    assert.equal(await again.end(), 0);
+    for (const command of ["verify", "cat"]) {
+      const { code, stdout } = await run([command, at("old #1")], {}, cwd);
+      assert.equal(code, 0);
+      assert.match(stdout, command === "cat" ? /"Fern"/ : /whole, records: 1,/);
+    }
   }
 );
 
@@ -124,7 +175,7 @@ test(
       [
         `30 tokens file ${tokens}: others can read it, mode 644`,
         "30 tokens reloaded: PLANTS_TOKEN, alice",
-        `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits; the old tokens stay`,
+        `40 tokens file ${tokens}: line 2: expected NAME sha256:HEX with 64 lower-case digits, not those of an empty token; the old tokens stay`,
         `40 tokens file ${tokens}: expected that group and others cannot write it, found mode 664; ` +
           "the old tokens stay"
       ]

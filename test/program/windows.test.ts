@@ -67,13 +67,13 @@ test(
       [
         [program, "--socket", "a.sock", "--admin", "./b"],
         64,
-        'plant-store: --socket must be left out on Windows, found "a.sock"\n' +
-          'plant-store: --admin must be a port or HOST:PORT, found "./b"\n'
+        "plant-store: --socket must be left out on Windows\n" +
+          "plant-store: --admin must be a port or HOST:PORT\n"
       ],
       [
         [...inherits, program],
         78,
-        'plant-store: LISTEN_FDS must be left out on Windows, found "1"\n'
+        "plant-store: LISTEN_FDS must be left out on Windows\n"
       ]
     ] as const) {
       const { status, said } = command(

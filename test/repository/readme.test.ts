@@ -727,7 +727,7 @@ test("every file, flag and script that the documents name exists", async () => {
   for (const [, script = ""] of allText.matchAll(/npm run ([\w:]+)/g)) {
     assert.ok(Object.hasOwn(manifest.scripts, script), script);
   }
-  const { stdout: help } = await run(["help", "all"]);
+  const { stdout: help } = await run(["help"]);
   const ofOthers =
     "--permission --allow-net --allow-fs-read --allow-fs-write --env-file " +
     "--test --test-name-pattern --import --against --deploy-hook --owner --minify --jitless";

@@ -70,7 +70,6 @@ export function begin(
     nodeVersion: process.version,
     cpuUsage: () => process.cpuUsage(),
     residentBytes: () => process.memoryUsage.rss(),
-    openFilesMax: () => Infinity,
     onSignal: (name, listener) => void signals.on(name, listener),
     exit: (code) => assert.fail(`the process would end at once, with ${code}`),
     ...host

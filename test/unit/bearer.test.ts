@@ -193,15 +193,18 @@ for (const [what, text, digests] of [
   ["a name that looks like a digest", `sha256:x ${a}`, [a]]
 ] as const) {
   test(`a tokens file with ${what} is read`, () => {
-    const found = [...parseTokensFile(text, () => undefined).keys()];
+    const found = [...parseTokensFile(text).keys()];
     assert.deepEqual(found, digests);
     new BearerTokens(found).check("Bearer a");
   });
 }
 
+test("a tokens file without a token is refused", () => {
+  for (const text of ["", "# none\n#\n"])
+    assert.throws(() => parseTokensFile(text), /^TypeError: expected at least/);
+});
+
 for (const [what, text, line] of [
-  ["nothing", "", 1],
-  ["comments only", "# none\n#\n", 1],
   ["no name", `${a}\n`, 1],
   ["no digest", "ci\n", 1],
   ["a token itself", "ci S3cret-token\n", 1],
@@ -220,15 +223,10 @@ for (const [what, text, line] of [
 ] as const) {
   test(`a tokens file with ${what} is refused, line ${line} named`, () => {
     assert.throws(
-      () => parseTokensFile(text, () => undefined),
+      () => parseTokensFile(text),
       (error) => {
         assert.ok(error instanceof Error);
-        assert.match(
-          error.message,
-          new RegExp(
-            `\\bline ${line}\\b${text.includes("\0") ? ".*, found UTF-16$" : ""}`
-          )
-        );
+        assert.match(error.message, new RegExp(`\\bline ${line}\\b`));
         assert.doesNotMatch(error.message, /S3cret|[0-9a-f]{9}/i);
         return true;
       }

@@ -138,14 +138,6 @@ const urlCharactersMax = 256;
 /** Visible ASCII: it is sent back, and logged. */
 const idForm = /^[!-~]{1,128}$/;
 
-/** Any version but ff; version 00 ends after its flags (W3C Trace Context, 3.2). */
-const traceForm = new RegExp(
-  "^(?!ff|00.{54})[\\da-f]{2}-(?!0{32})([\\da-f]{32})" +
-    "-(?!0{16})[\\da-f]{16}-[\\da-f]{2}(?:-|$)"
-);
-
 /** Returns the id that a client or a proxy has given to its request; ignores a malformed one. */
-function idOf({ headers }: IncomingMessage) {
-  const [id] = idForm.exec(`${headers["x-request-id"] ?? ""}`) ?? [];
-  return id ?? traceForm.exec(`${headers["traceparent"] ?? ""}`)?.[1];
-}
+const idOf = ({ headers }: IncomingMessage) =>
+  idForm.exec(`${headers["x-request-id"] ?? ""}`)?.[0];

@@ -1,27 +1,21 @@
 /** Listens, and prints the first line and a generated token. */
 import { once } from "node:events";
-import {
-  accessSync,
-  constants,
-  existsSync,
-  lstatSync,
-  unlinkSync
-} from "node:fs";
-import { createServer, type ListenOptions, type Server } from "node:net";
+import { accessSync, constants, lstatSync, unlinkSync } from "node:fs";
+import type { ListenOptions, Server } from "node:net";
 import { dirname } from "node:path";
 import { ExitError, messageOf } from "../../failure.ts";
 import { probe } from "../../journal/sockets.ts";
 import { isWindows } from "../../system.ts";
 import type { Log } from "../host.ts";
-import { adminForm, isStream, type Config } from "../settings.ts";
+import { adminForm, type Config } from "../settings.ts";
 
 /** The options of `listen`. */
 export type Address = ListenOptions & {
   /** The descriptor, which node's types leave out. */
   readonly fd?: number;
 
-  /** The flag that an error names. */
-  readonly source?: string;
+  /** The settings that an error names. */
+  readonly source: string;
 };
 
 /**
@@ -35,9 +29,9 @@ export const addressOf = ({
   port
 }: Config): Address =>
   isInherited
-    ? { fd: 3 }
+    ? { fd: 3, source: "LISTEN_FDS" }
     : socket === ""
-      ? { port, host }
+      ? { port, host, source: "--host, --port" }
       : { path: socket, source: "--socket" };
 
 /** Returns the address of the admin listener; undefined if there is none. */
@@ -57,22 +51,15 @@ export function adminAddressOf({ admin }: Config): Address | undefined {
  * A socket that kill -9 has left at the path is replaced. A socket on which a process listens is
  * not, nor is a file that is not a socket.
  *
- * @throws Error if the address cannot be had, ExitError if the inherited socket cannot
+ * @throws ExitError `unavailable`, or `config` for an inherited socket
  */
 export async function listen(server: Server, at: Address, log: Log) {
-  const { path, source } = at;
   try {
-    if (path !== undefined) await removeAbandoned(path);
+    if (at.path !== undefined) await removeAbandoned(at.path);
     server.listen(at);
     await once(server, "listening");
   } catch (error) {
-    if (at.fd === undefined)
-      throw source ? new Error(`${messageOf(error)}, from ${source}`) : error;
-    throw new ExitError(
-      "config",
-      `LISTEN_FDS: descriptor ${at.fd} must be a stream socket that listens, ` +
-        `as a systemd socket unit with Accept=no has: ${messageOf(error)}`
-    );
+    throw cannotListen(at, error);
   }
 
   // A connection that could not be accepted, on systems that report it.
@@ -90,39 +77,24 @@ export async function listen(server: Server, at: Address, log: Log) {
   };
 }
 
-/**
- * Listens at each address for a moment if the journal is yet to be created: a start that cannot
- * listen would leave an empty one behind.
- *
- * @throws as `listen` does
- */
-export async function tryToListen(config: Config, log: Log) {
-  if (isStream(config.store) || existsSync(config.store)) return;
-  for (const at of addressesOf(config)) {
-    // An inherited socket listens already, and closing it would take it away.
-    if (at.fd !== undefined) continue;
-    const server = createServer();
-    await listen(server, at, log);
-    await once(server.close(), "close");
+/** Returns the addresses of both listeners. */
+export const addressesOf = (config: Config) =>
+  [addressOf(config), adminAddressOf(config)].filter((at) => at !== undefined);
+
+/** Checks the path of a Unix socket without listening. @throws ExitError as `listen` does */
+export function checkAddress(at: Address) {
+  try {
+    if (at.path !== undefined) isSocketAt(at.path);
+  } catch (error) {
+    throw cannotListen(at, error);
   }
 }
 
-/** Checks the sockets' paths without listening. @throws ExitError with a line for each mistake */
-export function checkSockets(config: Config) {
-  const mistakes: string[] = [];
-  for (const { path, source } of addressesOf(config))
-    try {
-      if (path !== undefined) isSocketAt(path);
-    } catch (error) {
-      mistakes.push(`cannot listen: ${messageOf(error)}, from ${source}`);
-    }
-  if (mistakes[0] !== undefined)
-    throw new ExitError("unavailable", mistakes.join("\n"));
-}
-
-/** Returns the addresses of both listeners. */
-const addressesOf = (config: Config) =>
-  [addressOf(config), adminAddressOf(config)].filter((at) => at !== undefined);
+const cannotListen = ({ fd, source }: Address, error: unknown) =>
+  new ExitError(
+    fd === undefined ? "unavailable" : "config",
+    `${source}: cannot listen: ${messageOf(error)}`
+  );
 
 /** Removes a Unix socket on which nobody listens any more, and nothing else. */
 async function removeAbandoned(path: string) {

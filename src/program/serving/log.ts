@@ -20,7 +20,6 @@ export function createLog(
   const isText = format === "text" || (format === "" && stderr.isTTY);
   const common = { pid, hostname: hostname() };
   let dropped = 0;
-  let isTruncated = false;
 
   const log: Log = (level, msg, fields) => {
     if (stderr.writableNeedDrain) {
@@ -38,10 +37,7 @@ export function createLog(
           msg
         });
 
-    // A full disk may have truncated the line before: then a new one begins.
-    const start = isTruncated ? "\n" : "";
-    stderr.write(`${start}${line.replace(unsafe, escaped)}\n`, (error) => {
-      isTruncated = Boolean(error);
+    stderr.write(`${line.replace(unsafe, escaped)}\n`, (error) => {
       if (error) dropped++;
       else if (dropped > 0 && !stderr.writableNeedDrain) {
         const count = dropped;

@@ -1,23 +1,23 @@
 /** `serve`: the start, reloads and the shutdown. */
 import { createPlantServer } from "../../index.ts";
-import { ExitError, messageOf, exitCodes } from "../../failure.ts";
+import { messageOf, exitCodes, type ExitError } from "../../failure.ts";
 import { isWindows } from "../../system.ts";
 import { createAccessLog } from "./access-log.ts";
 import { internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
-import { filesBesidesConnections, version } from "../../config.ts";
-import type { Host, Log } from "../host.ts";
+import { version } from "../../config.ts";
+import type { Host } from "../host.ts";
 import {
+  addressesOf,
   addressOf,
   adminAddressOf,
   announcement,
-  checkSockets,
-  listen,
-  tryToListen
+  checkAddress,
+  listen
 } from "./listen.ts";
 import { createLog } from "./log.ts";
 import { checkStore, openStore } from "../open-store.ts";
-import { dayMillis, readBoth, readTls, readTlsPair } from "../secrets.ts";
+import { readTls, readTlsPair } from "../secrets.ts";
 import { warnOfUnknown, type Config } from "../settings.ts";
 import { watchForShutdown, type Shutdown } from "./shutdown.ts";
 import { openTokens } from "./tokens.ts";
@@ -41,8 +41,6 @@ export async function serve(config: Config, host: Host) {
   const running = await starting;
   running.health.state = "ready";
   announce(running, config, host);
-  warnOfExpiry(running, log);
-  setInterval(warnOfExpiry, dayMillis, running, log).unref();
 
   // Every accepted request gets its response, until the deadline.
   const draining = `draining: ${await shutdown.requested}`;
@@ -72,23 +70,20 @@ export async function check(
 ) {
   warnOfUnknown(host);
   let code: number = refusal ? reportError(refusal, host) : exitCodes.done;
-  for (const step of [readSecrets, checkSockets, checkStore])
+  const steps: readonly (() => unknown)[] = [
+    () => openTokens(config, host),
+    () => readTls(config, host),
+    ...addressesOf(config).map((at) => () => checkAddress(at)),
+    () => checkStore(config, host)
+  ];
+  for (const step of steps)
     try {
-      await step(config, host);
+      await step();
     } catch (error) {
       const ofStep = reportError(error, host);
       code ||= ofStep;
     }
   return code || host.print("the settings can be used");
-}
-
-/** Reads the tokens, and certificate and key. @throws ExitError with the mistakes of all files */
-function readSecrets(config: Config, host: Host) {
-  const [tokens, tls] = readBoth(
-    () => openTokens(config, host),
-    () => readTls(config, host)
-  );
-  return { tokens, tls };
 }
 
 type Running = Awaited<ReturnType<typeof start>>;
@@ -99,8 +94,10 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const secrets = readSecrets(config, host);
-  await tryToListen(config, log).catch(failToListen(config));
+  const secrets = {
+    tokens: openTokens(config, host),
+    tls: readTls(config, host)
+  };
   const store = await openStore(config, host);
   store.once("failed", (error) => {
     log("error", error.message);
@@ -121,7 +118,7 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
       store,
       tokens: secrets.tokens.accepted,
       basePath: config.basePath,
-      limits: boundedLimits(config, host),
+      limits: config.limits,
       tls: secrets.tls,
       onFault: (error) => log("error", internalErrorMessage(error)),
       onResponse: (summary, socket, response) => {
@@ -134,36 +131,8 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     return { secrets, server, address, store, health, accessLog, admin };
   } catch (error) {
     await store.close();
-    return failToListen(config)(error);
+    throw error;
   }
-}
-
-/** @throws ExitError */
-const failToListen =
-  ({ host, hostSource }: Config) =>
-  (error: unknown): never => {
-    if (error instanceof ExitError) throw error;
-
-    // Some shells set HOST, to a name that leads nowhere.
-    const message = messageOf(error);
-    const source = message.endsWith(host) ? `, from ${hostSource}` : "";
-    throw new ExitError("unavailable", `cannot listen: ${message}${source}`);
-  };
-
-/**
- * Allows no more connections than there are descriptors for. Without one, the system closes a
- * connection, and Node does not report it.
- */
-function boundedLimits({ limits }: Config, host: Host) {
-  const files = host.openFilesMax();
-  const room = Math.max(files - filesBesidesConnections, 1);
-  if (room >= limits.connectionsMax) return limits;
-  host.log(
-    "warn",
-    `at most ${room} connections, not ${limits.connectionsMax}: the system's limit of open files ` +
-      `is ${files} (ulimit -n, LimitNOFILE)`
-  );
-  return { ...limits, connectionsMax: room };
 }
 
 /** Logs and prints that the server listens, and where. */
@@ -202,12 +171,6 @@ function announce(
 /** Returns the end of the certificate for a message, if there is one. */
 const endOf = ({ notAfter }: Reloaded = {}) =>
   notAfter ? `, certificate until ${notAfter.toISOString()}` : "";
-
-/** Warns of the end of the certificate: in the last third of its life, at most 14 days before. */
-function warnOfExpiry({ secrets: { tls } }: Running, log: Log) {
-  if (tls && Date.now() > tls.warnAfter)
-    log("warn", `the TLS certificate ends at ${tls.notAfter.toISOString()}`);
-}
 
 /** What was read again, for the log. */
 type Reloaded = {
