@@ -205,48 +205,28 @@ const orderedLimits = [
 ] as const;
 
 /**
- * Checks options as JavaScript may give them, so that a mistake fails at once.
+ * Checks options or limits as JavaScript may give them, so that a mistake fails at once.
  *
- * @param types what `typeof` may say of each option that is set; undefined: it is checked elsewhere
- * @throws TypeError that names the option and what was expected
+ * @param types what `typeof` may say of each that is set
+ * @throws TypeError that names the option, or the known ones for an unknown name
  */
-export function checkOptionTypes(
-  options: unknown,
-  types: Readonly<Record<string, string | undefined>>
+export function checkTypes(
+  what: "options" | "limits",
+  values: unknown,
+  types: Readonly<Record<string, string>>
 ) {
-  if (typeof options !== "object" || options === null)
-    throw new TypeError("the options must be an object");
-  checkNames("option", options, Object.keys(types));
-  for (const [name, type] of Object.entries(types)) {
-    const value: unknown = Reflect.get(options, name);
+  if (typeof values !== "object" || values === null)
+    throw new TypeError(`the ${what} must be an object`);
+  for (const [name, value] of Object.entries(values)) {
+    const type = Object.hasOwn(types, name) && types[name];
+    if (!type)
+      throw new TypeError(
+        `the ${what} are ${Object.keys(types).join(", ")}; there is no ${name}`
+      );
     const found = value === null ? "null" : typeof value;
-    if (value !== undefined && type && !type.split(" or ").includes(found))
+    if (value !== undefined && !type.split(" or ").includes(found))
       throw new TypeError(`${name} must be of type ${type}`);
   }
-}
-
-/** @throws TypeError for a name that is not known: JavaScript would pass over a misspelled one */
-export function checkNames(
-  what: "limit" | "option",
-  values: object,
-  known: readonly string[]
-) {
-  if (what === "limit" && !isPlain(values))
-    throw new TypeError("limits must be a plain object");
-  for (const name of Object.keys(values))
-    if (!known.includes(name))
-      throw new TypeError(
-        `there is no ${what} ${name}; the ${what}s are ${known.join(", ")}`
-      );
-}
-
-/** Returns whether a value is an object, and not one of a class: a Map or a list has no names. */
-export function isPlain(value: unknown): value is object {
-  if (typeof value !== "object" || value === null) return false;
-  const prototype: unknown = Object.getPrototypeOf(value);
-
-  // Another realm has an Object.prototype of its own.
-  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 /**
@@ -260,13 +240,14 @@ export function limitsWith(settings: Partial<Limits> = {}): Limits {
     name,
     defaultValue
   ]);
-  checkNames("limit", settings, Object.keys(limitTable));
 
   // Reads each value once: a getter may return something else the second time.
   const limits: Limits & Readonly<Record<string, number>> = {
     ...Object.fromEntries(defaults),
     ...settings
   };
+  const types = Object.fromEntries(table.map(([name]) => [name, "number"]));
+  checkTypes("limits", limits, types);
   for (const [name, limit] of table)
     if (!isWithin(limit, limits[name]))
       throw new RangeError(`${name} must be ${describeBounds(limit)}`);

@@ -22,7 +22,7 @@ export function createPlantServer(
   options: PlantServerOptions
 ): DrainableServer {
   return createStrictServer(
-    new PlantService(options, { tls: undefined }),
+    new PlantService(options, { tls: "object" }),
     options.tls
   );
 }

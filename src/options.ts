@@ -2,8 +2,7 @@
 import {
   basePathExpected,
   basePathForm,
-  checkOptionTypes,
-  isPlain,
+  checkTypes,
   type Limits
 } from "./config.ts";
 import type { BearerTokens } from "./http/bearer.ts";
@@ -30,51 +29,32 @@ export interface PlantOptions {
   readonly onResponse?: ResponseListener | undefined;
 }
 
-/** What `typeof` says of an option that is set; undefined: it is checked below. */
-const types = {
-  store: undefined,
-  tokens: undefined,
+const types: Readonly<Record<keyof PlantOptions, string>> = {
+  store: "object",
+  tokens: "object",
   basePath: "string",
-  limits: undefined,
+  limits: "object",
   onFault: "function",
   onResponse: "function"
-} as const satisfies Record<keyof PlantOptions, string | undefined>;
+};
 
 /**
  * Checks options as JavaScript may give them, so that a mistake fails before the first request.
  *
- * @param others further options that the caller takes
+ * @param others the types of further options that the caller takes
  * @throws TypeError that names the option and what was expected
  */
 export function checkOptions(
-  options: PlantOptions & { readonly tls?: unknown },
-  others: Readonly<Record<string, undefined>> = {}
+  options: PlantOptions,
+  others: Readonly<Record<string, string>> = {}
 ) {
-  checkOptionTypes(options, { ...types, ...others });
+  checkTypes("options", options, { ...types, ...others });
 
-  const { store, tls, limits, basePath = "" } = options;
-  if (limits !== undefined && !isPlain(limits))
-    throw new TypeError("limits must be a plain object");
-  if (tls !== undefined && !canServe(tls))
-    throw new TypeError(
-      "tls must be a plain object with cert and key, pfx, SNICallback or pskCallback"
-    );
-
-  if (typeof store?.append !== "function")
+  const { store, basePath = "" } = options;
+  const methods = [store?.append, store?.close];
+  if (!methods.every((method) => typeof method === "function"))
     throw new TypeError("store must be a PlantStore, with append and close");
 
   if (!basePathForm.test(basePath))
     throw new TypeError(`basePath must be ${basePathExpected}`);
-}
-
-/** Returns whether a TLS handshake can succeed with these options. */
-function canServe(tls: unknown) {
-  if (!isPlain(tls)) return false;
-  const has = (name: string) => name in tls && Reflect.get(tls, name);
-  return Boolean(
-    (has("cert") && (has("key") || has("privateKeyIdentifier"))) ||
-    has("pfx") ||
-    has("SNICallback") ||
-    has("pskCallback")
-  );
 }

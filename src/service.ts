@@ -36,7 +36,7 @@ export class PlantService implements Application {
   /** @throws RangeError for an invalid limit, TypeError for any other invalid option */
   constructor(
     options: PlantOptions,
-    otherOptions?: Readonly<Record<string, undefined>>
+    otherOptions?: Readonly<Record<string, string>>
   ) {
     checkOptions(options, otherOptions);
     const { store, tokens, basePath = "", onFault, onResponse } = options;

@@ -10,7 +10,7 @@ import { EventEmitter } from "node:events";
 import { constants, userInfo } from "node:os";
 import { resolve } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
-import { checkOptionTypes, limitsWith, type Limits } from "../config.ts";
+import { checkTypes, limitsWith, type Limits } from "../config.ts";
 import type { NewPlant } from "../plant.ts";
 import { appendPlant, appendPlantOnce, shareOutcomes } from "../append.ts";
 import {
@@ -60,8 +60,8 @@ export async function openJournal(
 ): Promise<Journal> {
   if (typeof path !== "string" || path === "")
     throw new TypeError("path must be a string that is not empty");
-  checkOptionTypes(options, {
-    limits: undefined,
+  checkTypes("options", options, {
+    limits: "object",
     warn: "function",
     userId: "number",
     disk: "object"

@@ -15,7 +15,7 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
-import { checkNames, checkOptionTypes } from "../config.ts";
+import { checkTypes } from "../config.ts";
 import { isError, messageOf, ExitError } from "../failure.ts";
 import { loginOf } from "./credentials.ts";
 import { natsLimits, type NatsLimits } from "./limits.ts";
@@ -58,16 +58,16 @@ export type Endpoint = StreamSettings["hosts"][number];
  * certificates; RangeError for a limit, TypeError for an unknown option or limit
  */
 export function settingsOf(address: string, options: NatsOptions) {
-  checkOptionTypes(options, {
+  checkTypes("options", options, {
     credentials: "string or function",
     keys: "boolean",
-    limits: undefined,
+    limits: "object",
     tls: "object or function",
     warn: "function"
   });
-  if (options.limits !== undefined)
-    checkNames("limit", options.limits, Object.keys(natsLimits));
   const limits = { ...natsLimits, ...options.limits };
+  const types = Object.keys(natsLimits).map((name) => [name, "number"]);
+  checkTypes("limits", limits, Object.fromEntries(types));
   for (const [name, value] of Object.entries(limits))
     if (!(value >= 1 && value < 2 ** 31))
       throw new RangeError(`${name} must be 1 to 2^31 - 1`);
