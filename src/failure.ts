@@ -62,6 +62,10 @@ export const messageOf = (error: unknown) =>
 /** Whether an error is the system's, with this code. */
 export const hasCode = (error: unknown, code: string) => codeOf(error) === code;
 
+/** Whether the system denies access to a file. */
+export const isDenied = (error: unknown): error is Error =>
+  ["EACCES", "EPERM", "EROFS"].some((code) => hasCode(error, code));
+
 /** Returns the code of an error of the system, as ENOENT; undefined for another error. */
 export const codeOf = (error: unknown) =>
   isError(error) && "code" in error ? error.code : undefined;

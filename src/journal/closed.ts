@@ -5,10 +5,11 @@
  *   FILE.closed-STATE     a process closed the file in this state: all of it is durable
  *   FILE.unflushed-STATE  a flush of the whole file failed in this state: some of it may be lost
  *
- * STATE is inode, size, and time of the last write. A process leaves the first mark as its last
+ * STATE is inode, size, and time of the last change. A process leaves the first mark as its last
  * step, once everything was written or truncated. An opening takes it away, under the lock, before
  * it writes. Only with this mark does an opening leave the file's end as it is:
  *
+ * - The file has this state: its end is clean, or it is damaged. It is shorter: records are lost.
  * - Killed, failed, rotated, moved, copied, restored, or written by another program: no mark has
  *   the file's state. A mark that is lost, or that could not be left, costs a rewrite of the end.
  * - A mark that cannot be taken away is not used: the rewrite ends its state.
@@ -17,10 +18,19 @@
  *
  * The second mark exists because the system reports a failed flush once: the next one says that all
  * is durable. It stays until a person has copied the file again, and counts for every later state
- * of the same file.
+ * of the same file, under any name in its directory.
  */
 import { ifPossible } from "../failure.ts";
 import type { Disk, JournalFile } from "./files.ts";
+
+/** A journal, and the number of the process's user, who may have left its marks. */
+interface Place {
+  readonly disk: Disk;
+  readonly path: string;
+  readonly userId: number | undefined;
+}
+
+type Looked = Pick<JournalFile, "look">;
 
 /** Marks a file as closed, if it is where and as long as its process left it. */
 export const markClosed = (
@@ -34,36 +44,63 @@ export const markClosed = (
       disk.openBeside(`${path}.closed-${found.state}`).close();
   });
 
-/**
- * Takes away the mark of a closed file, and those of files that were at this path before.
- *
- * @returns whether the file was closed, and is as it was then
- */
-export function takeClosedMark(disk: Disk, path: string, file: JournalFile) {
-  const own = `${path}.closed-${file.look().state}`;
-  const taken = disk.listBeside(path, ".closed-").filter((mark) =>
-    ifPossible(() => {
-      // Throws if another user may have left it.
-      disk.readBeside(mark, path, 0);
-      disk.remove(mark);
-      return true;
-    })
-  );
-  return taken.includes(own);
+export type ClosedMark = NonNullable<ReturnType<typeof findClosedMark>>;
+
+/** Returns the mark of a file; `isCurrent`: nothing has changed the file since. */
+export function findClosedMark(place: Place, file: Looked) {
+  const { inode, state } = file.look();
+  const marks = closedMarks(place).filter((mark) => mark.inode === inode);
+  const current = marks.find((mark) => mark.state === state);
+  const mark = current ?? marks[0];
+  return mark && { ...mark, isCurrent: mark === current };
 }
 
-/** Notes that a flush of the whole file has failed. */
-export const markUnflushed = (disk: Disk, path: string, file: JournalFile) =>
-  ifPossible(() =>
-    disk.openBeside(`${path}.unflushed-${file.look().state}`).close()
-  );
+/** Takes away the marks of all files that were closed at a path. Returns those that are gone. */
+export const takeClosedMarks = (place: Place) =>
+  closedMarks(place)
+    .map(({ path }) => path)
+    .filter((path) =>
+      ifPossible(() => {
+        place.disk.remove(path);
+        return true;
+      })
+    );
+
+/** Notes that a flush of the whole file has failed. Returns what a person must do. */
+export function noteUnflushed({ disk, path }: Place, file: Looked) {
+  const note = `${path}.unflushed-${file.look().state}`;
+  const isNoted = ifPossible(() => {
+    disk.openBeside(note).close();
+    return true;
+  });
+  return isNoted ? adviceWith(note) : `${advice}; no note of it could be left`;
+}
 
 /** @throws Error if a flush of the whole file has failed, whatever was written since */
-export function checkFlushed(disk: Disk, path: string, file: JournalFile) {
-  const [note] = disk.listBeside(path, `.unflushed-${file.look().inode}-`);
-  if (note !== undefined)
-    throw new Error(
-      "a flush of it failed, so some of it may be in memory only: " +
-        `copy the file there again, then remove ${note}`
-    );
+export function checkFlushed(place: Place, file: Looked) {
+  const { inode } = file.look();
+  const note = marksBeside(place, "unflushed").find(
+    (mark) => mark.inode === inode
+  );
+  if (note) throw new Error(`a flush of it failed: ${adviceWith(note.path)}`);
 }
+
+const advice = "some of it may be in memory only: copy the file there again";
+const adviceWith = (note: string) => `${advice}, then remove ${note}`;
+
+const closedMarks = (place: Place) =>
+  marksBeside(place, "closed").filter(
+    ({ path, state }) => path === `${place.path}.closed-${state}`
+  );
+
+/** Returns the marks in a journal's directory: a person's files have other names. */
+const marksBeside = (
+  { disk, path, userId }: Place,
+  kind: "closed" | "unflushed"
+) => {
+  const form = RegExp(`\\.${kind}-((\\d+)-(\\d+)-\\d+)$`);
+  return disk.listEmpty(path, form, userId).map((path) => {
+    const [, state = "", inode = "", bytes] = form.exec(path) ?? [];
+    return { path, state, inode, bytes: Number(bytes) };
+  });
+};

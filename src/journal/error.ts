@@ -1,6 +1,6 @@
 /** JournalError: why a journal cannot be opened or written. */
 import { AssertionError } from "node:assert";
-import { ExitError, messageOf } from "../failure.ts";
+import { ExitError, isDenied, messageOf } from "../failure.ts";
 
 export type JournalErrorCode =
   "damaged" | "unreadable" | "internal" | "failed" | "locked";
@@ -41,7 +41,8 @@ export class JournalError extends ExitError<JournalErrorCode> {
 /**
  * Returns what a step returns.
  *
- * @throws JournalError the step's, or one with this code and path instead of its other errors
+ * @throws JournalError the step's, or one with this path instead of its other errors, and with this
+ * code, or `failed` if access is denied
  */
 export function attempt<T>(
   code: JournalErrorCode,
@@ -60,4 +61,6 @@ export const asJournalError = (
   path: string,
   error: unknown
 ) =>
-  error instanceof JournalError ? error : new JournalError(code, path, error);
+  error instanceof JournalError
+    ? error
+    : new JournalError(isDenied(error) ? "failed" : code, path, error);

@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { isLinux, isWindows } from "../system.ts";
-import { hasCode, isError } from "../failure.ts";
+import { hasCode, ifPossible, isDenied, isError } from "../failure.ts";
 import { takeLocks } from "./lock.ts";
 
 const {
@@ -51,9 +51,11 @@ export const realDisk = {
    * @throws Error also if another user may have put it there
    */
   open(path: string, userId: number | undefined) {
-    const fd = fs.openSync(path, durableFlags, mode);
+    const fd = permitted(path, userId, () =>
+      fs.openSync(path, durableFlags, mode)
+    );
     try {
-      checkOwner(path, fs.fstatSync(fd), userId);
+      checkOwner(path, fs.fstatSync(fd), [userId]);
     } catch (error) {
       fs.closeSync(fd);
       throw error;
@@ -71,6 +73,7 @@ export const realDisk = {
   readBeside(
     path: string,
     journal: string,
+    userId: number | undefined,
     bytesMax: number
   ): Buffer | undefined {
     // A FIFO opens at once. Another user may replace the file meanwhile: what is open is checked.
@@ -81,25 +84,31 @@ export const realDisk = {
       if (!stat.isFile() || stat.size > bytesMax)
         throw new Error("is not a copy of a journal's end");
 
-      // In some directories, as /tmp, any user can create a file that we would rely on.
-      if (![0, fs.statSync(journal).uid].includes(stat.uid)) {
-        throw new Error(
-          `belongs to user ${stat.uid}: expected root or the journal's owner`
-        );
-      }
+      checkOwner(path, stat, [userId, fs.statSync(journal).uid]);
       return fs.readFileSync(fd);
     } finally {
       fs.closeSync(fd);
     }
   },
 
-  /** Returns the paths of all that stands beside a journal under its name and this ending. */
-  listBeside(path: string, ending: string) {
-    const start = basename(path) + ending;
-    const names = fs.readdirSync(dirname(path));
-    return names
-      .filter((name) => name.startsWith(start))
-      .map((name) => join(dirname(path), name));
+  /**
+   * Returns the paths of empty files in a journal's directory whose names have a form, but those
+   * that another user may have put there.
+   */
+  listEmpty(journal: string, form: RegExp, userId: number | undefined) {
+    const directory = dirname(journal);
+    const owner = fs.statSync(journal, { throwIfNoEntry: false })?.uid;
+    return fs
+      .readdirSync(directory)
+      .filter((name) => form.test(name))
+      .map((name) => join(directory, name))
+      .filter((path) =>
+        ifPossible(() => {
+          const stat = fs.lstatSync(path);
+          checkOwner(path, stat, [userId, owner]);
+          return stat.isFile() && stat.size === 0;
+        })
+      );
   },
 
   /** Creates an empty file for durable appends: removes what was there, and follows no link. */
@@ -117,7 +126,9 @@ export const realDisk = {
     if (isWindows) return;
     const fd = fs.openSync(dirname(path), O_RDONLY);
     try {
-      sync(fd);
+      fs.fsyncSync(fd);
+    } catch (error) {
+      refuseUnforbidden(error);
     } finally {
       fs.closeSync(fd);
     }
@@ -125,8 +136,10 @@ export const realDisk = {
 };
 
 /** @throws Error unless the process may read and write a file, or create files in a directory */
-export const checkAccess = (path: string) =>
-  fs.accessSync(path, fs.constants.R_OK | fs.constants.W_OK);
+export const checkAccess = (path: string, userId: number | undefined) =>
+  permitted(path, userId, () =>
+    fs.accessSync(path, fs.constants.R_OK | fs.constants.W_OK)
+  );
 
 /** Opens a file for reading only. */
 export const openToRead = (path: string): JournalFile =>
@@ -155,6 +168,7 @@ export async function replaceFile(disk: Disk, path: string, bytes: Buffer) {
 
 const write = promisify(fs.write);
 const fdatasync = promisify(fs.fdatasync);
+const fsync = promisify(fs.fsync);
 
 const openedFile = (fd: number) => ({
   look: () => described(fs.fstatSync(fd, { bigint: true })),
@@ -189,8 +203,8 @@ const openedFile = (fd: number) => ({
     }
   },
 
-  /** Makes all of it durable, unless Node's permission model forbids it. */
-  sync: () => sync(fd),
+  /** Makes all of it durable, unless Node's permission model forbids it. It may take seconds. */
+  sync: () => fsync(fd).catch(refuseUnforbidden),
 
   close: () => fs.closeSync(fd)
 });
@@ -205,11 +219,25 @@ function openIfThere(path: string, flags: number) {
   }
 }
 
-function sync(fd: number) {
+/** @throws the error, unless Node's permission model has caused it */
+function refuseUnforbidden(error: unknown) {
+  if (!(isError(error) && "permission" in error)) throw error;
+}
+
+/** Returns what a step returns. @throws its error, with owner and mode if the system denied it */
+function permitted<T>(
+  path: string,
+  userId: number | undefined,
+  step: () => T
+): T {
   try {
-    fs.fsyncSync(fd);
+    return step();
   } catch (error) {
-    if (!(isError(error) && "permission" in error)) throw error;
+    const stat =
+      isDenied(error) && fs.statSync(path, { throwIfNoEntry: false });
+    if (stat)
+      error.message += `: owner ${stat.uid}, mode ${(stat.mode & 0o777).toString(8)}, this process is user ${userId}`;
+    throw error;
   }
 }
 
@@ -218,8 +246,8 @@ const described = (stat: fs.BigIntStats) => ({
   identity: `${stat.dev}-${stat.ino}`,
   inode: `${stat.ino}`,
 
-  /** Inode, size and time of the last write: it changes with each write, and no copy has it. */
-  state: `${stat.ino}-${stat.size}-${stat.mtimeNs}`,
+  /** Inode, size and time of the last change: no program can set this time, so no copy has it. */
+  state: `${stat.ino}-${stat.size}-${stat.ctimeNs}`,
   isFile: stat.isFile(),
   bytes: Number(stat.size),
 
@@ -228,17 +256,18 @@ const described = (stat: fs.BigIntStats) => ({
 });
 
 /**
- * @param userId the process's user; undefined if it is unknown: then no file is its own
+ * @param owners who may have put it there, besides root and the directory's owner; undefined if
+ * unknown
  * @throws Error if all users can put files into the directory, and another has put this there
  */
 function checkOwner(
   path: string,
   { uid }: fs.Stats,
-  userId: number | undefined
+  owners: readonly (number | undefined)[]
 ) {
   const directory = fs.statSync(dirname(path));
   const isOpenToAll = (directory.mode & 0o1002) === 0o1002;
-  if (isOpenToAll && ![0, directory.uid, userId].includes(uid))
+  if (isOpenToAll && ![0, directory.uid, ...owners].includes(uid))
     throw new Error(`belongs to user ${uid}, in a directory open to all users`);
 }
 
@@ -250,7 +279,7 @@ function resolveLinks(named: string, userId: number | undefined): string {
   const path = join(fs.realpathSync.native(directory), basename(absolute));
   const stat = fs.lstatSync(path, { throwIfNoEntry: false });
   if (!stat?.isSymbolicLink()) return path;
-  checkOwner(path, stat, userId);
+  checkOwner(path, stat, [userId]);
 
   // Throws if links form a cycle.
   realDisk.look(path);

@@ -20,9 +20,14 @@
 import { ok as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { basename, dirname } from "node:path";
-import { checkFlushed, markUnflushed, takeClosedMark } from "./closed.ts";
+import {
+  checkFlushed,
+  findClosedMark,
+  noteUnflushed,
+  takeClosedMarks
+} from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
-import { ifPossible } from "../failure.ts";
+import { ifPossible, messageOf } from "../failure.ts";
 import {
   appendAll,
   checkAccess,
@@ -67,6 +72,7 @@ export type OpenFile = Awaited<ReturnType<typeof openFile>>;
 export async function openFile(options: OpenOptions) {
   const { disk, userId, warn } = options;
   const { path, before } = findFile(options);
+  const place = { ...options, path };
   const releases: Release[] = [];
 
   // The lock goes before the descriptor: a deleted file's inode is free once it is closed, and a new
@@ -76,6 +82,8 @@ export async function openFile(options: OpenOptions) {
     for (const each of releases.toReversed()) ifPossible(each);
   };
   try {
+    // A new file may get the inode of one that was deleted.
+    if (!before) attempt("failed", path, () => takeClosedMarks(place));
     const file = attempt(before ? "unreadable" : "failed", path, () =>
       disk.open(path, userId)
     );
@@ -87,11 +95,9 @@ export async function openFile(options: OpenOptions) {
       throw new Error(
         `the file has ${links} names: remove the others first (a hard link is no copy)`
       );
-    const plan = attempt("unreadable", path, () =>
-      planRepair(options, path, file)
-    );
+    const plan = attempt("unreadable", path, () => planRepair(place, file));
     try {
-      await repair(options, path, file, plan);
+      await repair(place, file, plan);
     } catch (error) {
       // An empty file that stays keeps logrotate's notifempty from ever rotating again.
       if (!before && plan.kind === "new") removeNewFile(disk, path, identity);
@@ -128,7 +134,7 @@ function findFile({
 export function checkJournal(link: string, userId: number | undefined) {
   const { path, before } = findFile({ disk: realDisk, path: link, userId });
   attempt(before ? "unreadable" : "failed", path, () =>
-    checkAccess(before ? path : dirname(path))
+    checkAccess(before ? path : dirname(path), userId)
   );
 }
 
@@ -173,17 +179,16 @@ type RepairPlan = ReturnType<typeof planRepair>;
  * @throws JournalError if the end is damaged, or what FILE.rewrite has of it
  * @throws Error if a flush of the file has failed
  */
-function planRepair(
-  { disk, keys }: OpenOptions,
-  path: string,
-  file: JournalFile
-) {
-  checkFlushed(disk, path, file);
-  const copyBytes = readCopy(disk, path);
+function planRepair(place: OpenOptions, file: JournalFile) {
+  const { disk, path, userId, keys } = place;
+  checkFlushed(place, file);
+  const copyBytes = readCopy(disk, path, userId);
+  const mark = findClosedMark(place, file);
   const size = file.size();
   const { copy, completed, left, verdict } = planOpening(
     { ...file, size: () => size },
-    copyBytes
+    copyBytes,
+    mark
   );
   checkSize(path, file, size);
 
@@ -195,13 +200,10 @@ function planRepair(
       verdict.offset
     );
   }
-  const isClosed = takeClosedMark(disk, path, file);
   if (verdict.kind === "new")
     return { kind: "new", seq: 0, uuid: randomUUID(), size } as const;
   const { seq, uuid, certified, end } = verdict;
   keys?.addFile(left);
-  if (isClosed && verdict.kind === "clean" && copy.kind === "none")
-    return { kind: "clean", seq, uuid } as const;
 
   // Lines that no line certifies are rewritten, and a pending rewrite is finished. A crash tears
   // only what no line certifies, so all of these lines are before the torn end.
@@ -214,7 +216,8 @@ function planRepair(
     offset: end,
     bytes: completed.read(end, completed.size() - end)
   };
-  return { kind: "rewrite", seq, uuid, rewrite, torn } as const;
+  const closed = mark?.isCurrent && copy.kind === "none" ? mark : undefined;
+  return { kind: "rewrite", seq, uuid, size, rewrite, torn, closed } as const;
 }
 
 /**
@@ -222,20 +225,20 @@ function planRepair(
  *
  * @throws JournalError `unreadable`
  */
-export function readCopy(disk: Disk, path: string): Buffer | undefined {
+export function readCopy(
+  disk: Disk,
+  path: string,
+  userId: number | undefined
+): Buffer | undefined {
   const name = copyPath(path);
   return attempt("unreadable", name, () =>
-    disk.readBeside(name, path, copyBytesMax)
+    disk.readBeside(name, path, userId, copyBytesMax)
   );
 }
 
 /** Writes what was planned: leaves a file that ends with its last record, durably. */
-async function repair(
-  { disk, warn }: OpenOptions,
-  path: string,
-  file: JournalFile,
-  plan: RepairPlan
-) {
+async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
+  const { disk, path, warn } = place;
   if (plan.kind === "new") {
     // Tries whether a copy can be made, although there is nothing to copy: the directory of a
     // writable file may not be writable. This also syncs the directory before the first response.
@@ -246,16 +249,18 @@ async function repair(
     const header = headerText(plan.uuid, new Date().toISOString());
     return appendAll(file, fillChecksums(header));
   }
-  try {
-    file.sync();
-  } catch (error) {
-    markUnflushed(disk, path, file);
-    throw error;
-  }
+  const { rewrite, torn, closed } = plan;
+  await file.sync().catch((cause: unknown) => {
+    // Nothing has changed the file since all of it was durable: the next start tries again.
+    if (closed) throw cause;
+    const message = `${messageOf(cause)}: ${noteUnflushed(place, file)}`;
+    throw new Error(message, { cause });
+  });
   disk.syncDirectory(path);
-  if (plan.kind === "clean") return;
+  checkSize(path, file, plan.size);
+  const taken = takeClosedMarks(place);
+  if (closed && taken.includes(closed.path)) return;
 
-  const { rewrite, torn } = plan;
   const { offset, bytes } = torn;
   if (bytes.length > 0) {
     // Never replaces an earlier copy.

@@ -3,7 +3,7 @@ import { userInfo } from "node:os";
 import { setImmediate } from "node:timers/promises";
 import { ifPossible } from "../failure.ts";
 import { newPlantOf, type NewPlant } from "../plant.ts";
-import { checkFlushed } from "./closed.ts";
+import { checkFlushed, findClosedMark } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
 import { openToRead, realDisk } from "./files.ts";
 import { blockBytes, linesOf, type Bytes, type Line } from "./lines.ts";
@@ -79,9 +79,10 @@ export async function openWhole(path: string, userId: number | undefined) {
     throw new JournalError("unreadable", path, "is not a regular file");
   const file = attempt("failed", path, () => openToRead(resolved));
   try {
-    // The notes in a directory that cannot be listed are unknown.
-    if (ifPossible(() => realDisk.listBeside(resolved, "")))
-      checkFlushed(realDisk, resolved, file);
+    // The marks in a directory that cannot be listed are unknown.
+    const place = { disk: realDisk, path: resolved, userId };
+    if (ifPossible(() => realDisk.listEmpty(resolved, /$/, userId)))
+      checkFlushed(place, file);
 
     // The open file's identity: a rotation may have put another file at the path since.
     const { identity } = file.look();
@@ -90,12 +91,15 @@ export async function openWhole(path: string, userId: number | undefined) {
     // A start may truncate the file and write its end again, once, while FILE.rewrite is there. So
     // without a copy, at least one of two sizes around the look for it is not the truncated one.
     const size = file.size();
-    const copy = readCopy(realDisk, resolved);
+    const copy = readCopy(realDisk, resolved, userId);
     const bytes = upTo(Math.max(size, file.size()), file, path);
     if (copy && realDisk.look(resolved)?.identity !== identity)
       throw readAgain(path, "was moved while it was read");
 
-    const plan = planOpening(bytes, copy);
+    // A server may have written more meanwhile, and closed the file.
+    const mark = ifPossible(() => findClosedMark(place, file));
+    const isSame = file.size() === bytes.size();
+    const plan = planOpening(bytes, copy, isSame ? mark : undefined);
     if (isOpen && plan.verdict.kind === "new")
       throw readAgain(path, "has no header yet");
     return { plan, isOpen, close: () => file.close() };

@@ -17,6 +17,7 @@
  *   pending  the journal has a part of its bytes: the rewrite is finished
  *   damaged  it is another journal's, or the journal has other records in its place
  */
+import type { ClosedMark } from "./closed.ts";
 import type { Bytes } from "./lines.ts";
 import { checksum, decodeHeader, headerBytes } from "./record.ts";
 import {
@@ -58,14 +59,20 @@ export const copyPath = (path: string) => `${path}.rewrite`;
  *
  * @param file the journal as it is
  * @param copyBytes the copy, if there is one
+ * @param mark what is known of it since it was closed
  * @returns also the journal as it will be once a pending rewrite is completed, and as it will be
  * left once its end is repaired
  */
-export function planOpening(file: Bytes, copyBytes: Buffer | undefined) {
+export function planOpening(
+  file: Bytes,
+  copyBytes: Buffer | undefined,
+  mark?: ClosedMark
+) {
   const copy = examineCopy(file, copyBytes);
   const completed = copy.kind === "pending" ? withEnd(file, copy) : file;
   const verdict = copy.kind === "damaged" ? copy : examine(completed);
-  return { copy, completed, ...checkRepair(completed, verdict) };
+  const repair = checkRepair(completed, verdict);
+  return { copy, completed, ...checkMark(completed, repair, mark) };
 }
 
 /**
@@ -88,6 +95,26 @@ function checkRepair(file: Bytes, verdict: ReturnType<typeof examine>) {
     "end" in after ? after.end : "offset" in after ? after.offset : end;
   const reason = damagedBefore(certified);
   return { verdict: damaged(offset, reason, certified), left: file };
+}
+
+/** Refuses a file that has lost what its process closed: its end was clean, and all was durable. */
+function checkMark(
+  file: Bytes,
+  repair: ReturnType<typeof checkRepair>,
+  mark: ClosedMark | undefined
+) {
+  const { verdict } = repair;
+  const size = file.size();
+  if (!mark || verdict.kind === "damaged") return repair;
+  if (mark.bytes > size) {
+    const reason =
+      `a server closed it with ${mark.bytes} bytes, found ${size}: ` +
+      `to go on with what is left, remove ${mark.path}`;
+    return { verdict: damaged(size, reason), left: file };
+  }
+  if (!mark.isCurrent || verdict.kind === "clean") return repair;
+  const offset = verdict.kind === "new" ? 0 : verdict.end;
+  return { verdict: damaged(offset, damagedBefore(size)), left: file };
 }
 
 function examineCopy(file: Bytes, bytes: Buffer | undefined): ExaminedCopy {

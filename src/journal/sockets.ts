@@ -1,4 +1,5 @@
 /** Unix sockets as locks: a name on which a process listens, until it ends. */
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import * as fs from "node:fs";
 import { connect, createServer } from "node:net";
@@ -101,6 +102,5 @@ function addressOf(path: string, end = ""): [string, () => void] {
   ];
 }
 
-/** Returns eight characters that no other name has. */
-export const randomName = () =>
-  Math.random().toString(36).slice(2, 10).padEnd(8, "0");
+/** Returns eight characters at random. */
+export const randomName = () => randomBytes(4).toString("hex");

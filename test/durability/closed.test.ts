@@ -4,14 +4,26 @@
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { after, test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
-import { realDisk } from "../../src/journal/files.ts";
+import { realDisk, type JournalFile } from "../../src/journal/files.ts";
+import { openJournal } from "../../src/journal/journal.ts";
 import { readJournal } from "../../src/journal/read.ts";
 import { run } from "../support/in-process.ts";
-import { idsIn, journalWith } from "../support/journals.ts";
+import { diskWith, idsIn, journalWith, marksIn } from "../support/journals.ts";
 import { launch } from "../support/launch.ts";
 import {
   cleanEnvironment,
@@ -177,6 +189,157 @@ const plants = Array.from({ length: 5 }, (_, index) => ({
 }));
 const newJournal = (): Promise<string> =>
   journalWith(join(temporaryFolder(), "plants.ndjson"), ...plants);
+const timeOf = (path: string) => statSync(path, { bigint: true }).mtimeNs;
+
+for (const [says, bytes] of [
+  ["emptied", 0],
+  ["truncated to its header", 133],
+  ["truncated at a record's end", 235]
+] as const) {
+  test(`a journal that was ${says} since a server closed it is refused until its mark is removed`, async () => {
+    const path = await newJournal();
+    const marks = marksIn(dirname(path));
+    const { size } = statSync(path);
+    truncateSync(path, bytes);
+    await assert.rejects(openJournal(path), {
+      exitCode: 65,
+      offset: bytes,
+      message: RegExp(
+        `a server closed it with ${size} bytes, found ${bytes}: ` +
+          `to go on with what is left, remove ${marks[0]}; the file is untouched`
+      )
+    });
+    assert.deepEqual(marksIn(dirname(path)), marks);
+    for (const command of ["verify", "cat"]) {
+      const { code, stdout, stderr } = await run([command, path]);
+      assert.equal(code, 65);
+      assert.match(stdout + stderr, /a server closed it with/);
+    }
+    for (const mark of marks) rmSync(mark);
+    const journal = await openJournal(path);
+    assert.equal(journal.stats.records, bytes === 235 ? 1 : 0);
+    await journal.close();
+  });
+}
+
+test("a reader that a server overtakes, which then closes the file, reports no loss", async (t) => {
+  const path = await newJournal();
+  const { listEmpty } = realDisk;
+  const list = t.mock.method(
+    realDisk,
+    "listEmpty",
+    (...given: Parameters<typeof listEmpty>) => {
+      if (list.mock.callCount() === 2) {
+        appendFileSync(path, "later");
+        writeFileSync(`${path}.closed-${realDisk.look(path)?.state}`, "");
+      }
+      return listEmpty(...given);
+    }
+  );
+  assert.equal(await recordsOf(path), 5);
+  assert.equal(list.mock.callCount(), 3);
+});
+
+test("a new file with the inode of a deleted journal is no shorter version of it", async () => {
+  const path = await newJournal();
+  const [mark = ""] = marksIn(dirname(path));
+  rmSync(path);
+  const disk = diskWith(() => ({}));
+  const open: typeof disk.open = (...given) => {
+    const file = realDisk.open(...given);
+    const look = file.look();
+    const [, inode] = /closed-(\d+)-/.exec(mark) ?? [];
+    return {
+      ...file,
+      look: () => ({ ...look, ...file.look(), inode: `${inode}` })
+    };
+  };
+  await (await openJournal(path, { disk: { ...disk, open } })).close();
+  assert.deepEqual(idsIn(path), []);
+});
+
+test("a start deletes no file whose name only begins as that of a mark", async () => {
+  const path = await newJournal();
+  const names = ["2026", "for-the-season", "1-2", "1-2-3-4x"].map(
+    (end) => `${path}.closed-${end}`
+  );
+  for (const name of names) writeFileSync(name, "");
+  await (await openJournal(path)).close();
+  assert.deepEqual(names.filter(existsSync), names);
+});
+
+test("a copy with the size and the time of a closed journal is rewritten: it has no mark", async () => {
+  const path = await newJournal();
+  const { atime, mtime } = statSync(path);
+  writeFileSync(path, readFileSync(path));
+  utimesSync(path, atime, mtime);
+  await (await openJournal(path)).close();
+  assert.notEqual(statSync(path).mtimeMs, mtime.getTime());
+});
+
+/** A disk whose flush of the whole file fails. */
+const unflushing = diskWith(() => ({
+  sync: () => Promise.reject(new Error("EIO: i/o error, fsync"))
+}));
+const notesIn = (path: string) =>
+  readdirSync(dirname(path)).filter((name) => name.includes(".unflushed-"));
+
+test("a flush that fails leaves a closed journal's mark, and the next start tries again", async () => {
+  const path = await newJournal();
+  const marks = marksIn(dirname(path));
+  const before = timeOf(path);
+  await assert.rejects(openJournal(path, { disk: unflushing }), {
+    exitCode: 74,
+    message: /: EIO: i\/o error, fsync$/
+  });
+  assert.deepEqual(notesIn(path), []);
+  assert.deepEqual(marksIn(dirname(path)), marks);
+  await (await openJournal(path)).close();
+  assert.equal(timeOf(path), before, "its end is not rewritten");
+});
+
+test("a flush that fails without a mark is noted, for each name of the file in its folder", async () => {
+  const path = await newJournal();
+  for (const mark of marksIn(dirname(path))) rmSync(mark);
+  await assert.rejects(openJournal(path, { disk: unflushing }), {
+    exitCode: 74,
+    message:
+      /fsync: some of it may be in memory only: copy the file there again, then remove .*\.unflushed-[\d-]+$/
+  });
+  assert.equal(notesIn(path).length, 1);
+  for (const name of [path, `${path}.1`]) {
+    if (name !== path) renameSync(path, name);
+    await assert.rejects(openJournal(name), {
+      exitCode: 65,
+      message: /a flush of it failed: .* copy the file there again, then remove/
+    });
+    assert.equal((await run(["verify", name])).code, 65);
+  }
+});
+
+test("a flush that fails says so where no note of it can be left", async () => {
+  const path = await newJournal();
+  for (const mark of marksIn(dirname(path))) rmSync(mark);
+  const disk = {
+    ...unflushing,
+    openBeside(): JournalFile {
+      throw new Error("ENOSPC");
+    }
+  };
+  await assert.rejects(openJournal(path, { disk }), {
+    exitCode: 74,
+    message: /copy the file there again; no note of it could be left$/
+  });
+});
+
+test("a flush of the whole file, which may take seconds, does not keep the process from its signals", async () => {
+  const file = realDisk.open(await newJournal(), undefined);
+  const flushed = file.sync();
+  assert.ok(flushed instanceof Promise);
+  await flushed;
+  file.close();
+});
+
 async function recordsOf(
   path: string,
   onFirst = (): void => undefined

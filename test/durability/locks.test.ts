@@ -626,16 +626,15 @@ const noOtherUser =
     `${sticky} is set: the system itself refuses such files`
   );
 test(
-  "a .rewrite of neither root nor the journal's owner is refused with 65, the journal untouched",
+  "a .rewrite that another user may have left is refused with 65, the journal untouched",
   { skip: noOtherUser },
   async () => {
     for (const [mode, owner, isRefused] of [
-      [0o1770, 5002, true],
-      [0o1770, 5001, false],
-      [0o1770, 5003, true],
-      [0o1770, 0, false],
-      [0o777, 5002, true],
-      [0o777, 5001, false]
+      [0o1777, 5002, true],
+      [0o1777, 5001, false],
+      [0o1777, 5003, false],
+      [0o1777, 0, false],
+      [0o770, 5002, false]
     ] as const) {
       const folder = socketFolder();
       const { path, file } = await withForgery(folder);
@@ -643,7 +642,7 @@ test(
       chownSync(folder, 5003, group);
       chownSync(path, 5001, group);
       chownSync(`${path}.rewrite`, owner, group);
-      const opening = openJournal(path);
+      const opening = openJournal(path, { userId: 5001 });
       if (isRefused) {
         await assert.rejects(opening, {
           exitCode: 65,
@@ -663,20 +662,29 @@ test(
 );
 
 test(
-  "a mark of neither root nor the journal's owner is not used: the end is rewritten",
+  "a mark that another user may have left is not used: the end is rewritten",
   { skip: noOtherUser },
   async () => {
-    for (const [owner, isRewritten] of [
-      [5002, true],
-      [5001, false],
-      [0, false]
+    for (const [mode, owner, isRewritten] of [
+      [0o1777, 5002, true],
+      [0o1777, 5001, false],
+      [0o1777, 0, false],
+      [0o770, 5002, false]
     ] as const) {
       const { folder, path } = placeIn(socketFolder());
+      chmodSync(folder, mode);
       await journalWith(path, fern);
       chownSync(path, 5001, group);
-      for (const mark of marksIn(folder)) chownSync(mark, owner, group);
+      const [made = ""] = marksIn(folder);
+      const mark = `${path}.closed-${realDisk.look(path)?.state}`;
+      renameSync(made, mark);
+      chownSync(mark, owner, group);
+      const note = mark.replace("closed", "unflushed");
+      writeFileSync(note, "");
+      chownSync(note, 5002, group);
+      if (mode === 0o770) rmSync(note);
       const before = statSync(path, { bigint: true }).mtimeNs;
-      await (await openJournal(path)).close();
+      await (await openJournal(path, { userId: 5001 })).close();
       const after = statSync(path, { bigint: true }).mtimeNs;
       assert.equal(after !== before, isRewritten, `${owner}`);
     }

@@ -115,7 +115,7 @@ const operations: readonly Operation[] = [
   "lock",
   "sync",
   "readBeside",
-  "listBeside",
+  "listEmpty",
   "openBeside",
   "rename",
   "remove",
@@ -155,7 +155,6 @@ class Run {
   constructor(seed: number, disk: WatchedDisk, counts: Map<string, number>) {
     [this.#dice, this.#disk, this.#counts] = [diceOf(seed), disk, counts];
     disk.truncationsAreDurable = this.#dice.happens(50);
-    disk.statesAreEqual ||= this.#dice.happens(50);
     this.#window = this.#dice.pick(windows);
   }
 
@@ -828,10 +827,10 @@ const nothing = (): undefined => undefined;
 /** Opening takes a file for closed if `isClosed` says so of its identity. */
 const closedIf = (isClosed: (identity: string | undefined) => boolean) => {
   const disk = new WatchedDisk();
-  const list = disk.listBeside.bind(disk);
+  const list = disk.listEmpty.bind(disk);
   return Object.assign(disk, {
-    listBeside(name: string, ending: string) {
-      if (ending !== ".closed-") return list(name, ending);
+    listEmpty(name: string, form: RegExp) {
+      if (!form.source.includes("closed")) return list(name, form);
       const mark = `${name}.closed-${disk.look(name)?.state}`;
       return isClosed(disk.identityOf(name)) ? [mark] : [];
     }

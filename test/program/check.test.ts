@@ -90,10 +90,7 @@ test("check reports a folder or a journal that its user may not write, as serve 
   chmodSync(cwd, 0o755);
   mkdirSync(join(cwd, "folder"), { mode: 0o555 });
   writeFileSync(join(cwd, "journal"), header, { mode: 0o444 });
-  for (const [store, code] of [
-    ["folder/plants.ndjson", 74],
-    ["journal", 65]
-  ] as const)
+  for (const store of ["folder/plants.ndjson", "journal"])
     for (const command of ["check", "serve"]) {
       const { status, stderr } = spawnSync(
         process.execPath,
@@ -101,7 +98,7 @@ test("check reports a folder or a journal that its user may not write, as serve 
         { ...user, cwd, env: cleanEnvironment(), encoding: "utf8", timeout }
       );
       assert.match(stderr, /EACCES/);
-      assert.equal(status, code);
+      assert.equal(status, 74);
     }
 });
 

@@ -39,6 +39,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/http/bearer.ts",
     "src/journal/keys.ts",
     "src/journal/open.ts",
+    "src/journal/sockets.ts",
     "src/json/parse.ts",
     "src/program/serving/access-log.ts",
     "src/program/secrets.ts"

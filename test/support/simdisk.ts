@@ -191,6 +191,7 @@ export class SimulatedDisk implements Disk {
   readBeside(
     path: string,
     _journal: string,
+    _userId: number | undefined,
     bytesMax: number
   ): Buffer | undefined {
     this.#enter("readBeside");
@@ -200,9 +201,9 @@ export class SimulatedDisk implements Disk {
     return bytes;
   }
 
-  listBeside(path: string, ending: string): string[] {
-    this.#enter("listBeside");
-    return this.names().filter((name) => name.startsWith(path + ending));
+  listEmpty(_journal: string, form: RegExp): string[] {
+    this.#enter("listEmpty");
+    return this.names().filter((name) => form.test(name));
   }
 
   openBeside(path: string): JournalFile {
@@ -270,7 +271,7 @@ export class SimulatedDisk implements Disk {
         this.#change();
         inode.truncate(bytes, this.truncationsAreDurable);
       },
-      sync: () => {
+      sync: async () => {
         try {
           enter("sync");
         } catch (error) {
