@@ -24,8 +24,12 @@ export function describeApi({ keysBytesMax }: Limits) {
       version: "1.0.0",
       license: { name: "MIT", identifier: "MIT" }
     },
-    // The address is unknown here. A base path is appended to it.
-    servers: [{ url: "/" }],
+    servers: [
+      {
+        url: "http://127.0.0.1:8080",
+        description: "The default; a base path is appended to it"
+      }
+    ],
     security: [{ bearer: [] }],
     paths: { [plantsPath]: { post: createPlant(keys) } },
     components: {
@@ -83,7 +87,7 @@ const createPlant = (keys?: typeof keysDescription) => ({
   responses: {
     200: {
       description: "The plant is on stable storage",
-      headers: { ...requestId, ...keys?.headers },
+      headers: keys?.headers,
       content: contentOf("Plant", examplePlant)
     },
     ...errorResponses(keys === undefined ? causesOfKeys : [])
@@ -95,65 +99,25 @@ const exampleId = 2 ** 53 + 2;
 const examplePlant = { name: "Fern", tag: "shade" };
 const exampleError = { error: 40102, message: "The bearer token is unknown." };
 
-const requestId = {
-  "X-Request-Id": {
-    description: "The id of the request in the log, if the response is logged",
-    schema: { type: "string" }
-  }
-};
-
 /** The causes that do not occur if the store keeps no keys. */
 const causesOfKeys = ["idempotencyKey", "conflict"];
 
-/** The statuses with a response of their own. `default` describes the others. */
-const usualStatuses = [400, 401, 404, 405, 413, 415, 422, 503];
-
-/** Returns a response for each usual status that has a cause, and the default. */
+/** Returns a response for each status that has a cause: a list that names each of its causes. */
 function errorResponses(absentCauses: readonly string[]) {
-  const rows = new Map<number | "default", Row[]>();
-  for (const [cause, row] of Object.entries(catalogue)) {
+  const lists = new Map<number, string[]>();
+  for (const [cause, [error, what]] of Object.entries<Row>(catalogue)) {
     if (absentCauses.includes(cause)) continue;
-    const status = Math.floor(row[0] / 100);
-    const name = usualStatuses.includes(status) ? status : "default";
-    rows.set(name, [...(rows.get(name) ?? []), row]);
+    const status = Math.floor(error / 100);
+    const list = lists.get(status) ?? [];
+    lists.set(status, [...list, `- ${error}: ${what}`]);
   }
   return Object.fromEntries(
-    Array.from(rows, ([name, some]) => [name, errorsOf(some)])
+    Array.from(lists, ([status, list]) => [
+      status,
+      { description: list.join("\n"), content: contentOf("Error") }
+    ])
   );
 }
-
-/** Returns the response of some rows of the catalogue: a list that names each of them. */
-const errorsOf = (rows: readonly Row[]) => ({
-  description: rows.map(([error, what]) => `- ${error}: ${what}`).join("\n"),
-  headers: { ...requestId, ...headersOf(rows) },
-  content: contentOf("Error")
-});
-
-/** The fields of the catalogue but Connection, which OpenAPI leaves to HTTP. */
-const fields = {
-  "WWW-Authenticate": { type: "string", what: "The challenge of RFC 6750" },
-  "Allow": { type: "string", what: "The methods of the path" },
-  "Accept-Encoding": { type: "string", what: "The content codings" },
-  "Retry-After": {
-    type: "integer",
-    what: "The request can be repeated after so many seconds"
-  }
-};
-
-/** Returns the fields of some rows: `required` if every row has the field. */
-const headersOf = (rows: readonly Row[]) =>
-  Object.fromEntries(
-    Object.entries(fields).flatMap(([name, { type, what }]) => {
-      const values = rows.flatMap(([, , ...own]) =>
-        own.filter(([each]) => each === name).map(([, value]) => value)
-      );
-      if (values.length === 0) return [];
-      const shown = [...new Set(values)].map((value) => `\`${value}\``);
-      const description = `${what}: ${shown.join(" or ")}`;
-      const required = values.length === rows.length;
-      return [[name, { description, required, schema: { type } }]];
-    })
-  );
 
 /** Returns the content of every body: one JSON text. */
 const contentOf = (schema: string, example?: object) => ({

@@ -52,7 +52,7 @@ export const catalogue = {
   ],
   repeated: [
     40005,
-    "Content-Type, Content-Length and Idempotency-Key must be single",
+    "A field that must be single is repeated",
     close
   ],
   credentials: [

@@ -1,7 +1,7 @@
 /** Is it one unambiguous HTTP request? Checks the head where node:http is lenient. */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Limits } from "../config.ts";
-import { must, type Cause } from "./errors.ts";
+import { ApiError, must, type Cause } from "./errors.ts";
 
 /**
  * Checks that a request is one unambiguous HTTP request.
@@ -83,7 +83,8 @@ function checkFields(rawHeaders: readonly string[], keepsKeys: boolean) {
     const cause = singletons.get(name);
     if (cause === undefined) continue;
     if (name === "idempotency-key" && !keepsKeys) continue;
-    must(!seen.includes(name), cause);
+    if (seen.includes(name))
+      throw new ApiError(cause, cause === "repeated" ? name : undefined);
     seen.push(name);
   }
   return bytes;

@@ -200,6 +200,12 @@ table(
       /^Host must be one name or address without a zone,/
     ],
     [
+      "a field twice",
+      400,
+      `${head}Content-Length: 1\r\nContent-Type: application/json\r\n\r\n1`,
+      /^A field that must be single is repeated: content-type\.$/
+    ],
+    [
       "no length",
       400,
       head,

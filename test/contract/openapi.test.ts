@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { catalogue, type Row } from "../../src/http/errors.ts";
+import { catalogue } from "../../src/http/errors.ts";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
@@ -56,18 +56,7 @@ function resolved(value: unknown): unknown {
 }
 
 const operation = "/paths/~1plants/post";
-const statuses = [
-  "200",
-  "400",
-  "401",
-  "404",
-  "405",
-  "413",
-  "415",
-  "422",
-  "503",
-  "default"
-];
+const statuses = Object.keys(Object(at(`${operation}/responses`)));
 
 /** A value without texts for people and examples. */
 function skeletonOf(value: unknown): unknown {
@@ -86,10 +75,7 @@ test("the description declares one operation, its security, its parameter, its b
   const content = (name: string) => ({
     "application/json": { schema: { $ref: `#/components/schemas/${name}` } }
   });
-  const failed = (headers = {}) => ({
-    content: content("Error"),
-    headers: { "X-Request-Id": text, ...headers }
-  });
+  const failed = { content: content("Error") };
   const { info, components, ...rest } = Object(skeletonOf(description));
   assert.equal(info.version, "1.0.0");
   assert.deepEqual(info.license, { name: "MIT", identifier: "MIT" });
@@ -104,7 +90,8 @@ test("the description declares one operation, its security, its parameter, its b
   ]);
   assert.deepEqual(rest, {
     openapi: "3.1.0",
-    servers: [{ url: "/" }],
+    // Its URL does not end with "/": tools append "/plants" to it.
+    servers: [{ url: "http://127.0.0.1:8080" }],
     // For the whole document: no operation has a security of its own.
     security: [{ bearer: [] }],
     paths: {
@@ -117,23 +104,25 @@ test("the description declares one operation, its security, its parameter, its b
             200: {
               content: content("Plant"),
               headers: {
-                "X-Request-Id": text,
                 "Idempotency-Replayed": {
                   schema: { type: "string", enum: ["true"] }
                 }
               }
             },
-            400: failed({ "WWW-Authenticate": { required: false, ...text } }),
-            401: failed({ "WWW-Authenticate": { required: true, ...text } }),
-            404: failed(),
-            405: failed({ Allow: { required: true, ...text } }),
-            413: failed(),
-            415: failed({ "Accept-Encoding": { required: false, ...text } }),
-            422: failed(),
-            503: failed({
-              "Retry-After": { required: true, schema: { type: "integer" } }
-            }),
-            default: failed()
+            400: failed,
+            401: failed,
+            404: failed,
+            405: failed,
+            408: failed,
+            413: failed,
+            415: failed,
+            417: failed,
+            422: failed,
+            431: failed,
+            500: failed,
+            501: failed,
+            503: failed,
+            505: failed
           }
         }
       }
@@ -198,48 +187,19 @@ test("the schemas are the three objects of the published description", () => {
   });
 });
 
-test("every response has a description, and each number of the catalogue is an item of one list", () => {
-  const ofErrors = statuses.slice(1);
+test("every response has a description, and each number of the catalogue is an item of that of its status", () => {
   const textOf = (status: string) =>
     String(at(`${operation}/responses/${status}/description`));
   assert.match(textOf("200"), /\w/);
-  for (const [error, what] of Object.values(catalogue)) {
-    const status = `${Math.floor(error / 100)}`;
-    const own = ofErrors.includes(status) ? status : "default";
-    assert.ok(
-      textOf(own).split("\n").includes(`- ${error}: ${what}`),
-      `${error} in: ${textOf(own)}`
-    );
-    assert.deepEqual(
-      ofErrors.filter((each) => textOf(each).includes(`${error}`)),
-      [own]
-    );
-  }
-});
-
-test("each field of the catalogue but Connection is described with its value, where its errors are, and no other", () => {
-  let fields = 0;
-  for (const status of statuses.slice(1)) {
-    const rows: readonly Row[] = Object.values(catalogue).filter(
-      ([error]) =>
-        (statuses.find((each) => each === `${Math.floor(error / 100)}`) ??
-          "default") === status
-    );
-    const expected = rows
-      .flatMap(([, , ...own]) => own)
-      .filter(([name]) => name !== "Connection");
-    const headers = Object(at(`${operation}/responses/${status}/headers`));
-    assert.deepEqual(
-      Object.keys(headers).sort(),
-      [...new Set(["X-Request-Id", ...expected.map(([name]) => name)])].sort(),
-      status
-    );
-    for (const [name, value] of expected) {
-      assert.ok(headers[name].description.includes(`\`${value}\``), value);
-      fields++;
-    }
-  }
-  assert.ok(fields > 10, "the control: fields are seen");
+  const items = statuses.flatMap((status) =>
+    textOf(status)
+      .split("\n")
+      .filter((line) => line.startsWith(`- ${status}`))
+  );
+  assert.deepEqual(
+    items,
+    Object.values(catalogue).map(([error, what]) => `- ${error}: ${what}`)
+  );
 });
 
 test("the example has an id beyond 2^53 that every JSON reader shows as it is, and is answered as described, as is that of an Error", async () => {
