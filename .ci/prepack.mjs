@@ -9,10 +9,18 @@ import { join } from "node:path";
 rmSync("dist", { recursive: true, force: true });
 execSync("npm run --silent build", { stdio: "inherit" });
 
-const inside = ["dist", "src"].flatMap((folder) =>
+const inside = ["dist", "src", ".github"].flatMap((folder) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" }).map((name) =>
     join(folder, name)
   )
 );
-for (const path of ["LICENSE", "README.md", "package.json", ...inside])
+const documents = ["README.md", "CHANGELOG.md", "test/README.md"];
+const bench = ["test/bench/README.md", "test/bench/chart.svg"];
+for (const path of [
+  "LICENSE",
+  "package.json",
+  ...documents,
+  ...bench,
+  ...inside
+])
   if (statSync(path).isFile()) chmodSync(path, 0o644);

@@ -35,21 +35,34 @@ async function appendToHost(
   key?: string
 ): Promise<Outcome> {
   const plant = newPlantOf(json);
-  const stored =
+  const promise =
     key === undefined ? store.append(plant) : store.appendOnce?.(plant, key);
 
-  // A host's own store may be JavaScript. Awaited, any other value would become a 200.
-  if (typeof stored?.then !== "function")
-    throw new TypeError("append and appendOnce of a store return promises");
+  // A host's own store may be JavaScript. Any other value would become a 200.
+  if (typeof promise?.then !== "function") throw new TypeError(hostExpected);
+  let result: unknown;
   try {
-    const result = await stored;
-    const receipt = typeof result === "object" ? result : undefined;
-    return { json, isReplay: result === "replayed", receipt };
+    result = await promise;
   } catch (cause) {
     if (isError(cause)) throw cause;
     throw new Error("the store rejected without an error", { cause });
   }
+  if (key === undefined && (result === undefined || isReceipt(result)))
+    return { json, receipt: result };
+  if (key !== undefined && (result === "stored" || result === "replayed"))
+    return { json, isReplay: result === "replayed" };
+  throw new TypeError(hostExpected);
 }
+
+const hostExpected =
+  "append of a store returns the promise of a receipt or of nothing, " +
+  "and appendOnce that of 'stored' or 'replayed'";
+
+const isReceipt = (value: unknown): value is Receipt =>
+  typeof value === "object" &&
+  value !== null &&
+  "seq" in value &&
+  typeof value.seq === "number";
 
 /** Records and bytes: of what is queued, or that a queue still takes. */
 export interface QueueSize {

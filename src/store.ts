@@ -26,6 +26,8 @@ export interface PlantStore {
   /**
    * Both methods for the text of a plant. The service uses it only if both methods are still the
    * store's own: a host may have replaced one, or put a proxy before the store.
+   *
+   * @internal
    */
   readonly [appendJson]?: Pick<PlantStore, "append" | "appendOnce"> & {
     readonly own: AppendJson;

@@ -41,6 +41,7 @@ export class BearerTokens {
    *
    * @returns the token's digest in hexadecimal, to which keys are scoped
    * @throws ApiError 400 or 401 if it does not contain an accepted token
+   * @internal
    */
   check(authorization: string | undefined) {
     const digest = digestOf(tokenOf(authorization));

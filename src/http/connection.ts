@@ -7,18 +7,23 @@ import type { Socket } from "node:net";
 import type { Limits } from "../config.ts";
 import { parserErrorOf, type ApiError } from "./errors.ts";
 import { rawReply, reply, type Answer } from "./reply.ts";
+import type { Receipt } from "../store.ts";
 
-/**
- * A response as a listener sees it. `error` and `message` are those of an Error; a 200 has
- * `replayed`, or the `receipt` of the store.
- */
-export type ResponseSummary = Pick<Answer, "status" | "replayed" | "receipt"> &
-  Partial<Pick<ApiError, "error" | "message">>;
+/** A response as a listener sees it. */
+export interface ResponseSummary extends Pick<Answer, "status"> {
+  /** The number and the message of an Error. */
+  readonly error: number | undefined;
+  readonly message: string | undefined;
+
+  /** Of a 200: whether an earlier request has stored the plant, or where its record is. */
+  readonly replayed: true | undefined;
+  readonly receipt: Receipt | undefined;
+}
 
 /**
  * Called with each response just before it leaves. The listener may set headers on `response`. It
  * is absent for a CONNECT, and where node's parser refuses what arrived. An exception that the
- * listener throws is not caught.
+ * listener throws is not caught, but does not prevent the response.
  */
 export type ResponseListener = (
   summary: ResponseSummary,
@@ -29,7 +34,7 @@ export type ResponseListener = (
 /** The connections of an application. Each is found by its socket. */
 export class Connections {
   readonly limits: Limits;
-  readonly onResponse: ResponseListener | undefined;
+  readonly #onResponse: ResponseListener | undefined;
 
   /** During a shutdown the response to the latest request of each connection closes it. */
   isDraining = false;
@@ -38,7 +43,7 @@ export class Connections {
 
   constructor(limits: Limits, onResponse?: ResponseListener) {
     this.limits = limits;
-    this.onResponse = onResponse;
+    this.#onResponse = onResponse;
   }
 
   of(socket: Socket) {
@@ -48,6 +53,23 @@ export class Connections {
     const connection = new Connection(socket, this);
     this.#bySocket.set(socket, connection);
     return connection;
+  }
+
+  /** Calls the listener. What it throws is thrown later: it must not prevent the response. */
+  report(
+    answer: Answer & Partial<Pick<ResponseSummary, "error" | "message">>,
+    socket: Socket,
+    response?: ServerResponse
+  ) {
+    const { status, error, message, replayed, receipt } = answer;
+    try {
+      const summary = { status, error, message, replayed, receipt };
+      this.#onResponse?.(summary, socket, response);
+    } catch (thrown) {
+      queueMicrotask(() => {
+        throw thrown;
+      });
+    }
   }
 }
 
@@ -140,7 +162,7 @@ export class Connection {
     if (!response.shouldKeepAlive && this.#progress.state === "open")
       this.#progress.state = "closing";
 
-    this.#connections.onResponse?.(answer, this.#socket, response);
+    this.#connections.report(answer, this.#socket, response);
     reply(response, answer);
   }
 
@@ -234,7 +256,7 @@ export class Connection {
         this.#progress.latest?.shouldKeepAlive === false
       )
         return;
-      this.#connections.onResponse?.(error, this.#socket);
+      this.#connections.report(error, this.#socket);
       this.#socket.write(rawReply(error));
       this.#socket.resume();
       this.#closeGently();

@@ -50,11 +50,7 @@ export const catalogue = {
     "Content-Length or Transfer-Encoding must give one length",
     close
   ],
-  repeated: [
-    40005,
-    "A field that must be single is repeated",
-    close
-  ],
+  repeated: [40005, "A field that must be single is repeated", close],
   credentials: [
     40006,
     "Authorization must be Bearer, a space and a token of letters, digits and -._~+/, with = at the end only",

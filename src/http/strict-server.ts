@@ -42,7 +42,7 @@ export interface Application {
 export type DrainableServer = Server & {
   /**
    * Responds to every request in progress, and closes all connections gently. A later call returns
-   * the first drain's promise.
+   * the first drain's promise, and a later `listen` throws.
    *
    * @returns false if requests were cut off without a response after `drainMillis`
    */
@@ -85,6 +85,7 @@ export function createStrictServer(
   const drain = () =>
     (drained ??= new Promise((resolve) => {
       connections.isDraining = true;
+      server.listen = refuseToListen;
 
       // Node does not report that a last response has left.
       const check = setInterval(sockets.closeIdle, limits.checkMillis);
@@ -112,6 +113,10 @@ export function createStrictServer(
 
     drain
   });
+}
+
+function refuseToListen(): never {
+  throw new Error("a server that was drained cannot listen again");
 }
 
 /** @throws TypeError that names `tls`: OpenSSL's own messages do not */

@@ -9,6 +9,7 @@
  */
 import * as fs from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { isLinux, isWindows } from "../system.ts";
 import { hasCode, ifPossible, isDenied, isError } from "../failure.ts";
@@ -134,6 +135,14 @@ export const realDisk = {
     }
   }
 };
+
+/** Returns the path that an embedder gives. @throws TypeError unless it is one, or a `file:` URL */
+export function pathOf(location: string | URL) {
+  const path =
+    typeof location === "string" ? location : fileURLToPath(location);
+  if (path === "") throw new TypeError("path must not be empty");
+  return path;
+}
 
 /** @throws Error unless the process may read and write a file, or create files in a directory */
 export const checkAccess = (path: string, userId: number | undefined) =>

@@ -23,7 +23,7 @@ import {
 import { attempt, JournalError } from "./error.ts";
 import { ifPossible, isError } from "../failure.ts";
 import { markClosed } from "./closed.ts";
-import { appendAll, realDisk, type Disk } from "./files.ts";
+import { appendAll, pathOf, realDisk, type Disk } from "./files.ts";
 import { openFile, type OpenFile, type OpenOptions } from "./open.ts";
 import { KeyWindow } from "./keys.ts";
 import { Queue } from "./queue.ts";
@@ -41,25 +41,26 @@ export interface JournalOptions {
   /**
    * Number of the process's user, `process.geteuid()`. Default: it is looked up by its name. In a
    * directory open to all users, as /tmp, a process without either opens no file of its own.
+   *
+   * @internal
    */
   readonly userId?: number | undefined;
 
-  /** Another disk, for tests. */
+  /** Another disk, for tests. @internal */
   readonly disk?: Disk | undefined;
 }
 
 /**
- * Opens the journal at a path, or creates it.
+ * Opens the journal at a path, or creates it. A `file:` URL is a path, as in fs.
  *
  * Rejects with a JournalError, a RangeError for a limit out of bounds, or a TypeError that names the
  * path or an option, and what was expected.
  */
 export async function openJournal(
-  path: string,
+  location: string | URL,
   options: JournalOptions = {}
 ): Promise<Journal> {
-  if (typeof path !== "string" || path === "")
-    throw new TypeError("path must be a string that is not empty");
+  const path = pathOf(location);
   checkTypes("options", options, {
     limits: "object",
     warn: "function",
@@ -142,7 +143,7 @@ export class Journal
       bytes: this.#current.bytes,
       queue: this.#queue.size,
       keysSeconds: this.#settings.keys?.seconds
-    };
+    } as const;
   }
 
   append(plant: NewPlant): Promise<Receipt> {
@@ -180,6 +181,7 @@ export class Journal
       throw new StoreError("unknown", "the file was deleted or truncated");
   }
 
+  /** @internal */
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   /**

@@ -5,7 +5,7 @@ import { ifPossible } from "../failure.ts";
 import { newPlantOf, type NewPlant } from "../plant.ts";
 import { checkFlushed, findClosedMark } from "./closed.ts";
 import { asJournalError, attempt, JournalError } from "./error.ts";
-import { openToRead, realDisk } from "./files.ts";
+import { openToRead, pathOf, realDisk } from "./files.ts";
 import { blockBytes, linesOf, type Bytes, type Line } from "./lines.ts";
 import { isLocked } from "./lock.ts";
 import { readCopy } from "./open.ts";
@@ -34,8 +34,9 @@ export interface JournalRecord {
  * process changed the file meanwhile, and it must be read again
  */
 export async function* readJournal(
-  path: string
+  location: string | URL
 ): AsyncGenerator<JournalRecord, void> {
+  const path = pathOf(location);
   const userId = ifPossible(() => userInfo().uid);
   const { plan, isOpen, close } = await openWhole(path, userId);
   try {

@@ -93,7 +93,7 @@ export class InFlight implements SessionHandlers {
     return {
       queue: { records: this.#entries.size, bytes: this.#bytes },
       isReachable: this.session.isReachable
-    };
+    } as const;
   }
 
   /** What is left for messages with a key, whose `limitFactor` is 2. */

@@ -62,6 +62,7 @@ export class NatsStore
    * the first one is in progress shares its outcome. Undefined if the option `keys` is false.
    */
   readonly appendOnce: PlantStore["appendOnce"];
+  /** @internal */
   readonly [appendJson]: NonNullable<PlantStore[typeof appendJson]>;
 
   constructor(settings: StreamSettings, inFlight: InFlight) {

@@ -297,7 +297,7 @@ test(
   }
 );
 
-test("an end() of the host that throws keeps no response of another server from ending, and its error is thrown on", () => {
+test("what the host throws, in end() or in onResponse, keeps no response from ending, and is thrown on", () => {
   // A process of its own: here, the test's runner listens for errors that nobody catches.
   const script = `
     import { once } from "node:events";
@@ -310,7 +310,7 @@ test("an end() of the host that throws keeps no response of another server from 
     let waiting = 0;
     const store = {
       append() {
-        if (++waiting === 2) release();
+        if (++waiting === 3) release();
         return released;
       },
       close: async () => undefined
@@ -319,6 +319,8 @@ test("an end() of the host that throws keeps no response of another server from 
     process.on("uncaughtException", ({ message }) => thrown.push(message));
 
     const plants = createPlantHandler({ store, tokens: ["${token}"] });
+    const onResponse = ({ status }) => { throw new Error("listener: " + status); };
+    const heard = createPlantHandler({ store, tokens: ["${token}"], onResponse });
     const statusesOf = async (listener, requests) => {
       const server = createServer(listener).listen(0, "127.0.0.1");
       await once(server, "listening");
@@ -337,9 +339,10 @@ test("an end() of the host that throws keeps no response of another server from 
         plants(request, response);
       }, 1),
       // A connection goes on once its response has ended.
-      statusesOf(plants, 2)
+      statusesOf(plants, 2),
+      statusesOf(heard, 2)
     ]);
-    console.log(JSON.stringify({ found, thrown }));
+    console.log(JSON.stringify({ found, thrown: thrown.sort() }));
     process.exit();`;
   const { stdout, said } = command(
     folder,
@@ -350,7 +353,7 @@ test("an end() of the host that throws keeps no response of another server from 
   );
   assert.equal(
     stdout,
-    '{"found":[["200"],["200","200"]],"thrown":["boom"]}\n',
+    '{"found":[["200"],["200","200"],["200","200"]],"thrown":["boom","listener: 200","listener: 200"]}\n',
     said
   );
 });
@@ -438,33 +441,59 @@ for (const [failure, message] of [
   );
 }
 
-test(
-  "a store of the host whose methods return no promises is a 500, and onFault gets a TypeError",
-  { timeout },
-  async () => {
-    for (const returned of [undefined, "stored", { seq: 1 }]) {
+const none = "what is not a promise";
+for (const [returned, append, appendOnce] of [
+  [undefined, 200, 500],
+  [{ seq: 1 }, 200, 500],
+  [{ seq: 1, file: "f" }, 200, 500],
+  ["stored", 500, 200],
+  ["replayed", 500, 200],
+  ["done", 500, 500],
+  [true, 500, 500],
+  [null, 500, 500],
+  [{ seq: "1" }, 500, 500],
+  [{ rows: 1 }, 500, 500],
+  [none, 500, 500]
+] as const) {
+  test(
+    `a store of the host that resolves to ${JSON.stringify(returned)}: append is a ${append}, appendOnce a ${appendOnce}`,
+    { timeout },
+    async () => {
       const faults: unknown[] = [];
+      const resolve = () =>
+        returned === none ? returned : Promise.resolve(returned);
       const own = {
-        append: () => returned,
-        appendOnce: () => returned,
+        append: resolve,
+        appendOnce: resolve,
         close: () => undefined
       } as object;
       const port = await hostThat(() => undefined, {
         store: own as PlantStore,
         onFault: (error) => void faults.push(error)
       });
-      for (const field of ["", "Idempotency-Key: k\r\n"]) {
-        assert.match(
-          (await answerTo(port, post(fern, field))).body,
-          /^{"error":50001,.*unknown whether the plant was stored/
-        );
+      for (const [field, expected] of [
+        ["", append],
+        ["Idempotency-Key: k\r\n", appendOnce]
+      ] as const) {
+        const { status, body } = await answerTo(port, post(fern, field));
+        assert.equal(status, expected);
+        if (status === 500)
+          assert.match(
+            body,
+            /^{"error":50001,.*unknown whether the plant was stored/
+          );
       }
-      const expected =
-        "TypeError: append and appendOnce of a store return promises";
-      assert.deepEqual(faults.map(String), [expected, expected]);
+      const failed = [append, appendOnce].filter((status) => status === 500);
+      assert.deepEqual(
+        faults.map(String),
+        failed.map(
+          () =>
+            "TypeError: append of a store returns the promise of a receipt or of nothing, and appendOnce that of 'stored' or 'replayed'"
+        )
+      );
     }
-  }
-);
+  );
+}
 
 /** PLANT_TEST_EARLY, whatever its value: ten rounds instead of two. */
 const rounds = process.env["PLANT_TEST_EARLY"] === undefined ? 2 : 10;

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { ServerOptions as TlsOptions } from "node:https";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -268,20 +269,21 @@ for (const [says, open, message] of [
     () => createPlantServer(null as never),
     "the options must be an object"
   ],
-  [
-    "openJournal without a path",
-    openJournal,
-    "path must be a string that is not empty"
-  ],
+  ["openJournal without a path", openJournal, /^The "path" argument must be /],
   [
     "openJournal with an empty path",
     () => openJournal(""),
-    "path must be a string that is not empty"
+    "path must not be empty"
   ],
   [
     "openJournal with a path that is a number",
     () => openJournal(5 as never),
-    "path must be a string that is not empty"
+    /^The "path" argument must be /
+  ],
+  [
+    "openJournal with the URL of a page",
+    () => openJournal(new URL("http://localhost/x")),
+    /^The URL must be of scheme file$/
   ],
   [
     "openJournal with null",
@@ -530,6 +532,44 @@ for (const [what, bytes, wanted] of [
 }
 
 test(
+  "onResponse gets an object of the documented members, which no change of it sends to the client",
+  { timeout },
+  async () => {
+    const names: string[] = [];
+    const { port } = await serve({
+      onResponse: (summary) => {
+        names.push(Object.keys(summary).join());
+        Object.assign(summary, { status: 599, headers: {}, body: "x" });
+      }
+    });
+    const answers = await exchange(
+      port,
+      plant.replace("/plants", "/x") + plant,
+      {
+        answers: 2
+      }
+    );
+    assert.deepEqual(
+      answers.map(({ status, body }) => [status, body.length > 9]),
+      [
+        [404, true],
+        [200, true]
+      ]
+    );
+    const all = "status,error,message,replayed,receipt";
+    assert.deepEqual(names, [all, all]);
+  }
+);
+
+test("a file: URL is the path of a journal, as in fs", async () => {
+  const path = join(temporaryFolder(), "my plants #1 (ü).ndjson");
+  const journal = await openJournal(pathToFileURL(path));
+  await journal.append({ id: 1n, name: "Fern" });
+  await journal.close();
+  assert.match(readFileSync(path, "utf8"), /"Fern"/);
+});
+
+test(
   "onResponse gets the message that the client reads",
   { timeout },
   async () => {
@@ -551,7 +591,7 @@ test(
   { timeout },
   async () => {
     const receipts: unknown[] = [];
-    const outcomes = [{ seq: 7, file: "f" }, { seq: 8 }, undefined, "stored"];
+    const outcomes = [{ seq: 7, file: "f" }, { seq: 8 }, undefined];
     const append = async () => outcomes.shift() as { seq: number };
     const store = {
       append,
@@ -565,13 +605,12 @@ test(
     const replay = plant.replace("Host", "Idempotency-Key: k\r\nHost");
     await exchange(
       port,
-      plant.repeat(4) + replay + plant.replace("/plants", "/x"),
-      { answers: 6 }
+      plant.repeat(3) + replay + plant.replace("/plants", "/x"),
+      { answers: 5 }
     );
     assert.deepEqual(receipts, [
       { seq: 7, file: "f" },
       { seq: 8 },
-      undefined,
       undefined,
       undefined,
       undefined

@@ -284,6 +284,7 @@ test(
       client.resume();
     }
     assert.equal(await server.drain(), true);
+    assert.throws(() => server.listen(0), /cannot listen again/);
     assert.equal(
       await createPlantServer({
         store: {

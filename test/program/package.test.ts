@@ -1,7 +1,7 @@
 /** The package as npm makes it of a fresh clone, and as those who install it find it. */
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, posix } from "node:path";
 import { test } from "node:test";
 import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
@@ -72,8 +72,47 @@ test("it has what is built, its types, the source and the description, and nothi
   const others = packed.filter(
     (path) => !/^(?:dist|src)\/|^(?:package\.json|LICENSE)$/.test(path)
   );
-  assert.deepEqual(others, ["README.md"]);
+  assert.deepEqual(others.sort(), [
+    ".github/CONTRIBUTING.md",
+    ".github/SECURITY.md",
+    "CHANGELOG.md",
+    "README.md",
+    "test/README.md",
+    "test/bench/README.md",
+    "test/bench/chart.svg"
+  ]);
+  const declarations = packed.filter((path) => path.endsWith(".d.ts"));
+  assert.ok(declarations.includes("dist/nats/nats.d.ts"));
+  assert.deepEqual(
+    declarations.filter((path) => /^dist\/(?:program\/|server)/.test(path)),
+    [],
+    "an embedder calls nothing of the program"
+  );
   assert.ok(!packed.includes("dist/gone.js"), "dist is built again");
+});
+
+test("each link in its documents leads to a file or folder of it", () => {
+  const links = packed
+    .filter((path) => path.endsWith(".md"))
+    .flatMap((path) => {
+      const text = readFileSync(join(installed, path), "utf8");
+      return [...text.matchAll(/\]\(([^)\s#]+)[^)]*\)/g)].map(
+        ([, link = ""]) =>
+          link.startsWith("https:")
+            ? link
+            : posix.join(posix.dirname(path), link)
+      );
+    });
+  assert.ok(
+    links.includes("src/journal/README.md"),
+    "the control: links are found"
+  );
+  assert.deepEqual(
+    links.filter(
+      (link) => !link.startsWith("https:") && !existsSync(join(installed, link))
+    ),
+    []
+  );
 });
 
 test("its program runs, its library loads, and so do the description and package.json", () => {
@@ -136,13 +175,17 @@ export const codeOf = (error: unknown): string | undefined =>
 
 /** Each a mistake that the types find, where they are there. */
 const bad = `
-import { createPlantServer, openJournal, type PlantStore } from "plant-store";
+import { BearerTokens, createPlantServer, openJournal, type PlantStore } from "plant-store";
 declare const store: PlantStore;
 createPlantServer({ store, tokens: ["garden"], basePath: 1 });
 createPlantServer({ tokens: ["garden"] });
 createPlantServer({ store });
 openJournal("plants.ndjson", { limits: { bodyBytesMax: "1" } });
 store.append({ id: 1, name: "Fern" });
+openJournal("plants.ndjson", { userId: 0 });
+openJournal("plants.ndjson", { disk: undefined });
+new BearerTokens(["garden"]).check("Bearer garden");
+openJournal(new URL("file:///plants")).then((journal) => { journal.stats.records = 0; });
 `;
 
 /** What tsc says of a consumer's files, each error with its file and line. */
@@ -185,13 +228,10 @@ for (const [says, options] of [
     const places = compile({ "good.ts": good, "bad.ts": bad }, options).map(
       (error) => /^(.*?),/.exec(error)?.[1]
     );
-    assert.deepEqual(places, [
-      "bad.ts(4",
-      "bad.ts(5",
-      "bad.ts(6",
-      "bad.ts(7",
-      "bad.ts(8"
-    ]);
+    assert.deepEqual(
+      places,
+      [4, 5, 6, 7, 8, 9, 10, 11, 12].map((line) => `bad.ts(${line}`)
+    );
   });
 }
 

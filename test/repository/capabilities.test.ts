@@ -61,6 +61,7 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
   "node:path": ["src/"],
   "node:stream": ["src/"],
   "node:timers": ["src/"],
+  "node:url": ["src/"],
   "node:util": ["src/"],
   "node:zlib": ["src/"]
 };

@@ -81,7 +81,7 @@ function limits(): string {
 }
 
 const inside =
-  /node:(?:assert|buffer|diagnostics_channel|events|path|stream.consumers|timers.promises|util|zlib)\b/;
+  /node:(?:assert|buffer|diagnostics_channel|events|path|stream.consumers|timers.promises|url|util|zlib)\b/;
 
 function capabilities(): string {
   const users = new Map<string, string[]>();

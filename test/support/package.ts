@@ -33,7 +33,12 @@ export function pack(): string {
     "package.json",
     "tsconfig.json",
     "README.md",
-    "LICENSE"
+    "CHANGELOG.md",
+    "LICENSE",
+    ".github",
+    "test/README.md",
+    "test/bench/README.md",
+    "test/bench/chart.svg"
   ]) {
     cpSync(join(root, name), join(clone, name), { recursive: true });
   }
