@@ -3,9 +3,18 @@
  * The entry point of the program: the only file that has the process, its streams, its signals and
  * its exit status. The other files get what they may use of these: see `program/host.ts`.
  */
-import { internalErrorMessage } from "./program/exit.ts";
 import type { Host } from "./program/host.ts";
-import { ExitError, exitCodes } from "./failure.ts";
+
+/**
+ * Whether a SIGHUP came before `serve` listens to it. It would end the process: so this file listens
+ * before it imports another one. Other commands end, as at a closed terminal.
+ */
+let hasHungUp = false;
+const [, , command = "serve"] = process.argv;
+if (command === "serve" || command.startsWith("-"))
+  process.on("SIGHUP", () => {
+    hasHungUp = true;
+  });
 
 const { stdout, stderr } = process;
 
@@ -25,7 +34,10 @@ const host: Host = {
   nodeVersion: process.version,
   cpuUsage: () => process.cpuUsage(),
   residentBytes: () => process.memoryUsage.rss(),
-  onSignal: (signal, listener) => void process.on(signal, listener),
+  onSignal(signal, listener) {
+    process.on(signal, listener);
+    if (signal === "SIGHUP" && hasHungUp) listener();
+  },
   exit: (code) => process.exit(code)
 };
 
@@ -47,10 +59,10 @@ function write(name: "stdout" | "stderr", line: string) {
     stream.write("\n", (error?: NodeJS.ErrnoException | null) => {
       if (!error) resolve("written");
       else if (name === "stdout" && error.code === "EPIPE") resolve("closed");
-      else
-        reject(
-          new ExitError("failed", `cannot write to ${name}: ${error.message}`)
-        );
+      else {
+        error.message = `cannot write to ${name}: ${error.message}`;
+        reject(error);
+      }
     });
     stream.uncork();
   });
@@ -59,24 +71,27 @@ function write(name: "stdout" | "stderr", line: string) {
 // Without a listener, a line that cannot be written would end the server.
 for (const stream of [stdout, stderr]) stream.on("error", () => undefined);
 
-process.on("uncaughtException", (error) => {
-  host.log("error", internalErrorMessage(error));
-  process.exit(exitCodes.internal);
-});
-
-const { node: version } = process.versions;
-const [major = 0, minor = 0] = version.split(".").map(Number);
-if (major < 20 || (major === 20 && minor < 19)) {
-  warn(`this is Node ${version}; expected 20.19 or later`);
-  process.exitCode = exitCodes.config;
-} else {
-  // A program that runs out of work before `run` resolves has not succeeded.
-  process.exitCode = exitCodes.internal;
-  void start();
-}
+void start();
 
 /** Loads the other files and runs them: an older Node lacks a function that some of them import. */
 async function start() {
+  const { exitCodes } = await import("./failure.ts");
+  const { node: version } = process.versions;
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (major < 20 || (major === 20 && minor < 19)) {
+    warn(`this is Node ${version}; expected 20.19 or later`);
+    process.exitCode = exitCodes.config;
+    return;
+  }
+
+  // A program that runs out of work before `run` resolves has not succeeded.
+  process.exitCode = exitCodes.internal;
+  const { internalErrorMessage } = await import("./program/exit.ts");
+  process.on("uncaughtException", (error) => {
+    host.log("error", internalErrorMessage(error));
+    process.exit(exitCodes.internal);
+  });
+
   const { run } = await import("./program/run.ts");
   const code = await run(host);
   process.exitCode = code;

@@ -1,6 +1,6 @@
 /** Signals: during the start, twice, through npm; and the exit codes. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync,
@@ -16,6 +16,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { begin, start } from "../support/in-process.ts";
 import {
   finish,
+  logged,
   preload,
   statusOf,
   timeout,
@@ -24,6 +25,7 @@ import {
 } from "../support/operator.ts";
 import {
   cleanEnvironment,
+  program,
   readAnswers,
   root,
   type Running,
@@ -237,6 +239,38 @@ test(
       readFileSync(join(cwd, "plants.ndjson"), "utf8"),
       /"name":"Fern"/
     );
+  }
+);
+
+/** Sends SIGHUP when the first file of the program runs, before it loads another one. */
+const hungUp = preload(`
+  const { geteuid } = process;
+  process.geteuid = () => {
+    process.kill(process.pid, "SIGHUP");
+    return geteuid();
+  };`);
+
+test(
+  "a SIGHUP while the program is loaded is done when the start is, and ends other commands",
+  { timeout },
+  async () => {
+    const cwd = temporaryFolder();
+    const line = `alice ${tokenDigest("a")}\n`;
+    writeFileSync(join(cwd, "tokens"), line, { mode: 0o600 });
+    const server = await startProcess({
+      nodeArgs: hungUp,
+      cwd,
+      args: ["--tokens", "tokens"]
+    });
+    await logged(server, "tokens reloaded: PLANTS_TOKEN, alice");
+    assert.equal(await statusOf(server), 200);
+    assert.equal(await server.end(), 0);
+    const { signal: end } = spawnSync(
+      process.execPath,
+      [...hungUp, program, "token"],
+      { env: cleanEnvironment(), timeout }
+    );
+    assert.equal(end, "SIGHUP");
   }
 );
 

@@ -30,6 +30,7 @@ export async function serve(config: Config, host: Host) {
 
   // The first signal that comes during the start takes effect when the start is complete.
   const shutdown = watchForShutdown(host);
+  const starting = start(config, host, shutdown);
   if (!isWindows)
     host.onSignal("SIGHUP", () => {
       starting.then(
@@ -37,7 +38,6 @@ export async function serve(config: Config, host: Host) {
         () => undefined
       );
     });
-  const starting = start(config, host, shutdown);
   const running = await starting;
   running.health.state = "ready";
   announce(running, config, host);
