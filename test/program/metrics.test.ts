@@ -59,7 +59,7 @@ test(
     }
     for (const [sample, value] of none) {
       if (
-        !/^(?:process|plant_store_(?:build|ready|journal_bytes|journal_key_window))/.test(
+        !/^(?:process|plant_store_(?:build|ready|journal_bytes|journal_key_window|last_reload))/.test(
           sample
         )
       ) {
@@ -183,7 +183,7 @@ function freshMetrics() {
     store: store as unknown as Store,
     host: host as Host,
     health,
-    secrets: { tls: undefined }
+    secrets: { tls: undefined, isLoaded: true, loadedAt: 0 }
   });
   const samples = () =>
     new Map(

@@ -145,6 +145,10 @@ const alerts: Readonly<
     11,
     { plant_store_connections_refused_total: "0x10 1x20" }
   ],
+  PlantStoreReloadFailed: [
+    11,
+    { plant_store_last_reload_successful: "1x10 0x20" }
+  ],
   // The clock of promtool begins with 1970: 14 days and 10 minutes later.
   PlantStoreCertificateEnds: [
     11,

@@ -15,6 +15,7 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import {
   hangUp,
+  metricsOf,
   readyOf,
   statusOf,
   timeout,
@@ -151,10 +152,24 @@ test(
       return found;
     };
     write(`# team\n\nalice ${tokenDigest("one")}\n`, 0o644);
-    const server = await start({ cwd, args: ["--tokens", tokens] });
+    const args = ["--tokens", tokens, "--admin", "0"];
+    const server = await start({ cwd, args });
+
+    /** Whether the last reload succeeded, and when one last did, in milliseconds. */
+    const reloads = async () => {
+      const metrics = await metricsOf(server);
+      const name = "plant_store_last_reload_success";
+      const at = metrics.get(`${name}_timestamp_seconds`) ?? 0;
+      return [metrics.get(`${name}ful`), Math.round(at * 1_000)] as const;
+    };
+    const [atStart, startedAt] = await reloads();
+    assert.equal(atStart, 1);
     assert.deepEqual(await statuses("one", token, "two"), [200, 200, 401]);
     write(`alice ${tokenDigest("two")}\n`, 0o644);
     await hangUp(server, "tokens reloaded");
+    const [isGood, reloadedAt] = await reloads();
+    assert.equal(isGood, 1);
+    assert.ok(reloadedAt > startedAt && reloadedAt <= Date.now());
     assert.deepEqual(await statuses("one", token, "two"), [401, 200, 200]);
     // Anyone who can write it can grant themselves access: such a file is never taken.
     for (const [times, text, mode] of [
@@ -164,6 +179,7 @@ test(
       write(text, mode);
       await hangUp(server, "old tokens stay", times);
       assert.deepEqual(await statuses("three", "two"), [401, 200]);
+      assert.deepEqual(await reloads(), [0, reloadedAt]);
     }
     assert.equal(await server.end(), 0);
     const lines = server

@@ -14,8 +14,14 @@ export interface Sources {
   readonly host: Host;
   readonly health: Health;
 
-  /** The current certificate, if there is one. */
-  readonly secrets: { readonly tls: { readonly notAfter: Date } | undefined };
+  readonly secrets: {
+    /** The current certificate, if there is one. */
+    readonly tls: { readonly notAfter: Date } | undefined;
+
+    /** Whether the last reading of the secret files succeeded, and when one last did. */
+    readonly isLoaded: boolean;
+    readonly loadedAt: number;
+  };
 }
 
 /**
@@ -132,6 +138,16 @@ export const metricTable = {
     "gauge",
     "end of the TLS certificate, Unix time",
     (_, { secrets: { tls } }) => tls && tls.notAfter.getTime() / 1e3
+  ],
+  plant_store_last_reload_successful: [
+    "gauge",
+    "0 if the last SIGHUP left old tokens or an old certificate in use, else 1",
+    (_, { secrets }) => secrets.isLoaded
+  ],
+  plant_store_last_reload_success_timestamp_seconds: [
+    "gauge",
+    "last time that all of them were read, Unix time",
+    (_, { secrets }) => secrets.loadedAt / 1e3
   ],
   plant_store_build_info: [
     "gauge",

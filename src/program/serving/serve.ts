@@ -96,7 +96,9 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
   const secrets = {
     tokens: openTokens(config, host),
-    tls: readTls(config, host)
+    tls: readTls(config, host),
+    isLoaded: true,
+    loadedAt: Date.now()
   };
   const store = await openStore(config, host);
   store.once("failed", (error) => {
@@ -189,8 +191,10 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
       log("info", `${what} reloaded${names}${endOf(fields)}`, fields);
     } catch (error) {
       log("warn", `${messageOf(error)}; the old ${what} stay`);
+      secrets.isLoaded = false;
     }
   };
+  secrets.isLoaded = true;
   if (config.tokensFile !== "")
     again("tokens", () => ({ tokens: secrets.tokens.reload() }));
   if (secrets.tls)
@@ -200,6 +204,8 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
       secrets.tls = tls;
       return { notAfter: tls.notAfter };
     });
+
+  if (secrets.isLoaded) secrets.loadedAt = Date.now();
 
   // A stream has nothing to rotate.
   store.rotate?.().then(
