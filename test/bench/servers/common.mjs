@@ -9,3 +9,20 @@ export function listen(server) {
 export function announce(port) {
   process.stdout.write(`listening on http://127.0.0.1:${port}\n`);
 }
+
+/** Parses a body and keeps nothing. */
+export function bar(request, response) {
+  const chunks = [];
+  request
+    .on("data", (chunk) => chunks.push(chunk))
+    .on("end", () => {
+      const { name, tag } = JSON.parse(Buffer.concat(chunks).toString());
+      const body = JSON.stringify({ name, tag });
+      const length = Buffer.byteLength(body);
+      response.writeHead(200, {
+        "Content-Type": "application/json",
+        "Content-Length": length
+      });
+      response.end(body);
+    });
+}
