@@ -105,7 +105,7 @@ export const limitTable = {
     min: 0,
     max: 1024 * mib,
     meaning:
-      "what is discarded of a body after its early response: the client must see the response"
+      "what is discarded after an early or last response: the client must see the response"
   },
   discardMillis: {
     flag: "discard-timeout",
@@ -124,6 +124,15 @@ export const limitTable = {
     max: 1_000_000,
     meaning:
       "open connections: each needs a descriptor; one more is closed without a response"
+  },
+  pipelinedMax: {
+    flag: "max-pipelined",
+    unit: "responses",
+    defaultValue: 128,
+    min: 1,
+    max: 1_000_000,
+    meaning:
+      "responses that wait for earlier ones on a connection, and then close it: each takes a few KiB"
   },
   bodiesBytesMax: {
     flag: "max-bodies",

@@ -81,7 +81,7 @@ type State =
   /** One response is, or will be, the last. No request after its own is executed. */
   | "closing"
 
-  /** Node's parser has stopped: nothing that arrives is a request. */
+  /** What arrives is discarded: node's parser does not get it. */
   | "unparsed";
 
 /** The progress of a socket. All handlers of a host's server share it. */
@@ -90,6 +90,9 @@ interface Progress {
 
   /** The response to the latest request. The responses to all requests before it leave first. */
   latest?: ServerResponse;
+
+  /** The responses that have begun, and of which the kernel does not have all. */
+  unfinished: number;
 }
 
 /** Connection = #connection-option, with `close` among them (RFC 9110, 7.6.1) */
@@ -97,11 +100,16 @@ const closeOption = /(?:^|[\s,])close(?:$|[\s,])/i;
 
 const progressBySocket = new WeakMap<Socket, Progress>();
 
+/** Returns whether a response of the socket is, or will be, the last: no later request is executed. */
+export const hasLastResponse = (socket: Socket) =>
+  socket.destroyed ||
+  (progressBySocket.get(socket)?.state ?? "open") !== "open";
+
 function progressOf(socket: Socket) {
   const known = progressBySocket.get(socket);
   if (known) return known;
 
-  const progress: Progress = { state: "open" };
+  const progress: Progress = { state: "open", unfinished: 0 };
   progressBySocket.set(socket, progress);
 
   // Node does not end a body after its response has left: a reader would wait for ever. One
@@ -137,30 +145,30 @@ export class Connection {
    * @returns whether to execute it. If not, neither it nor any later request gets a response.
    */
   begin(response: ServerResponse) {
-    if (this.#progress.state !== "open" || this.#socket.destroyed) {
-      this.#stopParsing();
-      return false;
-    }
+    if (hasLastResponse(this.#socket)) return false;
     this.#progress.latest = response;
+    const waiting = this.#progress.unfinished++;
+    response.on("finish", () => this.#progress.unfinished--);
 
     // Node loses the bytes after an Upgrade in its segment: what follows is not a whole request.
     // It keeps HTTP/1.0 alive for `keep-alive, close`, and Node 20 does HTTP/1.1 for a close and a
     // tab, but close wins (RFC 9112, 9.3).
     const { upgrade, connection = "" } = response.req.headers;
-    if (upgrade !== undefined || closeOption.test(connection)) {
-      this.#progress.state = "closing";
-      response.shouldKeepAlive = false;
-    }
+    if (
+      upgrade !== undefined ||
+      closeOption.test(connection) ||
+      waiting >= this.#connections.limits.pipelinedMax
+    )
+      this.#makeLast(response);
     return true;
   }
 
   /** Responds to a whole request, unless a host application or a timeout has done so. */
   answer(response: ServerResponse, answer: Answer) {
     if (response.headersSent) return;
-    if (this.#connections.isDraining && this.#progress.latest === response)
-      response.shouldKeepAlive = false;
-    if (!response.shouldKeepAlive && this.#progress.state === "open")
-      this.#progress.state = "closing";
+    const isDrained =
+      this.#connections.isDraining && this.#progress.latest === response;
+    if (isDrained || !response.shouldKeepAlive) this.#makeLast(response);
 
     this.#connections.report(answer, this.#socket, response);
     reply(response, answer);
@@ -186,12 +194,15 @@ export class Connection {
     if (!request.complete) this.#discardBody(request);
   }
 
-  /** Responds to a CONNECT after all responses before it. Node makes no ServerResponse for it. */
+  /**
+   * Responds to a CONNECT after all responses before it, unless one of them is the last. Node makes
+   * no ServerResponse for it.
+   */
   refuseConnect(error: ApiError) {
     // Node has removed its own listeners. Without one, a reset would be an uncaught exception.
     this.#socket.on("error", () => undefined);
     this.#socket.on("timeout", () => this.onTimeout());
-    this.#progress.state = "unparsed";
+    this.#discardRest();
     this.#answerRaw(error);
   }
 
@@ -200,9 +211,7 @@ export class Connection {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
     if (this.#progress.state === "unparsed") return;
-
-    this.#progress.state = "unparsed";
-    this.#stopParsing();
+    this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
     // between requests gets a response of its own.
@@ -226,13 +235,7 @@ export class Connection {
 
   /** Returns whether the kernel has the whole response to each request whose head has arrived. */
   isAnswered() {
-    const { latest } = this.#progress;
-
-    // From Node 24 on, `writableFinished` is true only in a later turn.
-    return (
-      latest === undefined ||
-      (latest.writableEnded && latest.writableLength === 0)
-    );
+    return this.#progress.unfinished === 0;
   }
 
   /** Closes, unless a request whose head has arrived is in progress. */
@@ -311,14 +314,24 @@ export class Connection {
     request.resume();
   }
 
+  /** Makes a response the last one. What follows its request is discarded. */
+  #makeLast(response: ServerResponse) {
+    response.shouldKeepAlive = false;
+    if (this.#progress.state !== "open") return;
+    this.#progress.state = "closing";
+    if (response.req.readableEnded) this.#discardRest();
+    else response.req.once("end", () => this.#discardRest());
+  }
+
   /**
-   * Keeps what follows a last response from node's parser, and discards it, up to
-   * `discardBytesMax`.
+   * Discards what arrives from now on, up to `discardBytesMax`.
    *
    * Pausing does not help, because node resumes. Without node's listener nothing more reaches the
    * parser.
    */
-  #stopParsing() {
+  #discardRest() {
+    if (this.#progress.state === "unparsed") return;
+    this.#progress.state = "unparsed";
     const socket = this.#socket;
     const endBytes =
       socket.bytesRead + this.#connections.limits.discardBytesMax;

@@ -1,7 +1,7 @@
 /** Sets node:http up strictly: its limits, and our responses where its own have no body. */
 import {
   createServer as createHttp,
-  type IncomingMessage,
+  IncomingMessage,
   type Server,
   type ServerResponse
 } from "node:http";
@@ -9,9 +9,10 @@ import {
   createServer as createHttps,
   type ServerOptions as TlsOptions
 } from "node:https";
+import type { Socket } from "node:net";
 import type { Server as TlsServer } from "node:tls";
 import type { Limits } from "../config.ts";
-import type { Connections } from "./connection.ts";
+import { hasLastResponse, type Connections } from "./connection.ts";
 import { codeOf } from "../failure.ts";
 import { trackSockets } from "./sockets.ts";
 
@@ -140,8 +141,31 @@ const withVersions = (tls: TlsOptions): TlsOptions =>
     ? { ...tls, minVersion: tls.minVersion ?? "TLSv1.2" }
     : tls;
 
+/**
+ * A request whose head has arrived. After a last response it looks to node like a CONNECT.
+ *
+ * Node parses up to 64 KiB in one go. For each request in it, which may have 18 bytes, it would keep
+ * a request and a response object until the socket closes. For a CONNECT it makes no response
+ * object, and up to Node 24 it stops parsing. From Node 26 on it keeps only the last of them. A test
+ * on each Node pins that.
+ */
+class StrictMessage extends IncomingMessage {
+  constructor(socket: Socket) {
+    super(socket);
+    if (hasLastResponse(socket)) Object.defineProperties(this, asConnect);
+  }
+}
+
+/** Node assigns to both what its parser has found. */
+const asConnect: PropertyDescriptorMap = {
+  method: { get: () => "CONNECT", set: () => undefined },
+  upgrade: { get: () => true, set: () => undefined }
+};
+
 /** Returns the options of the server and of the admin listener. node:http ignores the last two. */
 export const optionsOf = (limits: Limits): TlsOptions => ({
+  IncomingMessage: StrictMessage,
+
   // Also overrules an inherited NODE_OPTIONS.
   insecureHTTPParser: false,
 

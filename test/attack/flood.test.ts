@@ -1,147 +1,201 @@
 /**
- * Clients that pipeline many small requests on many connections at once, and read every response.
- * PLANT_TEST_NODES: the Nodes to test on, besides this one.
+ * Clients that fill the 64 KiB that node reads at once with small requests, on many connections in
+ * one turn. PLANT_TEST_NODES: the Nodes to test on, besides this one.
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
+import { connect as connectTls } from "node:tls";
+import type { Limits } from "../../src/config.ts";
+import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
 import {
-  answerTo,
-  post,
+  library,
+  readAnswers,
+  socketFolder,
   startProcess,
-  temporaryFolder
+  temporaryFolder,
+  token
 } from "../support/support.ts";
+import { certify } from "../support/tools.ts";
 import { seconds } from "../support/until.ts";
 
-const timeout = seconds(120);
-const connectionCount = 10;
+const timeout = seconds(60);
+const connectionCount = 60;
+const segmentBytes = 65_536;
 
-/** 64 KiB of small requests without a token. */
-const request = "GET / HTTP/1.1\r\nHost:a\r\n\r\n";
-const last = "GET / HTTP/1.1\r\nHost:a\r\nConnection: close\r\n\r\n";
-const requestCount = Math.floor(65_536 / request.length);
-const segment = Buffer.from(request.repeat(requestCount - 1) + last);
+/** A heap in which the server serves, but does not hold the requests of all segments at once. */
+const nodeArgs = ["--max-old-space-size=64"];
 
-/** A heap in which the program serves, but does not hold all of these requests at once. */
-const nodeArgs = ["--max-old-space-size=32"];
+/** How a server differs from one on a port whose store stores at once. */
+interface Kind {
+  /** Node's own parser, as a host's server has it. */
+  readonly isHosts?: true;
 
-/**
- * Returns the path of a server of node:http alone that sends the same status.
- *
- * @param end what ends a response
- */
-function bareServer(end = "response.end()"): string {
-  const path = join(temporaryFolder(), "bare.cjs");
-  writeFileSync(
-    path,
-    `const body = JSON.stringify({ error: 40101, message: "x".repeat(60) });
-const written = [];
-const endAll = () => written.splice(0).forEach((response) => response.end());
-const server = require("node:http").createServer((request, response) => {
-  response.writeHead(401, {
-    "Content-Type": "application/json",
-    "Content-Length": body.length,
-    "WWW-Authenticate": 'Bearer realm="plant-store"',
-    ...(response.shouldKeepAlive ? {} : { Connection: "close" })
-  });
-  response.write(body);
-  ${end};
-});
-server.listen(0, "127.0.0.1", () => {
+  /** The store's promises never settle. */
+  readonly isStalled?: true;
+
+  readonly limits?: Partial<Limits>;
+  readonly tls?: { readonly cert: string; readonly key: string };
+
+  /** A Unix socket in the process's folder. */
+  readonly path?: string;
+}
+
+const program = join(temporaryFolder(), "server.mjs");
+writeFileSync(
+  program,
+  `import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import { createPlantHandler, createPlantServer } from "${library}";
+
+const { isHosts, isStalled, limits, tls, path } = JSON.parse(process.argv.at(-1));
+const options = {
+  tokens: ["${token}"],
+  limits,
+  store: {
+    append: () => isStalled ? new Promise(() => undefined) : Promise.resolve(),
+    close: () => Promise.resolve()
+  },
+  ...(tls && {
+    tls: { cert: readFileSync(tls.cert), key: readFileSync(tls.key) }
+  })
+};
+const server = isHosts
+  ? createServer(createPlantHandler(options))
+  : createPlantServer(options);
+server.listen(path ?? { port: 0, host: "127.0.0.1" }, () => {
   console.log("http://127.0.0.1:" + server.address().port);
   console.error(JSON.stringify({ level: 30, msg: "serving as the program does" }));
 });
 `
-  );
-  return path;
-}
+);
+
+const refused = "GET / HTTP/1.1\r\nHost:a\r\n\r\n";
+
+/** Fills a segment with a request. */
+const segmentOf = (request: Buffer | string): Buffer =>
+  Buffer.from(`${request}`.repeat(Math.floor(segmentBytes / request.length)));
 
 /**
  * Sends a segment on each connection while the process is stopped, so that one turn of its event
- * loop finds them all. The outcome is every response, or the signal that ended the process.
+ * loop finds them all.
+ *
+ * @param count how many responses each client gets
+ * @param reads whether the clients read while the server works, or after that
+ * @returns each client's statuses, once another client has got its response; or the signal that
+ *   ended the process
  */
-async function flood(node: string, program?: string) {
-  const server = await startProcess({
-    node,
-    nodeArgs,
-    ...(program === undefined ? {} : { program })
-  });
+async function flood(
+  node: string,
+  kind: Kind,
+  segment: Buffer,
+  count: number,
+  reads: "read at once" | "read later"
+) {
+  const cwd = socketFolder();
+  const args = [JSON.stringify(kind)];
+  const server = await startProcess({ node, nodeArgs, program, args, cwd });
   const { process: child } = server;
   const ended = once(child, "exit").then(([, signal]) => String(signal));
-  const clients = Array.from({ length: connectionCount }, () =>
-    connect(server.port, "127.0.0.1").on("error", () => undefined)
-  );
+  const to =
+    kind.path === undefined
+      ? { port: server.port }
+      : { path: join(cwd, kind.path) };
+  const open = (): Socket =>
+    kind.tls ? connectTls({ ...to, rejectUnauthorized: false }) : connect(to);
+  const ask = async (client: Socket): Promise<void> => {
+    client.on("error", () => undefined).write(refused);
+    await new Promise((resolve) => client.once("data", resolve));
+  };
 
   // After a first response the server has accepted the connection: it reads all in one turn.
-  const first = clients.map(async (client) => {
-    client.write(request);
-    await once(client, "data");
-    client.pause();
-  });
-  await Promise.all(first);
-
+  const clients = Array.from({ length: connectionCount }, open);
+  await Promise.all(clients.map(ask));
+  for (const client of clients) client.pause();
   child.kill("SIGSTOP");
   const sent = clients.map(
     (client) => new Promise((resolve) => client.write(segment, resolve))
   );
   await Promise.all(sent);
-  const counts = clients.map(async (client) => {
-    let count = 0;
-    let rest = "";
-    client.on("data", (bytes: Buffer) => {
-      const text = bytes.toString("latin1");
-      const parts = `${rest}${text}`.split("HTTP/1.1 401 ");
-      count += parts.length - 1;
-      rest = parts.at(-1)?.slice(-12) ?? "";
-    });
-    await new Promise((resolve) => client.resume().once("close", resolve));
-    return count;
-  });
-  child.kill("SIGCONT");
 
-  const responses = (await Promise.all(counts)).reduce(
-    (sum, each) => sum + each
-  );
-  const isWhole = responses === connectionCount * requestCount;
-  return { server, outcome: isWhole ? "every response" : await ended };
+  const read = () =>
+    Promise.all(
+      clients.map(async (client) => {
+        const answers =
+          count === 0 ? [] : await readAnswers(client.resume(), count);
+        return answers.slice(0, count).map(({ status }) => status);
+      })
+    );
+  const whole = reads === "read at once" ? read() : undefined;
+  child.kill("SIGCONT");
+  const served = ask(open()).then(() => whole ?? read());
+  const outcome = await Promise.race([served, ended]);
+  await server.end("SIGKILL");
+  for (const client of clients) client.destroy();
+
+  // A process that ends by itself closes its sockets before its end is reported.
+  const signal = await ended;
+  return signal === "SIGKILL" ? outcome : signal;
 }
 
-for (const { path, version } of nodes) {
-  test(
-    `on Node ${version} a heap of 32 MiB bears small requests on ${connectionCount} connections in one turn`,
-    { timeout },
-    async () => {
-      const { server, outcome } = await flood(path);
-      assert.equal(outcome, "every response");
-      const plant = post('{"id":1,"name":"Fern"}');
-      assert.equal((await answerTo(server.port, plant)).status, 200);
-      assert.equal(await server.end("SIGTERM"), 0);
-    }
-  );
+const tls = certify(temporaryFolder(), "localhost");
+const last = "GET / HTTP/1.1\r\n\r\n";
+const path = "s";
 
-  test(
-    `on Node ${version} a bare server bears the same requests`,
-    { timeout },
-    async () => {
-      const { server, outcome } = await flood(path, bareServer());
-      assert.equal(outcome, "every response");
-      await server.end("SIGKILL");
-    }
-  );
+/** Each with the status of its responses, how many each client gets, and whether it reads them. */
+const cases: readonly (readonly [
+  says: string,
+  request: Buffer | string,
+  status: number,
+  count: number,
+  reads: "read at once" | "read later",
+  kind: Kind
+])[] = [
+  ["after a last response,", last, 400, 1, "read at once", {}],
+  ["after a last response,", last, 400, 1, "read later", {}],
+  ["after a last response, with TLS,", last, 400, 1, "read later", { tls }],
+  ["with responses", refused, 401, 129, "read at once", {}],
+  ["with responses", refused, 401, 129, "read later", { path }],
+  ["for a stalled store,", plant, 200, 0, "read at once", { isStalled: true }]
+];
+const limits = { pipelinedMax: 1_000_000 };
+const controls: readonly (readonly [
+  says: string,
+  request: Buffer | string,
+  reads: "read at once" | "read later",
+  kind: Kind
+])[] = [
+  ["node's own parser", last, "read later", { isHosts: true }],
+  ["no limit", plant, "read at once", { isStalled: true, limits }]
+];
 
-  test(
-    `on Node ${version} the same requests end a bare server that ends its responses after the turn`,
-    { timeout },
-    async () => {
-      const { outcome } = await flood(
-        path,
-        bareServer("if (written.push(response) === 1) setImmediate(endAll)")
-      );
-      assert.equal(outcome, "SIGABRT");
-    }
-  );
+for (const { path: node, version } of nodes) {
+  for (const [says, request, status, count, reads, kind] of cases)
+    test(
+      `on Node ${version} a heap of 64 MiB bears requests ${says} ${reads}`,
+      { timeout },
+      async () => {
+        const statuses = Array<number>(count).fill(status);
+        assert.deepEqual(
+          await flood(node, kind, segmentOf(request), count, reads),
+          Array(connectionCount).fill(statuses)
+        );
+      }
+    );
+
+  for (const [says, request, reads, kind] of controls)
+    test(
+      `on Node ${version} a server with ${says} ends, with responses ${reads}: the control`,
+      { timeout },
+      async () => {
+        const outcome = await flood(node, kind, segmentOf(request), 1, reads);
+
+        // V8 aborts, or traps.
+        assert.match(`${outcome}`, /^SIG/);
+      }
+    );
 }

@@ -117,33 +117,44 @@ test(
   }
 );
 
+const upgrade = "Connection: upgrade\r\nUpgrade: h2c\r\n";
 for (const [what, bytes] of [
   ["garbage", "garbage\r\n\r\n"],
   [
     "an ambiguous request",
     `GET / HTTP/1.1\r\nHost: b\r\n${hosted}\r\n${refused}`
-  ]
+  ],
+  ["a CONNECT", `CONNECT a:1 HTTP/1.1\r\n${hosted}\r\n`],
+  ["a refused Upgrade", `GET /x HTTP/1.1\r\n${hosted}${upgrade}\r\n`],
+  ["a plant with Upgrade", post('{"id":1,"name":"Fern"}', upgrade)],
+  ["a last plant", last]
 ] as const) {
-  test(
-    `what follows ${what} is discarded up to the limit`,
-    { timeout },
-    async () => {
-      const limits = { discardBytesMax: 1_000_000, discardMillis: never };
-      const { server, port } = await serve({ limits });
-      for (const [sentMax, isGone] of [
-        [900_000, false],
-        [1_100_000, true]
-      ] as const) {
-        const ends = await open(server, port);
-        await send(ends, bytes);
-        for (let sent = 0; sent < sentMax; sent += 50_000)
-          await send(ends, "x".repeat(50_000));
-        assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
-        ends.client.destroy();
-        await closed(ends.ours);
+  for (const rest of ["x", "\r\n", refused]) {
+    test(
+      `what follows ${what} is discarded up to the limit: ${JSON.stringify(rest)}`,
+      { timeout },
+      async () => {
+        const limits = { discardBytesMax: 1_000_000, discardMillis: never };
+        const { server, port, store } = await serve({ limits });
+        for (const [sentMax, isGone] of [
+          [900_000, false],
+          [1_100_000, true]
+        ] as const) {
+          // The response to a plant waits meanwhile.
+          store.hold();
+          const ends = await open(server, port);
+          await send(ends, bytes);
+          const piece = rest.repeat(50_000 / rest.length);
+          for (let sent = 0; sent < sentMax; sent += piece.length)
+            await send(ends, piece);
+          assert.equal(ends.ours.destroyed, isGone, `${sentMax}`);
+          ends.client.destroy();
+          store.release();
+          await closed(ends.ours);
+        }
       }
-    }
-  );
+    );
+  }
 }
 
 test(

@@ -28,7 +28,7 @@ import {
   startProcess
 } from "../support/support.ts";
 import { serve, type Serving, timeout } from "../support/serving.ts";
-import { seconds } from "../support/until.ts";
+import { seconds, until } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;
 type Limit = keyof typeof limitTable;
@@ -157,6 +157,30 @@ const limitCases: { readonly [name in Limit]?: readonly LimitCase[] } = {
           .slice(0, -5);
         await write(endless, unended);
         assertError((await answers)[0], [404]);
+      }
+    }
+  ],
+  pipelinedMax: [
+    {
+      limits: { pipelinedMax: 3 },
+      async check({ port, store }) {
+        for (const [sent, executed, last] of [
+          [3, 3, "keep-alive"],
+          [4, 4, "close"],
+          [5, 4, "close"]
+        ] as const) {
+          store.hold();
+          const requests = `${post(fern)}`.repeat(sent);
+          const answers = exchange(port, requests, { answers: executed });
+          await until("they wait", () => store.waiting === executed);
+          store.release();
+          const [final, ...others] = (await answers)
+            .reverse()
+            .map(({ headers }) => headers["connection"]);
+          assert.equal(final, last);
+          assert.deepEqual(others, Array(executed - 1).fill("keep-alive"));
+        }
+        assert.equal(store.names.length, 3 + 4 + 4);
       }
     }
   ],

@@ -322,11 +322,15 @@ test(
   "a reader that does not read stderr does not delay the exit",
   { timeout: seconds(60) },
   async () => {
-    const child = spawn(node, [program, "--port", "0", "--log-requests"], {
-      cwd: temporaryFolder(),
-      env: cleanEnvironment({ PLANTS_TOKEN: token }),
-      stdio: ["ignore", "pipe", "pipe"]
-    });
+    const child = spawn(
+      node,
+      [program, "--port", "0", "--log-requests", "--max-pipelined", "4000"],
+      {
+        cwd: temporaryFolder(),
+        env: cleanEnvironment({ PLANTS_TOKEN: token }),
+        stdio: ["ignore", "pipe", "pipe"]
+      }
+    );
     const ended = once(child, "exit");
     const [line] = await once(child.stdout, "data");
     const port = Number(/:(\d+)\n/.exec(`${line}`)?.[1]);

@@ -44,6 +44,9 @@ import {
 import { missing } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 
+/** Lets a client send many requests before it reads. */
+const unbounded = ["--max-pipelined", "10000"];
+
 /** Those that tell of a request. */
 const answersOf = (server: Running): LogEvent[] =>
   server.events().filter(({ res }) => res !== undefined);
@@ -314,7 +317,9 @@ for (const [failures, shown, leftOut] of [
     `${failures} failed requests in a second, at ${shown} lines: ${shown} lines`,
     { timeout },
     async (t) => {
-      const server = await start({ args: ["--max-failed-lines", `${shown}`] });
+      const server = await start({
+        args: ["--max-failed-lines", `${shown}`, ...unbounded]
+      });
       const { setTimeout } = globalThis;
       let endSecond = (): void => undefined;
       t.mock.method(
@@ -353,7 +358,7 @@ for (const args of [[], ["--log-requests"]])
     `a flood of wrong tokens writes a bounded number of lines, and the others are counted ${args.join()}`,
     { timeout },
     async () => {
-      const server = await start({ args });
+      const server = await start({ args: [...args, ...unbounded] });
       const flood = 6_000;
       const wrong = plant.replace(token, "wrong");
       await Promise.all(
@@ -383,7 +388,9 @@ test(
   "a stalled reader of the log delays no request, and the dropped lines are counted",
   { timeout },
   async () => {
-    const server = await startProcess({ args: ["--log-requests"] });
+    const server = await startProcess({
+      args: ["--log-requests", ...unbounded]
+    });
     server.process.stderr?.pause();
     const requests = 2_000;
     // Their lines are ten times what pipe and stream take.

@@ -31,6 +31,7 @@ const rows: readonly Row[] = [
   ["discardBytesMax", "--max-discard", "bytes", 16 * mib, 0, gib],
   ["discardMillis", "--discard-timeout", "milliseconds", 5_000, 10, minute],
   ["connectionsMax", "--max-connections", "connections", 1_024, 1, 1_000_000],
+  ["pipelinedMax", "--max-pipelined", "responses", 128, 1, 1_000_000],
   ["bodiesBytesMax", "--max-bodies", "bytes", 64 * mib, 1, 4 * gib],
   ["queueRecordsMax", "--max-queue", "records", 4_096, 1, 1_000_000],
   ["queueBytesMax", "--max-queue-bytes", "bytes", 16 * mib, kib, gib],
