@@ -185,6 +185,13 @@ const cases: readonly (readonly [
     4
   ],
   [
+    "NULs in place of its end, and grown to another size: what follows may be acknowledged",
+    `${first}${nuls(lastWrite.length)}${record(4, whole.length)}`,
+    copy,
+    `refuses it at offset ${C}`,
+    1
+  ],
+  [
     "damaged before its end, which the copy has",
     first.replace("Fern", "Farn"),
     copy,
