@@ -2,8 +2,9 @@
  * Whether the tests notice a mistake: mutants of the source, each with one small change at a place
  * chosen at random. The compiler or one of the tests nearest to the file must find it.
  *
- * PLANT_TEST_MUTANTS=40 tries that many; PLANT_TEST_MUTANTS_SEED=n tries other ones. stderr shows each
- * as it is done.
+ * PLANT_TEST_MUTANTS=40 tries that many; PLANT_TEST_MUTANTS_SEED=n tries other ones, and
+ * PLANT_TEST_MUTANTS_OF=journal/ those of some files. One source and seed make one list. stderr shows
+ * each as it is done.
  */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -24,8 +25,11 @@ import {
   temporaryFolder
 } from "../support/support.ts";
 
-const { PLANT_TEST_MUTANTS = "40", PLANT_TEST_MUTANTS_SEED = "1" } =
-  process.env;
+const {
+  PLANT_TEST_MUTANTS = "40",
+  PLANT_TEST_MUTANTS_OF = "",
+  PLANT_TEST_MUTANTS_SEED = "1"
+} = process.env;
 
 /** The share that may survive: some changes make no difference, as that of a pause. */
 const shareMax = 0.2;
@@ -169,6 +173,7 @@ const all = readdirSync(join(root, "src"), {
   encoding: "utf8"
 })
   .filter((name) => name.endsWith(".ts"))
+  .filter((name) => name.startsWith(PLANT_TEST_MUTANTS_OF))
   .sort()
   .flatMap(mutantsOf);
 
