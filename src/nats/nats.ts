@@ -264,4 +264,4 @@ function judgeAck(
     : new StoreError(meaning ?? "unknown", reason);
 }
 
-export { ExitError, settingsOf, type NatsLimits, type NatsOptions };
+export { ExitError, type NatsLimits, type NatsOptions };

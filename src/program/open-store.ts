@@ -39,12 +39,10 @@ export async function openStore(config: Config, host: Host): Promise<Store> {
   });
 }
 
-/** Loads the engine on demand: a server with a journal never does. */
-const loadEngine = () => import("../nats/nats.ts");
-
 /** Opens a stream by the settings. Reads its files at each connection. */
 async function openStream(config: Config, host: Host) {
-  const { openNats } = await loadEngine();
+  // Loaded on demand: a server with a journal never does.
+  const { openNats } = await import("../nats/nats.ts");
   return openNats(config.store, {
     warn: (message) => host.log("warn", message),
 
@@ -66,7 +64,7 @@ async function openStream(config: Config, host: Host) {
 export async function checkStore(config: Config, host: Host) {
   const { store } = config;
   if (!isStream(store)) return checkJournal(store, host.userId);
-  const { settingsOf } = await loadEngine();
+  const { settingsOf } = await import("../nats/address.ts");
   settingsOf(store, streamSecrets(config, host));
 }
 

@@ -30,7 +30,7 @@ const layers: readonly (readonly string[])[] = [
 
 /** Each file that loads others on demand, and these. */
 const onDemand: Readonly<Record<string, readonly string[]>> = {
-  "src/program/open-store.ts": ["src/nats/nats.ts"],
+  "src/program/open-store.ts": ["src/nats/nats.ts", "src/nats/address.ts"],
   "src/program/serving/serve.ts": ["src/program/serving/admin.ts"],
   "src/server.ts": [
     "src/failure.ts",
