@@ -39,6 +39,7 @@ import {
 import type { KeyWindow } from "./keys.ts";
 import { checkSystem, type Release, type Warn } from "./lock.ts";
 import { fillChecksums, headerBytes, headerText } from "./record.ts";
+import { advice } from "./recover.ts";
 import {
   copyBytesMax,
   copyPath,
@@ -196,7 +197,7 @@ function planRepair(place: OpenOptions, file: JournalFile) {
     throw new JournalError(
       "damaged",
       path,
-      `${verdict.reason}; the file is untouched; "plant-store verify ${path}" shows every damaged spot`,
+      `${verdict.reason}; the file is untouched, and verify shows more: ${advice}`,
       verdict.offset
     );
   }

@@ -27,6 +27,9 @@ export const noHeader = "expected the header of a journal, version 1";
 export const damagedBefore = (certified: number) =>
   `what stands before offset ${certified} was on stable storage, and is damaged`;
 
+/** What helps, whatever is damaged. */
+export const advice = "restore it from a backup, or go on with what cat prints";
+
 /**
  * Examines the end of a file.
  *

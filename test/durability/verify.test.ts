@@ -280,7 +280,10 @@ for (const [says, contents, verdict, ids, opening, damage, copy] of rows) {
         (first === undefined ? "" : `; from ${first} to ${last}`) +
         (verdict === "whole" ? "" : `; opening ${opening}`) +
         (damage ? `; at offset ${offset}, ${reason}` : "") +
-        (damage ? `; bad lines: ${badLines}\n` : "\n")
+        (damage ? `; bad lines: ${badLines}\n` : "\n") +
+        (verdict === "damaged"
+          ? `${name}: restore it from a backup, or go on with what cat prints\n`
+          : "")
     );
 
     const printed = await run(["cat", name], {}, folder);

@@ -193,6 +193,27 @@ test("the worked example of a journal is valid", async () => {
   assert.equal((await run(["verify", "plants.ndjson"], {}, folder)).code, 0);
 });
 
+test("the commands for a damaged journal cure each cause that they are for", async () => {
+  const whole = blockOf("ndjson", "example");
+  const cures = readFileSync(join(root, "src/journal/README.md"), "utf8");
+  for (const [cause, damaged, cured] of [
+    ["CRLF", whole.replaceAll("\n", "\r\n"), ["cured.ndjson"]],
+    ["before the header", `x\n\n${whole}`, ["cured.ndjson"]],
+    ["joined", whole + whole, ["cured-1.ndjson", "cured-2.ndjson"]]
+  ] as const) {
+    const folder = checkout();
+    writeFileSync(join(folder, "plants.ndjson"), damaged);
+    const { code } = await run(["verify", "plants.ndjson"], {}, folder);
+    assert.equal(code, 65, "the control");
+    const [, command = ""] =
+      new RegExp(`^\\| [^|]*${cause}.*\`(.*)\` \\|$`, "m").exec(cures) ?? [];
+    const { status, stderr } = shell(command, folder);
+    assert.equal(status, 0, stderr);
+    for (const name of cured)
+      assert.equal(readFileSync(join(folder, name), "utf8"), whole);
+  }
+});
+
 test("the example read.mjs prints each plant of the worked example, with its exact id", async () => {
   const folder = project();
   writeFileSync(join(folder, "plants.ndjson"), blockOf("ndjson", "example"));

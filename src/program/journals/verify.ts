@@ -1,6 +1,7 @@
 /** `verify`: reports on whole journals, as text for people and as JSON for programs. */
 import { exitCodes } from "../../failure.ts";
 import { openWhole } from "../../journal/read.ts";
+import { advice } from "../../journal/recover.ts";
 import { verifyJournal } from "../../journal/verify.ts";
 import { reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
@@ -52,7 +53,7 @@ async function reportOn(path: string, host: Host) {
   }
 }
 
-/** Returns a line that begins with the path, for grep. */
+/** Returns a line that begins with the path, for grep, and one with what helps. */
 function textOf(path: string, report: Report) {
   const { verdict, records, bytes, first, last } = report;
   const { opening, isOpen, badLines, damage } = report;
@@ -64,7 +65,8 @@ function textOf(path: string, report: Report) {
     damage &&
       `at offset ${damage.offset}, ${damage.reason}; bad lines: ${badLines}`
   ];
-  return parts.filter(Boolean).join("; ");
+  const line = parts.filter(Boolean).join("; ");
+  return verdict === "damaged" ? `${line}\n${path}: ${advice}` : line;
 }
 
 /**
