@@ -28,7 +28,7 @@ const host: Host = {
   print: (line) => write("stdout", line),
   printError: (line) => write("stderr", line),
   warn,
-  log: (_, message) => warn(message),
+  log: (_, message) => host.warn(message),
   logged: new Set(),
   stderr,
   nodeVersion: process.version,
@@ -86,7 +86,8 @@ async function start() {
 
   // A program that runs out of work before `run` resolves has not succeeded.
   process.exitCode = exitCodes.internal;
-  const { internalErrorMessage } = await import("./program/exit.ts");
+  const { internalErrorMessage, printable } = await import("./program/exit.ts");
+  host.warn = (message) => warn(printable(message));
   process.on("uncaughtException", (error) => {
     host.log("error", internalErrorMessage(error));
     process.exit(exitCodes.internal);

@@ -3,8 +3,8 @@ import { ExitError, exitCodes, isError, messageOf } from "../failure.ts";
 import type { Host } from "./host.ts";
 
 /**
- * Reports an error, each line by itself so that grep finds them, and returns its exit code. The
- * mistakes of an operator are always lines of text.
+ * Reports an error, and returns its exit code. The mistakes of an operator are always lines of text,
+ * one for each.
  */
 export function reportError(error: unknown, host: Host) {
   const code = exitCodeOf(error);
@@ -13,12 +13,22 @@ export function reportError(error: unknown, host: Host) {
       ? internalErrorMessage(error)
       : messageOf(error);
   const isMistake = code === exitCodes.usage || code === exitCodes.config;
-  for (const line of message.split("\n")) {
-    if (isMistake) host.warn(line);
-    else host.log("error", line);
-  }
+  if (isMistake) for (const line of message.split("\n")) host.warn(line);
+  else host.log("error", message);
   return code;
 }
+
+/** Returns a text as a line may have it, such as the name of a file. */
+export const printable = (text: string) => text.replace(unsafe, escaped);
+
+/**
+ * Characters that could forge a line, or reverse its direction on a screen: all controls, C1
+ * included, U+2028 and U+2029, bidirectional controls. JSON.stringify escapes some of them only.
+ */
+const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
+
+const escaped = (character: string) =>
+  `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** Returns the code of several files: damage comes first, a torn end last. */
 export const worstOf = (codes: readonly number[]) =>

@@ -77,8 +77,7 @@ for (const [says, args, files, stdout, code, stderr] of [
     new RegExp(
       `^plant-store: a: at offset ${offset}, the line's checksum is wrong; bad lines: 1\n$`
     )
-  ],
-  ["needs a file", "--seq", {}, "", 64, /cat needs the path of a journal/]
+  ]
 ] as const) {
   test(`cat ${says}`, { timeout }, async () => {
     const cwd = temporaryFolder();

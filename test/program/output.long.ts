@@ -1,7 +1,7 @@
 /** What the program prints, where it can't be printed: full disks, readers that go away. */
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ExitError } from "../../src/failure.ts";
@@ -46,6 +46,31 @@ async function journals(): Promise<string> {
   writeFileSync(join(cwd, "damaged"), "x\n".repeat(100));
   return cwd;
 }
+
+test("the name of a file forges no line, whichever command reports on it", async () => {
+  const cwd = await journals();
+  const name = "a\n\x1b[2Kwhole\u202e";
+  const shown = "a\\u000a\\u001b[2Kwhole\\u202e";
+  for (const [command, text, lines] of [
+    ["verify", undefined, 1],
+    ["verify", "x\n", 2],
+    ["cat", undefined, 1],
+    ["cat", "x\n", 1],
+    ["cat", readFileSync(join(cwd, "sound")).subarray(0, -9), 1]
+  ] as const) {
+    if (text !== undefined) writeFileSync(join(cwd, name), text);
+    const found = spawnSync(process.execPath, [program, command, name], {
+      cwd,
+      env: cleanEnvironment(),
+      encoding: "utf8"
+    });
+    const output = (found.stdout + found.stderr).trimEnd().split("\n");
+    assert.equal(output.length, lines, found.stderr);
+    for (const line of output)
+      assert.ok(line.replace("plant-store: ", "").startsWith(`${shown}: `));
+    rmSync(join(cwd, name), { force: true });
+  }
+});
 
 const commands = [
   "token x",

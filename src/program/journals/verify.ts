@@ -3,7 +3,7 @@ import { exitCodes } from "../../failure.ts";
 import { openWhole } from "../../journal/read.ts";
 import { advice } from "../../journal/recover.ts";
 import { verifyJournal } from "../../journal/verify.ts";
-import { reportError, worstOf } from "../exit.ts";
+import { printable, reportError, worstOf } from "../exit.ts";
 import type { Host } from "../host.ts";
 
 type Report = ReturnType<typeof verifyJournal>;
@@ -54,7 +54,8 @@ async function reportOn(path: string, host: Host) {
 }
 
 /** Returns a line that begins with the path, for grep, and one with what helps. */
-function textOf(path: string, report: Report) {
+function textOf(file: string, report: Report) {
+  const path = printable(file);
   const { verdict, records, bytes, first, last } = report;
   const { opening, isOpen, badLines, damage } = report;
   const parts = [
@@ -73,7 +74,8 @@ function textOf(path: string, report: Report) {
  * Returns a function that draws a progress bar on a terminal, and nothing elsewhere. It draws only
  * changes: a journal of gigabytes has many more blocks than the bar has cells.
  */
-function progressOf(path: string, host: Host) {
+function progressOf(file: string, host: Host) {
+  const path = printable(file);
   const cells = 25;
   let drawn = "";
   return (read: number, all: number) => {

@@ -1,5 +1,6 @@
 /** The log: one line on stderr for each event, text or JSON with pino's members. */
 import { hostname } from "node:os";
+import { printable } from "../exit.ts";
 import type { Host, Log, LogFields } from "../host.ts";
 import type { Config } from "../settings.ts";
 
@@ -37,7 +38,7 @@ export function createLog(
           msg
         });
 
-    stderr.write(`${line.replace(unsafe, escaped)}\n`, (error) => {
+    stderr.write(`${printable(line)}\n`, (error) => {
       if (error) dropped++;
       else if (dropped > 0 && !stderr.writableNeedDrain) {
         const count = dropped;
@@ -61,12 +62,3 @@ const detailsOf = ({ seq, responseTime, req, reqId }: LogFields = {}) =>
   ]
     .filter(Boolean)
     .join("");
-
-/**
- * Characters that could forge a line, or reverse its direction on a screen: all controls, C1
- * included, U+2028 and U+2029, bidirectional controls. JSON.stringify escapes some of them only.
- */
-const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
-
-const escaped = (character: string) =>
-  `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
