@@ -336,9 +336,7 @@ export class Journal
     if (size < end || size > end + bytes) throw error;
     file.truncate(end);
 
-    const isFull =
-      isError(error) && "errno" in error && noSpace.has(error.errno);
-    if (!isFull) throw error;
+    if (!isFull(error)) throw error;
     this.#queue.settle(
       new StoreError("full", "there is no space left", { cause: error })
     );
@@ -380,6 +378,12 @@ export class Journal
     if (links === 0) throw new Error("it was deleted while in use");
   }
 }
+
+/** Whether an error of the system, or the cause of a JournalError, is that there is no space. */
+export const isFull = (error: unknown): boolean =>
+  error instanceof JournalError
+    ? isFull(error.cause)
+    : isError(error) && "errno" in error && noSpace.has(error.errno);
 
 /** Compared as numbers: libuv has no name for EDQUOT. */
 const { ENOSPC, EDQUOT, EFBIG } = constants.errno;

@@ -239,7 +239,7 @@ export function readCopy(
 
 /** Writes what was planned: leaves a file that ends with its last record, durably. */
 async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
-  const { disk, path, warn } = place;
+  const { disk, path, userId, warn } = place;
   if (plan.kind === "new") {
     // Tries whether a copy can be made, although there is nothing to copy: the directory of a
     // writable file may not be writable. This also syncs the directory before the first response.
@@ -264,13 +264,23 @@ async function repair(place: OpenOptions, file: JournalFile, plan: RepairPlan) {
 
   const { offset, bytes } = torn;
   if (bytes.length > 0) {
-    // Never replaces an earlier copy.
     let name = `${path}.torn-${offset}`;
-    if (disk.look(name)) name += `-${randomUUID()}`;
-    await replaceFile(disk, name, bytes);
-    warn(
-      `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
-    );
+    const earlier = disk.look(name);
+
+    // A start without space for the rest tries again: one copy is enough.
+    const isCopied =
+      earlier?.bytes === bytes.length &&
+      ifPossible(() =>
+        disk.readBeside(name, path, userId, bytes.length)
+      )?.equals(bytes);
+    if (!isCopied) {
+      // Never replaces an earlier copy.
+      if (earlier) name += `-${randomUUID()}`;
+      await replaceFile(disk, name, bytes);
+      warn(
+        `${path}: at offset ${offset}, a torn end of ${bytes.length} bytes was moved to ${name}`
+      );
+    }
   }
   await rewriteEnd(disk, path, file, rewrite);
 }

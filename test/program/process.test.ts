@@ -5,6 +5,7 @@ import { once } from "node:events";
 import {
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -15,14 +16,16 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openJournal, tokenDigest } from "../../src/index.ts";
 import { begin, run, start, startWithAdmin } from "../support/in-process.ts";
-import { idsIn } from "../support/journals.ts";
+import { header, idsIn, record } from "../support/journals.ts";
 import {
   adminOf,
   ask,
   finish,
   hangUp,
   internalError,
+  limitFiles,
   logged,
+  noLimits,
   pageOf,
   post,
   readyOf,
@@ -37,9 +40,12 @@ import {
   placeIn,
   post as bytesOf,
   program,
+  runningOf,
+  type RunningProcess,
   socketFolder,
   startProcess,
-  temporaryFolder
+  temporaryFolder,
+  token
 } from "../support/support.ts";
 import { until } from "../support/until.ts";
 
@@ -243,3 +249,67 @@ test("a store in a folder that does not exist ends with 74, and the message name
     message: `${join(cwd, "none/x")}: there is no directory ${join(cwd, "none")}`
   });
 });
+
+/** Starts the program with a limit on the size of the files that it may write, as on a full disk. */
+function startLimited(cwd: string, bytes: number): RunningProcess {
+  const args = ["--port", "0", "--admin", "0"];
+  return runningOf(
+    spawn(
+      "prlimit",
+      [`--fsize=${bytes}:unlimited`, process.execPath, program, ...args],
+      { cwd, env: cleanEnvironment({ PLANTS_TOKEN: token }) }
+    )
+  );
+}
+
+test(
+  "a start without space for a repair waits for space, with one line in the log, until a signal",
+  { timeout, skip: noLimits },
+  async () => {
+    const cwd = temporaryFolder();
+    const torn = '{"seq":2,';
+    const journal = header + record(1, 133);
+    writeFileSync(join(cwd, "plants.ndjson"), journal + torn);
+
+    // The torn end can be copied, the end to rewrite cannot.
+    const first = startLimited(cwd, torn.length + 1);
+    await logged(first, "it cannot start until there is space");
+    assert.equal(await first.end(), 74);
+    assert.equal(
+      readFileSync(join(cwd, "plants.ndjson"), "utf8"),
+      journal + torn
+    );
+
+    const second = startLimited(cwd, torn.length + 1);
+    await logged(second, "it cannot start until there is space");
+    limitFiles(second.process.pid, "unlimited");
+    await second.listening();
+    assert.equal(await statusOf(second), 200);
+    assert.equal(await second.end(), 0);
+    const ofSpace = second.events().filter(({ msg }) => /space/.test(msg));
+    assert.deepEqual(
+      ofSpace.map(({ level }) => level),
+      [50]
+    );
+    const copies = readdirSync(cwd).filter((name) => name.includes(".torn-"));
+    assert.deepEqual(copies, [`plants.ndjson.torn-${journal.length}`]);
+  }
+);
+
+test(
+  "a rotation without space is tried again by itself",
+  { timeout, skip: noLimits },
+  async () => {
+    const cwd = temporaryFolder();
+    const path = join(cwd, "plants.ndjson");
+    const server = await startProcess({ cwd });
+    limitFiles(server.process.pid, 10);
+    renameSync(path, `${path}.1`);
+    await hangUp(server, "it is not rotated until there is space");
+    limitFiles(server.process.pid, "unlimited");
+    await logged(server, `rotated: now writing to ${path}`);
+    assert.equal(await statusOf(server), 200);
+    assert.equal(await server.end(), 0);
+    assert.match(readFileSync(path, "utf8"), /"name":"Fern"/);
+  }
+);

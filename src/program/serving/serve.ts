@@ -1,4 +1,5 @@
 /** `serve`: the start, reloads and the shutdown. */
+import { setTimeout as pause } from "node:timers/promises";
 import { createPlantServer } from "../../index.ts";
 import { messageOf, exitCodes, type ExitError } from "../../failure.ts";
 import { isWindows } from "../../system.ts";
@@ -6,7 +7,8 @@ import { createAccessLog } from "./access-log.ts";
 import { internalErrorMessage, reportError } from "../exit.ts";
 import { watchHealth } from "./health.ts";
 import { version } from "../../config.ts";
-import type { Host } from "../host.ts";
+import { isFull } from "../../journal/journal.ts";
+import type { Host, Log } from "../host.ts";
 import {
   addressesOf,
   addressOf,
@@ -34,7 +36,10 @@ export async function serve(config: Config, host: Host) {
   if (!isWindows)
     host.onSignal("SIGHUP", () => {
       starting.then(
-        (running) => reloadAndRotate(running, config, host),
+        (running) => {
+          reload(running, config, host);
+          rotate(running, config, log, shutdown);
+        },
         () => undefined
       );
     });
@@ -94,13 +99,13 @@ type Running = Awaited<ReturnType<typeof start>>;
  */
 async function start(config: Config, host: Host, shutdown: Shutdown) {
   const { log } = host;
-  const secrets = {
-    tokens: openTokens(config, host),
-    tls: readTls(config, host),
-    isLoaded: true,
-    loadedAt: Date.now()
-  };
-  const store = await openStore(config, host);
+  const secrets = loadSecrets(config, host);
+  const store = await whenThereIsSpace(
+    () => openStore(config, host),
+    "it cannot start",
+    log,
+    shutdown
+  );
   store.once("failed", (error) => {
     log("error", error.message);
     shutdown.fail(error.exitCode);
@@ -135,6 +140,41 @@ async function start(config: Config, host: Host, shutdown: Shutdown) {
     await store.close();
     throw error;
   }
+}
+
+const loadSecrets = (config: Config, host: Host) => ({
+  tokens: openTokens(config, host),
+  tls: readTls(config, host),
+  isLoaded: true,
+  loadedAt: Date.now()
+});
+
+/** Time between two tries while there is no space. */
+const againMillis = 1_000;
+
+/**
+ * Does a step, again each second while it finds no space, which it logs once.
+ *
+ * @throws the step's error: another one, or the last one once the shutdown is requested
+ */
+async function whenThereIsSpace<T>(
+  step: () => Promise<T>,
+  consequence: string,
+  log: Log,
+  { requested }: Shutdown
+): Promise<T> {
+  for (let tries = 0; ; tries++)
+    try {
+      return await step();
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      if (tries === 0)
+        log(
+          "error",
+          `${messageOf(error)}; ${consequence} until there is space`
+        );
+      if (await Promise.race([requested, pause(againMillis)])) throw error;
+    }
 }
 
 /** Logs and prints that the server listens, and where. */
@@ -180,10 +220,9 @@ type Reloaded = {
   readonly notAfter?: Date;
 };
 
-/** Does what SIGHUP requests. A part that fails leaves the others to do their work. */
-function reloadAndRotate(running: Running, config: Config, host: Host) {
+/** Reads the secret files again. One that is refused leaves the others to be read. */
+function reload({ server, secrets }: Running, config: Config, host: Host) {
   const { log } = host;
-  const { server, store, secrets, admin, health } = running;
   const again = (what: string, read: () => Reloaded) => {
     try {
       const fields = read();
@@ -206,9 +245,18 @@ function reloadAndRotate(running: Running, config: Config, host: Host) {
     });
 
   if (secrets.isLoaded) secrets.loadedAt = Date.now();
+}
 
-  // A stream has nothing to rotate.
-  store.rotate?.().then(
+/** Continues in a new journal if the old one was renamed. A stream has nothing to rotate. */
+function rotate(
+  { store, secrets, admin, health }: Running,
+  config: Config,
+  log: Log,
+  shutdown: Shutdown
+) {
+  const step = store.rotate?.bind(store);
+  if (!step) return;
+  whenThereIsSpace(step, "it is not rotated", log, shutdown).then(
     (isNew) => {
       if (isNew) admin?.metrics.add("plant_store_journal_rotations_total");
       const isReady = health.state === "ready";
