@@ -53,13 +53,21 @@ function losingProxy(port: number): Promise<number> {
   );
 }
 
+const noPython = missing(["python3", "--version"]);
+const interpreters = {
+  "retry": ["sh", "-e"],
+  "retry.mts": [process.execPath, "--import", "tsx"],
+  "retry.py": ["python3"]
+} as const;
+
 for (const [name, field, skip] of [
   [
     "retry",
     '-H "Idempotency-Key: $key" ',
     missing(["curl", "--retry-all-errors", "--version"])
   ],
-  ["retry.mts", '"Idempotency-Key": key,', false]
+  ["retry.mts", '"Idempotency-Key": key,', false],
+  ["retry.py", ', "Idempotency-Key": key', noPython]
 ] as const) {
   test(
     `the README's ${name} stores a plant once although the first response is lost and the second is a 503`,
@@ -80,10 +88,7 @@ for (const [name, field, skip] of [
               ...replaced
             })
           );
-          const [command, args] =
-            name === "retry"
-              ? ["sh", ["-e"]]
-              : [process.execPath, ["--import", "tsx"]];
+          const [command = "", ...args] = interpreters[name];
           const { stdout } = await promisify(execFile)(
             command,
             [...args, file],
@@ -185,69 +190,99 @@ const retries: readonly (readonly [
   )
 ];
 
+/** Runs a client, which prints each pause and takes none, against a server or a port without one. */
+async function runClient(
+  name: "retry.mts" | "retry.py",
+  behaviours: readonly Behaviour[] | "no server",
+  ...args: readonly string[]
+) {
+  const keys: unknown[] = [];
+  const server = createHttpServer((request, response) => {
+    const behaviour = behaviours[keys.length] ?? lost;
+    keys.push(request.headers["idempotency-key"]);
+    if (typeof behaviour === "string") return void request.socket.destroy();
+    const [status, body, retryAfter] = behaviour;
+    response.statusCode = status;
+    response.setHeader("Connection", "close");
+    if (retryAfter !== undefined) response.setHeader("Retry-After", retryAfter);
+    request.resume().once("end", () => response.end(body));
+  });
+  const port = behaviours === "no server" ? 2 : await listen(server);
+  const file = join(temporaryFolder(), name);
+  const pause =
+    name === "retry.py"
+      ? { "time.sleep(": 'print("pause", 1000 * ' }
+      : {
+          'import { setTimeout } from "node:timers/promises";':
+            'const setTimeout = async (millis: number) => console.log("pause", millis);'
+        };
+  const url = { "http://127.0.0.1:8080": `http://127.0.0.1:${port}` };
+  writeFileSync(file, recipeWith(name, { ...url, ...pause }));
+  const [command, ...before] = interpreters[name];
+  const result: unknown = await promisify(execFile)(
+    command,
+    [...before, file, ...args],
+    { cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }) }
+  ).catch((error: unknown) => error);
+  const { code = 0, stdout, stderr } = Object(result);
+  const pauses = [...`${stdout}`.matchAll(/^pause (\d+)$/gm)];
+  return {
+    code: Number(code),
+    output: `${stdout}${stderr}`.replaceAll(/^pause .*\n/gm, ""),
+    pauses: pauses.map(([, millis]) => Number(millis)),
+    keys
+  };
+}
+
 for (const [says, behaviours, pauses, output] of retries) {
   test(`the README's retry.mts ${says}`, async () => {
-    const keys: unknown[] = [];
-    const server = createHttpServer((request, response) => {
-      const behaviour = behaviours[keys.length] ?? lost;
-      keys.push(request.headers["idempotency-key"]);
-      if (behaviour === "loses the request")
-        return void request.socket.destroy();
-      const [status, body, retryAfter] = behaviour;
-      response.statusCode = status;
-      response.setHeader("Connection", "close");
-      if (retryAfter !== undefined)
-        response.setHeader("Retry-After", retryAfter);
-      request.resume().once("end", () => response.end(body));
-    });
-    const file = join(temporaryFolder(), "retry.mts");
-    writeFileSync(
-      file,
-      recipeWith("retry.mts", {
-        "http://127.0.0.1:8080": `http://127.0.0.1:${await listen(server)}`,
-        // Prints each pause, and takes none.
-        'import { setTimeout } from "node:timers/promises";':
-          'const setTimeout = async (millis: number) => console.log("pause", millis);'
-      })
-    );
-    const { stdout, stderr } = spawnedOutput(
-      await promisify(execFile)(process.execPath, ["--import", "tsx", file], {
-        cwd: root,
-        env: cleanEnvironment({ PLANTS_TOKEN: "a" })
-      }).catch((error: unknown) => error)
-    );
-    const found = [...stdout.matchAll(/^pause (\d+)$/gm)];
-    assert.deepEqual(
-      found.map(([, millis]) => Number(millis)),
-      pauses,
-      stderr
-    );
-    assert.match(`${stdout}${stderr}`, output);
-    assert.equal(keys.length, behaviours.length);
-    assert.equal(new Set(keys).size, 1, "all tries have the same key");
+    const found = await runClient("retry.mts", behaviours);
+    assert.deepEqual(found.pauses, pauses, found.output);
+    assert.match(found.output, output);
+    assert.equal(found.keys.length, behaviours.length);
+    assert.equal(new Set(found.keys).size, 1, "all tries have the same key");
   });
 }
 
-test("the README's retry.mts says in one line that no server listens", async () => {
-  const file = join(temporaryFolder(), "retry.mts");
-  const recipe = recipeWith("retry.mts", {
-    "http://127.0.0.1:8080": "http://127.0.0.1:2",
-    // Takes no pause.
-    'import { setTimeout } from "node:timers/promises";':
-      "const setTimeout = async () => undefined;"
-  });
-  writeFileSync(file, recipe);
-  const failed: unknown = await promisify(execFile)(
-    process.execPath,
-    ["--import", "tsx", file],
-    { cwd: root, env: cleanEnvironment({ PLANTS_TOKEN: "a" }) }
-  ).catch((error: unknown) => error);
-  assert.equal(Object(failed).code, 1);
+test("the README's retry.mts says in one line that no server listens, and that nothing was stored", async () => {
+  const { code, output } = await runClient("retry.mts", "no server");
+  assert.equal(code, 1);
   assert.match(
-    spawnedOutput(failed).stderr,
-    /^it is unknown whether .*; the last try got: connect ECONNREFUSED 127\.0\.0\.1:2\n$/
+    output,
+    /^nothing was stored: try again .*; the last try got: connect ECONNREFUSED 127\.0\.0\.1:2\n$/
   );
 });
+
+test("the README's retry.mts takes the key of an earlier run", async () => {
+  const { output } = await runClient("retry.mts", "no server");
+  const [key = ""] = /(?<=with the key )[^;]+/.exec(output) ?? [];
+  const { keys } = await runClient("retry.mts", [taken], key);
+  assert.deepEqual(keys, [key]);
+});
+
+test(
+  "the README's retry.py waits, repeats what may succeed later, and takes a key",
+  { skip: noPython },
+  async () => {
+    const date = "Wed, 21 Oct 2015 07:28:00 GMT";
+    assert.deepEqual(
+      await runClient(
+        "retry.py",
+        [lost, failed(50301, date), [429, "", "30"], failed(40014)],
+        "a"
+      ),
+      {
+        code: 1,
+        output: 'with the key a: {"error":40014,"message":"m"}\n',
+        pauses: [1_000, 2_000, 30_000],
+        keys: ["a", "a", "a", "a"]
+      }
+    );
+    const { output, pauses } = await runClient("retry.py", "no server");
+    assert.match(output, /^with the key [-\da-f]{36}: .*refused.*\n$/);
+    assert.deepEqual(pauses, allPauses);
+  }
+);
 
 test(
   "the examples of the README on HTTP run in one shell, in order, and leave no server",
@@ -290,12 +325,6 @@ test(
     assert.equal(journal.match(/^\{"seq":/gm)?.length, 2);
   }
 );
-
-/** What a command printed, whether it succeeded or failed. */
-function spawnedOutput(result: unknown) {
-  const { stdout, stderr } = Object(result);
-  return { stdout: String(stdout), stderr: String(stderr) };
-}
 
 test(
   "the README's curl example makes a key for each plant",

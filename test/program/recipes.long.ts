@@ -819,6 +819,39 @@ test(
 );
 
 test(
+  "load.mjs shows its progress on a terminal, and says on Ctrl-C how far it is",
+  { timeout, skip: missing(["script", "--version"]) },
+  async () => {
+    const cwd = temporaryFolder();
+    writeFileSync(join(cwd, "a"), '{"id":1,"name":"Fern"}\n'.repeat(20_000));
+    const server = await startProcess();
+    const load = `exec '${process.execPath}' '${join(root, "src/program/recipes/load.mjs")}' a`;
+    const terminal = runningOf(
+      spawn("script", ["--quiet", "--return", "--command", load, "/dev/null"], {
+        cwd,
+        env: cleanEnvironment({ PLANTS_URL: server.url, PLANTS_TOKEN: token })
+      })
+    );
+    const progress = /^(\d+) lines, (\d+) %\r/;
+    await terminal.until(
+      () => progress.test(terminal.stdout()),
+      "it shows its progress"
+    );
+    terminal.process.stdin?.write("\x03");
+    assert.equal(await terminal.ended, 2);
+    const [, lines, percent] = progress.exec(terminal.stdout()) ?? [];
+    assert.deepEqual([Number(lines), Number(percent)], [64, 0]);
+    const [, done] =
+      /(\d+) lines are done: run load\.mjs again for the rest\r\n$/.exec(
+        terminal.stdout()
+      ) ?? [];
+    const recorded = readFileSync(join(cwd, "a.loaded"), "utf8");
+    assert.equal(recorded.split(" ")[1], done);
+    await server.end();
+  }
+);
+
+test(
   "load.mjs without its keys, killed and run again, stores lines twice",
   { timeout },
   async () => {

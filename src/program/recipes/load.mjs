@@ -48,7 +48,11 @@ async function load() {
       "PLANTS_TOKEN is not set: it must be a token of the server"
     );
   const hash = createHash("sha256");
-  for await (const block of createReadStream(path)) hash.update(block);
+  let all = 0;
+  for await (const block of createReadStream(path)) {
+    hash.update(block);
+    all += block.length;
+  }
   const digest = hash.digest("base64url");
   const isNew = !existsSync(loaded);
   const record = (lines) => {
@@ -64,6 +68,7 @@ async function load() {
   const ageMillis = Date.now() - statSync(loaded).mtimeMs;
   let isWarned = ageMillis <= windowMillis;
   let line = 0;
+  let read = 0;
   let batch = [];
   let bytes = 0;
   const post = async (last) => {
@@ -74,10 +79,17 @@ async function load() {
     appendFileSync(refused, messages.join(""), { flush: true });
     record(last);
     [batch, bytes] = [[], 0];
+
+    // What is printed next takes the place of this text.
+    if (process.stderr.isTTY)
+      process.stderr.write(
+        `${last} lines, ${Math.min(Math.floor((read / all) * 100), 100)} %\r`
+      );
   };
 
   for await (const text of linesOf(path)) {
     line++;
+    read += text.length + 1;
     if (line <= Number(done) || /^[ \t\r]*$/.test(text)) continue;
     if (!isWarned)
       console.error(
@@ -178,6 +190,13 @@ function reasonOf(error) {
   );
 }
 
+process.once("SIGINT", () => {
+  const [, lines = 0] = existsSync(loaded)
+    ? readFileSync(loaded, "utf8").split(" ")
+    : [];
+  console.error(`${lines} lines are done: run load.mjs again for the rest`);
+  process.exit(2);
+});
 await load().catch((error) => {
   console.error(error.message);
   process.exitCode = 2;
