@@ -7,6 +7,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  renameSync,
   statSync,
   symlinkSync,
   writeFileSync
@@ -15,7 +16,7 @@ import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run } from "../support/in-process.ts";
-import { fetchPlant, logged } from "../support/operator.ts";
+import { adminOf, fetchPlant, logged, pageOf } from "../support/operator.ts";
 import { nodes } from "../support/recipes.ts";
 import { fern } from "../support/requests.ts";
 import { listen } from "../support/serving.ts";
@@ -30,6 +31,7 @@ import {
   temporaryFolder,
   token
 } from "../support/support.ts";
+import { certify } from "../support/tools.ts";
 import { blockOf, blocks } from "./documents.ts";
 import { seconds, until } from "../support/until.ts";
 
@@ -122,6 +124,34 @@ for (const { document, text } of transcripts) {
 }
 
 // Commands
+
+test("the front page's commands for production serve with TLS, a token and metrics", async () => {
+  const folder = checkout();
+  const [make, serve = ""] = blockOf("sh", "production").trim().split("\n");
+  const made = shell(make ?? "", folder, withNode(folder));
+  assert.equal(made.status, 0, made.stderr);
+  const { cert, key } = certify(folder, "own");
+  renameSync(cert, join(folder, "cert.pem"));
+  renameSync(key, join(folder, "key.pem"));
+  const args = serve
+    .replace("node dist/server.js ", "")
+    .replace("0.0.0.0", "127.0.0.1")
+    .replace("9108", "0");
+  const server = await startProcess({
+    cwd: folder,
+    args: args.split(" "),
+    env: { PLANTS_TOKEN: "" }
+  });
+  const { stdout } = shell(
+    `curl -s --cacert cert.pem https://localhost:${server.port}/plants -d '${fern}' \
+      -H 'Content-Type: application/json' -H 'Authorization: Bearer ${made.stderr.trim()}'`,
+    folder
+  );
+  assert.equal(stdout, '{"name":"Fern"}\n');
+  const metrics = await pageOf(adminOf(server), "/metrics");
+  assert.match(metrics.body, /^plant_store_ready 1$/m);
+  await server.end();
+});
 
 test("the commands for tokens make a file that the server accepts", async () => {
   const folder = checkout();
@@ -426,7 +456,6 @@ const lasting = blocks.filter(({ text }) => text.includes("SIGINT"));
 test("the examples of servers with a journal handle signals", () => {
   const names = lasting.map(({ name }) => name);
   for (const name of [
-    "server.mjs",
     "handler.mjs",
     "require.cjs",
     "express.mjs",
