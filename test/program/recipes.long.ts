@@ -539,7 +539,7 @@ test(
     const { status, said } = command(cwd, "sh", "-ec", restore);
     assert.equal(status, 0, said);
     assert.match(said, /^plants-1\.ndjson: whole, records: 5, /m);
-    assert.equal(said.match(/at offset \d+, the line's checksum/g)?.length, 2);
+    assert.match(said, /the line's checksum is wrong; bad lines: 2\b/);
     assert.equal(
       readFileSync(join(cwd, "damaged.ndjson"), "utf8"),
       damaged,
