@@ -26,7 +26,7 @@ import { run } from "../support/in-process.ts";
 import { fetchPlant, logged } from "../support/operator.ts";
 import { journalWith } from "../support/journals.ts";
 import { command } from "../support/package.ts";
-import { nodes, recipeOf, recipeWith } from "../support/recipes.ts";
+import { commandOf, nodes, recipeOf, recipeWith } from "../support/recipes.ts";
 import { listen } from "../support/serving.ts";
 import {
   cleanEnvironment,
@@ -109,30 +109,12 @@ test(
   }
 );
 
-/** Returns the arguments of a unit's command for the program, with a folder in the place of its own. */
-function argumentsOf(name: string, folder: string): readonly string[] {
-  const [, line = ""] =
-    /^ExecStart=(.*)$/m.exec(
-      recipeWith(name, {
-        "/opt/plant-store/dist/server.js": "PROGRAM",
-        "/var/lib/plant-store": "FOLDER"
-      })
-    ) ?? [];
-  // The folder takes its place after the split: its path may have spaces.
-  const [, path, ...args] = line
-    .replace("${CREDENTIALS_DIRECTORY}", "FOLDER")
-    .split(" ")
-    .map((word) => word.replace("FOLDER", folder));
-  assert.equal(path, "PROGRAM");
-  return args;
-}
-
 test("the unit's command serves with a credential as systemd provides it, mode 0440", async () => {
   const folder = temporaryFolder();
   const tokens = join(folder, "tokens");
   writeFileSync(tokens, `alice ${tokenDigest(token)}\n`);
   chmodSync(tokens, 0o440);
-  const args = argumentsOf(unit, folder);
+  const { args } = commandOf(unit, folder);
   const server = await startProcess({ args, env: { PLANTS_TOKEN: "" } });
   assert.equal(await post(server.url, 1), 200);
   assert.equal(await server.end(), 0);
@@ -152,7 +134,7 @@ test("the command of the verification fails for a damaged journal, not for a tor
     [whole.replace("Fern", "Farn"), 65]
   ] as const) {
     writeFileSync(path, text);
-    const { code: found } = await run(argumentsOf(name, folder));
+    const { code: found } = await run(commandOf(name, folder).args);
     assert.equal(found, code);
   }
 });
@@ -211,6 +193,57 @@ test(
       "dist",
       "package.json"
     ]);
+  }
+);
+
+// A small machine
+
+test(
+  "the commands for a small machine install a unit whose command serves",
+  { timeout, skip: noSystemctl },
+  async () => {
+    const folder = temporaryFolder();
+    const etc = join(folder, "etc");
+    const units = join(etc, "systemd", "system");
+    mkdirSync(units, { recursive: true });
+    const commands = recipeWith("small", {
+      "npm ci\n": "",
+      "systemctl daemon-reload\n": "",
+      "systemctl restart systemd-journald\n": "",
+      "/opt/": `${folder}/opt/`,
+      "/etc/": `${etc}/`,
+      "enable --now": `enable --root=${folder}`
+    });
+    const { status, said } = command(root, "sh", "-ec", commands);
+    assert.equal(status, 0, said);
+    assert.ok(existsSync(join(etc, "systemd/journald.conf.d/small.conf")));
+
+    const small = join(units, `${unit}.d`, "small.conf");
+    const verify = () =>
+      spawnSync("systemd-analyze", ["verify", `./${unit}`], {
+        cwd: units,
+        encoding: "utf8"
+      }).stderr;
+    const node = { "/usr/bin/node": process.execPath };
+    writeFileSync(join(units, unit), recipeWith(unit, node));
+    writeFileSync(small, recipeWith("small.conf", node));
+    assert.equal(verify(), "");
+    writeFileSync(small, recipeWith("small.conf", { "MemoryMax=": "Tea=" }));
+    assert.match(verify(), /Tea/, "the control");
+
+    const { nodeArgs, args } = commandOf(
+      "small.conf",
+      join(etc, "plant-store")
+    );
+    const server = await startProcess({
+      program: join(folder, "opt/plant-store/plant-store.cjs"),
+      nodeArgs,
+      args,
+      env: { PLANTS_TOKEN: "" }
+    });
+    const [bearer] = /^[\w-]{43}$/m.exec(said) ?? [];
+    assert.equal((await fetchPlant(server.url, undefined, bearer)).status, 200);
+    assert.equal(await server.end(), 0);
   }
 );
 
@@ -741,7 +774,7 @@ for (const [connections, refused] of [
 test("the lines that load.mjs may repeat fit in the window of keys of a small machine", () => {
   const numberIn = (recipe: string, form: RegExp) =>
     Number(form.exec(recipeOf(recipe))?.[1]?.replaceAll("_", ""));
-  const window = numberIn("small", /--key-window (\d+)/);
+  const window = numberIn("small.conf", /--key-window (\d+)/);
   // A record has at most 300 bytes more than its line.
   const records =
     numberIn("load.mjs", /bytesMax = (\d[\d_]*);/) +

@@ -40,6 +40,24 @@ export function recipeWith(
   }, recipeOf(name));
 }
 
+/** Returns the command of a unit, with a folder in the place of those that systemd makes. */
+export function commandOf(name: string, folder: string) {
+  const [, line = ""] =
+    /^ExecStart=((?:.*\\\n)*.+)$/m.exec(recipeOf(name)) ?? [];
+  const [, ...words] = line
+    .replaceAll("\\\n", "")
+    .split(/\s+/)
+    .map((word) =>
+      word.replace(
+        /\/var\/lib\/plant-store|\$\{CREDENTIALS_DIRECTORY\}/,
+        () => folder
+      )
+    );
+  const program = words.findIndex((word) => /\.c?js$/.test(word));
+  assert.ok(program >= 0, line);
+  return { nodeArgs: words.slice(0, program), args: words.slice(program + 1) };
+}
+
 /** Runs a recipe's commands in a folder, with this node as its node, and these commands besides. */
 export function runRecipe(
   name: string,
