@@ -1,6 +1,5 @@
 /**
- * Hostile keys: one key in very many requests, and keys that collide. The simulation of
- * test/durability has windows that are far too small.
+ * Hostile keys: one key in very many requests, and keys that collide.
  *
  * PLANT_TEST_ROUNDS, whatever its value, makes it 100,000 requests instead of 3,000, and 1,000
  * connections instead of 300.

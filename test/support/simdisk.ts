@@ -30,31 +30,48 @@ export interface Fault {
 /** What gets through of the write that a crash interrupts; of another change nothing does. */
 export interface Interruption {
   readonly bytes: number;
-  /** How many NULs follow, within the length of the write. */
-  readonly nuls?: number;
   readonly durable: boolean;
 }
 
+/**
+ * What a power cut leaves of the bytes that were not durable: none, and the truncations before them
+ * are undone, or are not; all, but for those of a failed flush; their size alone, as NULs; a half.
+ */
+export type Kept =
+  "durable" | "truncated" | "flushed" | "size" | "first half" | "second half";
+
 /** What a crash leaves of what was not durable: all of it where only the process died. */
 export interface Survival {
-  readonly bytes: boolean;
+  readonly bytes: boolean | Kept;
   readonly names: boolean;
 }
+
+/** The operations that change the disk, or may. */
+const changing: ReadonlySet<Operation> = new Set([
+  "open",
+  "append",
+  "truncate",
+  "sync",
+  "openBeside",
+  "rename",
+  "remove",
+  "syncDirectory"
+]);
 
 export class SimulatedDisk implements Disk {
   /** Every call, in order. */
   readonly calls: Operation[] = [];
   /** How many of the faults that were asked for have come. */
   faultsFired = 0;
-  /** A truncation is durable at once; otherwise the next write makes it so, or the next sync of a
-   * directory: in ext4's and XFS's one journal what came before is committed with it. */
-  truncationsAreDurable = false;
-  /** Neither the size nor the time of a file tells that it was written. */
-  statesAreEqual = false;
   /** A disk that lies: its writes return and are not durable. */
   lies = false;
   /** A crash has come: every call fails until `restart`. */
   isDown = false;
+  /** Called with each change, and how many bytes it writes, before it comes: what it meets. */
+  onChange: (
+    operation: Operation,
+    bytes: number
+  ) => Fault | Interruption | undefined = () => undefined;
   #names = new Map<string, Inode>();
   #durableNames = new Map<string, Inode>();
   /** The identities of the files that this process has locked. */
@@ -67,7 +84,8 @@ export class SimulatedDisk implements Disk {
     left: number;
     readonly fault: Fault;
   }[] = [];
-  #crash: { left: number; readonly part: Interruption | undefined } | undefined;
+  /** What gets through of the change that a crash interrupts. */
+  #crash: Interruption | undefined;
   #stalled: (() => void)[] | undefined;
   #onStalled = (): void => undefined;
   #life = 0;
@@ -83,6 +101,36 @@ export class SimulatedDisk implements Disk {
   copy(bytes: Buffer, to: string, isInPlace: boolean): void {
     const inode = (isInPlace && this.#names.get(to)) || this.#make(to);
     inode.fill(Buffer.from(bytes), Buffer.alloc(bytes.length));
+  }
+
+  /** Removes a file durably, as an operator does. */
+  discard(path: string): void {
+    this.#names.delete(path);
+    this.#durableNames.delete(path);
+  }
+
+  /** Changes a file's time. */
+  touch(path: string): void {
+    this.#names.get(path)?.touch();
+  }
+
+  /** Whether there is a mark that a process has closed a file, and it is as it was then. */
+  isClosed(path: string): boolean {
+    const inode = this.#names.get(path);
+    const mark = inode && `${path}.closed-${this.#seen(inode).state}`;
+    return mark !== undefined && this.#names.has(mark);
+  }
+
+  /** The text of all that is on the disk. */
+  describe(): string {
+    const files = (names: ReadonlyMap<string, Inode>) =>
+      [...names].map(([name, inode]) => [name, inode.describe()]).sort();
+    const closed = this.names().filter((name) => this.isClosed(name));
+    return JSON.stringify([
+      files(this.#names),
+      files(this.#durableNames),
+      closed
+    ]);
   }
 
   /** Leaves the mark of a closed file beside one, as the process that closed it. */
@@ -127,11 +175,6 @@ export class SimulatedDisk implements Disk {
     this.#faults.push({ operation, left: skip, fault });
   }
 
-  /** The change after `skip` others is where the crash comes; `part` of it gets through. */
-  crash(skip: number, part?: Interruption): void {
-    this.#crash = { left: skip, part };
-  }
-
   /** Ends the process that used the disk, with all its locks and open files. */
   restart({ bytes, names }: Survival): void {
     this.#life++;
@@ -140,11 +183,10 @@ export class SimulatedDisk implements Disk {
     this.#faults = [];
     this.#crash = this.#stalled = undefined;
     if (!names) this.#names = new Map(this.#durableNames);
-    for (const inode of this.#names.values()) {
-      if (!bytes) inode.forget();
-      else if (!names) inode.keep();
-    }
-    if (!bytes) this.#durableNames = new Map(this.#names);
+    const kept = bytes === true ? (names ? undefined : "flushed") : bytes;
+    if (kept === undefined) return;
+    for (const inode of this.#names.values()) inode.forget(kept || "durable");
+    this.#durableNames = new Map(this.#names);
   }
 
   /** Stalls every append from now on; resolves when the first has been called. */
@@ -175,7 +217,7 @@ export class SimulatedDisk implements Disk {
 
   open(path: string): JournalFile {
     this.#enter("open");
-    if (!this.#names.has(path)) this.#change();
+    this.#change();
     return this.#file(this.#names.get(path) ?? this.#make(path));
   }
 
@@ -210,7 +252,7 @@ export class SimulatedDisk implements Disk {
     this.#enter("openBeside");
     this.#change();
     const inode = this.#names.get(path) ?? this.#make(path);
-    inode.truncate(0, this.truncationsAreDurable);
+    inode.truncate(0);
     return this.#file(inode);
   }
 
@@ -236,17 +278,11 @@ export class SimulatedDisk implements Disk {
     for (const inode of this.#names.values()) inode.commitTruncations();
   }
 
-  /** Gives a file another name. */
-  link(path: string, to: string): void {
-    const inode = this.#names.get(path);
-    if (inode) this.#names.set(to, inode);
-  }
-
   #file(inode: Inode): JournalFile {
     const life = this.#life;
-    const enter = (operation: Operation): Fault => {
+    const enter = (operation: Operation, bytes?: number): Fault => {
       if (life !== this.#life) throw new Error("opened before the crash");
-      return this.#enter(operation);
+      return this.#enter(operation, bytes);
     };
     return {
       look: () => {
@@ -264,12 +300,12 @@ export class SimulatedDisk implements Disk {
       append: async (bytes) => {
         if (this.#stalled)
           await new Promise<void>((resolve) => this.#stall(resolve));
-        return this.#append(inode, bytes, enter("append"));
+        return this.#append(inode, bytes, enter("append", bytes.length));
       },
       truncate: (bytes) => {
         enter("truncate");
         this.#change();
-        inode.truncate(bytes, this.truncationsAreDurable);
+        inode.truncate(bytes);
       },
       sync: async () => {
         try {
@@ -291,9 +327,14 @@ export class SimulatedDisk implements Disk {
   }
 
   /** Every call comes through here. */
-  #enter(operation: Operation): Fault {
+  #enter(operation: Operation, bytes = 0): Fault {
     if (this.isDown) throw new Error("the machine is down");
     this.calls.push(operation);
+    const given = changing.has(operation)
+      ? this.onChange(operation, bytes)
+      : undefined;
+    if (given && "durable" in given) this.#crash = given;
+    else if (given) this.#faults.push({ operation, left: 0, fault: given });
     const [due] = this.#faults.filter(
       (each) => each.operation === operation && each.left-- === 0
     );
@@ -307,14 +348,13 @@ export class SimulatedDisk implements Disk {
 
   /** Every change comes through here, before it is made. */
   #change(): void {
-    if (this.#stop() !== false) throw new Error("the machine is down");
+    if (this.#stop()) throw new Error("the machine is down");
   }
 
-  /** Whether the crash comes now, and what it lets through; false: it does not. */
-  #stop(): Interruption | undefined | false {
-    if (!this.#crash || this.#crash.left-- > 0) return false;
-    this.isDown = true;
-    return this.#crash.part;
+  /** Ends the machine if the crash comes now; returns what it lets through. */
+  #stop(): Interruption | undefined {
+    if (this.#crash) this.isDown = true;
+    return this.#crash;
   }
 
   #append(
@@ -323,11 +363,8 @@ export class SimulatedDisk implements Disk {
     { errno, bytes: taken = bytes.length }: Fault
   ): number {
     const stop = this.#stop();
-    if (stop !== false) {
-      const part = bytes.subarray(0, stop?.bytes);
-      const room = bytes.length - part.length;
-      const hole = Buffer.alloc(Math.min(stop?.nuls ?? 0, room));
-      if (stop) inode.append(Buffer.concat([part, hole]), stop.durable);
+    if (stop) {
+      inode.append(bytes.subarray(0, stop.bytes), stop.durable);
       throw new Error("the machine is down");
     }
     inode.append(bytes.subarray(0, taken), errno === undefined && !this.lies);
@@ -351,9 +388,7 @@ export class SimulatedDisk implements Disk {
     return {
       identity,
       inode: identity,
-      state: this.statesAreEqual
-        ? `${identity}-0-0`
-        : `${identity}-${cached.length}-${written}`,
+      state: `${identity}-${cached.length}-${written}`,
       isFile: true,
       bytes: cached.length,
       links
@@ -438,14 +473,13 @@ class Inode {
     return bytes;
   }
 
-  truncate(bytes: number, durable: boolean): void {
+  truncate(bytes: number): void {
     this.cached = this.cached.subarray(0, bytes);
     this.written = this.#now();
     this.#lost = this.#lost
       .filter(({ from }) => from < bytes)
       .map(({ from, to }) => ({ from, to: Math.min(to, bytes) }));
     this.#truncatedAt = Math.min(this.#truncatedAt, bytes);
-    if (durable) this.commitTruncations();
   }
 
   /** Bytes appended since stand after the truncation, and are not durable with it. */
@@ -455,18 +489,43 @@ class Inode {
     this.#durablyWritten = this.written;
   }
 
-  /** The power fails once everything was flushed. */
-  keep(): void {
-    this.sync();
-    this.forget();
-  }
-
-  /** The power fails: what was not durable is as it was before. */
-  forget(): void {
-    this.cached = this.durable;
-    this.written = this.#durablyWritten;
+  /** The power fails: this much is left of what was not durable. */
+  forget(kept: Kept): void {
+    if (kept === "durable") this.written = this.#durablyWritten;
+    else this.#durablyWritten = this.written;
+    this.cached = this.durable = this.#left(kept);
     this.#truncatedAt = Infinity;
     this.#lost = [];
+  }
+
+  #left(kept: Kept): Buffer {
+    if (kept === "durable") return this.durable;
+    const truncated = this.durable.subarray(0, this.#truncatedAt);
+    if (kept === "truncated") return truncated;
+    const left = this.#flushed();
+    const from = Math.min(truncated.length, left.length);
+    const middle = (from + left.length) >> 1;
+    if (kept === "first half") return left.subarray(0, middle);
+    if (kept === "size") left.fill(0, from);
+
+    // A header's sector has no hole.
+    if (kept === "second half" && from < 133) return truncated;
+    if (kept === "second half") left.fill(0, from, middle);
+    return left;
+  }
+
+  touch(): void {
+    this.written = this.#durablyWritten = this.#now();
+  }
+
+  describe(): string {
+    const { cached, durable } = this;
+    return JSON.stringify([
+      cached.toString("latin1"),
+      durable.toString("latin1"),
+      this.#truncatedAt,
+      this.#lost
+    ]);
   }
 }
 

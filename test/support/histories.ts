@@ -1,0 +1,327 @@
+/**
+ * Every history of five appends over two lives on the simulated disk: with each fault at each
+ * change that a life makes, with each thing that an operator may do between the lives.
+ *
+ * A history is judged after a last opening without a fault, and again after a power cut that leaves
+ * only what is durable: each acknowledged plant is there once, in order, and no other plant but
+ * those that were sent. Only what an operator is told to do may be needed for an opening.
+ */
+import { openJournal } from "../../src/journal/journal.ts";
+import { EIO, ENOSPC, outcomeOf, read } from "./journals.ts";
+import {
+  SimulatedDisk,
+  type Fault,
+  type Interruption,
+  type Operation,
+  type Survival
+} from "./simdisk.ts";
+
+const path = "/plants.ndjson";
+const limits = { keysBytesMax: 0 };
+
+/** What becomes of a change: it fails, or the process or the power ends before it or within. */
+type Outcome =
+  | { readonly error: (bytes: number) => Fault }
+  | {
+      readonly part?: (bytes: number) => Interruption;
+      readonly survival: Survival;
+    };
+
+const none = () => 0;
+const half = (bytes: number) => bytes >> 1;
+const all = (bytes: number) => bytes;
+const killed: Survival = { bytes: true, names: true };
+const kinds = [
+  "durable",
+  "truncated",
+  "flushed",
+  "size",
+  "first half",
+  "second half"
+] as const;
+const cuts = [true, false].flatMap((names) =>
+  kinds.map((bytes) => ({ bytes, names }))
+);
+
+/** The outcomes of every change, and those of a write. */
+const outcomes: readonly Outcome[] = [
+  { error: () => ({ errno: EIO }) },
+  { survival: killed },
+  ...cuts.map((survival) => ({ survival }))
+];
+const writeOutcomes: readonly Outcome[] = [
+  ...[EIO, ENOSPC].flatMap((errno) =>
+    [none, half, all].map((taken) => ({
+      error: (bytes: number) => ({ errno, bytes: taken(bytes) })
+    }))
+  ),
+  { error: (bytes) => ({ bytes: half(bytes) }) },
+  ...[half, all].flatMap((taken) =>
+    [killed, ...cuts].map((survival) => ({
+      part: (bytes: number) => ({ bytes: taken(bytes), durable: false }),
+      survival
+    }))
+  ),
+  ...outcomes.slice(1)
+];
+
+interface PlannedFault {
+  /** Which change of the history. */
+  readonly index: number;
+  readonly outcome: Outcome;
+}
+
+/** What an operator does between the lives. */
+export const operators = {
+  "does nothing": () => undefined,
+  "deletes the marks"(disk: SimulatedDisk) {
+    for (const mark of disk.marks())
+      if (mark.includes(".closed-")) disk.discard(mark);
+  },
+  "copies the file": (disk: SimulatedDisk) => copy(disk, "new file"),
+  "copies the file in its place": (disk: SimulatedDisk) =>
+    copy(disk, "in place"),
+  "moves the file, and back, or touches it": (disk: SimulatedDisk) =>
+    disk.touch(path),
+  "has a bad block in the last record": (disk: SimulatedDisk) =>
+    lose(disk, (bytes) => bytes.fill(0, bytes.length - 20)),
+  "empties the file": (disk: SimulatedDisk) =>
+    lose(disk, (bytes) => disk.copy(bytes.subarray(0, 0), path, true))
+} as const;
+
+/** Loses acknowledged plants, and says so, if a mark certifies that they were there. */
+function lose(disk: SimulatedDisk, damage: (bytes: Buffer) => unknown) {
+  const bytes = disk.bytes(path);
+  if (!bytes || !disk.isClosed(path)) return undefined;
+  damage(bytes);
+  return "lost";
+}
+
+export type Operator = keyof typeof operators;
+
+const copy = (disk: SimulatedDisk, to: "new file" | "in place") => {
+  const bytes = disk.bytes(path);
+  if (bytes) disk.copy(Buffer.from(bytes), path, to === "in place");
+};
+
+/** How a history ended: what it violates, and the changes that it made. */
+interface History {
+  readonly violation: string | undefined;
+  readonly changes: readonly Change[];
+
+  /** Whether its last fault was a crash that left a state which another history has had. */
+  readonly isKnown: boolean;
+}
+
+interface Change {
+  readonly operation: Operation;
+  readonly bytes: number;
+}
+
+/** Runs one history; ends it where it continues as one that has left the same state. */
+async function run(
+  disk: SimulatedDisk,
+  operator: Operator,
+  faults: readonly PlannedFault[],
+  states: Set<string>
+): Promise<History> {
+  const story = new Story(disk, operator, faults, states);
+  const violation = await story.run();
+  const { changes, isKnown } = story;
+  return { violation, changes, isKnown };
+}
+
+class Story {
+  readonly changes: Change[] = [];
+  isKnown = false;
+  readonly #states: Set<string>;
+  #faultsLeft: number;
+  readonly #disk: SimulatedDisk;
+  readonly #operator: Operator;
+  readonly #faults: readonly PlannedFault[];
+  readonly #outcomes = new Map<number, string>();
+
+  /** Whether a copy that no opening has flushed is at the path, and has lost bytes to a power cut. */
+  #copy: "none" | "not flushed" | "lost" = "none";
+  #wasPowerLost = false;
+
+  constructor(
+    disk: SimulatedDisk,
+    operator: Operator,
+    faults: readonly PlannedFault[],
+    states: Set<string>
+  ) {
+    this.#states = states;
+    this.#faultsLeft = faults.length;
+    this.#disk = disk;
+    this.#operator = operator;
+    this.#faults = faults;
+    disk.onChange = (operation, bytes) => this.#change(operation, bytes);
+  }
+
+  async run(): Promise<string | undefined> {
+    await this.#live(1, 2);
+    if (this.isKnown) return undefined;
+    const left = operators[this.#operator](this.#disk);
+    if (left === "lost") {
+      const error = await this.#open();
+      return error ? undefined : "a file that has lost plants is opened";
+    }
+    if (this.#operator.startsWith("copies")) this.#copy = "not flushed";
+    await this.#live(3, 4, 5);
+    this.#disk.onChange = () => undefined;
+    if (this.isKnown || this.#copy === "lost") return undefined;
+    const first = await this.#judge();
+    if (first !== undefined) return first;
+    this.#restart({ bytes: "durable", names: false });
+    return this.#judge();
+  }
+
+  /** Gives each change of the two lives its planned outcome. */
+  #change(
+    operation: Operation,
+    bytes: number
+  ): Fault | Interruption | undefined {
+    const index = this.changes.push({ operation, bytes }) - 1;
+    const outcome = this.#faults.find((each) => each.index === index)?.outcome;
+    if (!outcome) return undefined;
+    this.#faultsLeft--;
+    if ("error" in outcome) return outcome.error(bytes);
+    this.#survival = outcome.survival;
+    return outcome.part?.(bytes) ?? { bytes: 0, durable: false };
+  }
+
+  #survival: Survival = killed;
+
+  /** A life of the program: it opens the journal, appends, and ends, in order or by a fault. */
+  async #live(...ids: readonly number[]) {
+    this.#survival = killed;
+    for (const id of ids) this.#outcomes.set(id, "never sent");
+    try {
+      const journal = await openJournal(path, { disk: this.#disk, limits });
+      this.#copy = "none";
+      for (const id of ids) {
+        const stored = journal.append({ id: BigInt(id), name: "Fern" });
+        this.#outcomes.set(id, await outcomeOf(stored));
+      }
+      await journal.close();
+    } catch {
+      // The program has ended with an exit code: the next life follows.
+    }
+    const isCrash = this.#disk.isDown;
+    this.#restart(this.#survival);
+    if (!isCrash || this.#faultsLeft > 0) return;
+    const state = JSON.stringify([
+      ids.length,
+      ids.includes(1) ? this.#operator : "",
+      this.#copy,
+      this.#wasPowerLost,
+      [...this.#outcomes],
+      this.#disk.describe().replaceAll(variable, "")
+    ]);
+    this.isKnown = this.#states.has(state);
+    this.#states.add(state);
+  }
+
+  #restart(survival: Survival) {
+    this.#disk.restart(survival);
+    if (survival === killed) return;
+    this.#wasPowerLost = true;
+    if (this.#copy === "not flushed") this.#copy = "lost";
+  }
+
+  /** Opens the journal without a fault, after what a person is told to do; returns what is wrong. */
+  async #judge(): Promise<string | undefined> {
+    let error = await this.#open();
+    if (error?.includes("a flush of it failed")) {
+      copy(this.#disk, "new file");
+      for (const mark of this.#disk.marks()) this.#disk.discard(mark);
+      error = await this.#open();
+    }
+    if (error !== undefined) return `opening is refused: ${error}`;
+    const { ids, fault } = read(this.#disk.bytes(path) ?? Buffer.alloc(0));
+    const stored = [...this.#outcomes].filter(([id, outcome]) =>
+      outcome === "stored"
+        ? true
+        : this.#mayBeThere(outcome) && ids.includes(id)
+    );
+    const expected = stored.map(([id]) => id).join();
+    return fault || ids.join() !== expected
+      ? `found ${ids.join()} ${fault}, expected ${expected}`
+      : undefined;
+  }
+
+  /** Opens and closes the journal; returns the error, if there is one. */
+  #open() {
+    return openJournal(path, { disk: this.#disk, limits }).then(
+      (journal) => journal.close(),
+      (error: unknown) => String(error)
+    );
+  }
+
+  /** A truncation that was not durable may be undone by a power cut, and only by that. */
+  #mayBeThere(outcome: string): boolean {
+    return outcome === "unknown" || (outcome === "full" && this.#wasPowerLost);
+  }
+}
+
+/** What differs between two histories that are equal: UUIDs, times, checksums. */
+const variable =
+  /[\da-f]{8}-[\da-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|crc[^}]*|closed-[\d-]+|[\da-f]{8} (?=\{)/g;
+
+/** Yields all faults that a history may have after a change. */
+function* faultsOf({ changes }: History, after = -1) {
+  for (const [index, { operation }] of changes.entries()) {
+    if (index <= after) continue;
+    const each = operation === "append" ? writeOutcomes : outcomes;
+    for (const outcome of each) yield { index, outcome };
+  }
+}
+
+/** Says what a history was, for a person. */
+const describe = (
+  operator: Operator,
+  faults: readonly PlannedFault[],
+  { changes, violation }: History
+) =>
+  `an operator ${operator}; ` +
+  faults
+    .map(({ index, outcome }) => {
+      const { operation, bytes } = changes[index] ?? {};
+      const what =
+        "error" in outcome
+          ? outcome.error(bytes ?? 0)
+          : [outcome.survival, outcome.part?.(bytes ?? 0)];
+      return `change ${index}, ${operation}: ${JSON.stringify(what)}`;
+    })
+    .join("; ") +
+  `: ${violation}`;
+
+/** Runs every history with so many faults, until one violates what must hold. */
+export async function explore(
+  make: () => SimulatedDisk,
+  faultsMax: number,
+  operatorsTried = Object.keys(operators) as readonly Operator[]
+) {
+  let count = 0;
+  const states = new Set<string>();
+  for (const operator of operatorsTried) {
+    const history = async (...faults: readonly PlannedFault[]) => {
+      count++;
+      const found = await run(make(), operator, faults, states);
+      return { found, text: describe(operator, faults, found) };
+    };
+    const { found: whole, text } = await history();
+    if (whole.violation !== undefined) return { count, violation: text };
+    for (const first of faultsOf(whole)) {
+      const { found, text } = await history(first);
+      if (found.violation !== undefined) return { count, violation: text };
+      if (faultsMax === 1 || found.isKnown) continue;
+      for (const second of faultsOf(found, first.index)) {
+        const { found, text } = await history(first, second);
+        if (found.violation !== undefined) return { count, violation: text };
+      }
+    }
+  }
+  return { count, violation: undefined };
+}
