@@ -30,6 +30,19 @@ import { findTable, tables } from "./tables.ts";
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 const frontPage = documentOf("README.md");
 
+test("the workflow names actions by their commits, keeps no credentials, and runs no package's script", () => {
+  const text = readFileSync(join(root, ".github/workflows/ci.yml"), "utf8");
+  const uses = text.match(/^ +- uses: .*$/gm) ?? [];
+  const pinned = text.match(/^ +- uses: [\w/-]+@[\da-f]{40} # v[\d.]+$/gm);
+  assert.deepEqual(pinned, uses);
+  assert.equal(uses.length, 4, "the control: they are found");
+  assert.equal(
+    text.match(/actions\/checkout@/g)?.length,
+    text.match(/^ +persist-credentials: false$/gm)?.length
+  );
+  assert.equal(text.match(/npm ci\b(?! --ignore-scripts)/g), null);
+});
+
 test("the commands to start and to test are scripts of package.json", () => {
   // Each in a block of its own: pasted together, the tests would begin after Ctrl-C.
   const commands = blocks
