@@ -48,7 +48,7 @@ test(
   "a generated token is shown once, with a curl line that works when pasted",
   { timeout },
   async () => {
-    const env = { PLANTS_TOKEN: "" };
+    const env = { PLANTS_TOKEN: undefined };
     const server = await start({ env });
     assert.equal(await paste(server), fernAnswer);
     const bearer = /Bearer ([\w-]{43})'/.exec(server.stdout())?.[1] ?? "";
@@ -56,6 +56,12 @@ test(
     assert.equal(server.stdout().split(bearer).length, 2);
     assert.equal(server.stderr(), "");
     assert.deepEqual(server.events()[0]?.["tokens"], ["generated"]);
+    const empty = await start({ env: { PLANTS_TOKEN: "" } });
+    assert.equal(await empty.end(), 0);
+    assert.equal(
+      empty.stderr(),
+      "plant-store: PLANTS_TOKEN is empty: a token is generated\n"
+    );
     const again = await start({ env });
     assert.equal(await statusOf(again, withToken(bearer)), 401);
   }

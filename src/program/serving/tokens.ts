@@ -12,10 +12,13 @@ export type Tokens = ReturnType<typeof openTokens>;
  * @throws ExitError if the tokens file is refused
  */
 export function openTokens({ tokensFile }: Config, host: Host) {
-  const { [tokenVariable]: token = "" } = host.environment;
+  const { [tokenVariable]: given } = host.environment;
+  const token = given ?? "";
 
   // The server never runs open: without a configured token it generates one.
   const generated = token === "" && tokensFile === "" ? generateToken() : "";
+  if (generated && given === "")
+    host.log("warn", `${tokenVariable} is empty: a token is generated`);
   const single = generated || token;
   const source = generated ? "generated" : tokenVariable;
 
