@@ -6,14 +6,12 @@
  *   address = ("nats" / "tls") "://" hosts "/" STREAM ["?" option *("&" option)]
  *   hosts   = host *("," host)
  *   host    = (name / IPv4 / "[" IPv6 "]") [":" port]                    ; default port: 4222
- *   option  = "replicas=" 1-5 / "monitor=" port / "tls-first" / "domain=" name / "inbox=" prefix
- *           / "subject=" subject
+ *   option  = "replicas=" 1-5 / "servers=" subject / "tls-first" / "domain=" name
+ *           / "inbox=" prefix / "subject=" subject
  *
  * It never contains credentials. A message never quotes a wrong address: it may contain some.
  */
-import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
-import { setTimeout } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { checkTypes } from "../config.ts";
 import { isError, messageOf, ExitError } from "../failure.ts";
@@ -48,7 +46,7 @@ export interface NatsOptions {
 
 export type StreamSettings = ReturnType<typeof settingsOf>;
 
-/** One address of a host, as node:net and node:tls take it. */
+/** A host, as node:net and node:tls take it. */
 export type Endpoint = StreamSettings["hosts"][number];
 
 /**
@@ -105,11 +103,11 @@ function orRefused<T>(what: string, get: () => T) {
 }
 
 /** A subject without wildcards. */
-export const subjectForm = /^[\w-]+(?:\.[\w-]+)*$/;
+const subjectForm = /^[\w-]+(?:\.[\w-]+)*$/;
 
 const option =
-  "(?:replicas=[1-5]|monitor=\\d{1,5}|tls-first" +
-  `|domain=[\\w-]+|inbox=\\w[\\w.-]*|subject=${subjectForm.source.slice(1, -1)})`;
+  "(?:replicas=[1-5]|tls-first|domain=[\\w-]+|inbox=\\w[\\w.-]*" +
+  `|(?:servers|subject)=${subjectForm.source.slice(1, -1)})`;
 const addressForm = new RegExp(
   `^(nats|tls)://([^/]+)/([\\w-]{1,64})(?:\\?(${option}(?:&${option})*))?$`
 );
@@ -120,7 +118,6 @@ function parseAddress(address: string) {
     addressForm.exec(address) ?? [];
   const options = new URLSearchParams(query);
   const domain = options.get("domain");
-  const port = options.get("monitor");
   try {
     return {
       hosts: hosts.split(",").map(endpointOf),
@@ -132,8 +129,8 @@ function parseAddress(address: string) {
       needsTls: protocol === "tls",
       replicas: Number(options.get("replicas") ?? 3),
 
-      /** The port of each server's monitor, 65535 at most. Null: none is asked. */
-      monitorPort: port && new URL(`nats://host:${port}`).port,
+      /** The subject that all servers respond to with their settings. Null: none is asked. */
+      servers: options.get("servers"),
       isTlsFirst: options.has("tls-first"),
 
       /** The subjects of JetStream's interface, and of the inbox. */
@@ -144,8 +141,8 @@ function parseAddress(address: string) {
     throw new ExitError(
       "config",
       "the store's address: expected nats:// or tls://HOST:PORT,HOST:PORT/STREAM" +
-        "?replicas=1-5&monitor=PORT&tls-first&domain=NAME" +
-        "&inbox=PREFIX&subject=NAME, without credentials"
+        "?replicas=1-5&servers=SUBJECT&tls-first" +
+        "&domain=NAME&inbox=PREFIX&subject=NAME, without credentials"
     );
   }
 }
@@ -159,23 +156,4 @@ function endpointOf(shown: string) {
   // A server name in TLS is never an IP address (RFC 6066, section 3).
   const servername = isIP(host) === 0 ? host : "";
   return { host, port: Number(url.port || 4222), servername, shown };
-}
-
-/**
- * Returns every address of every host: a name may lead to several servers. A name that is not
- * resolved in time is returned as it is: connecting to it fails with the reason.
- */
-export async function endpointsOf({ hosts, limits }: StreamSettings) {
-  const endpoints = hosts.map(async (endpoint) => {
-    const timeout = setTimeout(limits.handshakeMillis, [], { ref: false });
-    const resolved = lookup(endpoint.host, { all: true }).catch(() => []);
-    const addresses = await Promise.race([resolved, timeout]);
-    if (addresses.length < 2) return [endpoint];
-    return addresses.map(({ address }) => ({
-      ...endpoint,
-      host: address,
-      shown: `${endpoint.shown} (${address})`
-    }));
-  });
-  return (await Promise.all(endpoints)).flat();
 }

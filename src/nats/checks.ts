@@ -1,141 +1,128 @@
 /** Checks whether a stream and its servers keep what they acknowledge. */
-import { once } from "node:events";
-import { get } from "node:http";
 import { setTimeout } from "node:timers/promises";
 import { ExitError } from "../failure.ts";
-import {
-  endpointsOf,
-  subjectForm,
-  type Endpoint,
-  type StreamSettings
-} from "./address.ts";
+import type { StreamSettings } from "./address.ts";
 import type { NatsLimits } from "./limits.ts";
-import {
-  expectedOf,
-  objectOf,
-  readObject,
-  type JsonObject
-} from "./protocol.ts";
+import { errorOf, expectedOf, objectOf, type JsonObject } from "./protocol.ts";
 import type { ServerConnection } from "./server-connection.ts";
 
+/** What the operator exports to the plants' account: each server responds with its settings. */
+export const varzSubject = "$SYS.REQ.SERVER.PING.VARZ";
+
+/** Waits; that alone does not keep the process running. */
+export const pause = (millis: number) =>
+  setTimeout(millis, undefined, { ref: false });
+
 /**
- * Checks the stream and, with `monitor=PORT`, the servers that hold it. Waits up to
- * `noProgressMillis` for a server that was never verified, is up, and does not respond: it may be
- * going down.
+ * Checks the stream, whether another one takes its messages, and, with `servers=SUBJECT`, each
+ * server that holds it and is up.
  *
- * @param verified when each server was verified last, by its name or id; brought up to date
- * @param patienceMillis the time to wait for a leader that responds
- * @returns the stream's JetStream domain, if it has one, and a warning for each server that could
- *   not be asked
- * @throws ExitError `config` for a wrong setting, `unreachable` if a server does not respond
+ * @param patienceMillis the time to wait for all responses
+ * @returns the stream's JetStream domain, if it has one
+ * @throws ExitError `config` for a wrong setting, also as the connection's end; `unreachable`
  */
 export async function check(
   connection: ServerConnection,
   settings: StreamSettings,
-  verified: Map<unknown, number>,
   patienceMillis: number
 ) {
-  const { noProgressMillis } = settings.limits;
-  const subject = `${settings.api}.STREAM.INFO.${settings.stream}`;
-  let giveUpAt = performance.now() + patienceMillis;
+  const { api, limits, servers, stream } = settings;
+  const subject = `${api}.STREAM.INFO.${stream}`;
+  const giveUpAt = performance.now() + patienceMillis;
+  const varzs = new Map<unknown, JsonObject>();
+  let info: JsonObject = {};
+  let problem = `nobody leads the stream now, or no server on the way permits ${subject}`;
+  connection.countStreams();
   for (;;) {
-    // A leader that has just lost its quorum may never respond: ask again.
-    const pause = setTimeout(noProgressMillis / 8, undefined, { ref: false });
-    const info = objectOf(await Promise.race([connection.ask(subject), pause]));
-    const { error, config, domain } = info;
-    const { err_code: code, description } = objectOf(error);
-    let problem = error
-      ? `the stream is away: ${description}`
-      : `nobody leads the stream now, or no server on the way permits ${subject}`;
-
-    // 10008: JetStream is away for now. In an election there is this response or none. The others:
-    // the stream is offline, as after a downgrade of its servers.
-    const isAway = [10008, 10118, 10194].includes(Number(code));
-    if (!isAway && (error || config)) {
-      requireRight(info, settings);
-      const { missing, warnings } = await askServers(
-        connection,
-        info,
-        settings,
-        verified
-      );
-      if (!missing) return { domain, warnings };
-      if (missing.name)
-        problem =
-          `not verified: that ${missing.name} syncs every write: no listed host has its monitor ` +
-          "at the given port; plants are refused until it has: " +
-          "every server needs its monitor at the same port";
-      giveUpAt = Math.min(giveUpAt, performance.now() + noProgressMillis);
-    }
+    // A leader that has just lost its quorum may never respond, and a server may be down: asks
+    // again.
+    const paused = pause(limits.noProgressMillis / 8);
+    const responded = new Promise<void>((resolve) => {
+      const judge = () => {
+        problem = problemOf(info, varzs, settings) ?? problem;
+        if (problem === "") resolve();
+      };
+      connection.ask("stream", subject, (response) => {
+        info = objectOf(response);
+        judge();
+      });
+      if (servers === null) return;
+      connection.ask("servers", servers, (response) => {
+        const varz = objectOf(objectOf(response)["data"]);
+        varzs.set(varz["server_name"], varz);
+        judge();
+      });
+    });
+    await Promise.race([responded, paused]);
+    if (problem === "") return info["domain"];
     if (!connection.isOpen || performance.now() > giveUpAt)
       throw new ExitError("unreachable", problem);
-    await pause;
+    await paused;
   }
 }
 
 /**
- * Asks the servers: the connected one, and those that hold the stream. A replica that is not
- * current counts as down.
+ * Returns what is not known yet, "" if all is right, or undefined without a response of the stream.
  *
- * @returns a warning for each server that does not respond, and the first of these that is up and
- *   was not verified before
+ * @throws ExitError `config`
  */
-async function askServers(
-  { info }: ServerConnection,
-  { cluster }: JsonObject,
-  settings: StreamSettings,
-  verified: Map<unknown, number>
+function problemOf(
+  info: JsonObject,
+  varzs: ReadonlyMap<unknown, JsonObject>,
+  settings: StreamSettings
 ) {
-  const { limits, monitorPort } = settings;
-  if (monitorPort === null) return { warnings: [] };
-  const endpoints = await endpointsOf(settings);
-  const asked = endpoints.map((each) => askMonitor(each, settings));
-  const responding: unknown[] = (await Promise.all(asked)).flat();
+  const { error, config, cluster } = info;
+  const { code, text } = errorOf(info);
+  if (error === undefined && config === undefined) return undefined;
 
-  // The wall clock gives the time: a suspended machine stops the monotonic one.
-  const now = Date.now();
-  for (const name of responding) verified.set(name, now);
+  // 10008: JetStream is away for now. In an election there is this response or none. The others:
+  // the stream is offline, as after a downgrade of its servers.
+  if (code === 10008 || code === 10118 || code === 10194)
+    return `the stream is away: ${text}`;
+  requireRight(info, settings);
+  const { servers, limits } = settings;
+  if (servers === null) return "";
+  const { ackTimeoutMillis } = limits;
   const { leader, replicas } = objectOf(cluster);
-  const silent = [
-    { name: info["server_id"], current: true },
-    { name: leader, current: true },
+  const holders = [
+    { name: leader, active: 1 },
     ...Object.values(objectOf(replicas))
-  ]
-    .map((server) => {
-      // `active`: nanoseconds since the leader received its last heartbeat. One comes each second.
-      const { name, current, active } = objectOf(server);
-      const isHeard = Number(active ?? 0) < limits.ackTimeoutMillis * 1e6;
-      return { name, isUp: current === true && isHeard };
-    })
-    .filter(({ name }) => !responding.includes(name));
+  ];
+  const [silent] = holders.map(objectOf).filter(({ name, active, offline }) => {
+    const varz = varzs.get(name);
+    if (varz) requireSync(varz);
 
-  // Only a restart changes the setting. It is seen here, or it changes the server's id.
-  for (const { name, isUp } of silent) if (!isUp) verified.delete(name);
-  for (const [name, at] of verified)
-    if (now - at > limits.verifiedMillis) verified.delete(name);
-  return {
-    missing: silent.find(({ name, isUp }) => isUp && !verified.has(name)),
-    warnings: silent.map(({ name, isUp }) =>
-      isUp
-        ? `${name} does not respond at its monitor's port: it was verified, which counts for an hour at most`
-        : `${name} is down: not verified that it syncs every write; it is asked when it is back`
-    )
-  };
+    // `active`: nanoseconds since the leader received its last heartbeat; 0: it has received none.
+    // One comes each second.
+    const millis = Number(active) / 1e6;
+    const isUp = offline !== true && millis > 0 && millis < ackTimeoutMillis;
+    return isUp && !varz;
+  });
+  return silent
+    ? `not verified: that ${silent["name"]} syncs each write: it does not respond to ` +
+        `${servers}, which must be ${varzSubject}, imported from the system account`
+    : "";
+}
+
+/** @throws ExitError `config` for a server that acknowledges what it may lose */
+function requireSync({ server_name, version, jetstream }: JsonObject) {
+  const { sync_always } = objectOf(objectOf(jetstream)["config"]);
+  const lacks =
+    sync_always === true
+      ? expectedOf(version)
+      : "sync_interval: always; without it, a power cut loses acknowledged plants";
+  if (lacks !== "")
+    throw new ExitError("config", `${server_name}: expected ${lacks}`);
 }
 
 /** @throws ExitError `config` with the problems of a stream and the JSON of a right one */
-function requireRight({ error, config }: JsonObject, settings: StreamSettings) {
-  const { api, stream, subject } = settings;
+function requireRight(info: JsonObject, settings: StreamSettings) {
+  const { error, config } = info;
+  const { api, stream } = settings;
   const actual = objectOf(config);
-  const found = String(actual["subjects"] ?? "");
-  if (found !== subject && subjectForm.test(found))
-    throw new ExitError(
-      "config",
-      `the stream ${stream} takes the subject ${found}: the address needs subject=${found}`
-    );
   const required = requirements(actual, settings);
   const problems = error
-    ? [JSON.stringify(objectOf(error)["description"])]
+    ? [JSON.stringify(errorOf(info).text)]
     : differences(actual, required);
   if (problems.length === 0) return;
   const corrected = {
@@ -229,47 +216,3 @@ const differences = (actual: JsonObject, required: JsonObject) =>
       ? []
       : [`${name}: expected ${expected}, found ${found}`];
   });
-
-/**
- * Asks the monitor at an address whether its server syncs a write before it acknowledges it.
- *
- * @returns the server's name and id if it does; nothing if the monitor redirects, is silent, or
- *   does not end
- * @throws ExitError `config` for a server that does not
- */
-async function askMonitor(endpoint: Endpoint, settings: StreamSettings) {
-  const { monitorPort: port, limits } = settings;
-  let body = "";
-  let varz: JsonObject;
-  try {
-    const request = get({
-      ...endpoint,
-      port,
-      path: "/varz",
-      signal: AbortSignal.timeout(limits.handshakeMillis)
-    });
-    const [response] = await once(request, "response");
-
-    // A redirect is not followed: it could lead to a host that is not listed.
-    if (response.statusCode !== 200) return [];
-    for await (const chunk of response.setEncoding("utf8")) {
-      body += chunk;
-      if (body.length > limits.messageBytesMax) return [];
-    }
-    varz = readObject(body);
-  } catch {
-    return [];
-  }
-  const { server_name, server_id, version, jetstream } = varz;
-  const { sync_always } = objectOf(objectOf(jetstream)["config"]);
-  const lacks =
-    sync_always !== true
-      ? "sync_interval: always; without it, a power cut loses acknowledged plants"
-      : expectedOf(version);
-  if (lacks !== "")
-    throw new ExitError(
-      "config",
-      `${endpoint.host}:${port}/varz: expected ${lacks}`
-    );
-  return [String(server_name), String(server_id)];
-}

@@ -9,11 +9,11 @@
  */
 import { setTimeout as pause } from "node:timers/promises";
 import { StoreError } from "../store.ts";
-import type { ExitError } from "../failure.ts";
+import { hasCode, type ExitError } from "../failure.ts";
 import type { StreamSettings } from "./address.ts";
 import { duplicateWindowMillis } from "./checks.ts";
 import type { NatsLimits } from "./limits.ts";
-import { objectOf, type JsonObject } from "./protocol.ts";
+import type { JsonObject } from "./protocol.ts";
 import type { Response } from "./server-connection.ts";
 import { Session, type SessionHandlers } from "./session.ts";
 
@@ -70,9 +70,6 @@ export class InFlight implements SessionHandlers {
 
   /** The number of messages so far. */
   #number = 0;
-
-  /** What the latest response that was ignored said, in brackets, or "". */
-  #ignored = "";
 
   /** The time of the latest attempt that has a response. */
   #answeredAt = 0;
@@ -151,7 +148,6 @@ export class InFlight implements SessionHandlers {
   /** Sends everything in the order of its arrival, which a Map keeps. */
   onReady() {
     this.#readyAt = performance.now();
-    this.#ignored = "";
     for (const entry of this.#entries.values()) this.#transmit(entry);
   }
 
@@ -162,12 +158,7 @@ export class InFlight implements SessionHandlers {
       typeof response === "number"
         ? "again"
         : entry.judge(response, entry.isRepeated);
-    if (verdict === "ignored") {
-      const { error, domain } = objectOf(response);
-      const { description = `domain ${domain}` } = objectOf(error);
-      this.#ignored = ` (ignored: ${description})`;
-      return;
-    }
+    if (verdict === "ignored") return;
     this.#answeredAt = Math.max(this.#answeredAt, entry.sentAt);
 
     // The response is about one attempt. An earlier one may have been stored. With status 503
@@ -179,8 +170,6 @@ export class InFlight implements SessionHandlers {
       return;
     }
     this.#progressAt = performance.now();
-    if (verdict instanceof StoreError && verdict.code === "unknown")
-      this.session.report(verdict.message);
     this.#settle(entry, verdict);
   }
 
@@ -243,8 +232,7 @@ export class InFlight implements SessionHandlers {
 
     // Leaves before it sends: an attempt on a connection that closes has no response, and would
     // turn "not stored" into "unknown".
-    if (now - since > patienceMillis)
-      ready?.close(`it acknowledges nothing${this.#ignored}`);
+    if (now - since > patienceMillis) ready?.close("it acknowledges nothing");
     for (const entry of this.#entries.values())
       if (this.#isDue(entry, now)) this.#transmit(entry);
   }
@@ -266,11 +254,11 @@ export class InFlight implements SessionHandlers {
       throw new Error("a message was settled twice");
     this.#bytes -= entry.bytes;
     if (!(outcome instanceof Error)) return entry.resolve(outcome);
-    entry.reject(
-      entry.mayBeStored
-        ? new StoreError("unknown", outcome.message, { cause: outcome })
-        : outcome
-    );
+    const error = entry.mayBeStored
+      ? new StoreError("unknown", outcome.message, { cause: outcome })
+      : outcome;
+    if (hasCode(error, "unknown")) this.session.report(error.message);
+    entry.reject(error);
   }
 }
 

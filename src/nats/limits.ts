@@ -33,20 +33,18 @@ export const natsLimits = {
   /** While a connection is used, its stream and the servers are checked again after so long. */
   checkMillis: 10_000,
 
-  /** The same while a server that holds the stream is down, and could not be asked. */
-  unaskedMillis: 1_000,
-
   /**
-   * How long a server that was verified counts as such while its monitor does not respond: only a
-   * restart changes the setting, and the stream's leader sees most restarts.
+   * How long a first connection waits, twice, for other streams on the subject: one of a leaf node
+   * may be farther away than the servers.
    */
-  verifiedMillis: 3_600_000,
+  censusMillis: 500,
 
   /**
    * Problems that are remembered until plants are acknowledged again, so that each is reported
    * once: the texts of a server must not fill the memory or the log. Later ones are not reported.
    */
   problemsMax: 100,
+  problemCharsMax: 4_096,
 
   /**
    * The slowest link that works, 1 MiB/s: the time that it takes to send what is in flight is
@@ -70,8 +68,8 @@ export const natsLimits = {
   lineBytesMax: 65_536,
 
   /**
-   * One message, or one response of a monitor: a record of 1 MiB comes back as 1.4 MiB of base64.
-   * What does not end must not fill the memory.
+   * One message: a record of 1 MiB comes back as 1.4 MiB of base64. What does not end must not fill
+   * the memory.
    */
   messageBytesMax: 8 * mib
 } as const;

@@ -21,7 +21,13 @@ import {
 import { InFlight, type Verdict } from "./in-flight.ts";
 import type { NatsLimits } from "./limits.ts";
 import { decodeMessage, encodeMessage } from "./message.ts";
-import { headersOf, objectOf, randomId, type JsonObject } from "./protocol.ts";
+import {
+  errorOf,
+  headersOf,
+  objectOf,
+  randomId,
+  type JsonObject
+} from "./protocol.ts";
 
 /**
  * Opens the store at nats://host:port,host:port/STREAM?replicas=3 (see address.ts).
@@ -122,17 +128,16 @@ export class NatsStore
   readonly [Symbol.asyncDispose] = () => this.close();
 
   async #store(json: string, key?: string): Promise<Outcome> {
+    if (this.#isClosed) throw new StoreError("closed", "the store is closed");
     const begunAt = performance.now();
     const seqBefore = this.#lastSeq;
     const deadline = begunAt + this.#settings.limits.appendMillis;
     const payload = encodeMessage(new Date().toISOString(), json, key);
-    const { ack, id } = await this.#publish(payload, deadline, key).catch(
-      (error: unknown) => {
-        if (error instanceof StoreError && error.code === "full")
-          queueMicrotask(() => this.emit("full"));
-        throw error;
-      }
-    );
+
+    // A snapshot of the machine copies this process, and the copy counts the same numbers. An id
+    // ends with the record's checksum, so that no copy takes another plant's acknowledgement.
+    const id = `${this.#idPrefix}.${++this.#count}.${payload.subarray(-10, -2)}`;
+    const ack = await this.#publish(payload, deadline, id, key);
     const seq = Number(ack["seq"]);
     if (ack["duplicate"] !== true) {
       // A message gets a higher number than all that were acknowledged before it was sent, unless
@@ -167,22 +172,18 @@ export class NatsStore
   }
 
   /**
-   * Publishes a record.
+   * Publishes a record; resolves with the acknowledgement.
    *
+   * @param id an id that no other message has
    * @param key a client's key: the stream stores one message with it
-   * @returns the acknowledgement, and an id that no other message has
    */
-  async #publish(payload: Buffer, deadline: number, key?: string) {
-    if (this.#isClosed) throw new StoreError("closed", "the store is closed");
-
-    // A snapshot of the machine copies this process, and the copy counts the same numbers. An id
-    // ends with the record's checksum, so that no copy takes another plant's acknowledgement.
-    const id = `${this.#idPrefix}.${++this.#count}.${payload.subarray(-10, -2)}`;
-    const ack = await this.#inFlight.send({
-      subject: this.#settings.subject,
+  #publish(payload: Buffer, deadline: number, id: string, key?: string) {
+    const { stream, subject } = this.#settings;
+    return this.#inFlight.send({
+      subject,
       headers: headersOf(
         `Nats-Msg-Id: ${key ?? id}\r\n`,
-        `Nats-Expected-Stream: ${this.#settings.stream}\r\n`,
+        `Nats-Expected-Stream: ${stream}\r\n`,
         key === undefined ? "" : `Plant-Message-Id: ${id}\r\n`
       ),
       payload,
@@ -191,15 +192,15 @@ export class NatsStore
 
       // A message is its own duplicate only if an earlier attempt may have been stored. Requests of
       // many processes may have the same key.
-      judge: (response, isRepeated) =>
-        judgeAck(
-          response,
-          this.#settings.stream,
-          this.#inFlight.session.domain,
-          key !== undefined || isRepeated
-        )
+      judge: (response, isRepeated) => {
+        const { domain } = this.#inFlight.session;
+        const mayBeKnown = key !== undefined || isRepeated;
+        const verdict = judgeAck(response, stream, domain, mayBeKnown);
+        if (verdict instanceof StoreError && verdict.code === "full")
+          queueMicrotask(() => this.emit("full"));
+        return verdict;
+      }
     });
-    return { ack, id };
   }
 }
 
@@ -232,8 +233,8 @@ const meanings = new Map<unknown, "again" | "full" | "tooLarge">([
  * Only a number above 0 of the expected stream is an acknowledgement. A response that this program
  * does not know never counts as "not stored".
  *
- * A leaf node may have a stream of the same name in another domain, which responds, too. A refusal
- * names no domain: where the stream has one, it may be of either, and is ignored.
+ * A response of another stream settles nothing: a leaf node may keep a copy of the subject. An
+ * acknowledgement also names the stream's domain.
  *
  * @param mayBeKnown whether the stream may have, or be storing, a message with the same id
  */
@@ -244,24 +245,21 @@ function judgeAck(
   mayBeKnown: boolean
 ): Verdict {
   const { stream, seq, duplicate, error } = ack;
-  const { err_code: code, description = "no acknowledgement of this stream" } =
-    objectOf(error);
-  const reason = String(description);
-  const meaning =
-    meanings.get(code) ?? meanings.get(`${Number(code)} ${reason}`);
-  if (ack["domain"] !== domain && meaning !== "again") return "ignored";
+  if (stream !== expected || (error === undefined && ack["domain"] !== domain))
+    return "ignored";
+  const { code, text } = errorOf(ack);
   if (!mayBeKnown && (duplicate === true || code === inProcess))
     return unknown("another process has used the same message id");
 
   if (error === undefined) {
     // Not committed: only a leader without a quorum has the message.
     if (seq === 0) return "again";
-    if (stream === expected && Number.isSafeInteger(seq) && Number(seq) > 0)
-      return ack;
+    if (Number.isSafeInteger(seq) && Number(seq) > 0) return ack;
   }
+  const meaning = meanings.get(code) ?? meanings.get(`${Number(code)} ${text}`);
   return meaning === "again"
     ? meaning
-    : new StoreError(meaning ?? "unknown", reason);
+    : new StoreError(meaning ?? "unknown", error ? text : "no acknowledgement");
 }
 
 export { ExitError, type NatsLimits, type NatsOptions };

@@ -102,6 +102,13 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 /** Returns a value's members; a value that is not an object has none. */
 export const objectOf = (value: unknown): JsonObject => ({ ...(value ?? {}) });
 
+/** Returns the code and the text of a response's error. A server's text may be remembered: it is
+ * cut. */
+export function errorOf(response: JsonObject) {
+  const { err_code: code, description } = objectOf(response["error"]);
+  return { code, text: String(description).slice(0, 200) };
+}
+
 /**
  * Reads JSON without members named toString, which would break its conversion to a text.
  *

@@ -13,6 +13,7 @@ import {
   expectedOf,
   framesOf,
   headersOf,
+  objectOf,
   protocolError,
   randomId,
   readObject,
@@ -33,9 +34,6 @@ const introduction = {
   no_responders: true
 };
 
-/** The token of `ask`. Those of `publish` are numbers. */
-const askedToken = "asked";
-
 /**
  * The members of a response, or a status without one: 503 says that no server took what was
  * published.
@@ -55,8 +53,12 @@ export class ServerConnection {
    * clone of this process gets no response to another's messages. */
   readonly #inbox: string;
 
-  /** Resolves the latest call of `ask`. */
-  #resolveAsked: ((response: Response) => void) | undefined;
+  /** What takes the responses to a request of `ask`, by the token. */
+  readonly #asked = new Map<string, (response: Response) => void>();
+
+  /** The number of the latest census, and of the streams of the expected name that responded. */
+  #census = 0;
+  #streams = 0;
 
   /** The latest INFO: a server sends it again when `max_payload` changes, or before it leaves. */
   info: JsonObject = {};
@@ -138,11 +140,9 @@ export class ServerConnection {
 
   /** Publishes what must be permitted: the server refuses it before it answers PING. */
   #askPermissions() {
-    const { api, keys, stream, subject } = this.#settings;
+    const { api, keys, stream } = this.#settings;
     if (keys) this.publish(`${api}.STREAM.MSG.GET.${stream}`, "0");
-
-    // The stream stores nothing, since the message expects another one.
-    this.publish(subject, "0", headersOf("Nats-Expected-Stream: .\r\n"));
+    this.countStreams();
     this.#write("PING\r\n");
   }
 
@@ -164,7 +164,7 @@ export class ServerConnection {
     }
   }
 
-  /** Publishes a message; `onResponse` is called with each response, unless `ask` published it. */
+  /** Publishes a message; `onResponse` is called with each response. */
   publish(
     subject: string,
     token: string,
@@ -179,14 +179,36 @@ export class ServerConnection {
   }
 
   /**
-   * Publishes a request; resolves with the response, if one comes. It may be a late one to an
-   * earlier call: all calls ask the same, one after another.
+   * Publishes a request of a check. `onResponse` is called with each response, also with a late one
+   * to an earlier request of the same token.
    */
-  ask(subject: string) {
-    return new Promise<Response>((resolve) => {
-      this.#resolveAsked = resolve;
-      this.publish(subject, askedToken);
+  ask(
+    token: string,
+    subject: string,
+    onResponse: (response: Response) => void
+  ) {
+    this.#asked.set(token, onResponse);
+    this.publish(subject, token);
+  }
+
+  /**
+   * Takes a census: a message that expects a stream of another name is refused by each stream on
+   * the subject, with its name, and stored by none. Two streams of the expected name end the
+   * connection: nobody can tell which of them has acknowledged a plant.
+   */
+  countStreams() {
+    const { stream, subject } = this.#settings;
+    const token = `census${++this.#census}`;
+    this.#streams = 0;
+    this.#asked.clear();
+    this.#asked.set(token, (response) => {
+      if (objectOf(response)["stream"] === stream && ++this.#streams > 1)
+        throw new ExitError(
+          "config",
+          `two streams named ${stream} take the subject ${subject}: one may be a leaf node's`
+        );
     });
+    this.publish(subject, token, headersOf("Nats-Expected-Stream: .\r\n"));
   }
 
   /** Ends the connection. Only the first call's reason counts. */
@@ -249,7 +271,8 @@ export class ServerConnection {
       case "HMSG": {
         const [, token = ""] = subject.split(`${this.#inbox}.`);
         const response = frame.status || readObject(frame.payload);
-        if (token === askedToken) this.#resolveAsked?.(response);
+        const onAsked = this.#asked.get(token);
+        if (onAsked) onAsked(response);
         else this.#handler.onResponse(token, response);
         return;
       }

@@ -6,8 +6,8 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { ExitError } from "../failure.ts";
-import { endpointsOf, type Endpoint, type StreamSettings } from "./address.ts";
-import { check } from "./checks.ts";
+import type { Endpoint, StreamSettings } from "./address.ts";
+import { check, pause, varzSubject } from "./checks.ts";
 import { ServerConnection, type ResponseHandler } from "./server-connection.ts";
 
 export interface SessionHandlers extends ResponseHandler {
@@ -34,9 +34,6 @@ export class Session {
 
   /** The problems reported since the last acknowledgement. */
   readonly #reported = new Set<string>();
-
-  /** When each server was verified last. */
-  readonly #verified = new Map<unknown, number>();
 
   /** The JetStream domain of the checked stream; undefined: none. */
   domain: unknown;
@@ -77,9 +74,11 @@ export class Session {
   }
 
   /** Reports a problem once, until plants are acknowledged again. */
-  report(problem: string) {
+  report(text: string) {
+    const { problemsMax, problemCharsMax } = this.#settings.limits;
     const { size } = this.#reported;
-    if (size === this.#settings.limits.problemsMax) return;
+    if (size === problemsMax) return;
+    const problem = text.slice(0, problemCharsMax);
     this.#reported.add(problem);
     if (this.#reported.size > size) this.#warn(problem);
   }
@@ -96,10 +95,11 @@ export class Session {
   }
 
   async #run(resolve: () => void, reject: (error: ExitError) => void) {
-    const { monitorPort, limits } = this.#settings;
-    if (monitorPort === null)
+    const { hosts, limits, servers } = this.#settings;
+    if (servers === null)
       this.#warn(
-        "not verified: that the servers sync each write (monitor=PORT asks them)"
+        `not verified: that the servers sync each write: import ${varzSubject} of the system ` +
+          "account, and name its subject in the address (servers=SUBJECT)"
       );
     let isStarting = true;
     const endStart = () => {
@@ -111,7 +111,7 @@ export class Session {
     for (;;) {
       // In a random order: processes must not all choose the same. The one that was used last comes
       // last.
-      const endpoints = (await endpointsOf(this.#settings))
+      const endpoints = hosts
         .map((endpoint) => ({
           ...endpoint,
           rank: Math.random() + Number(endpoint.shown === lastUsed)
@@ -170,33 +170,31 @@ export class Session {
    * @throws ExitError
    */
   async #serve(connection: ServerConnection, onChecked: () => void) {
-    const { appendMillis, checkMillis, noProgressMillis, unaskedMillis } =
+    const { appendMillis, censusMillis, checkMillis, noProgressMillis } =
       this.#settings.limits;
 
     // Appends wait from now on, also while the next host is tried: an election is not an outage.
     this.#patienceMillis = appendMillis;
 
-    // Later checks wait without limit: a slow link may carry other messages before the response.
+    // Later checks may wait: a slow link may carry other messages before the responses, and an
+    // election is not an outage.
     let patienceMillis = noProgressMillis;
-    let warningsBefore: readonly string[] = [];
-    for (; connection.isOpen; patienceMillis = Infinity) {
-      const { domain, warnings } = await check(
-        connection,
-        this.#settings,
-        this.#verified,
-        patienceMillis
-      );
-      this.domain = domain;
-      for (const warning of warnings)
-        if (!warningsBefore.includes(warning)) this.#warn(warning);
-      warningsBefore = warnings;
+    for (; connection.isOpen; patienceMillis = 3 * checkMillis) {
+      this.domain = await check(connection, this.#settings, patienceMillis);
+
+      // A leaf node learns the connection's inbox a moment late, and then responds: asks again. After
+      // a connection that was ready, its census still counts.
+      if (this.#lostAt === -Infinity && !this.#isReady) {
+        await pause(censusMillis);
+        connection.countStreams();
+        await pause(censusMillis);
+      }
       if (connection.isOpen && !this.#isReady) {
         this.#isReady = true;
         onChecked();
         this.#handlers.onReady();
       }
-      const pauseMillis = warnings.length > 0 ? unaskedMillis : checkMillis;
-      await setTimeout(pauseMillis, undefined, { ref: false });
+      await pause(checkMillis);
     }
   }
 }

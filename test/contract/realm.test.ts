@@ -234,7 +234,7 @@ test("in a realm of its own, a stream waits for a server that refuses connection
     const stream = await openNats(\`nats://127.0.0.1:\${port}/plants\`, { warn, limits });
     await stream.close();`),
     [
-      "not verified: that the servers sync each write (monitor=PORT asks them)",
+      "not verified: that the servers sync each write: import $SYS.REQ.SERVER.PING.VARZ of the system account, and name its subject in the address (servers=SUBJECT)",
       "127.0.0.1:PORT: connect ECONNREFUSED 127.0.0.1:PORT"
     ]
   );

@@ -1,5 +1,6 @@
 /** The store on a real cluster: what it keeps, what it refuses to start with, what stops it. */
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { run } from "../support/in-process.ts";
 import {
@@ -138,34 +139,47 @@ describe("on a cluster of three", { ...withCluster, timeout }, () => {
     test(`${what} is refused`, () =>
       refused(cluster.open("plants", options), code, pattern));
   }
-  test("each server is asked whether it syncs, and one that is down stops nothing and is asked when it is back", async () => {
-    const [{ monitor } = assert.fail("no server")] = cluster.servers;
+  test("each server is asked whether it syncs: one that is down stops nothing, and one that comes back without the setting is refused", async () => {
     const warnings: string[] = [];
     const options = {
-      query: `?monitor=${monitor}`,
+      query: "?servers=servers",
       warn: (line: string) => void warnings.push(line),
-      limits: { checkMillis: 100 }
+      limits: { checkMillis: 500 }
     };
     const store = await cluster.open("plants", options);
     await store.append({ id: 1n, name: "Fern" });
-    assert.equal(warnings.length, 0, warnings.join());
+    assert.deepEqual(warnings, []);
     const leader = await cluster.leader("plants");
     const other =
       cluster.servers.find((server) => server !== leader) ??
       assert.fail("no other");
     await cluster.kill(other);
-    await until("it is reported", () =>
-      warnings.some((line) =>
-        line.startsWith(`${other.name} is down: not verified`)
-      )
-    );
     await store.append({ id: 2n, name: "Fern" });
     const again = await cluster.open("plants", options);
     await again.append({ id: 3n, name: "Fern" });
+    await again.close();
+    const config = readFileSync(other.config, "utf8");
+    writeFileSync(other.config, config.replace("always", "2m"));
+    cluster.restart(other);
+    await until("it is refused", () => !store.stats.isReachable);
+    assert.match(
+      warnings.join("\n"),
+      RegExp(`: ${other.name}: expected sync_interval: always; without it`)
+    );
+    await assert.rejects(store.append({ id: 4n, name: "Fern" }), {
+      code: "unreachable"
+    });
+    await cluster.kill(other);
+    writeFileSync(other.config, config);
     cluster.restart(other);
     await cluster.ready(other);
-    await store.append({ id: 4n, name: "Fern" });
-    await Promise.all([store.close(), again.close()]);
+    await until("it is right again", () =>
+      store.append({ id: 4n, name: "Fern" }).then(
+        () => true,
+        () => false
+      )
+    );
+    await store.close();
   });
   test("a full stream is 503 50301, nothing is evicted, and new room is used", async () => {
     await cluster.create("small", { max_msgs: 10 });
@@ -227,8 +241,7 @@ describe("where the servers do not sync", { ...withCluster, timeout }, () => {
   test("the store is refused, by a message that names the setting, if it may ask", async () => {
     const lax = await Cluster.start({ servers: 1, sync: "2m" });
     await lax.create("plants", { num_replicas: 1 });
-    const [{ monitor } = assert.fail("no server")] = lax.servers;
-    const query = `?replicas=1&monitor=${monitor}`;
+    const query = "?replicas=1&servers=servers";
     await refused(
       lax.open("plants", { query }),
       "config",

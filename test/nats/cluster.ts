@@ -94,7 +94,7 @@ export interface ClusterOptions {
   /** Further lines of each server's configuration. */
   readonly more?: string;
 
-  /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3, and all monitors one port. */
+  /** Each server has an address of its own, 127.0.0.1 to 127.0.0.3. */
   readonly hasAddresses?: boolean;
 
   readonly servers?: number;
@@ -393,8 +393,7 @@ export const rightStream = (name: string) => ({
   max_age: 0,
   duplicate_window: 120_000_000_000,
   deny_delete: true,
-  deny_purge: true,
-  allow_direct: true
+  deny_purge: true
 });
 
 /** Where a server listens; the ports are those of all clients, then all monitors, then all routes. */
@@ -405,7 +404,7 @@ const placeOf = (
 ) => ({
   host: `127.0.0.${options.hasAddresses ? index + 1 : 1}`,
   port: ports[index] ?? 0,
-  monitor: ports[ports.length / 3 + (options.hasAddresses ? 0 : index)] ?? 0
+  monitor: ports[ports.length / 3 + index] ?? 0
 });
 
 function configOf(
@@ -445,11 +444,13 @@ ${cluster}
 ${
   options.accounts ??
   `accounts {
-  $SYS { users: [ { user: sys, password: syspw } ] }
-  PLANTS { jetstream: enabled, users: [
+  $SYS { users: [ { user: sys, password: syspw } ], exports: [
+    { service: "$SYS.REQ.SERVER.PING.VARZ", response_type: stream, accounts: [PLANTS] } ] }
+  PLANTS { jetstream: enabled, imports: [
+    { service: { account: "$SYS", subject: "$SYS.REQ.SERVER.PING.VARZ" }, to: "servers" } ], users: [
     { user: admin, password: adminpw }
     { user: writer, password: writerpw, permissions: {
-      publish: [ "plants", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
+      publish: [ "plants", "servers", "$JS.API.STREAM.INFO.plants", "$JS.API.STREAM.MSG.GET.plants" ]
       subscribe: [ "_INBOX.>" ] } }
     { user: half, password: halfpw, permissions: {
       publish: [ "$JS.API.STREAM.INFO.denied", "$JS.API.STREAM.MSG.GET.denied" ]
@@ -477,7 +478,8 @@ function filled(
     .replace("server_name: n1", `server_name: n${index + 1}`)
     .replace("/var/lib/nats/n1", join(folder, `n${index + 1}`))
     .replace(/^listen: .*$/m, `listen: "${own}:${ports[index]}"`)
-    .replace(/^http: "[^"]*"/m, `http: "${own}:${ports[3]}"`)
+    .replace(/^http: .*$/m, "")
+    .replace(/^/, `http: "${own}:${ports[3 + index]}"\n`)
     .replace(/^( +)listen: .*$/m, `$1listen: "${own}:${ports[6 + index]}"`)
     .replace(
       /(?<=@127\.0\.0\.(\d):)6222/g,

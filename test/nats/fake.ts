@@ -1,9 +1,7 @@
 /** A server that sends what a test wants, and keeps what it received: for what a real server does
  * not send on demand. */
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { createServer as createHttpServer } from "node:http";
 import {
   createServer,
   type AddressInfo,
@@ -44,6 +42,13 @@ export interface Script {
   /** The JetStream domain that STREAM.INFO names. Default: none. */
   readonly domain?: string;
 
+  /** The names of the streams on the subject, which respond to a census. Default: plants. */
+  readonly streams?: readonly string[];
+
+  /** What the subject "servers" is answered with: of each server what it says of itself. Default: a
+   * status that says that no server took the request. */
+  readonly varzs?: readonly object[];
+
   /** What STREAM.INFO is answered with, instead of all that is right; "nobody": a status that says that
    * no server took the request. */
   readonly stream?: Readonly<Record<string, unknown>> | "nobody";
@@ -75,9 +80,14 @@ export const ack = (seq: number, more = ""): string =>
 export const fails = (
   code: number,
   description = "it fails",
-  status = 503
+  status = 503,
+  stream = "plants"
 ): string =>
-  JSON.stringify({ error: { code: status, err_code: code, description } });
+  JSON.stringify({
+    error: { code: status, err_code: code, description },
+    stream,
+    seq: 0
+  });
 
 /** Responds to plants and to requests for them as a stream that stores each id once, in `kept`. */
 export const storing =
@@ -107,10 +117,12 @@ export class Fake {
   readonly plants: Published[] = [];
   connections = 0;
 
+  /** How often the servers were asked for what they say of themselves. */
+  asked = 0;
+
   /** What each connection has said. */
   readonly said: string[] = [];
   script: Script;
-  readonly serverId = randomUUID();
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
@@ -170,7 +182,7 @@ export class Fake {
     const info = {
       cluster: "as long as a large one's".repeat(100),
       version: "2.15.1",
-      server_id: this.serverId,
+      server_id: "NA",
       headers: true,
       max_payload: 1_048_576,
       jetstream: true
@@ -239,13 +251,22 @@ export class Fake {
       domain,
       onPlant = () => ack(this.plants.length)
     } = this.script;
+    const respond = (text: string) =>
+      socket.write(`MSG ${reply} 1 ${Buffer.byteLength(text)}\r\n${text}\r\n`);
     let answer: Answer;
-    const isProbe =
-      published.payload === "" &&
-      /STREAM\.MSG\.GET|Expected-Stream: \.\r/.test(
-        subject + published.headers
-      );
-    if (isProbe) return;
+    if (published.payload === "" && subject.includes("STREAM.MSG.GET")) return;
+    if (published.headers.includes("Expected-Stream: .\r")) {
+      const { streams = ["plants"] } = this.script;
+      for (const name of streams) respond(fails(10060, "", 400, name));
+      return;
+    }
+    if (subject === "servers") {
+      this.asked++;
+      const { varzs } = this.script;
+      for (const data of varzs ?? []) respond(JSON.stringify({ data }));
+      if (!varzs) socket.write(nobody(reply).raw);
+      return;
+    }
     if (subject.includes(".API.STREAM.INFO.")) {
       const right = {
         config: { ...patientStream(), ...config },
@@ -260,60 +281,14 @@ export class Fake {
       answer = onPlant(published, this.plants.length, this);
     }
     if (answer === undefined) return;
-    const length = typeof answer === "string" ? Buffer.byteLength(answer) : 0;
-    socket.write(
-      typeof answer === "string"
-        ? `MSG ${reply} 1 ${length}\r\n${answer}\r\n`
-        : answer.raw
-    );
+    if (typeof answer === "string") respond(answer);
+    else socket.write(answer.raw);
   }
 }
 
-/** The monitors of servers at 127.0.0.1, 127.0.0.2 and so on, all at one port. */
-export async function startMonitors(...varzs: (Varz | undefined)[]) {
-  const monitors = {
-    port: 0,
-
-    /** What each says; undefined: it does not respond. */
-    varzs,
-
-    /** The paths that each was asked for. */
-    asked: varzs.map((): string[] => [])
-  };
-  for (const index of varzs.keys()) {
-    const server = createHttpServer((request, response) => {
-      monitors.asked[index]?.push(request.url ?? "");
-      const { [index]: varz } = monitors.varzs;
-      if (varz?.redirect !== undefined)
-        response.writeHead(302, { location: varz.redirect });
-      if (varz === undefined) return void request.destroy();
-      response.end(JSON.stringify(varz));
-    }).listen(monitors.port, `127.0.0.${index + 1}`);
-    await once(server, "listening");
-    after(() => server.close().closeAllConnections());
-    monitors.port = (server.address() as AddressInfo).port;
-  }
-  return monitors;
-}
-
-export interface Varz {
-  readonly server_name?: string;
-  readonly server_id?: string;
-  readonly version?: string;
-  readonly jetstream?: object;
-
-  /** Where the monitor redirects to. */
-  readonly redirect?: string;
-}
-
-/** What the monitor of a server that is right says, but for what is given. */
-export const varzOf = (
-  server_name: string,
-  server_id: string,
-  changes: Varz = {}
-): Varz => ({
+/** What a server says of itself if it is right, but for what is given. */
+export const varzOf = (server_name: string, changes: object = {}) => ({
   server_name,
-  server_id,
   version: "2.15.1",
   jetstream: { config: { sync_always: true } },
   ...changes
@@ -332,7 +307,7 @@ export const patient = {
   pingMillis: 60_000,
   ackTimeoutMillis: 200,
   retryMillis: 20,
-  unaskedMillis: 50,
+  censusMillis: 10,
   reconnectMillisMin: 10,
   reconnectMillisMax: 50
 };

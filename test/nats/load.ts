@@ -130,6 +130,7 @@ export async function underLoad(
   const warnings: string[] = [];
   const store = await cluster.open(stream, {
     user: "admin",
+    query: "?servers=servers",
     warn: (line) => warnings.push(line),
     ...options
   });

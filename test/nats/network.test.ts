@@ -9,7 +9,7 @@ import { proxied, underLoad } from "./load.ts";
 import { seconds, until } from "../support/until.ts";
 
 const timeout = seconds(60);
-const [leafPort = 0] = await freePorts(1);
+const [leafPort = 0, plainPort = 0] = await freePorts(2);
 const toHub = `leafnodes { remotes: [
   { url: "nats-leaf://admin:adminpw@127.0.0.1:${leafPort}", account: PLANTS } ] }`;
 const hub = await Cluster.start({
@@ -36,6 +36,19 @@ const edge = await Cluster.start({
   users: `{ user: far, password: farpw, permissions: { subscribe: [ "_INBOX.>" ],
     publish: [ "plants", "$JS.hub.API.STREAM.INFO.plants", "$JS.hub.API.STREAM.MSG.GET.plants" ] } }`
 });
+const leafOfHub = await Cluster.start({ servers: 1, more: toHub });
+const plain = await Cluster.start({
+  servers: 1,
+  more: `leafnodes { listen: "127.0.0.1:${plainPort}" }`
+});
+const toPlain = toHub.replace(`${leafPort}`, `${plainPort}`);
+const plainLeaf = await Cluster.start({ servers: 1, more: toPlain });
+const edgeOfPlain = await Cluster.start({
+  servers: 1,
+  domain: "edge",
+  more: toPlain
+});
+let twinsCount = 0;
 const importing = await Cluster.start({
   servers: 1,
   accounts: `accounts {
@@ -54,10 +67,12 @@ const user = "admin";
 describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
   test("is served through a leaf node, with JetStream or without, when the address has the domain", async () => {
     await hub.create("plants", { num_replicas: 1 });
+    const lines: string[] = [];
     for (const [index, server] of [leaf, edge].entries()) {
       const store = await server.open("plants", {
         user,
-        query: `${query}&domain=hub`
+        query: `${query}&domain=hub&servers=servers`,
+        warn: (line) => void lines.push(line)
       });
       await until("it is connected to the hub", () =>
         store.append(fern).then(
@@ -77,18 +92,18 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
       code: "config"
     });
   });
-  test("is not acknowledged by a stream of the same name in the leaf's domain while the hub is silent", async () => {
+  test("is not acknowledged by a stream of the same name in the leaf's domain between two checks", async () => {
     await hub.create("both", { num_replicas: 1 });
-    await edge.create("both", { num_replicas: 1 });
     const store = await edge.open("both", {
       user,
       query: `${query}&domain=hub`,
-      limits: { appendMillis: 2_000 }
+      limits: { appendMillis: 2_000, checkMillis: 60_000 }
     });
     await until(
       "it is connected to the hub",
       async () => (await outcomeOf(store.append(fern))) === "stored"
     );
+    await edge.create("both", { num_replicas: 1 });
     const [server] = hub.servers;
     const before = (await edge.read("both")).length;
     server?.process.kill("SIGSTOP");
@@ -112,6 +127,71 @@ describe("a stream of the hub's domain", { ...withCluster, timeout }, () => {
   });
 });
 
+describe(
+  "a stream of the hub and one of a leaf node",
+  {
+    ...withCluster,
+    timeout
+  },
+  () => {
+    const twins =
+      /two streams named \w+ take the subject \w+: one may be a leaf/;
+    const one = { num_replicas: 1 };
+    for (const [what, top, below] of [
+      ["neither has a domain", plain, plainLeaf],
+      ["the leaf alone has a domain", plain, edgeOfPlain],
+      ["the hub alone has a domain", hub, leafOfHub],
+      ["each has its domain", hub, edge]
+    ] as const)
+      test(`of one name are refused from both sides, at a start or by the next check: ${what}`, async () => {
+        const stream = `twin${++twinsCount}`;
+        await top.create(stream, one);
+        const warnings: string[] = [];
+        const store = await top.open(stream, {
+          user,
+          query,
+          limits: { checkMillis: 200 },
+          warn: (line) => void warnings.push(line)
+        });
+        await store.append(fern);
+
+        // Full: a refusal of this one must settle nothing.
+        await below.create(stream, { ...one, max_msgs: 1 });
+        await until("it is refused", () => !store.stats.isReachable);
+        assert.match(warnings.join("\n"), twins);
+        assert.equal(await outcomeOf(store.append(fern)), "unreachable");
+        await store.close();
+
+        // A busy leaf node may respond a moment late: the next check sees it then.
+        for (const side of [top, below]) {
+          const again = await side
+            .open(stream, { user, query, limits: { checkMillis: 200 } })
+            .catch((error: Error) => assert.match(error.message, twins));
+          await until("it is refused", () => !again?.stats.isReachable);
+          await again?.close();
+        }
+        await below.admin(`STREAM.DELETE.${stream}`);
+        await storeOne(top.open(stream, { user, query }));
+      });
+    test("of another name serve: what the copy refuses settles nothing", async () => {
+      await hub.create("copied", one);
+      await edge.create("copy", { ...one, subjects: ["copied"] });
+      const store = await hub.open("copied", { user, query });
+      for (let turn = 0; turn < 20; turn++)
+        assert.equal(await outcomeOf(store.append(fern)), "stored");
+      await store.close();
+      assert.equal((await hub.read("copied")).length, 20);
+    });
+    test("tell that the hub's is full, though it has a domain", async () => {
+      await hub.create("full", { ...one, max_msgs: 1 });
+      const store = await hub.open("full", { user, query });
+      assert.equal(await outcomeOf(store.append(fern)), "stored");
+      assert.equal(await outcomeOf(store.append(fern)), "full");
+      await store.close();
+    });
+  }
+);
+
 describe("a stream of another account", { ...withCluster, timeout }, () => {
   test("is served by the name of the import, and by its subject", async () => {
     await importing.create("PLANTS", {
@@ -130,7 +210,7 @@ describe("a stream of another account", { ...withCluster, timeout }, () => {
     await refused(
       importing.open("PLANTS", { user, query }),
       "config",
-      /takes the subject plants\.new: the address needs subject=plants\.new$/
+      /subjects: expected \["PLANTS"\], found \["plants\.new"\]/
     );
   });
 });

@@ -22,7 +22,7 @@ import { Fake } from "./fake.ts";
 import { compare, Load } from "./load.ts";
 import { seconds, until } from "../support/until.ts";
 
-const timeout = seconds(120);
+const timeout = seconds(240);
 const cluster = await Cluster.start();
 const fern = (id: number): Buffer => post(`{"id":${id},"name":"Fern"}`);
 
@@ -249,7 +249,7 @@ describe("the program on a stream", { ...withCluster, timeout }, () => {
     const plants = join(folder, "plants.txt");
     writeFileSync(plants, stdout);
 
-    await cluster.create("moved");
+    await cluster.create("moved", { duplicate_window: 3_600e9 });
     const server = await startProcess({ env: cluster.env("moved", "admin") });
     const env = cleanEnvironment({
       PLANTS_URL: `http://127.0.0.1:${server.port}`,

@@ -113,7 +113,7 @@ describe("the address", () => {
   };
   test("has hosts, a stream and options", () => {
     const { hosts, ...rest } = read(
-      "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&monitor=8222&tls-first&domain=hub&inbox=_INBOX_plants.x&subject=plants.new"
+      "tls://h1,[::1]:4223,10.0.0.1:1/PLANTS-2?replicas=5&servers=asked.of&tls-first&domain=hub&inbox=_INBOX_plants.x&subject=plants.new"
     );
     assert.deepEqual(
       hosts.map(({ host, port, shown, servername }) => [
@@ -133,7 +133,7 @@ describe("the address", () => {
       subject: "plants.new",
       needsTls: true,
       replicas: 5,
-      monitorPort: "8222",
+      servers: "asked.of",
       isTlsFirst: true,
       api: "$JS.hub.API",
       inbox: "_INBOX_plants.x"
@@ -146,7 +146,7 @@ describe("the address", () => {
       subject: "plants",
       needsTls: false,
       replicas: 3,
-      monitorPort: null,
+      servers: null,
       isTlsFirst: false,
       api: "$JS.API",
       inbox: "_INBOX"
@@ -171,9 +171,9 @@ describe("the address", () => {
     "nats://h1/plants?replicas=0",
     "nats://h1/plants?replicas=6",
     "nats://h1/plants?replicas=",
-    "nats://h1/plants?monitor=70000",
-    "nats://h1/plants?monitor=x",
-    "nats://h1/plants?monitor=https:8222",
+    "nats://h1/plants?monitor=8222",
+    "nats://h1/plants?servers=",
+    "nats://h1/plants?servers=a.*",
     "nats://h1/plants?old-server=allow",
     "nats://h1/plants?s3cret=1",
     "nats://h1/plants?domain=a.b",

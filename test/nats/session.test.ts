@@ -1,12 +1,6 @@
 /** The session with servers: credentials, checks and hosts, on servers that send what a test wants. */
 import assert from "node:assert/strict";
-import dns from "node:dns/promises";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import { syncBuiltinESMExports } from "node:module";
-import type { AddressInfo } from "node:net";
 import { after, describe, mock, test } from "node:test";
-import { natsLimits } from "../../src/nats/limits.ts";
 import { openNats, type NatsLimits } from "../../src/nats/nats.ts";
 import { fern } from "../support/journals.ts";
 import {
@@ -16,10 +10,8 @@ import {
   openFake,
   patient,
   refused,
-  startMonitors,
   varzOf,
-  type Script,
-  type Varz
+  type Script
 } from "./fake.ts";
 import { until } from "../support/until.ts";
 
@@ -61,279 +53,183 @@ const stores = (store: {
     () => false
   );
 
-describe("the monitors", () => {
-  /** A fake server with a monitor, which holds the stream with others, and leads it. */
-  async function begin(
-    cluster: object,
-    others: (Varz | undefined)[] = [],
-    limits: Partial<NatsLimits> = patient
-  ) {
-    const fake = await Fake.start({ cluster: { leader: "n1", ...cluster } });
-    const monitors = await startMonitors(
-      varzOf("n1", fake.serverId),
-      ...others
-    );
-    const warnings: string[] = [];
-    const hosts = [
-      fake.host,
-      ...others.map((_, index) => `127.0.0.${index + 2}:1`)
-    ];
-    const opened = openNats(
-      `nats://${hosts.join()}/plants?monitor=${monitors.port}`,
-      { limits, warn: (line) => warnings.push(line) }
-    );
-    opened.then(
-      (store) => after(() => store.close()),
-      () => undefined
-    );
-    return { fake, monitors, opened, warnings };
-  }
+describe("the servers", () => {
   const replica = (name: string, changes = {}) => ({
     name,
     current: true,
     active: 1e8,
     ...changes
   });
-  const up = { replicas: [replica("n2")] };
+  const cluster = { leader: "n1", replicas: [replica("n2"), replica("n3")] };
+  const varzs = ["n1", "n2", "n3"].map((name) => varzOf(name));
+  const lax = { jetstream: { config: { sync_interval: 120e9 } } };
 
-  test("of all servers that hold the stream verify it: plants are stored, nothing is reported", async () => {
-    const { opened, warnings } = await begin(up, [varzOf("n2", "ID2")]);
+  /** A store that asks the servers; they all respond unless the script says otherwise. */
+  async function begin(script: Script = {}, limits: Partial<NatsLimits> = {}) {
+    const all = { cluster, varzs, ...script };
+    const fake = await Fake.start(all);
+    const warnings: string[] = [];
+    const opened = openFake(
+      [fake],
+      { limits, warn: (line) => warnings.push(line) },
+      "?servers=servers"
+    );
+    const change = (changes: Script) => {
+      fake.script = { ...all, ...changes };
+    };
+    return { fake, opened, warnings, change };
+  }
+
+  /** Waits until the servers have been asked again, twice. */
+  async function isAsked(fake: Fake) {
+    const { asked } = fake;
+    await until("they are asked again", () => fake.asked > asked + 1);
+  }
+
+  test("that all hold the stream and sync: plants are stored, nothing is reported", async () => {
+    const { opened, warnings } = await begin();
     assert.equal(await stores(await opened), true);
     assert.deepEqual(warnings, []);
   });
-  test("that redirect are not followed, and verify nothing, nor does one with another server's id", async () => {
-    const { fake, monitors, opened, warnings } = await begin({}, [], {
-      ...patient,
-      noProgressMillis: 800
-    });
-    const [right] = monitors.varzs;
-    const target = await startMonitors(right);
-    monitors.varzs[0] = { redirect: `http://127.0.0.1:${target.port}/varz` };
-    const store = await opened;
-    assert.equal(await stores(store), false);
-    assert.match(
-      warnings.join("\n"),
-      /not verified: that .* syncs every write/
-    );
-    assert.deepEqual(target.asked, [[]]);
-    monitors.varzs[0] = varzOf("n1", "another");
-    const { length } = monitors.asked[0] ?? [];
-    await until(
-      "it is asked again",
-      () => (monitors.asked[0]?.length ?? 0) > length + 1
-    );
-    assert.equal(await stores(store), false);
-    assert.deepEqual(fake.plants, []);
-    monitors.varzs[0] = right;
-    await until("it is verified", () => stores(store));
-  });
-  test("whose response does not end verifies nothing, and is not read on", async () => {
-    const fake = await Fake.start();
-    /** Of the longest response: on a busy machine it is asked several times. */
-    let most = 0;
-    const server = createServer((_, response) => {
-      let sent = 0;
-      const write = () => {
-        do sent += 65_536;
-        while (response.write(" ".repeat(65_536)));
-        most = Math.max(most, sent);
-      };
-      response.on("drain", write);
-      write();
-    });
-    await once(server.listen(0, "127.0.0.1"), "listening");
-    after(() => server.close().closeAllConnections());
-    const { port } = server.address() as AddressInfo;
-    const store = await openFake(
-      [fake],
-      { limits: { noProgressMillis: 200, handshakeMillis: 2_000 } },
-      `?monitor=${port}`
-    );
-    assert.equal(await stores(store), false);
-    assert.ok(most > 0 && most < 32e6, `${most} bytes are sent`);
-  });
-  for (const cluster of [
-    { replicas: [replica("n2"), replica("n3")] },
-    { leader: "n3", replicas: [replica("n1")] }
-  ]) {
-    test(`must include each server that holds the stream and is up: ${JSON.stringify(cluster)}`, async () => {
-      const { fake, opened, warnings } = await begin(
-        cluster,
-        [varzOf("n2", "ID2")],
-        { ...patient, noProgressMillis: 800 }
-      );
-      assert.equal(await stores(await opened), false);
-      assert.match(
-        warnings.join("\n"),
-        /not verified: that n3 syncs every write: no listed host has its monitor at the given port; plants are refused/
-      );
+  for (const [what, script, name] of [
+    ["a replica", { varzs: varzs.slice(0, 2) }, "n3"],
+    ["the leader", { varzs: varzs.slice(1) }, "n1"],
+    ["all, as without the import", { varzs: undefined }, "n1"]
+  ] as const) {
+    test(`must all respond that are up: without ${what} plants are refused, and one line says what to add`, async () => {
+      const { fake, opened, warnings, change } = await begin(script as Script, {
+        noProgressMillis: 200
+      });
+      const store = await opened;
+      assert.equal(await stores(store), false);
+      assert.deepEqual(warnings, [
+        `${fake.host}: not verified: that ${name} syncs each write: it does not respond to ` +
+          "servers, which must be $SYS.REQ.SERVER.PING.VARZ, imported from the system account"
+      ]);
       assert.deepEqual(fake.plants, []);
+      change({ varzs });
+      await until("they respond", () => stores(store));
     });
   }
-  for (const changes of [{ current: false }, { active: 10e9 }]) {
-    test(`of a server that is down (${JSON.stringify(changes)}) are asked once it is back, before the next check`, async () => {
-      const { fake, monitors, opened, warnings } = await begin(
-        { replicas: [replica("n2", changes)] },
-        [undefined]
+  test("that are behind for a moment stop nothing: the leader calls them not current", async () => {
+    const behind = { current: false, lag: 7 };
+    const { fake, opened, warnings } = await begin(
+      {
+        cluster: {
+          leader: "n1",
+          replicas: [replica("n2", behind), replica("n3", behind)]
+        }
+      },
+      { checkMillis: 20 }
+    );
+    const store = await opened;
+    for (let turn = 0; turn < 5; turn++) {
+      await isAsked(fake);
+      assert.equal(await stores(store), true);
+    }
+    assert.equal(fake.connections, 1);
+    assert.deepEqual(warnings, []);
+  });
+  for (const changes of [{ active: 10e9 }, { active: 0 }, { offline: true }]) {
+    test(`that are down (${JSON.stringify(changes)}) stop nothing, and are refused if they come back without the setting`, async () => {
+      const { fake, opened, warnings, change } = await begin(
+        {
+          cluster: {
+            leader: "n1",
+            replicas: [replica("n2", changes), replica("n3")]
+          },
+          varzs: [varzOf("n1"), varzOf("n3")]
+        },
+        { checkMillis: 20 }
       );
       const store = await opened;
-      assert.equal(
-        await stores(store),
-        true,
-        "one that is down does not stop the others"
-      );
-      assert.match(
-        warnings.join("\n"),
-        /^n2 is down: not verified .*asked when it is back$/
-      );
-      const asked = monitors.asked[1]?.length ?? 0;
-      await until(
-        "it is asked again",
-        () => (monitors.asked[1]?.length ?? 0) > asked + 1
-      );
-      assert.equal(
-        warnings.length,
-        1,
-        `one warning for all checks: ${warnings.join("\n")}`
-      );
-      fake.script = { cluster: { leader: "n2", replicas: [replica("n1")] } };
-      monitors.varzs[1] = varzOf("n2", "ID2", { jetstream: { config: {} } });
+      await isAsked(fake);
+      assert.equal(await stores(store), true);
+      assert.deepEqual(warnings, []);
+      change({
+        cluster,
+        varzs: [varzOf("n1"), varzOf("n2", lax), varzOf("n3")]
+      });
       await until("it is refused", () => !store.stats.isReachable);
       assert.match(
         warnings.join("\n"),
-        /127\.0\.0\.2:\d+\/varz: expected sync_interval: always/
+        /: n2: expected sync_interval: always; without it/
       );
-      monitors.varzs[1] = varzOf("n2", "ID2");
+      change({ cluster, varzs });
       await until("it is verified", () => stores(store));
     });
   }
-  test("of a server that is going down does not stop the others", async () => {
-    const { fake, monitors, opened, warnings } = await begin(
-      up,
-      [varzOf("n2", "ID2")],
-      { ...patient, checkMillis: 50 }
-    );
-    const store = await opened;
-    monitors.varzs[1] = undefined;
-    const asked = monitors.asked[1]?.length ?? 0;
-    await until(
-      "it is asked in vain",
-      () => (monitors.asked[1]?.length ?? 0) > asked + 1
-    );
-    fake.script = {
-      cluster: { leader: "n1", replicas: [replica("n2", { current: false })] }
-    };
-    await until("it is reported", () =>
-      warnings.some((line) => line.startsWith("n2 is down"))
-    );
-    assert.equal(await stores(store), true);
-    assert.equal(fake.connections, 1, "the connection was kept");
-  });
-  test("of a server that was verified need not respond while the stream's leader calls it current: one warning names it", async () => {
-    const { fake, monitors, opened, warnings } = await begin(
-      up,
-      [varzOf("n2", "ID2")],
-      { ...patient, checkMillis: 50, noProgressMillis: 200 }
+  test("that miss a check of many stop nothing, and a check that has no response for three intervals does", async () => {
+    const { fake, opened, warnings, change } = await begin(
+      {},
+      { checkMillis: 1_000, noProgressMillis: 400, unreachableMillis: 100 }
     );
     const store = await opened;
     assert.equal(await stores(store), true);
-    monitors.varzs.fill(undefined);
-    const asked = monitors.asked[1]?.length ?? 0;
-    await until(
-      "each is asked in vain",
-      () => (monitors.asked[1]?.length ?? 0) > asked + 10
-    );
+    change({ varzs: varzs.slice(0, 2) });
+    await isAsked(fake);
     assert.equal(await stores(store), true);
-    assert.equal(fake.connections, 1, "the connection was kept");
-    assert.deepEqual(
-      warnings.map((line) => line.split(":")[0]),
-      [fake.serverId, "n1", "n2"].map(
-        (name) => `${name} does not respond at its monitor's port`
-      )
-    );
-    fake.cut();
-    await until("it is back", () => fake.connections === 2);
-    assert.equal(await stores(store), true, "on another connection, too");
-  });
-  test("of a server that was verified must respond again after an hour", async () => {
-    assert.equal(natsLimits.verifiedMillis, 3_600_000);
-    const { monitors, opened, warnings } = await begin(
-      up,
-      [varzOf("n2", "ID2")],
-      {
-        ...patient,
-        checkMillis: 50,
-        noProgressMillis: 200,
-        verifiedMillis: 1_000
-      }
-    );
-    const store = await opened;
-    monitors.varzs[1] = undefined;
-    await until("it is refused", () =>
-      warnings.some((line) =>
-        line.includes("not verified: that n2 syncs every write")
-      )
-    );
-    assert.match(warnings.join("\n"), /^n2 does not respond/m);
-    monitors.varzs[1] = varzOf("n2", "ID2");
-    await until("it is verified", () => stores(store));
-  });
-  test("of a server that was not current meanwhile must respond again: it may have been restarted", async () => {
-    const { fake, monitors, opened, warnings } = await begin(
-      up,
-      [varzOf("n2", "ID2")],
-      { ...patient, checkMillis: 50, noProgressMillis: 200 }
-    );
-    const store = await opened;
-    const { script } = fake;
-    monitors.varzs[1] = undefined;
-    fake.script = {
-      cluster: { leader: "n1", replicas: [replica("n2", { current: false })] }
-    };
-    await until("it is down", () =>
-      warnings.some((line) => line.startsWith("n2 is down"))
-    );
-    assert.equal(await stores(store), true);
-    fake.script = script;
-    await until("it is refused", () =>
-      warnings.some((line) =>
-        line.includes("not verified: that n2 syncs every write")
-      )
-    );
-  });
-  test("are not asked about a leader that there is not: the message says so", async () => {
-    const { opened, warnings } = await begin({ leader: undefined }, [], {
-      ...patient,
-      noProgressMillis: 200
-    });
-    assert.equal(await stores(await opened), false);
-    assert.match(warnings.join("\n"), /: nobody leads the stream now/);
-    assert.doesNotMatch(warnings.join("\n"), /undefined/);
+    change({});
+    await isAsked(fake);
+    assert.equal(fake.connections, 1);
+    for (const script of [
+      { varzs: varzs.slice(0, 2) },
+      { stream: "nobody" },
+      { stream: {} }
+    ] as const) {
+      const { connections } = fake;
+      change(script);
+      await until("it is left", () => fake.connections > connections + 1);
+      change({});
+      await until("it is back", () => stores(store));
+    }
+    assert.match(warnings.join("\n"), /not verified: that n3 /);
+    assert.match(warnings.join("\n"), /nobody leads the stream now/);
   });
   for (const [what, changes] of [
-    ["that does not sync", { jetstream: { config: { sync_interval: 120e9 } } }],
+    ["that does not sync", lax],
     ["of an old version", { version: "2.12.3" }],
-    [
-      "of a version that is no text",
-      JSON.parse('{"version":{"toString":1}}') as Varz
-    ]
+    ["of a version that is no text", { version: { toString: 1 } }]
   ] as const) {
-    test(`of any listed server ${what}: refused`, async () => {
-      const { opened } = await begin(up, [varzOf("n2", "ID2", changes)]);
-      await refused(opened, "config", /127\.0\.0\.2:\d+\/varz: expected/);
+    test(`that hold the stream, one ${what}: refused`, async () => {
+      const { opened } = await begin({
+        varzs: [varzOf("n1"), varzOf("n2", changes), varzOf("n3")]
+      });
+      await refused(opened, "config", /: n2: expected/);
     });
   }
-  test("are asked again on each connection", async () => {
-    const { fake, monitors, opened } = await begin({});
-    const store = await opened;
+  test("that do not hold the stream need not sync", async () => {
+    const { opened } = await begin({ varzs: [...varzs, varzOf("n4", lax)] });
+    assert.equal(await stores(await opened), true);
+  });
+});
+
+describe("a census of the streams on the subject", () => {
+  const twins =
+    /two streams named plants take the subject plants: one may be a/;
+
+  test("that finds another name is right", async () => {
+    const { store } = await open({ streams: ["copy", "plants", "copy"] });
     assert.equal(await stores(store), true);
-    const [right] = monitors.varzs;
-    monitors.varzs[0] = { ...right, jetstream: { config: {} } };
-    fake.cut();
+  });
+  test("that finds two of the name refuses to start", async () => {
+    const fake = await Fake.start({ streams: ["plants", "copy", "plants"] });
+    await refused(openFake([fake]), "config", twins);
+    assert.deepEqual(fake.plants, []);
+  });
+  test("that finds two of the name later refuses plants until there is one", async () => {
+    const { fake, store, warnings } = await open();
+    assert.equal(await stores(store), true);
+    fake.script = { streams: ["plants", "plants"] };
     await until("it is known", () => !store.stats.isReachable);
+    assert.match(warnings.join("\n"), twins);
+    const { connections } = fake;
+    const { length } = fake.plants;
+    await until("it is tried again", () => fake.connections > connections + 2);
     assert.equal(await stores(store), false);
-    monitors.varzs[0] = right;
-    await until("it stores", () => stores(store));
+    assert.equal(fake.plants.length, length);
+    fake.script = {};
+    await until("there is one", () => stores(store));
   });
 });
 
@@ -444,7 +340,7 @@ describe("the stream of a connection that is used", () => {
   test("without a leader is waited for, as one that is not wrong", async () => {
     const { fake, store } = await open(
       {},
-      { checkMillis: 50, noProgressMillis: 2_000 }
+      { checkMillis: 1_000, noProgressMillis: 1_000 }
     );
     assert.equal(await stores(store), true);
     const away = [10008, 10118, 10194].map((code) => ({
@@ -465,43 +361,14 @@ describe("the stream of a connection that is used", () => {
   });
 });
 
-describe("a name with several addresses", () => {
-  test("leads to each of them in turn", async (t) => {
-    const stuck = await Fake.start({ onPlant: () => undefined });
-    const good = await Fake.start({}, "127.0.0.2", stuck.port);
-    const lookup = t.mock.method(dns, "lookup", (name: string) =>
-      Promise.resolve(
-        name === "cluster.test"
-          ? [{ address: "127.0.0.1" }, { address: "127.0.0.2" }]
-          : []
-      )
-    );
-    syncBuiltinESMExports();
-    t.after(() => {
-      lookup.mock.restore();
-      syncBuiltinESMExports();
-    });
-    const warnings: string[] = [];
-    const store = await openNats(`nats://cluster.test:${stuck.port}/plants`, {
-      limits: { ...patient, noProgressMillis: 1_000 },
-      warn: (line) => warnings.push(line)
-    });
-    t.after(() => store.close());
-    assert.equal(await stores(store), true);
-    assert.ok(stuck.plants.length > 0, "the fault fired");
-    assert.equal(good.plants.length, 1);
-    assert.match(
-      warnings.join("\n"),
-      /^cluster\.test:\d+ \(127\.0\.0\.1\): it acknowledges nothing$/m
-    );
-  });
-  test("and others are tried in a random order", async (t) => {
+describe("hosts", () => {
+  test("are tried in a random order", async (t) => {
     t.mock.method(Math, "random", random);
     const fakes = [await Fake.start(), await Fake.start(), await Fake.start()];
     for (let turn = 0; turn < 40; turn++) await (await openFake(fakes)).close();
     assert.ok(fakes.every(({ connections }) => connections > 0));
   });
-  test("that cannot be resolved is reported, and the next host is tried", async () => {
+  test("that cannot be resolved are reported, and the next host is tried", async () => {
     const good = await Fake.start();
     const warnings: string[] = [];
     const store = await openNats(

@@ -487,7 +487,7 @@ describe("at start", { concurrency: 8 }, () => {
     [{ duplicate_window: 120e9 }, undefined, "", { appendMillis: 1_000 }],
     [
       { subjects: ["plants.new"], storage: "memory" },
-      /: the stream plants takes the subject plants\.new: the address needs subject=plants\.new$/
+      /subjects: expected \["plants"\], found \["plants\.new"\]; storage: /
     ],
     [
       { subjects: ["plants.>"] },
@@ -587,6 +587,6 @@ describe("at start", { concurrency: 8 }, () => {
   test("what cannot be verified is reported once", async () => {
     const { warnings } = await open({});
     assert.equal(warnings.length, 1);
-    assert.match(warnings[0] ?? "", /^not verified: .*monitor=PORT/);
+    assert.match(warnings[0] ?? "", /^not verified: .*servers=SUBJECT/);
   });
 });

@@ -56,7 +56,7 @@ const raw =
 const good = ack(1);
 const inProcess = fails(10158, "duplicate message id is in process", 409);
 const noText =
-  '{"error":{"err_code":1,"description":{"toString":1,"valueOf":1}}}';
+  '{"stream":"plants","error":{"err_code":1,"description":{"toString":1,"valueOf":1}}}';
 
 describe("an append", { concurrency: 8 }, () => {
   test("is published once: an id, the expected stream, and the plant as a journal has it", async () => {
@@ -160,9 +160,7 @@ describe("an append", { concurrency: 8 }, () => {
     ],
     ["an error of an unknown number", "unknown", fails(19999)],
     ["an error whose reason is not a text", "unknown", noText],
-    ["a PubAck of another stream", "unknown", '{"stream":"others","seq":1}'],
-    ["a number below 0", "unknown", ack(-1)],
-    ["null", "unknown", "null"]
+    ["a number below 0", "unknown", ack(-1)]
   ] as const) {
     test(`is ${outcome} after ${what}`, async () => {
       const { fake, store } = await open(
@@ -179,6 +177,13 @@ describe("an append", { concurrency: 8 }, () => {
   for (const [what, outcome, ...responses] of [
     ["no leader", "unreachable", noLeader],
     ["no response", "unknown", undefined],
+    ["null", "unknown", "null"],
+    ["a PubAck of another stream", "unknown", '{"stream":"others","seq":1}'],
+    [
+      "a refusal of another stream",
+      "unknown",
+      fails(10077, "x", 503, "others")
+    ],
     [
       "no response to one attempt, and to the others twice that there is no leader",
       "unknown",
@@ -396,30 +401,33 @@ describe("a process that was cloned", () => {
   });
 });
 
-describe("a stream of the JetStream domain hub, with another one of that name at a leaf node", () => {
+describe("a stream of the JetStream domain hub", () => {
   const from = (domain: string, seq: number, more = "") =>
     ack(seq, `,"domain":"${domain}"${more}`);
-  const full = fails(10077, "maximum messages exceeded");
+  const copy = fails(10060, "expected stream does not match", 400, "copy");
   for (const [what, outcome, ...responses] of [
     ["its own acknowledgement", "stored", from("hub", 1)],
-    ["the other's, then its own", "stored", from("edge", 7), from("hub", 1)],
     [
-      "the other's duplicate",
+      "another domain's, then its own",
+      "stored",
+      from("edge", 7),
+      from("hub", 1)
+    ],
+    [
+      "another domain's duplicate",
       "stored",
       from("edge", 7, duplicate),
       from("hub", 1)
     ],
-    ["the other's number 0", "stored", from("edge", 0), from("hub", 1)],
-    ["a refusal, then its own", "stored", full, from("hub", 1)],
-    ["an unknown refusal", "stored", fails(10060), from("hub", 1)],
-    ["too large, then its own", "stored", fails(10054), from("hub", 1)],
-    ["the other's alone", "unknown", from("edge", 1)],
+    ["another domain's number 0", "stored", from("edge", 0), from("hub", 1)],
+    ["a refusal of another stream", "stored", copy, from("hub", 1)],
+    ["another domain's alone", "unknown", from("edge", 1)],
     ["one without a domain", "unknown", ack(1)],
-    ["a refusal alone", "unknown", full],
-    ["two refusals", "unknown", full, full]
+    ["full", "full", fails(10077, "maximum messages exceeded")],
+    ["too large", "tooLarge", fails(10054)]
   ] as const) {
     test(`${what}: ${outcome}`, async () => {
-      const { store } = await open(
+      const { store, warnings } = await open(
         {
           domain: "hub",
           onPlant: ({ reply }) => ({
@@ -430,28 +438,49 @@ describe("a stream of the JetStream domain hub, with another one of that name at
         },
         outcome === "unknown" ? { appendMillis: 500 } : {}
       );
+      const reported = warnings.length;
       assert.equal(await append(store), outcome);
+      assert.equal(warnings.length - reported, outcome === "unknown" ? 1 : 0);
       if (outcome === "stored")
         assert.deepEqual(await store.append(fern), { seq: 1 });
     });
   }
-  test("leaves a server over which only the other acknowledges, and says why", async () => {
-    for (const [response, reason] of [
-      [from("edge", 1), "domain edge"],
-      [full, "maximum messages exceeded"]
-    ] as const) {
-      const { fake, store, warnings } = await open(
-        { domain: "hub", onPlant: () => response },
-        { noProgressMillis: 100 }
+  test("leaves a server over which only another domain acknowledges", async () => {
+    const { fake, store, warnings } = await open(
+      { domain: "hub", onPlant: () => from("edge", 1) },
+      { noProgressMillis: 100 }
+    );
+    const outcome = append(store);
+    await until("it is on another connection", () => fake.connections > 1);
+    assert.equal(warnings.at(-1), `${fake.host}: it acknowledges nothing`);
+    fake.script = { domain: "hub", onPlant: () => from("hub", 1) };
+    assert.equal(await outcome, "stored");
+  });
+});
+
+describe("a server's text", () => {
+  test("of any length is cut where it is remembered, and reported once", async () => {
+    const { fake, store, warnings } = await open({
+      onPlant: () => fails(19999, "x".repeat(1_000_000))
+    });
+    for (let turn = 0; turn < 5; turn++)
+      assert.equal(await append(store), "unknown");
+    fake.script = {
+      stream: { error: { err_code: 10059, description: "x".repeat(1_000_000) } }
+    };
+    fake.cut();
+    await until("it is refused", () => !store.stats.isReachable);
+    assert.ok(warnings.length < 6, warnings.join("\n").slice(0, 4_096));
+    assert.ok(warnings.join("").length < 4_000);
+  });
+  test("is reported up to a limit, exactly", async () => {
+    for (const problemCharsMax of [300, 301]) {
+      const { fake, warnings } = await open({}, { problemCharsMax });
+      fake.script = { config: { subjects: ["x".repeat(2_000), "y"] } };
+      fake.cut();
+      await until("it is reported", () =>
+        warnings.some(({ length }) => length === problemCharsMax)
       );
-      const outcome = append(store);
-      await until("it is on another connection", () => fake.connections > 1);
-      assert.equal(
-        warnings.at(-1),
-        `${fake.host}: it acknowledges nothing (ignored: ${reason})`
-      );
-      fake.script = { domain: "hub", onPlant: () => from("hub", 1) };
-      assert.equal(await outcome, "stored");
     }
   });
 });

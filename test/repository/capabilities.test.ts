@@ -25,14 +25,12 @@ const capabilities: Readonly<Record<string, readonly string[]>> = {
     "src/program/",
     "src/nats/"
   ],
-  "node:dns": ["src/nats/address.ts"],
   "node:http": [
-    "src/nats/checks.ts",
     "src/http/reply.ts",
     "src/http/strict-server.ts",
     "src/program/serving/admin.ts"
   ],
-  "node:https": ["src/nats/checks.ts", "src/http/strict-server.ts"],
+  "node:https": ["src/http/strict-server.ts"],
   "node:crypto": [
     "src/nats/credentials.ts",
     "src/nats/protocol.ts",
