@@ -13,7 +13,8 @@ import {
   serve,
   statusesOf
 } from "../support/serving.ts";
-import { answerTo, post, readAnswers, token } from "../support/support.ts";
+import { answerTo, readAnswers } from "../support/exchange.ts";
+import { post, token } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 
 const timeout = seconds(60);

@@ -12,9 +12,9 @@ import { connect as connectTls } from "node:tls";
 import type { Limits } from "../../src/config.ts";
 import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
+import { readAnswers } from "../support/exchange.ts";
 import {
   library,
-  readAnswers,
   socketFolder,
   startProcess,
   temporaryFolder,

@@ -22,14 +22,12 @@ import {
 } from "./fuzzmodel.ts";
 import { run } from "../support/in-process.ts";
 import { headersOf, optional } from "../support/requests.ts";
+import { assertError, exchange, type RawAnswer } from "../support/exchange.ts";
 import {
-  assertError,
-  exchange,
   post,
   startProcess,
   temporaryFolder,
-  token,
-  type RawAnswer
+  token
 } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 

@@ -11,11 +11,9 @@ import {
   answerTo,
   exchange,
   opened,
-  post,
-  readAnswers,
-  startProcess,
-  token
-} from "../support/support.ts";
+  readAnswers
+} from "../support/exchange.ts";
+import { post, startProcess, token } from "../support/support.ts";
 import { memoryOf, unless } from "../support/tools.ts";
 import { seconds, until } from "../support/until.ts";
 

@@ -13,7 +13,8 @@ import { orders } from "./hostile-sequences.ts";
 import { nameOf, runRow, titleOf } from "./hostile.ts";
 import { plant } from "../support/requests.ts";
 import { nodes } from "../support/recipes.ts";
-import { answerTo, startProcess, temporaryFolder } from "../support/support.ts";
+import { answerTo } from "../support/exchange.ts";
+import { startProcess, temporaryFolder } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 
 const timeout = seconds(180);

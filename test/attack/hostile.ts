@@ -6,10 +6,10 @@ import assert from "node:assert/strict";
 import {
   assertError,
   exchange,
-  token,
   type ExchangeOptions,
   type RawAnswer
-} from "../support/support.ts";
+} from "../support/exchange.ts";
+import { token } from "../support/support.ts";
 
 /** In a row every plant has this name. Each run of the row replaces it by one of the same length. */
 const placeholder = "evil";

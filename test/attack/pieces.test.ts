@@ -23,11 +23,10 @@ import { shapes } from "../support/shapes.ts";
 import {
   answerTo,
   exchange,
-  post,
   reader,
-  startProcess,
   type RawAnswer
-} from "../support/support.ts";
+} from "../support/exchange.ts";
+import { post, startProcess } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 
 const timeout = seconds(60);

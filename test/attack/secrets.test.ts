@@ -14,13 +14,8 @@ import {
   type RequestOptions
 } from "./hostile.ts";
 import { hangUp, statusOf } from "../support/operator.ts";
-import {
-  assertError,
-  exchange,
-  startProcess,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
+import { assertError, exchange } from "../support/exchange.ts";
+import { startProcess, temporaryFolder, token } from "../support/support.ts";
 
 /**
  * Two tokens that are known and one that is not. No response contains four letters of them. Their

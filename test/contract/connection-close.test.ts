@@ -21,10 +21,9 @@ import {
   answerTo,
   exchange,
   opened,
-  post,
-  readAnswers,
-  startProcess
-} from "../support/support.ts";
+  readAnswers
+} from "../support/exchange.ts";
+import { post, startProcess } from "../support/support.ts";
 import { until } from "../support/until.ts";
 
 const last = post('{"id":1,"name":"Fern"}', "Connection: close\r\n");

@@ -34,15 +34,8 @@ import {
   timeout,
   writeFirst
 } from "../support/serving.ts";
-import {
-  answerTo,
-  exchange,
-  library,
-  post,
-  readAnswers,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
+import { answerTo, exchange, readAnswers } from "../support/exchange.ts";
+import { library, post, temporaryFolder, token } from "../support/support.ts";
 import { unless } from "../support/tools.ts";
 import { command } from "../support/package.ts";
 import { seconds, until } from "../support/until.ts";

@@ -29,13 +29,8 @@ import {
   withHeadBytes
 } from "../support/requests.ts";
 import { listen, open, send, timeout } from "../support/serving.ts";
-import {
-  answerTo,
-  assertError,
-  exchange,
-  post,
-  token
-} from "../support/support.ts";
+import { answerTo, assertError, exchange } from "../support/exchange.ts";
+import { post, token } from "../support/support.ts";
 import { documentOf } from "../repository/documents.ts";
 
 /** After these, what follows is in doubt or is not waited for: the connection closes. */

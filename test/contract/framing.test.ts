@@ -7,10 +7,9 @@ import { after, test } from "node:test";
 import { promisify } from "node:util";
 import { chunk, coding, good, host, line } from "../support/requests.ts";
 import { statusesOf, writeFirst } from "../support/serving.ts";
+import { assertError, exchange } from "../support/exchange.ts";
 import {
-  assertError,
   cleanEnvironment,
-  exchange,
   post,
   root,
   startProcess,

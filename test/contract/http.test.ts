@@ -17,11 +17,9 @@ import {
   answerTo,
   assertError,
   exchange,
-  type RawAnswer,
-  startProcess,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
+  type RawAnswer
+} from "../support/exchange.ts";
+import { startProcess, temporaryFolder, token } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 
 const { PLANT_TEST_NODE: node = process.execPath } = process.env;

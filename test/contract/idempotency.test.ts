@@ -17,13 +17,8 @@ import {
 } from "../../src/index.ts";
 import { ENOSPC, simulated } from "../support/journals.ts";
 import { listen } from "../support/serving.ts";
-import {
-  answerTo,
-  post,
-  readAnswers,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
+import { answerTo, readAnswers } from "../support/exchange.ts";
+import { post, temporaryFolder, token } from "../support/support.ts";
 
 interface Sent {
   readonly key?: string;

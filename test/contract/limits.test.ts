@@ -23,10 +23,9 @@ import {
   assertError,
   exchange,
   opened,
-  post,
-  readAnswers,
-  startProcess
-} from "../support/support.ts";
+  readAnswers
+} from "../support/exchange.ts";
+import { post, startProcess } from "../support/support.ts";
 import { serve, type Serving, timeout } from "../support/serving.ts";
 import { seconds, until } from "../support/until.ts";
 

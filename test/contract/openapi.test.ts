@@ -8,13 +8,8 @@ import { limitsWith } from "../../src/config.ts";
 import { describeApi } from "../../src/openapi.ts";
 import { errorSchema, newPlantSchema, plantSchema } from "../../src/plant.ts";
 import { run } from "../support/in-process.ts";
-import {
-  answerTo,
-  post,
-  root,
-  startProcess,
-  token
-} from "../support/support.ts";
+import { answerTo } from "../support/exchange.ts";
+import { post, root, startProcess, token } from "../support/support.ts";
 
 const server = await startProcess();
 after(() => server.end());

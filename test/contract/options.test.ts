@@ -29,12 +29,8 @@ import {
   temporaryTls,
   timeout
 } from "../support/serving.ts";
-import {
-  answerTo,
-  exchange,
-  temporaryFolder,
-  token
-} from "../support/support.ts";
+import { answerTo, exchange } from "../support/exchange.ts";
+import { temporaryFolder, token } from "../support/support.ts";
 
 const store = new HeldStore();
 const tokens = [token];

@@ -18,14 +18,8 @@ import {
   statusesOf,
   timeout
 } from "../support/serving.ts";
-import {
-  answerTo,
-  exchange,
-  post,
-  readAnswers,
-  startProcess,
-  temporaryFolder
-} from "../support/support.ts";
+import { answerTo, exchange, readAnswers } from "../support/exchange.ts";
+import { post, startProcess, temporaryFolder } from "../support/support.ts";
 import { missing } from "../support/tools.ts";
 
 const plant = (name: string, fields = ""): string =>

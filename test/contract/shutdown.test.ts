@@ -20,13 +20,11 @@ import {
   statusesOf,
   timeout
 } from "../support/serving.ts";
+import { answerTo, exchange, readAnswers } from "../support/exchange.ts";
 import {
-  answerTo,
   cleanEnvironment,
-  exchange,
   post,
   program,
-  readAnswers,
   temporaryFolder,
   token
 } from "../support/support.ts";

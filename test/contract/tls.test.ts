@@ -27,7 +27,8 @@ import {
   temporaryTls,
   timeout
 } from "../support/serving.ts";
-import { readAnswers, socketFolder, token } from "../support/support.ts";
+import { readAnswers } from "../support/exchange.ts";
+import { socketFolder, token } from "../support/support.ts";
 import { until } from "../support/until.ts";
 
 const tls = temporaryTls();

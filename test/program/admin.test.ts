@@ -25,10 +25,8 @@ import {
   underWay
 } from "../support/operator.ts";
 import { plant } from "../support/requests.ts";
+import { exchange, opened, readAnswers } from "../support/exchange.ts";
 import {
-  exchange,
-  opened,
-  readAnswers,
   type Running,
   socketFolder,
   startProcess,

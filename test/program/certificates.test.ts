@@ -21,9 +21,9 @@ import { tokenDigest } from "../../src/http/bearer.ts";
 import { run, start } from "../support/in-process.ts";
 import { hangUp, metricsOf, post, timeout } from "../support/operator.ts";
 import { plant } from "../support/requests.ts";
+import { exchange } from "../support/exchange.ts";
 import {
   cleanEnvironment,
-  exchange,
   startProcess,
   temporaryFolder,
   token,

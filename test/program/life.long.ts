@@ -18,7 +18,8 @@ import { connect } from "node:tls";
 import { postPlant, ways, type Way } from "../support/life.ts";
 import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
-import { readAnswers, temporaryFolder } from "../support/support.ts";
+import { readAnswers } from "../support/exchange.ts";
+import { temporaryFolder } from "../support/support.ts";
 import { seconds } from "../support/until.ts";
 
 const timeout = seconds(240);

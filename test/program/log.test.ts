@@ -25,15 +25,13 @@ import {
   timeout
 } from "../support/operator.ts";
 import { plant } from "../support/requests.ts";
+import { exchange, type RawAnswer, readAnswers } from "../support/exchange.ts";
 import {
   cleanEnvironment,
   eventsOf,
-  exchange,
   type LogEvent,
   post,
   program,
-  type RawAnswer,
-  readAnswers,
   runningOf,
   type Running,
   socketFolder,

@@ -26,13 +26,8 @@ import {
   timeout
 } from "../support/operator.ts";
 import { plant } from "../support/requests.ts";
-import {
-  exchange,
-  opened,
-  readAnswers,
-  startProcess,
-  temporaryFolder
-} from "../support/support.ts";
+import { exchange, opened, readAnswers } from "../support/exchange.ts";
+import { startProcess, temporaryFolder } from "../support/support.ts";
 import { memoryOf, missing } from "../support/tools.ts";
 import { until } from "../support/until.ts";
 

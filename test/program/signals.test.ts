@@ -23,10 +23,10 @@ import {
   underWay,
   withToken
 } from "../support/operator.ts";
+import { readAnswers } from "../support/exchange.ts";
 import {
   cleanEnvironment,
   program,
-  readAnswers,
   root,
   type Running,
   runningOf,

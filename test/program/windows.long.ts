@@ -18,10 +18,10 @@ import { preload } from "../support/operator.ts";
 import { command } from "../support/package.ts";
 import { plant } from "../support/requests.ts";
 import { temporaryTls } from "../support/serving.ts";
+import { readAnswers } from "../support/exchange.ts";
 import {
   eventsOf,
   program,
-  readAnswers,
   temporaryFolder,
   token
 } from "../support/support.ts";

@@ -5,10 +5,10 @@ import { spawnSync } from "node:child_process";
 import { emulated } from "./arm.ts";
 import { nodes } from "./recipes.ts";
 import { macEnvironment, noShim, systemArgs } from "./mac.ts";
+import { exchange } from "./exchange.ts";
 import {
   cleanEnvironment,
   complaintsOf,
-  exchange,
   post,
   program,
   startProcess,

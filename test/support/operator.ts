@@ -7,13 +7,8 @@ import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { postTo } from "./http.ts";
 import { fern, plant } from "./requests.ts";
-import {
-  exchange,
-  post as postBytes,
-  readAnswers,
-  token,
-  type Running
-} from "./support.ts";
+import { exchange, readAnswers } from "./exchange.ts";
+import { post as postBytes, token, type Running } from "./support.ts";
 import { missing } from "./tools.ts";
 import { seconds } from "./until.ts";
 

@@ -15,10 +15,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after } from "node:test";
 import { preload } from "./operator.ts";
+import { exchange } from "./exchange.ts";
 import {
   cleanEnvironment,
   complaintsOf,
-  exchange,
   post,
   program,
   temporaryFolder,
