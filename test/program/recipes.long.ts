@@ -123,17 +123,18 @@ test("the unit's command serves with a credential as systemd provides it, mode 0
 
 test("the command of the verification fails for a damaged journal, not for a torn one", async () => {
   const name = "plant-store-verify.service";
-  const folder = temporaryFolder();
-  const path = join(folder, "plants.ndjson");
-  await journalWith(path, { id: 1n, name: "Fern" });
-  const whole = readFileSync(path, "utf8");
+  const closed = join(temporaryFolder(), "plants.ndjson");
+  await journalWith(closed, { id: 1n, name: "Fern" });
+  const whole = readFileSync(closed, "utf8");
   const [, success] = /^SuccessExitStatus=(.*)$/m.exec(recipeOf(name)) ?? [];
   for (const [text, code] of [
     [whole, 0],
     [whole.slice(0, -7), Number(success)],
     [whole.replace("Fern", "Farn"), 65]
   ] as const) {
-    writeFileSync(path, text);
+    // Without the mark of a closed journal: its torn end would be damage.
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, "plants.ndjson"), text);
     const { code: found } = await run(commandOf(name, folder).args);
     assert.equal(found, code);
   }
