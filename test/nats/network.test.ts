@@ -174,13 +174,13 @@ describe(
         await storeOne(top.open(stream, { user, query }));
       });
     test("of another name serve: what the copy refuses settles nothing", async () => {
-      await hub.create("copied", one);
-      await edge.create("copy", { ...one, subjects: ["copied"] });
-      const store = await hub.open("copied", { user, query });
+      await plain.create("copied", one);
+      await plainLeaf.create("copy", { ...one, subjects: ["copied"] });
+      const store = await plain.open("copied", { user, query });
       for (let turn = 0; turn < 20; turn++)
         assert.equal(await outcomeOf(store.append(fern)), "stored");
       await store.close();
-      assert.equal((await hub.read("copied")).length, 20);
+      assert.equal((await plain.read("copied")).length, 20);
     });
     test("tell that the hub's is full, though it has a domain", async () => {
       await hub.create("full", { ...one, max_msgs: 1 });
