@@ -74,7 +74,8 @@ export interface QueueSize {
  * Returns an AppendJson that calls another one once for all calls with the same key and plant that
  * are in progress: these wait and share its outcome.
  *
- * @param roomIn returns what the queue still takes: as many calls, and bytes, may wait here
+ * @param roomIn returns what the queue still takes: as many calls, and bytes, may wait here; a
+ *   call of any size, if no other waits
  * @throws StoreError `conflict` while a call with the key and another plant is in progress,
  *   `unknown` if there is no room to wait: the equal one may store the plant
  */
@@ -94,7 +95,7 @@ export function shareOutcomes(
   const waitFor = async (done: Promise<Outcome>, size: number) => {
     // A disk that stalls must not fill the memory.
     const room = roomIn();
-    if (records >= room.records || bytes + size > room.bytes)
+    if (records >= room.records || (records > 0 && bytes + size > room.bytes))
       throw new StoreError("unknown", "too many calls wait for an equal one");
     records++;
     bytes += size;

@@ -85,7 +85,7 @@ export const limitTable = {
     flag: "idle-timeout",
     unit: "milliseconds",
     defaultValue: 65_000,
-    min: 100,
+    min: 1_000,
     max: 60 * minute,
     meaning:
       "how long a connection may be silent, unless a request is arriving: most proxies close at 60 s"

@@ -95,6 +95,12 @@ interface Progress {
   unfinished: number;
 }
 
+/** What node's parser of a socket has. Without an argument, `finish` changes nothing. */
+interface Parser {
+  /** Returns an Error within a request. */
+  finish(): unknown;
+}
+
 /** Connection = #connection-option, with `close` among them (RFC 9110, 7.6.1) */
 const closeOption = /(?:^|[\s,])close(?:$|[\s,])/i;
 
@@ -211,6 +217,9 @@ export class Connection {
     if (code === "ECONNRESET" || code === "EPIPE")
       return void this.#socket.destroy();
     if (this.#progress.state === "unparsed") return;
+
+    // No client has asked for a response to silence.
+    if (this.#socket.bytesRead === 0) return this.#closeGently();
     this.#discardRest();
 
     // An error within a body is the response to its request, unless that has one. An error
@@ -225,12 +234,21 @@ export class Connection {
   /**
    * Closes a connection on which no byte has come or gone for `idleMillis`.
    *
-   * A client that waits for our response is not idle: the response starts the time again. A client
-   * that does not read its response is idle.
+   * A client that waits for our response is not idle: the response starts the time again. What has
+   * begun to arrive has timeouts of its own. A client that does not read its response is idle.
    */
   onTimeout() {
-    if (this.isAnswered() || this.#socket.writableLength > 0)
-      this.#socket.destroy();
+    if (this.#socket.writableLength > 0) this.#socket.destroy();
+    else if (this.isAnswered() && !this.#isArriving()) this.#closeGently();
+  }
+
+  /**
+   * Returns whether a part of a request has arrived. Node documents nothing that says so. This asks
+   * its parser, as node does when a client half-closes: a test on each Node pins it.
+   */
+  #isArriving() {
+    const { parser } = this.#socket as Socket & { parser?: Parser | null };
+    return parser?.finish() instanceof Error;
   }
 
   /** Returns whether the kernel has the whole response to each request whose head has arrived. */

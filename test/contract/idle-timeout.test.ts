@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { connect } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { connect as connectTls } from "node:tls";
@@ -13,6 +13,7 @@ import {
   closed,
   connected,
   type Ends,
+  listen,
   never,
   open,
   refused,
@@ -169,6 +170,96 @@ describe("the idle timeout", { concurrency: true }, () => {
   }
 });
 
+const half = `${plant}`.slice(0, 40);
+for (const tls of [undefined, certified]) {
+  const where = tls ? "with TLS" : "without TLS";
+  const connectTo = (port: number): Socket =>
+    (tls
+      ? connectTls({ port, rejectUnauthorized: false, maxVersion: "TLSv1.2" })
+      : connect(port, "127.0.0.1")
+    ).on("error", () => undefined);
+
+  for (const parts of [[refused, half], [refused + half], [half]]) {
+    test(
+      `${parts.length} parts of which the last ends within a head outlast the idle timeout, ${where}: ${parts.join("").length}`,
+      { timeout },
+      async () => {
+        const { port } = await serve({ limits, ...(tls && { tls }) });
+        const client = connectTo(port);
+        const answers = readAnswers(client, parts[0] === half ? 1 : 2);
+        for (const part of parts) {
+          client.write(part);
+          if (part === refused) await once(client, "data");
+        }
+
+        // Its idle timeout begins later.
+        const silent = connectTo(port);
+        silent.write(refused);
+        await closed(silent.resume());
+        client.write(`${plant}`.slice(half.length));
+        assert.equal((await answers).at(-1)?.status, 200);
+        client.destroy();
+      }
+    );
+  }
+
+  for (const [what, bytes, statuses] of [
+    ["no byte", "", []],
+    ["half a head", half, [408]]
+  ] as const) {
+    test(
+      `a connection with ${what} is closed at the head timeout, ${where}, with ${statuses.length} responses`,
+      { timeout },
+      async () => {
+        const reported: number[] = [];
+        const { port } = await serve({
+          limits: { ...limits, idleMillis: never, headMillis: 100 },
+          onResponse: ({ status }) => void reported.push(status),
+          ...(tls && { tls })
+        });
+        const client = connectTo(port);
+        const answers = readAnswers(client, Infinity);
+        client.write(bytes);
+        assert.deepEqual(
+          (await answers).map(({ status }) => status),
+          statuses
+        );
+        assert.deepEqual(reported, statuses);
+      }
+    );
+  }
+}
+
+test(
+  "a silent connection over TLS is closed with close_notify",
+  { timeout },
+  async () => {
+    const { port } = await serve({ limits, tls: certified });
+    let bytes = Buffer.alloc(0);
+    const relay = createServer((near) => {
+      const far = connect(port, "127.0.0.1");
+      far.on("data", (more: Buffer) => {
+        bytes = Buffer.concat([bytes, more]);
+      });
+      near.pipe(far).pipe(near);
+    });
+    const client = connectTls({
+      port: await listen(relay),
+      rejectUnauthorized: false,
+      maxVersion: "TLSv1.2"
+    });
+    client.write(refused);
+    const [answer] = await readAnswers(client, 1);
+    assert.equal(
+      answer?.headers["keep-alive"],
+      `timeout=${Math.floor(limits.idleMillis / 1_000)}`
+    );
+    const { length } = bytes;
+    await closed(client.resume());
+    assert.equal(bytes[length], 21, "an alert");
+  }
+);
+
 test(
   "a connection with a request now and then is not idle, and is closed after the last one",
   { timeout },
@@ -185,10 +276,12 @@ test(
     }
     assert.equal((await answers).length, 10);
     assert.equal(
-      silent.ours.destroyed,
+      silent.ours.writableEnded,
       true,
       "another one, which is idle, is closed meanwhile"
     );
+    await until("the idle timeout", () => ends.ours.writableEnded);
+    ends.client.end();
     await closed(ends.ours);
   }
 );

@@ -62,6 +62,18 @@ const open = (path: string, limits: Partial<Limits> = {}) =>
   openJournal(path, { limits });
 const freshPath = (): string => join(temporaryFolder(), "plants.ndjson");
 
+test("an equal call of any size waits, if no other call waits", async () => {
+  const { journal, disk } = await simulated({ queueBytesMax: 1_024 });
+  const large = plantOf(600);
+  const begun = disk.stall();
+  const first = once(journal, "k", large);
+  await begun;
+  const second = once(journal, "k", large);
+  assert.equal(await once(journal, "k", large), "unknown");
+  disk.resume();
+  assert.deepEqual(await Promise.all([first, second]), ["stored", "replayed"]);
+});
+
 for (const [says, limits, room] of [
   ["records", { queueRecordsMax: 4 }, 3],
   ["bytes", { queueBytesMax: 4 * 300 }, 3]

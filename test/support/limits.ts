@@ -26,7 +26,7 @@ const rows: readonly Row[] = [
   ["nestingMax", "--max-nesting", "levels", 64, 1, 512],
   ["headMillis", "--head-timeout", "milliseconds", 10_000, 100, hour],
   ["requestMillis", "--request-timeout", "milliseconds", 30_000, 100, hour],
-  ["idleMillis", "--idle-timeout", "milliseconds", 65_000, 100, hour],
+  ["idleMillis", "--idle-timeout", "milliseconds", 65_000, 1_000, hour],
   ["checkMillis", "--timeout-check", "milliseconds", 500, 10, 1_000],
   ["discardBytesMax", "--max-discard", "bytes", 16 * mib, 0, gib],
   ["discardMillis", "--discard-timeout", "milliseconds", 5_000, 10, minute],
