@@ -188,6 +188,14 @@ class Story {
     this.#faultsLeft--;
     if ("error" in outcome) return outcome.error(bytes);
     this.#survival = outcome.survival;
+
+    // A kill after a flush that failed, and before its note, is not guarded against.
+    const isUnnoted = this.#faults.some(
+      (each) =>
+        each.index === index - 1 &&
+        this.changes[each.index]?.operation === "sync"
+    );
+    if (isUnnoted && this.#copy === "not flushed") this.#copy = "lost";
     return outcome.part?.(bytes) ?? { bytes: 0, durable: false };
   }
 
@@ -205,8 +213,13 @@ class Story {
         this.#outcomes.set(id, await outcomeOf(stored));
       }
       await journal.close();
-    } catch {
-      // The program has ended with an exit code: the next life follows.
+    } catch (error) {
+      // The program has ended with an exit code: the next life follows, once a person has done what
+      // the message says.
+      if (String(error).includes("no note of it could be left")) {
+        copy(this.#disk, "new file");
+        this.#copy = "not flushed";
+      }
     }
     const isCrash = this.#disk.isDown;
     this.#restart(this.#survival);
