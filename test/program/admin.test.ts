@@ -7,7 +7,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { environmentFor } from "../nats/cluster.ts";
-import { Fake } from "../nats/fake.ts";
+import { fails, Fake } from "../nats/fake.ts";
 import { startWithAdmin } from "../support/in-process.ts";
 import {
   adminOf,
@@ -360,14 +360,8 @@ test(
     assert.equal(await waiting, 200);
 
     // There is no space, and there is again.
-    const full = {
-      error: {
-        code: 503,
-        err_code: 10077,
-        description: "maximum bytes exceeded"
-      }
-    };
-    fake.script = { onPlant: () => JSON.stringify(full) };
+    const full = fails(10077, "maximum bytes exceeded");
+    fake.script = { onPlant: () => full };
     assert.equal(await statusOf(server), 503);
     assert.equal(await readyOf(server), "503 full");
     fake.script = {};
