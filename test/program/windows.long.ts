@@ -255,7 +255,7 @@ for (const [node] of nodes.slice(0, 1)) {
       chmodSync(join(folder, "read-only"), 0o444);
       for (const [name, code, reason] of [
         ["no journal", 65, /header/],
-        ["read-only", 65, /EPERM/],
+        ["read-only", 74, /EPERM/],
         ["no folder\\a", 74, /is no directory/]
       ] as const) {
         const path = windowsPath(join(folder, name));
