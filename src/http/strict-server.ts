@@ -150,9 +150,10 @@ const withVersions = (tls: TlsOptions): TlsOptions =>
  * on each Node pins that.
  */
 class StrictMessage extends IncomingMessage {
-  constructor(socket: Socket) {
-    super(socket);
-    if (hasLastResponse(socket)) Object.defineProperties(this, asConnect);
+  // Bun passes other arguments, and more of them, than node's types name.
+  constructor(...given: [Socket]) {
+    super(...given);
+    if (hasLastResponse(this.socket)) Object.defineProperties(this, asConnect);
   }
 }
 
