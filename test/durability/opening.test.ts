@@ -916,7 +916,10 @@ for (const [says, code, make, message = /./] of [
   [
     "a file that may not be written",
     74,
-    (path: string) => writeFileSync(path, six, { mode: 0o444 }),
+    (path: string) => {
+      writeFileSync(path, six);
+      chmodSync(path, 0o444);
+    },
     /EACCES.*: owner \d+, mode 444, this process is user \d+/
   ],
   [
