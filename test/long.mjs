@@ -9,7 +9,6 @@ import { runTests, testFiles } from "./runner.mjs";
 const numbers = {
   PLANT_TEST_ROUNDS: "200",
   PLANT_TEST_RELOADS: "1000",
-  PLANT_TEST_RUNS: "1000000",
   PLANT_TEST_FUZZ_SECONDS: "600",
   PLANT_TEST_EARLY: "30",
   PLANT_TEST_BODIES: "10000000",

@@ -6,10 +6,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
-import { openJournal } from "../../src/journal/journal.ts";
 import { launch } from "../support/launch.ts";
-import { SimulatedDisk } from "../support/simdisk.ts";
 import { program } from "../support/support.ts";
 import { patched } from "../support/tools.ts";
 
@@ -74,26 +71,3 @@ for (const [invariant, file, from, to, statuses] of [
     }
   });
 }
-
-test("a batch is not written where the file's end is not its offset", async () => {
-  const disk = new SimulatedDisk();
-  const journal = await openJournal("/plants.ndjson", { disk });
-  const writes = (): number =>
-    disk.calls.filter((call) => call === "append").length;
-  await journal.append({ id: 1n, name: "Fern" });
-  await disk.open("/plants.ndjson").append(Buffer.from("another's"));
-  const before = writes();
-  const failed = new Promise<Error>((resolve) =>
-    journal.once("failed", resolve)
-  );
-  await assert.rejects(journal.append({ id: 2n, name: "Moss" }), {
-    code: "unknown"
-  });
-  assert.match(
-    (await failed).message,
-    /process changed it: expected \d+ bytes, found \d+$/
-  );
-  await setImmediate();
-  assert.equal(writes(), before, "nothing is written");
-  await journal.close();
-});

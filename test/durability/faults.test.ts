@@ -1,7 +1,7 @@
 /**
- * Real faults of the running program: failing and short writes from strace, a small file system
- * that fills, Node's permission model. Each test shows that its fault has come. A test whose tool is
- * missing is skipped, and says so.
+ * Real faults of the running program: failing writes from strace, a small file system that fills,
+ * Node's permission model. Each test shows that its fault has come; histories.test.ts has those of
+ * each operation. A test whose tool is missing is skipped, and says so.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -10,7 +10,6 @@ import {
   mkdirSync,
   readFileSync,
   rmSync,
-  statSync,
   writeFileSync
 } from "node:fs";
 import { dirname, join } from "node:path";
@@ -21,29 +20,13 @@ import type { Answer } from "../support/http.ts";
 import { launch } from "../support/launch.ts";
 import { nodes } from "../support/recipes.ts";
 import { placeIn, program, root, temporaryFolder } from "../support/support.ts";
-import { missing, patched } from "../support/tools.ts";
-
-const noStrace = missing([
-  "strace",
-  "-f",
-  "-o",
-  "/dev/null",
-  "-e",
-  "inject=write:retval=1:when=9",
-  "-e",
-  "trace=write",
-  "true"
-]);
-const noLimits = noStrace || missing(["prlimit", "--version"]);
-const noMount = missing([
-  "unshare",
-  "-m",
-  "mount",
-  "-t",
-  "tmpfs",
-  "none",
-  "/mnt"
-]);
+import {
+  missing,
+  noMount,
+  noStrace,
+  patched,
+  strace
+} from "../support/tools.ts";
 
 /** The ids of a journal's records, and what is wrong with its first bad line. */
 function read(path: string) {
@@ -61,91 +44,9 @@ async function until(
   }
 }
 
-/** Runs it under strace, with one thread for files, so that writes to the journal are counted:
- * the first is the header's. `-D`: the program stays our child.
- * @param inject what happens to writes to the journal */
-async function traced(inject: string, wrapper: readonly string[] = []) {
-  // strace -P knows a file by its real path.
-  const folder = temporaryFolder();
-  const trace = join(folder, "trace");
-  const store = join(folder, "plants.ndjson");
-  const running = await launch({
-    folder,
-    store,
-    env: { UV_THREADPOOL_SIZE: "1" },
-    wrapper: [
-      ...wrapper,
-      "strace",
-      "-D",
-      "-f",
-      "-q",
-      "-o",
-      trace,
-      "-P",
-      store,
-      "-e",
-      "trace=write,pwrite64,writev,pwritev",
-      "-e",
-      inject
-    ]
-  });
-  const writes = async (): Promise<readonly string[]> => {
-    await until(
-      () =>
-        new RegExp(`^${running.pid} .*\\+\\+\\+ (?:exited|killed)`, "m").test(
-          readFileSync(trace, "utf8")
-        ),
-      "strace has written all"
-    );
-    return whole(readFileSync(trace, "utf8")).filter((line) =>
-      line.includes("write")
-    );
-  };
-  return { ...running, writes };
-}
-
-/** A trace's lines; a call that another thread's interrupted stands in two, and is joined. */
-function whole(trace: string): readonly string[] {
-  const begun = new Map<string, string>();
-  return trace.split("\n").flatMap((line) => {
-    const [, thread = "", start] =
-      /^(\d+) +(.*?) *<unfinished \.\.\.>$/.exec(line) ?? [];
-    if (start !== undefined) begun.set(thread, start);
-    const [, resumed = "", rest] =
-      /^(\d+) +<\.\.\. \w+ resumed>(.*)$/.exec(line) ?? [];
-    if (rest !== undefined)
-      return [`${resumed} ${begun.get(resumed) ?? ""}${rest}`];
-    return start === undefined ? [line] : [];
-  });
-}
-
 const stored: Answer = { status: 200, error: undefined };
 const full: Answer = { status: 503, error: 50301 };
 const unknown: Answer = { status: 503, error: 50302 };
-
-for (const errno of ["ENOSPC", "EDQUOT"]) {
-  test(
-    `${errno} from a write that wrote nothing: 50301, and the next plant is stored`,
-    { skip: noStrace },
-    async () => {
-      const running = await traced(
-        `inject=write,pwrite64:error=${errno}:when=3`
-      );
-      assert.deepEqual(await running.post(1), stored);
-      const before = readFileSync(running.path);
-      assert.deepEqual(await running.post(2), full);
-      assert.deepEqual(readFileSync(running.path), before);
-      assert.deepEqual(await running.post(3), stored);
-      assert.deepEqual(read(running.path), { ids: [1, 3], fault: "" });
-      assert.equal(await running.end(), 0);
-      assert.equal(
-        (await running.writes()).filter((line) => line.includes("(INJECTED)"))
-          .length,
-        1
-      );
-    }
-  );
-}
 
 for (const [says, injected] of [
   ["EIO from a write", "error=EIO"],
@@ -155,7 +56,17 @@ for (const [says, injected] of [
     `${says}: 50302, no later 200, exit 74, and the next start goes on`,
     { skip: noStrace },
     async () => {
-      const running = await traced(`inject=write,pwrite64:${injected}:when=3`);
+      // One thread for files, so that writes to the journal are counted: the first is the header's.
+      const { folder, path: store } = placeIn();
+      const running = await launch({
+        folder,
+        store,
+        env: { UV_THREADPOOL_SIZE: "1" },
+        wrapper: strace(
+          "write,pwrite64",
+          ...["-P", store, "-e", `inject=write,pwrite64:${injected}:when=3`]
+        )
+      });
       assert.deepEqual(await running.post(1), stored);
       const later = await Promise.all([2, 3, 4].map((id) => running.post(id)));
       assert.deepEqual(later[0], unknown);
@@ -164,11 +75,6 @@ for (const [says, injected] of [
         JSON.stringify(later)
       );
       assert.equal(await running.ended, 74, running.stderr());
-      assert.equal(
-        (await running.writes()).filter((line) => line.includes("(INJECTED)"))
-          .length,
-        1
-      );
       assert.match(running.stderr(), /plants\.ndjson: at offset \d+, /);
       assert.deepEqual(read(running.path), { ids: [1], fault: "" });
       const again = await launch({ store: running.path });
@@ -184,56 +90,9 @@ test(
   { skip: noStrace },
   () =>
     assert.rejects(
-      launch({
-        wrapper: [
-          "strace",
-          "-D",
-          "-f",
-          "-q",
-          "-o",
-          "/dev/null",
-          "-e",
-          "trace=fsync",
-          "-e",
-          "inject=fsync:error=EIO"
-        ]
-      }),
+      launch({ wrapper: strace("fsync", "-e", "inject=fsync:error=EIO") }),
       { code: 74, message: /EIO.*fsync/ }
     )
-);
-
-test(
-  "the rest of a short write of a real file is written",
-  { skip: noLimits },
-  async () => {
-    // The write that meets the limit of the file's size stops the program when it returns; then the
-    // limit is lifted, and the rest finds room.
-    const running = await traced(
-      "inject=write,pwrite64:signal=SIGSTOP:when=3",
-      ["prlimit", "--fsize=4096:unlimited"]
-    );
-    assert.deepEqual(await running.post(1), stored);
-    const answer = running.post(2, "b".repeat(5000));
-    await until(
-      () =>
-        statSync(running.path).size === 4096 &&
-        /^State:\s+[Tt]/m.test(
-          readFileSync(`/proc/${running.pid}/status`, "utf8")
-        ),
-      "a part was written, and the program is stopped"
-    );
-    spawnSync("prlimit", ["--fsize=unlimited", "--pid", String(running.pid)]);
-    running.process.kill("SIGCONT");
-    assert.deepEqual(await answer, stored);
-    assert.equal(await running.end(), 0);
-    assert.deepEqual(read(running.path), { ids: [1, 2], fault: "" });
-    const [, , short, rest] = (await running.writes()).map((line) =>
-      (/, (\d+)\) += (\d+)/.exec(line) ?? []).slice(1).map(Number)
-    );
-    const [bytes = 0, taken = 0] = short ?? [];
-    assert.ok(taken > 0 && taken < bytes, "the write was short");
-    assert.deepEqual(rest, [bytes - taken, bytes - taken]);
-  }
 );
 
 test(

@@ -46,7 +46,14 @@ import {
   runningOf,
   socketFolder
 } from "../support/support.ts";
-import { missing, readableByAll, unless } from "../support/tools.ts";
+import {
+  missing,
+  noMount,
+  noStrace,
+  readableByAll,
+  strace,
+  unless
+} from "../support/tools.ts";
 
 /** Becomes another user, of a group that all of them have. */
 const group = 5000;
@@ -62,26 +69,6 @@ const apart = ["unshare", "-n"] as const;
 const isLong = process.env["PLANT_TEST_ROUNDS"] !== undefined;
 
 const noUsers = missing([...apart, ...as(5001), process.execPath, "--version"]);
-const noMount = missing([
-  "unshare",
-  "-m",
-  "mount",
-  "-t",
-  "tmpfs",
-  "none",
-  "/mnt"
-]);
-const noStrace = missing([
-  "strace",
-  "-f",
-  "-o",
-  "/dev/null",
-  "-e",
-  "inject=bind:error=EPERM:when=2",
-  "-e",
-  "trace=bind",
-  "true"
-]);
 const noSs = missing(["ss", "-xlp"]);
 const noPerl = missing(["perl", "-MSocket", "-e", "1"]);
 
@@ -345,18 +332,7 @@ let bindNumber: Promise<number> | undefined;
 async function bindBeside(): Promise<number> {
   const path = join(socketFolder(), "plants.ndjson");
   const trace = join(dirname(path), "trace");
-  await (
-    await serving(path, [
-      "strace",
-      "-D",
-      "-f",
-      "-q",
-      "-o",
-      trace,
-      "-e",
-      "trace=bind"
-    ])
-  ).end();
+  await (await serving(path, strace("bind", "-o", trace))).end();
   const binds = readFileSync(trace, "utf8")
     .split("\n")
     .filter((line) => line.includes("bind("));
@@ -375,18 +351,8 @@ for (const [says, call, errno] of [
     async () => {
       const path = join(socketFolder(), "plants.ndjson");
       const when = call === "bind" ? await (bindNumber ??= bindBeside()) : 1;
-      const first = await serving(path, [
-        "strace",
-        "-D",
-        "-f",
-        "-q",
-        "-o",
-        "/dev/null",
-        "-e",
-        `trace=${call}`,
-        "-e",
-        `inject=${call}:error=${errno}:when=${when}`
-      ]);
+      const inject = `inject=${call}:error=${errno}:when=${when}`;
+      const first = await serving(path, strace(call, "-e", inject));
       assert.match(
         first.stderr(),
         new RegExp(
@@ -407,18 +373,8 @@ test("without any lock it ends with 74", { skip: noStrace }, async () => {
 
   // Where there is no journal, a start tries to listen before it locks.
   writeFileSync(path, header);
-  await refused(/^74 [^]*listen EPERM/, path, [
-    "strace",
-    "-D",
-    "-f",
-    "-q",
-    "-o",
-    "/dev/null",
-    "-e",
-    "trace=bind",
-    "-e",
-    "inject=bind:error=EPERM:when=1+"
-  ]);
+  const inject = "inject=bind:error=EPERM:when=1+";
+  await refused(/^74 [^]*listen EPERM/, path, strace("bind", "-e", inject));
 });
 
 /** A new journal's path of so many bytes, in folders that are not too long. */

@@ -483,8 +483,20 @@ async function check(
     return;
   }
 
-  await journal.append({ id: 8n, name: "Moss" });
+  // The next opening finds nothing to repair or to refuse, whether this one is closed or killed.
   await journal.close();
+  for (const mark of disk.listEmpty(path, /\.closed-/, undefined))
+    disk.remove(mark);
+  const second = await open();
+  const isAlike = isDeepStrictEqual(
+    Object.keys(found(second.error).files),
+    Object.keys(expected.files)
+  );
+  assert.ok(isAlike, `then ${inLine(found(second.error))}`);
+  assert.ok(second.journal, `then ${second.error}`);
+  assert.deepEqual(bytes(path), opened, "a second opening changes it");
+  await second.journal.append({ id: 8n, name: "Moss" });
+  await second.journal.close();
   assertAppended(bytes(path), opened);
 }
 

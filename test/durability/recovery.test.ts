@@ -1,14 +1,14 @@
 /**
- * What an opening changes, how it ends if a step of it fails, and that it loses nothing of what
- * another process writes meanwhile, in spite of all locks.
+ * What an opening changes, and that it loses nothing of what another process writes meanwhile, in
+ * spite of all locks.
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { JournalError } from "../../src/journal/error.ts";
 import type { Disk } from "../../src/journal/files.ts";
 import { openJournal } from "../../src/journal/journal.ts";
-import { EACCES, EIO } from "../support/journals.ts";
-import { type Operation, SimulatedDisk } from "../support/simdisk.ts";
+import { EACCES } from "../support/journals.ts";
+import { SimulatedDisk } from "../support/simdisk.ts";
 
 /** A journal of three batches of two, as the program writes it. */
 const journalPath = "/plants.ndjson";
@@ -25,21 +25,6 @@ const whole = await (async () => {
   await journal.close();
   return disk.bytes(journalPath) ?? assert.fail();
 })();
-const lines = whole.toString().split(/(?<=\n)/);
-const textOf = (count: number): string => lines.slice(0, count).join("");
-const bytesOf = (text: string, nuls = 0): Buffer =>
-  Buffer.from(text + "\0".repeat(nuls));
-
-/** Opens and closes; what a reader then sees, or why not. "": a header, whosever. */
-async function opened(disk: SimulatedDisk): Promise<string> {
-  try {
-    await (await openJournal(journalPath, { disk, limits })).close();
-    const text = disk.bytes(journalPath)?.toString() ?? "no file";
-    return text.length === textOf(1).length ? "" : text;
-  } catch (error) {
-    return String(error);
-  }
-}
 
 test("a journal that was closed is neither truncated nor rewritten at its opening, any other is", async () => {
   const changesOf = async (
@@ -87,66 +72,6 @@ test("a journal that was closed is neither truncated nor rewritten at its openin
     "a mark that cannot be removed"
   );
 });
-
-/** Files whose openings make every kind of call. */
-const busy: readonly Buffer[] = [
-  bytesOf("", 9),
-  whole,
-  whole.subarray(0, -1),
-  bytesOf(`${textOf(7)}torn`)
-];
-const calls: readonly (readonly [
-  operation: Operation,
-  code: string,
-  exitCode: number
-])[] = [
-  ["open", "unreadable", 65],
-  ["read", "unreadable", 65],
-  ["readBeside", "unreadable", 65],
-  ["append", "failed", 74],
-  ["truncate", "failed", 74],
-  ["openBeside", "failed", 74],
-  ["syncDirectory", "failed", 74],
-  ["remove", "failed", 74]
-];
-
-for (const [operation, code, exitCode] of calls) {
-  test(`an opening whose ${operation} fails ends with ${exitCode}, and the next one repairs`, async () => {
-    let fired = 0;
-    for (const file of busy) {
-      for (let skip = 0; ; skip++) {
-        const disk = new SimulatedDisk();
-        disk.put(journalPath, file);
-        disk.fail(operation, { errno: EIO }, skip);
-        const error: unknown = await openJournal(journalPath, {
-          disk,
-          limits
-        }).then(
-          (journal) => journal.close(),
-          (error: unknown) => error
-        );
-        fired += disk.faultsFired;
-
-        // The last file beside it is the mark at its end, which it need not have.
-        const isMark = operation === "openBeside" && error === undefined;
-        if (disk.faultsFired > 0 && !isMark) {
-          assert.ok(
-            error instanceof JournalError,
-            `${operation} ${skip}: ${error}`
-          );
-          assert.equal(error.code, code, `${operation} ${skip}`);
-          assert.equal(error.exitCode, exitCode, `${operation} ${skip}`);
-          if (exitCode === 65) assert.deepEqual(disk.bytes(journalPath), file);
-        }
-        const isLast = disk.faultsFired === 0;
-        disk.restart({ bytes: true, names: true });
-        assert.equal(await opened(disk), file.length === 9 ? "" : textOf(7));
-        if (isLast) break;
-      }
-    }
-    assert.ok(fired > 0);
-  });
-}
 
 // What opening does where another process writes meanwhile, in spite of all locks.
 

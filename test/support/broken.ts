@@ -1,6 +1,7 @@
 /** Broken programs: each is the journal on a disk that leaves out, or does too early, one step. */
 import type { JournalFile } from "../../src/journal/files.ts";
-import type { Operator } from "./histories.ts";
+import type { Operator, Subject } from "./histories.ts";
+import { header } from "./journals.ts";
 import { SimulatedDisk } from "./simdisk.ts";
 
 type Make = () => SimulatedDisk;
@@ -67,6 +68,28 @@ const syncingIf = (isSynced: (names: readonly string[]) => boolean): Make =>
     };
   });
 
+/**
+ * A journal that was closed, on a disk whose marks fit every state of a file: all depends on when
+ * they are there. No power cut brings one back that was removed.
+ */
+const withEqualStates = (isRemoved: (path: string) => boolean): Make =>
+  disk((made) => {
+    const { remove } = made;
+    made.statesAreEqual = true;
+    made.put("/plants.ndjson", Buffer.from(header));
+    made.markClosed("/plants.ndjson");
+    return {
+      remove(path) {
+        if (!isRemoved(String(path))) return;
+        remove.call(made, path);
+        made.discard(String(path));
+      }
+    };
+  });
+
+/** The program itself on such a disk. */
+export const removingMarks = withEqualStates(() => true);
+
 const hasCopy = (names: readonly string[]) =>
   names.some((name) => name.endsWith(".rewrite"));
 
@@ -128,13 +151,34 @@ const programs: Record<string, Make> = {
   "a short write that is taken for whole": file((opened) => ({
     append: (bytes) => opened.append(bytes).then(() => bytes.length)
   })),
+  "a read error that is taken for the file's end": file((opened) => ({
+    read(offset, length) {
+      try {
+        return opened.read(offset, length);
+      } catch {
+        return Buffer.alloc(0);
+      }
+    }
+  })),
+  "a full disk that is taken for a broken one": file((opened) => ({
+    append: (bytes) =>
+      opened.append(bytes).catch((error: unknown) => {
+        throw new Error("EIO", { cause: error });
+      })
+  })),
   "a mark that is left after a failure": file((opened, made, path) => ({
     close: () => {
       if (!made.isDown) made.markClosed(path);
       opened.close();
     }
-  }))
+  })),
+  "a mark that is never removed": withEqualStates(
+    (path) => !path.includes(".closed-")
+  )
 };
+
+/** A reader that prints whole lines which no later one certifies. */
+const wholeLines = (file: Buffer) => file.lastIndexOf("\n") + 1;
 
 /** What an operator does in the history that finds the broken program; by default, nothing. */
 const operatorOf: Readonly<Record<string, Operator>> = {
@@ -147,12 +191,20 @@ const operatorOf: Readonly<Record<string, Operator>> = {
     "has a bad block in the last record"
 };
 
-/** Only two faults find it. */
-const needsTwo = "a mark that is left after a failure";
+const subjects: Readonly<Record<string, Subject>> = {
+  ...Object.fromEntries(
+    Object.entries(programs).map(([says, make]) => [says, { make }])
+  ),
+  "a reader that ships lines before a later one certifies them": {
+    make: () => new SimulatedDisk(),
+    shippedOf: wholeLines
+  }
+};
 
-export const brokenPrograms = Object.entries(programs).map(([says, make]) => ({
-  says,
-  make,
-  operator: operatorOf[says] ?? "does nothing",
-  faults: says === needsTwo ? 2 : 1
-}));
+export const brokenPrograms = Object.entries(subjects).map(
+  ([says, subject]) => ({
+    says,
+    subject,
+    operator: operatorOf[says] ?? "does nothing"
+  })
+);

@@ -1,20 +1,42 @@
 /**
  * Every history of five appends over two lives on the simulated disk: with each fault at each
- * change that a life makes, with each thing that an operator may do between the lives.
+ * operation of a life, with each thing that an operator may do between the lives.
+ *
+ * A life tells the truth about its own fault, as the design's tables say: by the exit code of an
+ * opening that fails, and by the outcomes of its appends.
  *
  * A history is judged after a last opening without a fault, and again after a power cut that leaves
  * only what is durable: each acknowledged plant is there once, in order, and no other plant but
- * those that were sent. Only what an operator is told to do may be needed for an opening.
+ * those that were sent. Only what an operator is told to do may be needed for an opening. What a
+ * reader ships at any moment stays as it was.
  */
+import { JournalError } from "../../src/journal/error.ts";
 import { openJournal } from "../../src/journal/journal.ts";
 import { EIO, ENOSPC, outcomeOf, read } from "./journals.ts";
 import {
+  changing,
   SimulatedDisk,
   type Fault,
   type Interruption,
   type Operation,
   type Survival
 } from "./simdisk.ts";
+
+/** How an opening ends whose operation fails; the others end it in either way. */
+const exitCodes: Partial<Record<Operation, number>> = {
+  open: 65,
+  read: 65,
+  readBeside: 65,
+  append: 74,
+  truncate: 74,
+  sync: 74,
+  openBeside: 74,
+  rename: 74,
+  remove: 74,
+  syncDirectory: 74,
+  resolve: 74,
+  lock: 74
+};
 
 const path = "/plants.ndjson";
 const limits = { keysBytesMax: 0 };
@@ -43,9 +65,11 @@ const cuts = [true, false].flatMap((names) =>
   kinds.map((bytes) => ({ bytes, names }))
 );
 
-/** The outcomes of every change, and those of a write. */
+const failure: Outcome = { error: () => ({ errno: EIO }) };
+
+/** The outcomes of every change, and those of a write. What only reads may fail. */
 const outcomes: readonly Outcome[] = [
-  { error: () => ({ errno: EIO }) },
+  failure,
   { survival: killed },
   ...cuts.map((survival) => ({ survival }))
 ];
@@ -66,7 +90,7 @@ const writeOutcomes: readonly Outcome[] = [
 ];
 
 interface PlannedFault {
-  /** Which change of the history. */
+  /** Which step of the history. */
   readonly index: number;
   readonly outcome: Outcome;
 }
@@ -104,39 +128,61 @@ const copy = (disk: SimulatedDisk, to: "new file" | "in place") => {
   if (bytes) disk.copy(Buffer.from(bytes), path, to === "in place");
 };
 
-/** How a history ended: what it violates, and the changes that it made. */
+/**
+ * Returns how much of a file a reader ships that prints each line once: what a later line certifies,
+ * as the recipe does.
+ */
+export const certifiedIn = (file: Buffer): number =>
+  Number(/.*"synced":(\d+),.*\n/s.exec(file.toString("latin1"))?.[1] ?? 0);
+
+/** A program on its disk, and a reader of its file. */
+export interface Subject {
+  readonly make: () => SimulatedDisk;
+  readonly shippedOf?: ((file: Buffer) => number) | undefined;
+}
+
+/** How a history ended: what it violates, and the operations of its lives. */
 interface History {
   readonly violation: string | undefined;
-  readonly changes: readonly Change[];
+  readonly steps: readonly Step[];
 
   /** Whether its last fault was a crash that left a state which another history has had. */
   readonly isKnown: boolean;
 }
 
-interface Change {
+interface Step {
   readonly operation: Operation;
   readonly bytes: number;
 }
 
 /** Runs one history; ends it where it continues as one that has left the same state. */
 async function run(
-  disk: SimulatedDisk,
+  subject: Subject,
   operator: Operator,
   faults: readonly PlannedFault[],
   states: Set<string>
 ): Promise<History> {
-  const story = new Story(disk, operator, faults, states);
+  const story = new Story(subject, operator, faults, states);
   const violation = await story.run();
-  const { changes, isKnown } = story;
-  return { violation, changes, isKnown };
+  const { steps, isKnown } = story;
+  return { violation, steps, isKnown };
 }
 
 class Story {
-  readonly changes: Change[] = [];
+  readonly steps: Step[] = [];
   isKnown = false;
+
+  /** What a life said of its fault, if that is not true. */
+  #lie: string | undefined;
+
+  /** The errors that this life has met, since it has opened the journal. */
+  #met: { readonly operation: Operation; readonly errno?: number }[] = [];
   readonly #states: Set<string>;
   #faultsLeft: number;
   readonly #disk: SimulatedDisk;
+
+  readonly #shippedOf: (file: Buffer) => number;
+  #shipped = Buffer.alloc(0);
   readonly #operator: Operator;
   readonly #faults: readonly PlannedFault[];
   readonly #outcomes = new Map<number, string>();
@@ -146,17 +192,19 @@ class Story {
   #wasPowerLost = false;
 
   constructor(
-    disk: SimulatedDisk,
+    { make, shippedOf = certifiedIn }: Subject,
     operator: Operator,
     faults: readonly PlannedFault[],
     states: Set<string>
   ) {
+    const disk = make();
     this.#states = states;
     this.#faultsLeft = faults.length;
     this.#disk = disk;
+    this.#shippedOf = shippedOf;
     this.#operator = operator;
     this.#faults = faults;
-    disk.onChange = (operation, bytes) => this.#change(operation, bytes);
+    disk.onCall = (operation, bytes) => this.#meet(operation, bytes);
   }
 
   async run(): Promise<string | undefined> {
@@ -169,7 +217,8 @@ class Story {
     }
     if (this.#operator.startsWith("copies")) this.#copy = "not flushed";
     await this.#live(3, 4, 5);
-    this.#disk.onChange = () => undefined;
+    this.#disk.onCall = () => undefined;
+    if (this.#lie !== undefined) return this.#lie;
     if (this.isKnown || this.#copy === "lost") return undefined;
     const first = await this.#judge();
     if (first !== undefined) return first;
@@ -177,26 +226,35 @@ class Story {
     return this.#judge();
   }
 
-  /** Gives each change of the two lives its planned outcome. */
-  #change(
-    operation: Operation,
-    bytes: number
-  ): Fault | Interruption | undefined {
-    const index = this.changes.push({ operation, bytes }) - 1;
+  /** Gives each step of the two lives its planned outcome. */
+  #meet(operation: Operation, bytes: number): Fault | Interruption | undefined {
+    this.#ship();
+    const index = this.steps.push({ operation, bytes }) - 1;
     const outcome = this.#faults.find((each) => each.index === index)?.outcome;
     if (!outcome) return undefined;
     this.#faultsLeft--;
-    if ("error" in outcome) return outcome.error(bytes);
+    if ("error" in outcome) {
+      const fault = outcome.error(bytes);
+      this.#met.push({ operation, ...fault });
+      return fault;
+    }
     this.#survival = outcome.survival;
 
     // A kill after a flush that failed, and before its note, is not guarded against.
     const isUnnoted = this.#faults.some(
       (each) =>
-        each.index === index - 1 &&
-        this.changes[each.index]?.operation === "sync"
+        each.index === index - 1 && this.steps[each.index]?.operation === "sync"
     );
     if (isUnnoted && this.#copy === "not flushed") this.#copy = "lost";
     return outcome.part?.(bytes) ?? { bytes: 0, durable: false };
+  }
+
+  /** Prints the lines that are new. */
+  #ship() {
+    const file = this.#disk.bytes(path) ?? Buffer.alloc(0);
+    const shipped = this.#shippedOf(file);
+    if (shipped > this.#shipped.length)
+      this.#shipped = Buffer.from(file.subarray(0, shipped));
   }
 
   #survival: Survival = killed;
@@ -204,16 +262,24 @@ class Story {
   /** A life of the program: it opens the journal, appends, and ends, in order or by a fault. */
   async #live(...ids: readonly number[]) {
     this.#survival = killed;
+    this.#met = [];
     for (const id of ids) this.#outcomes.set(id, "never sent");
+    const before = this.#disk.bytes(path);
     try {
       const journal = await openJournal(path, { disk: this.#disk, limits });
       this.#copy = "none";
+      this.#met = [];
+      let failures = 0;
+      journal.on("failed", () => failures++);
       for (const id of ids) {
         const stored = journal.append({ id: BigInt(id), name: "Fern" });
         this.#outcomes.set(id, await outcomeOf(stored));
       }
       await journal.close();
+      if (!this.#disk.isDown) this.#checkOutcomes(ids, failures);
     } catch (error) {
+      if (!this.#disk.isDown) this.#checkRefusal(error, before);
+
       // The program has ended with an exit code: the next life follows, once a person has done what
       // the message says.
       if (String(error).includes("no note of it could be left")) {
@@ -236,6 +302,42 @@ class Story {
     this.#states.add(state);
   }
 
+  /** A fault during an append decides its outcome, and those of all later ones. */
+  #checkOutcomes(ids: readonly number[], failures: number) {
+    const [fault, another] = this.#met;
+    if (another) return;
+    const outcomes = ids.map((id) => this.#outcomes.get(id)).join(" ");
+    const { operation, errno } = fault ?? {};
+    const isFinal = operation === "append" && errno === EIO;
+    const isFull = operation === "append" && errno === ENOSPC;
+
+    // Looking fails during an append, or later, when a mark is left.
+    const form = isFull
+      ? /^(stored )*full( stored)*$/
+      : isFinal
+        ? /^(stored )*unknown( unknown)*$/
+        : operation === "look"
+          ? /^(stored ?)*(unknown ?)*$/
+          : /^stored( stored)*$/;
+    const expected = outcomes.includes("unknown") ? 1 : 0;
+    if (!form.test(outcomes) || failures !== expected)
+      this.#lie ??= `${outcomes}, and ${failures} failures`;
+  }
+
+  /** The operation that failed decides how an opening ends. A read error leaves the file as it was. */
+  #checkRefusal(error: unknown, before: Buffer | undefined) {
+    const [fault, another] = this.#met;
+    if (!fault || another) return;
+    const { operation } = fault;
+    const exitCode = error instanceof JournalError ? error.exitCode : 70;
+    const expected =
+      operation === "open" && !before ? 74 : (exitCodes[operation] ?? exitCode);
+    const after = this.#disk.bytes(path) ?? Buffer.alloc(0);
+    const isChanged = exitCode === 65 && before?.equals(after) === false;
+    if (exitCode === 70 || exitCode !== expected || isChanged)
+      this.#lie ??= `an opening whose ${operation} fails ends with ${error}`;
+  }
+
   #restart(survival: Survival) {
     this.#disk.restart(survival);
     if (survival === killed) return;
@@ -252,7 +354,10 @@ class Story {
       error = await this.#open();
     }
     if (error !== undefined) return `opening is refused: ${error}`;
-    const { ids, fault } = read(this.#disk.bytes(path) ?? Buffer.alloc(0));
+    const file = this.#disk.bytes(path) ?? Buffer.alloc(0);
+    if (!file.subarray(0, this.#shipped.length).equals(this.#shipped))
+      return "what a reader has shipped has changed";
+    const { ids, fault } = read(file);
     const stored = [...this.#outcomes].filter(([id, outcome]) =>
       outcome === "stored"
         ? true
@@ -282,11 +387,16 @@ class Story {
 const variable =
   /[\da-f]{8}-[\da-f-]{27}|\d{4}-\d\d-\d\dT[\d:.]+Z|crc[^}]*|closed-[\d-]+|[\da-f]{8} (?=\{)/g;
 
-/** Yields all faults that a history may have after a change. */
-function* faultsOf({ changes }: History, after = -1) {
-  for (const [index, { operation }] of changes.entries()) {
+/** Yields all faults that a history may have after a step. */
+function* faultsOf({ steps }: History, after = -1) {
+  for (const [index, { operation }] of steps.entries()) {
     if (index <= after) continue;
-    const each = operation === "append" ? writeOutcomes : outcomes;
+    const each =
+      operation === "append"
+        ? writeOutcomes
+        : changing.has(operation)
+          ? outcomes
+          : [failure];
     for (const outcome of each) yield { index, outcome };
   }
 }
@@ -295,24 +405,24 @@ function* faultsOf({ changes }: History, after = -1) {
 const describe = (
   operator: Operator,
   faults: readonly PlannedFault[],
-  { changes, violation }: History
+  { steps, violation }: History
 ) =>
   `an operator ${operator}; ` +
   faults
     .map(({ index, outcome }) => {
-      const { operation, bytes } = changes[index] ?? {};
+      const { operation, bytes } = steps[index] ?? {};
       const what =
         "error" in outcome
           ? outcome.error(bytes ?? 0)
           : [outcome.survival, outcome.part?.(bytes ?? 0)];
-      return `change ${index}, ${operation}: ${JSON.stringify(what)}`;
+      return `step ${index}, ${operation}: ${JSON.stringify(what)}`;
     })
     .join("; ") +
   `: ${violation}`;
 
 /** Runs every history with so many faults, until one violates what must hold. */
 export async function explore(
-  make: () => SimulatedDisk,
+  subject: Subject,
   faultsMax: number,
   operatorsTried = Object.keys(operators) as readonly Operator[]
 ) {
@@ -321,7 +431,7 @@ export async function explore(
   for (const operator of operatorsTried) {
     const history = async (...faults: readonly PlannedFault[]) => {
       count++;
-      const found = await run(make(), operator, faults, states);
+      const found = await run(subject, operator, faults, states);
       return { found, text: describe(operator, faults, found) };
     };
     const { found: whole, text } = await history();

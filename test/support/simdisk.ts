@@ -46,8 +46,8 @@ export interface Survival {
   readonly names: boolean;
 }
 
-/** The operations that change the disk, or may. */
-const changing: ReadonlySet<Operation> = new Set([
+/** The operations that change the disk, or may. The others only read. */
+export const changing: ReadonlySet<Operation> = new Set([
   "open",
   "append",
   "truncate",
@@ -65,10 +65,12 @@ export class SimulatedDisk implements Disk {
   faultsFired = 0;
   /** A disk that lies: its writes return and are not durable. */
   lies = false;
+  /** Neither size nor time tells two states of a file apart. */
+  statesAreEqual = false;
   /** A crash has come: every call fails until `restart`. */
   isDown = false;
-  /** Called with each change, and how many bytes it writes, before it comes: what it meets. */
-  onChange: (
+  /** Called before each operation, with how many bytes it writes: what it meets. */
+  onCall: (
     operation: Operation,
     bytes: number
   ) => Fault | Interruption | undefined = () => undefined;
@@ -330,9 +332,7 @@ export class SimulatedDisk implements Disk {
   #enter(operation: Operation, bytes = 0): Fault {
     if (this.isDown) throw new Error("the machine is down");
     this.calls.push(operation);
-    const given = changing.has(operation)
-      ? this.onChange(operation, bytes)
-      : undefined;
+    const given = this.onCall(operation, bytes);
     if (given && "durable" in given) this.#crash = given;
     else if (given) this.#faults.push({ operation, left: 0, fault: given });
     const [due] = this.#faults.filter(
@@ -388,7 +388,9 @@ export class SimulatedDisk implements Disk {
     return {
       identity,
       inode: identity,
-      state: `${identity}-${cached.length}-${written}`,
+      state: this.statesAreEqual
+        ? `${identity}-0-0`
+        : `${identity}-${cached.length}-${written}`,
       isFile: true,
       bytes: cached.length,
       links

@@ -39,6 +39,25 @@ export function unless(isMet: boolean, reason: string): string | false {
   return !isMet && reason;
 }
 
+/** Why a test cannot change system calls by strace, or mount a file system of its own. */
+export const noStrace = missing([
+  ...(["strace", "-f", "-o", "/dev/null"] as const),
+  ...["-e", "inject=write:retval=1:when=9", "-e", "trace=write", "true"]
+]);
+export const noMount = missing([
+  ...(["unshare", "-m", "mount"] as const),
+  ...["-t", "tmpfs", "none", "/mnt"]
+]);
+
+/** Arguments that run a program under strace, as our child, with options for these calls. */
+export const strace = (
+  calls: string,
+  ...options: readonly string[]
+): readonly string[] => [
+  ...["strace", "-D", "-f", "-q", "-o", "/dev/null"],
+  ...["-e", `trace=${calls}`, ...options]
+];
+
 const descriptors = "/proc/self/fd";
 /** The reason why descriptors cannot be counted here, or false. */
 export const noDescriptors = unless(
