@@ -15,6 +15,7 @@ const behaviours = [
   "contract/embedding",
   "contract/framing",
   "contract/idle-timeout",
+  "contract/last-response",
   "contract/tls",
   "contract/options",
   "contract/pipelining",
